@@ -99,10 +99,10 @@ def _worded(error: ClickException) -> str:
         close = get_close_matches(error.option_name, error.possibilities or (), cutoff=0.75)
         return error.message + (f"; did you mean {' or '.join(close)}?" if close else "")
     message = error.format_message()
-    if (found := _NO_COMMAND.fullmatch(message)) is None:
+    if (match := _NO_COMMAND.fullmatch(message)) is None:
         return message
-    close = _QUOTED.findall(found[2] or "")
-    return f"no such command: {found[1]}" + (f"; did you mean {' or '.join(close)}?" if close else "")
+    close = _QUOTED.findall(match[2] or "")
+    return f"no such command: {match[1]}" + (f"; did you mean {' or '.join(close)}?" if close else "")
 
 
 def _takes_names(context: Context | None) -> bool:

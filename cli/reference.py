@@ -166,10 +166,10 @@ def _kafka_tools() -> Iterator[str]:
 def _changes(tool: KafkaTool) -> Iterator[str]:
     for option, change in tool.options.items():
         if not isinstance(change, Word) or change.word is None:
-            yield f"`{option}` {_told(tool, change)}"
+            yield f"`{option}` {_change_text(tool, change)}"
 
 
-def _told(tool: KafkaTool, change: Change | None) -> str:
+def _change_text(tool: KafkaTool, change: Change | None) -> str:
     """Return what becomes of an option."""
     match change:
         case None:
@@ -201,7 +201,7 @@ def _tool_options(tool: KafkaTool) -> Iterator[str]:
         return
     yield "| option | here it |"
     yield "|---|---|"
-    yield from (f"| `{option}` | {_told(tool, tool.options.get(option))} |" for option in options)
+    yield from (f"| `{option}` | {_change_text(tool, tool.options.get(option))} |" for option in options)
     yield ""
 
 

@@ -44,7 +44,7 @@ class Need:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The options with any of which alone it is needed; none if it always is."""
+        """Each of these options needs it; none if it always is."""
         return tuple(re.findall(r"--[a-z-]+", self.remark))
 
     def counts_with(self, given: Iterable[str]) -> bool:

@@ -161,7 +161,7 @@ class _BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         plan = _call("source", "BatchPlan", self._options, self._columns)
-        return [InputPartition(piece) for piece in _told(plan.pieces)]
+        return [InputPartition(piece) for piece in _with_worded_errors(plan.pieces)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return _read(partition)
@@ -197,13 +197,13 @@ class _StreamReader(DataSourceStreamReader):
         return self._made
 
     def initialOffset(self) -> dict[str, Any]:
-        return dict(_told(self._plan.initial))
+        return dict(_with_worded_errors(self._plan.initial))
 
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]
-        return dict(_told(self._plan.end))
+        return dict(_with_worded_errors(self._plan.end))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        return [InputPartition(piece) for piece in _told(self._plan.pieces, start, end)]
+        return [InputPartition(piece) for piece in _with_worded_errors(self._plan.pieces, start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return _read(partition)
@@ -218,9 +218,9 @@ class _LimitedStreamReader(_StreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # type: ignore[override]
         options = self._plan.options
         if isinstance(limit, ReadAllAvailable):
-            return dict(_told(self._plan.latest, start))
+            return dict(_with_worded_errors(self._plan.latest, start))
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return dict(_told(self._plan.latest, start, most=most, least=options.min_offsets_per_trigger))
+        return dict(_with_worded_errors(self._plan.latest, start, most=most, least=options.min_offsets_per_trigger))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         options = self._plan.options
@@ -231,7 +231,7 @@ class _LimitedStreamReader(_StreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        _told(self._plan.freeze)
+        _with_worded_errors(self._plan.freeze)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         found: dict[str, Any] | None = self._plan.known_latest()
@@ -278,7 +278,7 @@ def _read(partition: InputPartition) -> Iterator[Any]:
     batches = _call("source", "read_piece", partition.value)
     while True:
         try:
-            yield _told(next, batches)
+            yield _with_worded_errors(next, batches)
         except StopIteration:
             return
 
@@ -287,18 +287,18 @@ def _call(module: str, name: str, *arguments: Any, **named: Any) -> Any:
     """Call one of klamm's internals: only in Spark's own processes, where nothing else is called ``engine``."""
     import klamm._path  # noqa: F401  (the next import is found by it)
 
-    return _told(getattr(importlib.import_module(f"engine.spark.{module}"), name), *arguments, **named)
+    return _with_worded_errors(getattr(importlib.import_module(f"engine.spark.{module}"), name), *arguments, **named)
 
 
-def _told(function: Any, *arguments: Any, **named: Any) -> Any:
+def _with_worded_errors(function: Any, *arguments: Any, **named: Any) -> Any:
     """Call ``function``; word its errors for a person, because Spark shows only the text."""
     from engine.common.errors import KlammError
-    from engine.spark.kafka_options import told
+    from engine.spark.kafka_options import error_text
 
     try:
         return function(*arguments, **named)
     except KlammError as error:
-        raise KafkaSourceError(told(error)) from None
+        raise KafkaSourceError(error_text(error)) from None
 
 
 def _warn_of_missing_packages(spark: SparkSession) -> None:

@@ -291,14 +291,14 @@ class LocalBroker:
     @property
     def address(self) -> str:
         """``host:port``."""
-        found = self._found()
-        return f"{found['host']}:{found['port']}"
+        broker = self._found()
+        return f"{broker['host']}:{broker['port']}"
 
     @property
     def pid(self) -> int | None:
         """Its process; None if it does not run."""
-        found: int | None = self._found()["pid"]
-        return found
+        pid: int | None = self._found()["pid"]
+        return pid
 
     @property
     def is_alive(self) -> bool:
@@ -402,7 +402,7 @@ class _Holder:
         """Close the input, and wait until the whole cluster has ended."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        # Nobody needs a line that could not be written any more.
+        # A line that can no longer be written is not needed.
         with suppress(BrokenPipeError):
             self._process.stdin.close()
         # While the cluster starts, the process does not read the input.

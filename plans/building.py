@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from engine.common.listing import first_few
 from engine.common.model import TopicPartition
 from engine.common.quantities import counted
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, TopicSnapshot
@@ -19,7 +20,6 @@ DEFAULT_AIMS = {
     Strategy.EXPAND: (Aim.REPLICAS,),
     Strategy.LEADERS: (Aim.LEADERS,),
 }
-_NAMED_MAX = 5
 _CAPACITY_HINT = "correct the file of --capacity"
 SIZES_HINT = "sizes come from a live cluster, or from a snapshot taken with --sizes; --minimise moves needs none"
 
@@ -225,7 +225,7 @@ class _Builder:
         if may_hold.bit_count() < factor:
             count = may_hold.bit_count()
             raise Infeasible(
-                f"{name} needs {factor} replicas, but only {count} broker{'' if count == 1 else 's'} may hold it",
+                f"{name} needs {factor} replicas, but only {counted(count, 'broker')} may hold it",
                 hint=self._more_targets_hint(held),
             )
         must_hold = kept & self.masks["dead"]
@@ -368,14 +368,14 @@ def unknown_log_dir(capacity: LogDirCapacity) -> BadOption:
 
 
 def _patterns(texts: Iterable[str]) -> list[re.Pattern[str]]:
-    found = []
+    patterns = []
     for text in texts:
         try:
-            found.append(re.compile(text))
+            patterns.append(re.compile(text))
         except re.error as error:
             hint = "write it in Python's syntax, such as 'orders.*'"
             raise BadOption(f"not a regular expression: {text!r}: {error}", hint=hint) from None
-    return found
+    return patterns
 
 
 def copy_size(partition: PartitionSnapshot) -> int | None:
@@ -385,6 +385,4 @@ def copy_size(partition: PartitionSnapshot) -> int | None:
 
 
 def _listed(partitions: list[ProblemPartition]) -> str:
-    named = ", ".join(str(partition.name) for partition in partitions[:_NAMED_MAX])
-    more = len(partitions) - _NAMED_MAX
-    return f"{named} and {more} more" if more > 0 else named
+    return first_few(partition.name for partition in partitions)

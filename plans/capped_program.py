@@ -112,14 +112,14 @@ class CappedProgram:
         for number, partition in enumerate(self._parts):
             self._add_partition(number, partition)
         self._add_caps()
-        found = None
+        totals = None
         for stage in self._stages():
-            value, values = self._relaxed(stage) if self.is_relaxed else self._minimise(stage, found)
+            value, values = self._relaxed(stage) if self.is_relaxed else self._minimise(stage, totals)
             if values is None:
                 break
-            found = values
+            totals = values
             self._add_row(-highspy.kHighsInf, value + stage.slack, stage.terms)
-        return found
+        return totals
 
     def _add_partition(self, number: int, partition: ProblemPartition) -> None:
         """Let the partition have any allowed set; if its present set is not allowed, it may keep that too."""
@@ -167,14 +167,14 @@ class CappedProgram:
 
     def _add_leader(self, number: int, partition: ProblemPartition, done: int | None) -> None:
         first, able = partition.current[0], partition.may_hold & partition.may_lead
-        found = {}
+        vars_of = {}
         for broker in bits(able if done is None else able | 1 << first):
-            found[broker] = self._leads[number, broker] = self._add_var(0, 1)
-            self._add_row(0, highspy.kHighsInf, {self._holds[number, broker]: 1, found[broker]: -1})
-        self._add_row(1, 1, dict.fromkeys(found.values(), 1.0))
+            vars_of[broker] = self._leads[number, broker] = self._add_var(0, 1)
+            self._add_row(0, highspy.kHighsInf, {self._holds[number, broker]: 1, vars_of[broker]: -1})
+        self._add_row(1, 1, dict.fromkeys(vars_of.values(), 1.0))
         if done is not None:
             most = highspy.kHighsInf if able >> first & 1 else 1
-            self._add_row(1, most, {found[first]: 1, done: 1})
+            self._add_row(1, most, {vars_of[first]: 1, done: 1})
 
     def _add_caps(self) -> None:
         problem = self.problem
@@ -271,9 +271,9 @@ class CappedProgram:
         return index
 
     def _add_row(self, low: float, high: float, terms: Terms) -> None:
-        found = {index: value for index, value in terms.items() if value}
-        indexes, values = np.array(list(found), np.int32), np.array(list(found.values()), np.float64)
-        self._solver.addRow(low, high, len(found), indexes, values)
+        entries = {index: value for index, value in terms.items() if value}
+        indexes, values = np.array(list(entries), np.int32), np.array(list(entries.values()), np.float64)
+        self._solver.addRow(low, high, len(entries), indexes, values)
 
     def _relaxed(self, stage: _Stage) -> tuple[float, list[float] | None]:
         """Solve the linear program from the last answer, or from what is; return as ``_minimise`` does."""

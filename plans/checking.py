@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from engine.common.model import NO_LEADER, TopicPartition
-from engine.common.quantities import counted
+from engine.common.quantities import counted, plural
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot
 from plans.building import copy_size
 from plans.digest import input_digest
@@ -24,7 +24,7 @@ NO_SIZES = "sizes are not known: take the snapshot with sizes"
 
 
 def check_capacities(plan: PlanFile, snapshot: ClusterSnapshot, policy: Policy, lines: PlanLines) -> Iterator[Finding]:
-    """Return the capacities that would be exceeded, and those of which nobody can tell."""
+    """Return the capacities that would be exceeded, and those that cannot be judged."""
     yield from _brokers(plan, snapshot, policy, lines)
     if policy.log_dir_capacities:
         yield from _log_dirs(policy.log_dir_capacities, _held_after(plan, snapshot), lines.of_key("score"))
@@ -57,7 +57,7 @@ class _Held:
     """What is where when the plan is done."""
 
     dirs: dict[int, set[str]] = field(default_factory=dict)
-    """The log dirs of each broker that tells them."""
+    """The log dirs of each broker that reports them."""
     bytes: Counter[tuple[int, str]] = field(default_factory=Counter)
     chosen: Counter[int] = field(default_factory=Counter)
     """Bytes that come to a broker, for which it chooses the log dir."""
@@ -180,7 +180,7 @@ def check_plan(
 def check_drift(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines | None = None) -> list[Finding]:
     """Return how the cluster differs from the one that the plan was made for.
 
-    A change that touches no partition of the plan and no broker of theirs is reported, but not as an error.
+    A change that touches neither the plan's partitions nor their brokers is reported, but not as an error.
     """
     lines = lines or PlanLines()
     if plan.klamm.cluster_id != snapshot.cluster_id:
@@ -322,7 +322,7 @@ def _missing_targets(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines
 
 
 def _leaderless(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines) -> Iterator[Finding]:
-    """Note the partitions that nobody leads: their wave does not begin, but those before it do."""
+    """Note the partitions without a leader: their wave does not begin, but those before it do."""
     present = partitions_of(snapshot)
     for entry in plan.partitions:
         partition = present.get(entry.name)
@@ -333,7 +333,7 @@ def _leaderless(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines) -> 
 
 
 def _figures_differ(plan: PlanFile, lines: PlanLines) -> Iterator[Finding]:
-    """Find a file that somebody has edited: the score card has other figures than the partitions."""
+    """Find a file that was edited: the score card has other figures than the partitions."""
     before = {entry.name: entry for entry in plan.klamm.rollback}
     pairs = [(before[entry.name], entry) for entry in plan.partitions]
     leader_changes = sum(old.replicas[0] != new.replicas[0] for old, new in pairs)
@@ -366,11 +366,11 @@ def _limits(plan: PlanFile, snapshot: ClusterSnapshot, policy: Policy, lines: Pl
     figures = figures_of(plan, snapshot)
     line = lines.of_key("score")
     limits: tuple[tuple[Check, str, float | None, float | None, Callable[[float], str]], ...] = (
-        (Check.MOVES, "limits.moves", policy.moves, figures.moves, lambda n: f"{n:,} move{'' if n == 1 else 's'}"),
+        (Check.MOVES, "limits.moves", policy.moves, figures.moves, lambda n: f"{n:,} {plural('move', n)}"),
         (Check.BYTES, "limits.bytes", policy.bytes, figures.bytes, lambda n: f"{n:,} bytes"),
         (
             Check.LEADER_CHANGES, "limits.leader_changes", policy.leader_changes, figures.leader_changes,
-            lambda n: f"{n:,} leader change{'' if n == 1 else 's'}",
+            lambda n: f"{n:,} {plural('leader change', n)}",
         ),
         (Check.TIME, "limits.time", policy.time_s, figures.time_s, lambda n: f"{n:,.0f} s"),
     )  # fmt: skip

@@ -66,10 +66,10 @@ def model_of(problem: Problem, replica_levels: Levels | None, leader_levels: Lev
     shape = (len(parts), len(problem.brokers))
 
     def matrix(masks: Iterable[int]) -> npt.NDArray[np.bool_]:
-        found = np.zeros(shape, np.bool_)
+        flags = np.zeros(shape, np.bool_)
         for number, mask in enumerate(masks):
-            found[number, list(bits(mask))] = True
-        return found
+            flags[number, list(bits(mask))] = True
+        return flags
 
     held = np.zeros(shape, np.bool_)
     for number, part in enumerate(parts):
@@ -191,13 +191,13 @@ def _price_shared(model: Model, number: int, held: Ints, led: Ints) -> tuple[int
         return chosen
 
     base = greedy([])
-    found: tuple[int, int, list[int]] | None = None
+    cheapest: tuple[int, int, list[int]] | None = None
     for leader in order:
         if leader_costs[leader] >= _FORBIDDEN >> 1:
             continue
         members = base if leader in base else greedy([leader])
         whole = sum(costs[b] for b in members) + leader_costs[leader]
-        if len(members) == factor and (found is None or whole < found[0]):
-            found = (whole, leader, members)
-    assert found is not None
-    return found[0], (number, sum(1 << b for b in found[2]), found[1])
+        if len(members) == factor and (cheapest is None or whole < cheapest[0]):
+            cheapest = (whole, leader, members)
+    assert cheapest is not None
+    return cheapest[0], (number, sum(1 << b for b in cheapest[2]), cheapest[1])

@@ -47,16 +47,16 @@ def level_bytes(
             break
         best: tuple[int, int] | None = None
         exchange: _Exchange | None = None
-        for trial, (gain, cost, found) in enumerate(_exchanges(placement, held, limits, levels, sizes), 1):
+        for trial, (gain, cost, candidate) in enumerate(_exchanges(placement, held, limits, levels, sizes), 1):
             if gain > 0 and (best is None or (-gain, cost) < best):
-                best, exchange = (-gain, cost), found
+                best, exchange = (-gain, cost), candidate
             examined += 1
             if trial > _TRIALS_MAX:
                 break
         if exchange is None:
             break
-        there, back, source, target = exchange
-        for number, old, new in ((there, source, target), (back, target, source))[: 1 + (back >= 0)]:
+        forth, back, source, target = exchange
+        for number, old, new in ((forth, source, target), (back, target, source))[: 1 + (back >= 0)]:
             placement.hop(number, old, new)
             held[old] -= sizes[number]
             held[new] += sizes[number]

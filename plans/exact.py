@@ -126,7 +126,7 @@ class Search:
         return int(column[2] != self.model.first[column[0]])
 
     def _start_columns(self) -> list[Column]:
-        found = [
+        columns = [
             (n, mask, leader) for n, (mask, leader) in enumerate(zip(self.start.held, self.start.leaders, strict=True))
         ]
         for number, index in enumerate(self.model.problem.movable):
@@ -139,8 +139,8 @@ class Search:
             ):
                 racks = len({int(self.model.rack_of[b]) for b in partition.current})
                 if partition.factor - racks <= partition.shared_racks_max:
-                    found.append((number, mask, partition.current[0]))
-        return found
+                    columns.append((number, mask, partition.current[0]))
+        return columns
 
     def _guesses(self) -> list[Floats]:
         """Return prices that often prove the start optimal: surplus over the shares must go, missing must come."""
@@ -198,11 +198,11 @@ class Search:
         return np.array([row.kind is not Aim.BYTES for row in self.model.rows], np.bool_)
 
     def _by_broker(self, prices: Floats, kind: Aim) -> Any:
-        found = np.zeros(len(self.model.problem.brokers), np.float64)
+        sums = np.zeros(len(self.model.problem.brokers), np.float64)
         for row, value in zip(self.model.rows, prices, strict=True):
             if row.kind is kind:
-                found[list(row.brokers)] += value
-        return found if kind is Aim.BYTES else _rounded(found)
+                sums[list(row.brokers)] += value
+        return sums if kind is Aim.BYTES else _rounded(sums)
 
     def _scaled_bound(self, prices: Floats, scale: int) -> tuple[int, list[Column]]:
         """Return what the prices prove, times ``scale``, and the columns that are best at them."""
@@ -294,8 +294,8 @@ class Search:
         master.add(columns, lambda column: self.first_cost(column) / self.unit * heavy + self.leader_cost(column))
         if self.is_start_level and master.solver.getNumNz() > ENTRIES_MAX:
             return None
-        found = master.solve_integer(self.share)
-        return None if found is None else _solution(found)
+        columns_chosen = master.solve_integer(self.share)
+        return None if columns_chosen is None else _solution(columns_chosen)
 
 
 def _row_term(row: Row, value: int) -> int:
@@ -303,8 +303,8 @@ def _row_term(row: Row, value: int) -> int:
 
 
 def _rounded(values: Any) -> Ints:
-    found: Ints = np.rint(values).astype(np.int64)
-    return found
+    rounded: Ints = np.rint(values).astype(np.int64)
+    return rounded
 
 
 def _solution(columns: Sequence[Column]) -> Solution:

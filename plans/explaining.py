@@ -94,7 +94,7 @@ def _ids(problem: Problem, replicas: Sequence[int]) -> str:
     return ", ".join(str(problem.brokers[b].id) for b in replicas)
 
 
-def told_by_file(plan: PlanFile, name: TopicPartition) -> tuple[str, ...]:
+def lines_of_file(plan: PlanFile, name: TopicPartition) -> tuple[str, ...]:
     """Return what a plan file alone says about one of its partitions: old, new, and the effect on the brokers."""
     before = next((move for move in plan.klamm.rollback if move.name == name), None)
     after = next((partition for partition in plan.partitions if partition.name == name), None)

@@ -52,7 +52,7 @@ class Finding:
     rule: str | None = None
     """The policy's rule, such as ``limits.moves``."""
     lacks: Lack | None = None
-    """What the rule needs before anybody can tell whether it is kept."""
+    """What has to be known to judge whether the rule is kept."""
 
 
 def cannot_tell(check: Check, rule: str, why: str, line: int, lacks: Lack = Lack.SIZES) -> Finding:

@@ -14,7 +14,8 @@ _LOOK_ENTRIES, _LOOK_STEPS_MIN = 400, 4
 """Between two checks of its limits, HiGHS does about one step of work for this many entries of the program."""
 
 _LOOK_GROWS = 64
-"""From so many steps on, a look's work grows with the square of the entries: each step of the simplex takes longer."""
+"""From this many steps on, the work of a look grows with the square of the entries: each step of the simplex takes
+longer."""
 
 
 class _SilentHighs(highspy.Highs):

@@ -1,4 +1,4 @@
-"""A plan as the planner returns it, with what its readers need besides the file."""
+"""A plan as the planner returns it, with what its readers need in addition to the file."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Plans near the answer of the linear program over columns, for problems whose columns prove too little.
 
 The linear program places all but a few partitions whole. Here those few, and the partitions that could be elsewhere
-at almost the same price, are placed anew by an integer program over pairs of partition and broker; all others stay
+at almost the same price, are placed again by an integer program over pairs of partition and broker; all others stay
 where they are. It begins with the linear program's answer, which breaks rows, and goes on from each better layout.
 """
 
@@ -64,7 +64,7 @@ class Pairs:
         self._prices = replicas, -by_kind[Aim.LEADERS]
 
     def freed(self, now: Layout, most: int, noise: Floats) -> Bools:
-        """Return the pairs to decide anew: the ``most`` changes that cost the least, and what else such a partition
+        """Return the pairs to decide again: the ``most`` changes that cost the least, and what else such a partition
         holds or held. If rows are broken, there are half as many that help them, and those that go the other way, for
         an exchange. ``noise`` is added to the costs."""
         cells = _least(self._costs(now, *self._prices) + noise, most)
@@ -96,10 +96,10 @@ class Pairs:
         return [(_PUSH * replicas, _PUSH * np.clip(leads, -1, 1)), (_PUSH * back, -_PUSH * np.clip(leads, -1, 1))]
 
     def _by_broker(self, values: list[float]) -> dict[Aim, Floats]:
-        found = {kind: np.zeros(self.model.is_held.shape[1]) for kind in Aim}
+        sums = {kind: np.zeros(self.model.is_held.shape[1]) for kind in Aim}
         for row, value in zip(self.model.rows, values, strict=True):
-            found[row.kind][list(row.brokers)] += value
-        return found
+            sums[row.kind][list(row.brokers)] += value
+        return sums
 
     def _changes(self, now: Layout, replicas: Floats) -> Floats:
         """Return what it costs that a replica comes. The one in its rack leaves, or else the one that costs most."""
@@ -113,9 +113,9 @@ class Pairs:
 
     def _leader_changes(self, now: Layout, leaders: Floats) -> Floats:
         """Return what it costs that another replica leads."""
-        found = np.where(now.held & self.model.leads, leaders[None, :], np.inf) - leaders[now.leaders][:, None]
-        found[np.arange(len(found)), now.leaders] = np.inf
-        return found
+        costs = np.where(now.held & self.model.leads, leaders[None, :], np.inf) - leaders[now.leaders][:, None]
+        costs[np.arange(len(costs)), now.leaders] = np.inf
+        return costs
 
 
 def _least(costs: Floats, most: int) -> Bools:
@@ -178,9 +178,9 @@ class Nearby:
     def run(self) -> Solution | None:
         """Return a plan that keeps all rows; None if none is found."""
         for origin in (self.placed, self.start):
-            found = self._from(Layout.of(self.model, origin)) if origin is not None else None
-            if found is not None and not found.breach(self.model):
-                return found.solution(self.model)
+            layout = self._from(Layout.of(self.model, origin)) if origin is not None else None
+            if layout is not None and not layout.breach(self.model):
+                return layout.solution(self.model)
         return None
 
     def _from(self, now: Layout) -> Layout:
@@ -206,11 +206,11 @@ class Nearby:
                 pairs = pairs * _GROWS if is_solved else max(_PAIRS_MIN, pairs / _SHRINKS)
         return now
 
-    def _is_better(self, found: Layout, now: Layout, breach_cost: float) -> bool:
+    def _is_better(self, candidate: Layout, now: Layout, breach_cost: float) -> bool:
         """Whether it is worth going on from there. A layout that keeps all rows is better than any that does not."""
-        if bool(found.breach(self.model)) != bool(now.breach(self.model)):
-            return not found.breach(self.model)
-        return self._worth(found, breach_cost) < self._worth(now, breach_cost) - _GAIN
+        if bool(candidate.breach(self.model)) != bool(now.breach(self.model)):
+            return not candidate.breach(self.model)
+        return self._worth(candidate, breach_cost) < self._worth(now, breach_cost) - _GAIN
 
     def _worth(self, now: Layout, breach_cost: float) -> float:
         """Return what a layout costs, broken rows included."""
@@ -243,7 +243,7 @@ class RoundProgram:
     _rows: list[tuple[float, float, Any, Any]] = field(default_factory=list)
 
     def run(self) -> tuple[Layout, bool]:
-        """Return the layout with the partitions placed anew, or ``now``, and whether there is nothing better."""
+        """Return the layout with the partitions placed again, or ``now``, and whether there is nothing better."""
         self._add_variables()
         for number in self._free.tolist():
             self._add_partition(number)

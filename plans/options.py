@@ -62,7 +62,7 @@ class LogDirCapacity:
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
-    """Everything that a plan depends on besides the cluster.
+    """Everything that a plan depends on, apart from the cluster.
 
     ``brokers`` is the argument of decommission, expand, move and log-dirs; ``replication_factor`` that of factor.
     ``aim`` and ``minimise`` are None for the strategy's default; the options of a finished plan name what was used.

@@ -39,7 +39,7 @@ class Placement:
     count: list[int] = field(init=False)
     on: list[dict[int, None]] = field(init=False)
     touched: int = 0
-    """The brokers whose arcs may have changed since somebody set it to 0."""
+    """The brokers whose arcs may have changed since it was last set to 0."""
 
     def __post_init__(self) -> None:
         self.held = [item.held for item in self.items]
@@ -68,7 +68,7 @@ class Placement:
         return free if shared < item.shared_racks_max else free & ~used
 
     def hop(self, number: int, source: int, target: int) -> None:
-        """Let one replica of the item go from ``source`` to ``target``."""
+        """Move one replica of the item from ``source`` to ``target``."""
         self.touched |= self.held[number] | (1 << target)
         self.held[number] ^= (1 << source) | (1 << target)
         self.count[source] -= 1
@@ -128,7 +128,7 @@ def shortest_path(arcs: Sequence[int], sources: int, targets: int) -> list[int] 
 
 def reachable(arcs: Sequence[int]) -> list[int]:
     """Return for each broker the mask of the brokers that paths lead to, itself included."""
-    found = []
+    reached = []
     for start in range(len(arcs)):
         seen, front = 1 << start, 1 << start
         while front:
@@ -137,5 +137,5 @@ def reachable(arcs: Sequence[int]) -> list[int]:
                 ahead |= arcs[broker]
             front = ahead & ~seen
             seen |= ahead
-        found.append(seen)
-    return found
+        reached.append(seen)
+    return reached

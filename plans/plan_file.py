@@ -151,9 +151,9 @@ def _document(text: str) -> object:
     if envelope is None and "partitions" in document:
         raise BadPlanFile("klamm: missing, this is a plain reassignment file", hint="klamm reassign execute takes it")
     if isinstance(envelope, dict) and envelope.get("format") != FORMAT:
-        found = json.dumps(envelope.get("format"))
+        format_text = json.dumps(envelope.get("format"))
         hint = "use the version of klamm that wrote it, or plan again"
-        raise BadPlanFile(f"klamm.format: this klamm reads format {FORMAT}, not {found}", hint=hint)
+        raise BadPlanFile(f"klamm.format: this klamm reads format {FORMAT}, not {format_text}", hint=hint)
     if document.get("version") != KAFKA_VERSION:
         raise BadPlanFile(f"version: must be {KAFKA_VERSION}, not {json.dumps(document.get('version'))}", hint=_HINT)
     return document

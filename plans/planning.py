@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from engine.common.collection import collector_paused
+from engine.common.listing import first_few
 from engine.common.model import NO_LEADER, ReplicaAssignment
 from engine.common.snapshot import ClusterSnapshot
 from plans.building import BuiltProblem, build_problem
@@ -25,8 +26,8 @@ from plans.work import Work
 _ROUNDS_MAX = 10
 
 _SHARE = 3
-"""A round that begins short of the aim may take one part in this many of the work. So it is the same part when somebody
-plans again on the result, and finds as little."""
+"""A round that begins short of the aim may take one part in this many of the work. So a second plan, made on the
+result, has the same part, and finds as little."""
 
 _CUT = "the limit of work ends the search: planning again, or a longer --time-limit, may come nearer to the aim"
 
@@ -51,11 +52,11 @@ def settled(
             return replace(solved, notes=(*solved.notes, _CUT))
         try:
             ahead = build_problem(_carried_out(snapshot, problem, solved.after), strategy, built.options).problem
-            found = _solved(ahead, byte_limits(ahead), work, progress, _SHARE).after
+            lists = _solved(ahead, byte_limits(ahead), work, progress, _SHARE).after
         except PlanError:
             # A dead broker that is empty then no longer counts as a broker.
             break
-        after = _composed(problem, ahead, found)
+        after = _composed(problem, ahead, lists)
         if after == solved.after or not _is_allowed(problem, after):
             break
         is_level = is_met(problem, after, solved.replica_levels, solved.leader_levels)
@@ -277,10 +278,7 @@ def _stranded_notes(problem: Problem, after: Lists) -> list[str]:
     ]
     if not stranded:
         return []
-    more = len(stranded) - _NAMED_MAX
-    names = ", ".join(str(partition.name) for partition in stranded[:_NAMED_MAX]) + (
-        f" and {more} more" if more > 0 else ""
-    )
+    names = first_few((partition.name for partition in stranded), _NAMED_MAX)
     dead = sorted({problem.brokers[broker].id for partition in stranded for broker in partition.current})
     start = f"start {'one of ' if len(dead) > 1 else 'broker '}{', '.join(map(str, dead))}"
     whose = "its" if len(stranded) == 1 else "their"

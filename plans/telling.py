@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from engine.common.model import TopicPartition
+from engine.common.quantities import plural
 from plans.options import Minimise
 from plans.plan_file import PlanFile, dir_changes
 from plans.score import Score
@@ -99,7 +100,7 @@ def largest(moves: list[PlannedMove], count: int) -> list[PlannedMove]:
 
 
 def _count(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+    return f"{count:,} {plural(what, count)}"
 
 
 def _small_percent(value: float) -> str:

@@ -111,16 +111,16 @@ class WholeProgram:
         """Whether the result is near enough to the bound."""
         return isfinite(found) and found - bound <= found * self.work.gap
 
-    def _one_less(self, costs: Any, found: Solution, least: int) -> tuple[Solution, int]:
+    def _one_less(self, costs: Any, best: Solution, least: int) -> tuple[Solution, int]:
         """Ask for one move less until there is no such plan. That answer often comes before a bound that implies it."""
-        while self._first(found) > least and not self.work.is_over:
+        while self._first(best) > least and not self.work.is_over:
             self.is_start_good = False
-            self._begin_again(costs, self._first(found) - 0.5)
+            self._begin_again(costs, self._first(best) - 0.5)
             fewer, _ = self._minimise(costs)
             if fewer is None:
-                return found, self._first(found) if self._is_impossible() else least
-            found = fewer
-        return found, least
+                return best, self._first(best) if self._is_impossible() else least
+            best = fewer
+        return best, least
 
     def _is_impossible(self) -> bool:
         return bool(self._solver.getModelStatus() == highspy.HighsModelStatus.kInfeasible)
@@ -190,9 +190,9 @@ class WholeProgram:
                 self._add_row(0, highspy.kHighsInf, [(base + broker, 1.0), (cells + base + broker, -1.0)])
 
     def _add_row(self, low: float, high: float, entries: Iterable[Entry]) -> None:
-        found = [(index, value) for index, value in entries if value]
-        indexes = np.array([index for index, _ in found], np.int32)
-        self._solver.addRow(low, high, len(found), indexes, np.array([value for _, value in found]))
+        terms = [(index, value) for index, value in entries if value]
+        indexes = np.array([index for index, _ in terms], np.int32)
+        self._solver.addRow(low, high, len(terms), indexes, np.array([value for _, value in terms]))
 
     def _minimise(
         self, costs: Any, share: int = 1, is_enough: Callable[[float, float], bool] | None = None

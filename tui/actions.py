@@ -189,7 +189,11 @@ ACTIONS: tuple[Action, ...] = (
     _program("quit", "q", "Quit", "Quit; the cluster finishes what it was asked to do.", in_footer=True),
 )  # fmt: skip
 """All actions."""
-PAGES = tuple((one.id.removeprefix("page."), one.keys[0], one.title) for one in ACTIONS if one.group is Group.SCREENS)
+PAGES = tuple(
+    (action.id.removeprefix("page."), action.keys[0], action.title)
+    for action in ACTIONS
+    if action.group is Group.SCREENS
+)
 """The screens by name, with their keys and titles."""
 OF_THE_PROBLEM = frozenset({"plan.retire", "plan.resume"})
 """They share a key on the overview: the problem under the cursor has at most one of them."""
@@ -247,8 +251,8 @@ class Registry:
 
     def for_key(self, key: str, page: str, mends: Sequence[str] = ()) -> Action | None:
         """Return what a key does on a screen; on a problem, before anything else, what ``mends`` it."""
-        found = [action for action in self.on_page(page) if key in action.keys]
-        return next((action for action in found if action.id in mends), found[0] if found else None)
+        candidates = [action for action in self.on_page(page) if key in action.keys]
+        return next((action for action in candidates if action.id in mends), candidates[0] if candidates else None)
 
     def rebound(self, keys: Mapping[str, tuple[str, ...]]) -> Registry:
         """Return the same actions with other keys for some."""
@@ -275,7 +279,7 @@ def help_lines(actions: Sequence[Action], why_not: Callable[[Action], str], widt
     # What holds for many is said once.
     often = {reason for reason, times in Counter(map(why_not, actions)).items() if reason and times > 2}
 
-    def told(action: Action) -> Line:
+    def drawn(action: Action) -> Line:
         reason = why_not(action)
         why = f" — {reason}" if reason and reason not in often else ""
         strong, tone = (Tone.QUIET, Tone.QUIET) if reason else (Tone.STRONG, Tone.PLAIN)
@@ -287,11 +291,11 @@ def help_lines(actions: Sequence[Action], why_not: Callable[[Action], str], widt
     lines = [
         line(("This screen", Tone.ACCENT)),
         *(line((f"  dim keys do nothing now: {reason}", Tone.WARN)) for reason in sorted(often)),
-        *map(told, here),
+        *map(drawn, here),
         (),
     ]
     groups = [[action for action in actions if not action.pages and action.group is group] for group in Group]
-    blocks = [[line((group[0].group.value, Tone.ACCENT)), *map(told, group), ()] for group in groups if group]
+    blocks = [[line((group[0].group.value, Tone.ACCENT)), *map(drawn, group), ()] for group in groups if group]
     columns: list[list[Line]] = [[] for _ in range(max(1, min(len(blocks), width * 9 // 10 // _COLUMN)))]
     for block in blocks:
         min(columns, key=len).extend(block)

@@ -27,7 +27,7 @@ from tui.frame_app import FrameApp, handled_by
 from tui.screen.action_handlers import perform, places
 from tui.screen.main_screen import MainScreen
 from tui.screen.page_screen import why_not
-from tui.screen.saving import copy_natively, native_command, told
+from tui.screen.saving import copied_text, copy_natively, native_command
 from tui.state.session import Session
 from tui.terminal import INTERRUPTED, signals_taken
 from tui.themes import ColourlessFilter, PlainTextFilter, theme_of
@@ -48,9 +48,9 @@ class Places(Provider):
         if not isinstance(screen, MainScreen):
             return
         part = query.lower()
-        found = [place for place in places(screen) if part in place[0].lower()]
-        found.sort(key=lambda one: not one[0].lower().startswith(part))
-        for name, what, location in found[:PLACES_MAX]:
+        hits = [place for place in places(screen) if part in place[0].lower()]
+        hits.sort(key=lambda place: not place[0].lower().startswith(part))
+        for name, what, location in hits[:PLACES_MAX]:
             score = 1.0 if name.lower().startswith(part) else 0.5
             yield Hit(score, plain(name), lambda location=location: screen.go_to(location), help=what)
 
@@ -173,7 +173,7 @@ class Dashboard(FrameApp, inherit_bindings=False):
         command = native_command(environment)
         why_not = "" if command is None else await copy_natively(text, command, environment)
         used = command[0] if command is not None and not why_not else ""
-        self.notify(told(used, why_not, len(text.encode())), markup=False)
+        self.notify(copied_text(used, why_not, len(text.encode())), markup=False)
 
     async def on_unmount(self) -> None:
         """Leave nothing running; print what goes on in the cluster once the screen is gone."""

@@ -78,7 +78,7 @@ class FrameApp(App[int], inherit_bindings=False):
             log.log(level, "The dashboard is %s. cluster=%s", standing, where)
 
     def _tell_trouble(self) -> None:
-        """Say once if the recording has ended while the view goes on."""
+        """Say once if the recording has ended while the view stays open."""
         trouble = getattr(self.session.feed, "trouble", "")
         if trouble and trouble not in self._told:
             self._told.add(trouble)

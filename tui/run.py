@@ -229,8 +229,8 @@ def load_keys(path: Path, registry: Registry) -> tuple[Registry, list[str]]:
     except FileNotFoundError:
         return registry, []
     except tomllib.TOMLDecodeError as error:
-        found = re.search(r"at line (\d+)", str(error))
-        return registry, [f"{path}:{found[1] if found else 1}: not TOML: {error}"]
+        match = re.search(r"at line (\d+)", str(error))
+        return registry, [f"{path}:{match[1] if match else 1}: not TOML: {error}"]
     except (OSError, UnicodeDecodeError) as error:
         return registry, [f"{path}:1: cannot be read: {error}"]
     problems, bound = _checked(text.splitlines(), document, registry)
@@ -267,10 +267,10 @@ def _checked(
 
 def _flat(entries: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     """Return names with their values; an unquoted ``rows.filter`` is a table in TOML."""
-    found: list[tuple[str, Any]] = []
+    settings: list[tuple[str, Any]] = []
     for name, value in entries.items():
-        found += _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else [(f"{prefix}{name}", value)]
-    return found
+        settings += _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else [(f"{prefix}{name}", value)]
+    return settings
 
 
 def _keys_of(value: object) -> tuple[str, ...] | None:
@@ -290,16 +290,21 @@ def _refusal(key: str) -> str | None:
 
 def _conflicts(lines: list[str], registry: Registry, bound: Mapping[str, tuple[str, ...]]) -> list[_Problem]:
     """Return a problem for each key of the file that another action has on the same screen."""
-    problems, told = [], set()
+    problems, reported = [], set()
     for page, _, _ in PAGES:
         owners: dict[str, str] = {}
         for action in registry.on_page(page):
             for key in action.keys:
                 other = owners.setdefault(key, action.id)
                 both = {other, action.id}
-                if len(both) == 1 or both == OF_THE_PROBLEM or both.isdisjoint(bound) or (key, frozenset(both)) in told:
+                if (
+                    len(both) == 1
+                    or both == OF_THE_PROBLEM
+                    or both.isdisjoint(bound)
+                    or (key, frozenset(both)) in reported
+                ):
                     continue
-                told.add((key, frozenset(both)))
+                reported.add((key, frozenset(both)))
                 mine = action.id if action.id in bound else other
                 theirs = other if mine == action.id else action.id
                 problems.append((_line_with(lines, mine), f"{key_label(key)} is the key of {theirs} too"))

@@ -49,7 +49,7 @@ class KeyParser(XTermParser):
         super().__init__(debug)
 
     def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:
-        # Textual waits for the rest of what begins with ``O``, and tells it as ``alt`` if none comes.
+        # Textual waits for the rest of what begins with ``O``, and reports it as ``alt`` if none comes.
         is_cut = alt and sequence == "O"
         if is_cut or (len(sequence) == 2 and sequence[0] == _ESC and sequence[1] not in _NOT_AFTER_ESC):
             with_alt = super()._sequence_to_key_events(sequence[-1], alt=True)
@@ -61,7 +61,7 @@ class KeyParser(XTermParser):
 
 
 class Terminal(LinuxDriver):
-    """Ends the dashboard when its terminal is gone: Textual would wait forever until somebody takes the output."""
+    """Ends the dashboard when its terminal is gone: Textual would wait forever for its output to be taken."""
 
     def __init__(self, app: Any, **options: Any) -> None:
         super().__init__(app, **options)

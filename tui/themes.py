@@ -135,14 +135,14 @@ def theme_of(name: str, palette: Palette) -> Theme:
 
 def custom_themes(folder: Path) -> tuple[dict[str, Palette], dict[str, str]]:
     """Return the themes of a folder, and what is wrong with those that cannot be used, both by name."""
-    found: dict[str, Palette] = {}
+    themes: dict[str, Palette] = {}
     problems: dict[str, str] = {}
     for path in sorted(folder.glob("*.toml")) if folder.is_dir() else []:
         try:
-            found[path.stem] = _palette(tomllib.loads(path.read_text(encoding="utf-8")))
+            themes[path.stem] = _palette(tomllib.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, ColorParseError) as error:
             problems[path.stem] = f"{path}: {error}"
-    return found, problems
+    return themes, problems
 
 
 def _palette(document: Mapping[str, object]) -> Palette:

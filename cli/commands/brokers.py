@@ -21,7 +21,7 @@ from cli.framework.plan_guard import BesidePlan, minds_plan
 from cli.framework.watching import Interval, Watch
 from cli.output.format import OutputFormat
 from cli.output.report import Report
-from engine.common.quantities import counted
+from engine.common.quantities import counted, plural
 
 if TYPE_CHECKING:
     from engine.admin.cluster.connection import Cluster
@@ -267,7 +267,7 @@ async def demote(
             invocation.talk.warn(f"broker {broker} is not alive")
         for name, reason in wanted.stuck.items():
             invocation.talk.warn(f"{name} stays with its leader: {reason}")
-        whose = f"broker{'' if len(brokers) == 1 else 's'} {ids}"
+        whose = f"{plural('broker', len(brokers))} {ids}"
         if wanted.hidden:
             seen_by = cluster.principal or "this login"
             named = f"{counted(len(wanted.hidden), 'topic')} hidden from {seen_by}, such as {wanted.hidden[0]}"

@@ -17,6 +17,7 @@ from cli.framework.places import MetricsUrl
 from cli.framework.watching import Interval, Watch, watch_reports
 from cli.output.format import OutputFormat
 from cli.output.report import Report
+from engine.common.quantities import counted
 
 if TYPE_CHECKING:
     from engine.admin.health.report import HealthStatus
@@ -59,7 +60,7 @@ async def health(
     A snapshot does not show whether brokers answer, and it shows failed log dirs only if it was taken with --sizes.
     """
     from cli.framework.cluster_session import open_cluster
-    from cli.views.health import WaitingTold, health_report
+    from cli.views.health import WaitingLine, health_report
     from engine.admin.health.report import EXAMPLES_MAX
     from engine.admin.health.waiting import read_health
 
@@ -73,7 +74,7 @@ async def health(
                 cluster,
                 until_better_than=threshold if wait else None,
                 examples_max=None if invocation.talk.is_verbose else EXAMPLES_MAX,
-                on_wait=WaitingTold(invocation.talk),
+                on_wait=WaitingLine(invocation.talk),
             )
             seen_by = (cluster.principal or "this login") if cluster.denied else None
             return health_report(health, fails_on=threshold, pasteable=invocation.pasteable, seen_by=seen_by)
@@ -185,9 +186,9 @@ async def snapshot(
     _write(whole, file)
     partitions = sum(len(topic.partitions) for topic in whole.topics)
     counts = (("broker", len(whole.brokers)), ("topic", len(whole.topics)), ("partition", partitions))
-    counted = ", ".join(f"{count} {what}{'' if count == 1 else 's'}" for what, count in counts)
+    held = ", ".join(counted(count, noun) for noun, count in counts)
     done = "wrote the snapshot to stdout" if str(file) == "-" else f"{verb} {file}"
-    invocation.talk.say(f"{done}: {counted}")
+    invocation.talk.say(f"{done}: {held}")
     for failed in taken.failed_dirs:
         invocation.talk.warn(
             f"the snapshot lacks {failed.log_dir or 'the log dirs'} of broker {failed.broker}: {failed.error}"

@@ -30,7 +30,7 @@ from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.framework.plan_guard import BesidePlan, minds_plan
 from cli.output.report import Report
-from engine.kafka.config.input_files import read_input
+from engine.runtime.input_files import read_input
 
 if TYPE_CHECKING:
     from engine.admin.cluster.connection import Cluster

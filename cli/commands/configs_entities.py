@@ -56,7 +56,7 @@ Ip = Annotated[str | None, typer.Option("--ip", metavar="HOST", help="Quotas of 
 IpDefaults = Annotated[bool, typer.Option("--ip-defaults", help="Quotas of all IP addresses.")]
 
 Said = tuple[str, str | None, bool]
-"""A type, a name, and whether a name or the default is meant at all."""
+"""A type, a name, and whether the options name an entity or the default at all."""
 
 _CLIENT_PAIR = {"users", "clients"}
 

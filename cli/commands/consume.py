@@ -29,8 +29,8 @@ _ISOLATIONS = {"read-uncommitted": 0, "read_uncommitted": 0, "read-committed": 1
 READER_CHECK_S = 0.5
 
 _Lines = Callable[["ConsumedRecords", int | None], tuple[bytes, int, int]]
-"""Of some records, at most so many (None: all): returns the lines of those to print, their number, and the offset after
-the last that it looked at."""
+"""Takes records and how many to print at most (None: all). Returns the lines, their number, and the offset after the
+last record that it looked at."""
 
 TopicNames = Annotated[
     list[str] | None,
@@ -299,7 +299,7 @@ async def _topics(invocation: Invocation, cluster: Cluster, texts: list[str]) ->
 
 
 def _waiting(wanted: _Wanted) -> str:
-    """Return what a person is told while no record comes."""
+    """Return what to show while no record comes."""
     if wanted.options.until_end:
         return "waiting for records"
     where = "" if wanted.group is None else f" in group {wanted.group}"
@@ -350,7 +350,7 @@ async def _limited(
 
 
 async def _next_read(batches: AsyncGenerator[ConsumedRecords, None], on_wait: Callable[[], None]) -> ConsumedRecords:
-    """Return the next records; meanwhile say that there are none, and check that somebody still reads the output."""
+    """Return the next records; meanwhile say that there are none, and check that the output is still read."""
     import asyncio
 
     async def following() -> ConsumedRecords:

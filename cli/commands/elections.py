@@ -15,7 +15,7 @@ from cli.framework.options import Needs
 from cli.output.format import OutputFormat
 from cli.output.report import Report
 from engine.common.quantities import counted
-from engine.kafka.config.input_files import name_of, read_input
+from engine.runtime.input_files import name_of, read_input
 
 if TYPE_CHECKING:
     from engine.admin.elections.scope_and_result import ElectionScope, ElectionType, PartitionElection

@@ -13,9 +13,9 @@ from typer._click.exceptions import UsageError
 from cli.framework.command import single_command
 from cli.framework.completing import one_of
 from cli.framework.invocation import Invocation
+from cli.framework.option_values import address_option, seconds_option
 from cli.framework.options import Asks, Needs
 from cli.framework.places import Checkpoints, EventLogs
-from cli.framework.quantities import address_option, seconds_option
 from cli.framework.stdout import data_stream
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from engine.common.metric import Metric
 
 _GROUPS_PER_READING = 400
-"""Nobody looks at a screen meanwhile, so that it may be more than in the dashboard."""
+"""No screen waits for it, so it may be more than in the dashboard."""
 PRINTED = ("grafana", "alerts", "scrape")
 
 

@@ -13,9 +13,9 @@ from typer._click.exceptions import UsageError
 
 from cli.framework.command import single_command
 from cli.framework.invocation import Invocation
+from cli.framework.option_values import address_option, seconds_option
 from cli.framework.options import Asks, Needs
 from cli.framework.places import Checkpoints, EventLogs
-from cli.framework.quantities import address_option, seconds_option
 from cli.output.report import Report
 from engine.common.quantities import counted
 
@@ -223,7 +223,7 @@ class _View:
 
 async def _measure(invocation: Invocation, meter: LagMeter, interval_s: float, looks_max: int) -> LagAnswer:
     from cli.framework.progress import Countdown
-    from engine.admin.groups.scope import by_name
+    from engine.common.listing import first_few
 
     with Countdown(invocation.talk) as countdown:
 
@@ -237,7 +237,7 @@ async def _measure(invocation: Invocation, meter: LagMeter, interval_s: float, l
     for complaint in complaints:
         invocation.talk.warn(complaint)
     if meter.others:
-        invocation.talk.say(f"groups of other protocols are not measured: {by_name(meter.others)}")
+        invocation.talk.say(f"groups of other protocols are not measured: {first_few(meter.others)}")
     return answer
 
 

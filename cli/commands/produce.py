@@ -12,8 +12,8 @@ from typer._click.exceptions import UsageError
 from cli.commands.topics import one_name
 from cli.framework.command import single_command
 from cli.framework.invocation import Invocation
+from cli.framework.option_values import seconds_option
 from cli.framework.options import Asks, Needs
-from cli.framework.quantities import seconds_option
 from cli.output.report import Column, Kind, Report, Table
 from cli.output.terminal import is_terminal
 from engine.common.quantities import counted

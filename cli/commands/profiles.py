@@ -13,6 +13,7 @@ from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.framework.places import Checkpoints, EventLogs, StateChangeLogs
 from cli.output.report import Column, Kind, Report, Section, Table
+from engine.common.quantities import counted
 
 if TYPE_CHECKING:
     from engine.admin.cluster.profiles import Profiles
@@ -64,11 +65,7 @@ def list_profiles(invocation: Invocation) -> Report:
         for p in profiles.profiles
     ]
     data = [dict(zip((column.name for column in _COLUMNS), row, strict=True)) for row in rows]
-    note = (
-        f"{len(rows)} profile{'' if len(rows) == 1 else 's'} in {profiles.path}"
-        if rows
-        else f"no profiles yet in {profiles.path}"
-    )
+    note = f"{counted(len(rows), 'profile')} in {profiles.path}" if rows else f"no profiles yet in {profiles.path}"
     used = [index for index in range(len(_COLUMNS)) if index < _RARELY_USED_FROM or any(row[index] for row in rows)]
     shown = Table(tuple(_COLUMNS[index] for index in used), [[row[index] for index in used] for row in rows])
     return Report(data, Table(_COLUMNS, rows), (Section(body=shown),), notes=(note,))

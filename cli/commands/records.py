@@ -14,7 +14,7 @@ from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs
 from cli.output.report import Report
 from engine.common.quantities import counted
-from engine.kafka.config.input_files import name_of, read_input
+from engine.runtime.input_files import name_of, read_input
 
 if TYPE_CHECKING:
     from engine.common.model import TopicPartition

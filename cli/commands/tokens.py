@@ -157,7 +157,7 @@ async def expire(
 
 def _period(option: str, text: str | None) -> int:
     """Return milliseconds; -1, as in Kafka's tool, leaves it to the brokers, or is at once."""
-    from cli.framework.quantities import seconds_option
+    from cli.framework.option_values import seconds_option
 
     return -1 if text in (None, "-1") else int(seconds_option(option, text or "") * 1000)
 

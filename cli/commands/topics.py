@@ -17,7 +17,7 @@ from cli.framework.plan_guard import BesidePlan, minds_plan
 from cli.framework.watching import Interval, Watch, watch_reports
 from cli.output.format import OutputFormat
 from cli.output.report import Report
-from engine.common.quantities import counted
+from engine.common.quantities import counted, plural
 from engine.common.topic_names import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
@@ -424,7 +424,7 @@ async def delete(
     from cli.framework.cluster_session import open_cluster
     from cli.views.topics import topic_changes_report
     from engine.admin.topics.access import topic_changer
-    from engine.admin.topics.changes import TopicChange, TopicOutcome, deletion_warnings, held_up_told
+    from engine.admin.topics.changes import TopicChange, TopicOutcome, deletion_obstacles, deletion_warnings
 
     texts = [*(topics or ()), *(topic or ())]
     if not texts:
@@ -448,7 +448,7 @@ async def delete(
             return topic_changes_report([TopicChange(name, TopicOutcome.WOULD_BE_DELETED) for name in names])
         changes, refusals = await changer.delete(names, waits=wait)
     is_under_way = any(change.result is TopicOutcome.MARKED_FOR_DELETION for change in changes)
-    for reason in held_up_told(changes) if wait else ():
+    for reason in deletion_obstacles(changes) if wait else ():
         invocation.talk.say(f"the deletion goes on: it {reason}")
     code = invocation.tell_failures(refusals, ExitCode.UNDER_WAY if is_under_way else ExitCode.DONE)
     return topic_changes_report(changes, exit_code=code)
@@ -476,7 +476,7 @@ def one_name(argument: str | None, option: str | None) -> str:
 
 
 def _summary(topics: Sequence[NewTopic]) -> str:
-    from engine.admin.groups.scope import by_name
+    from engine.common.listing import first_few
 
     topic = topics[0]
     if topic.assignment:
@@ -486,7 +486,7 @@ def _summary(topics: Sequence[NewTopic]) -> str:
         factor = "default" if topic.replication_factor is None else str(topic.replication_factor)
         shape = f"{count} partition{'' if count == '1' else 's'}, factor {factor}"
     configs = "".join(f", {key}={value}" for key, value in topic.configs.items())
-    named = f"topic{'' if len(topics) == 1 else 's'} {by_name(topic.name for topic in topics)}"
+    named = f"{plural('topic', len(topics))} {first_few(topic.name for topic in topics)}"
     return f"{named} ({shape}{configs}{'' if len(topics) == 1 else ', each'})"
 
 

@@ -10,8 +10,8 @@ from typer._click.exceptions import UsageError
 from cli.framework.command import CommandGroup
 from cli.framework.completing import complete_topics, one_of
 from cli.framework.invocation import Invocation
+from cli.framework.option_values import seconds_option
 from cli.framework.options import Asks, Needs
-from cli.framework.quantities import seconds_option
 from cli.output.report import Report
 
 if TYPE_CHECKING:

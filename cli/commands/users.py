@@ -146,7 +146,7 @@ def _new_password(invocation: Invocation, path: Path | None) -> str:
     """
     import os
 
-    from engine.kafka.config.input_files import read_input
+    from engine.runtime.input_files import read_input
 
     if path is not None:
         return read_input(path).partition("\n")[0].removesuffix("\r")

@@ -85,8 +85,8 @@ def _report(server: EmbeddedZooKeeper) -> Report:
 
 
 def _settings(file: Path | None) -> dict[str, str]:
-    from engine.kafka.config.input_files import read_input
     from engine.kafka.config.properties import parse_properties
+    from engine.runtime.input_files import read_input
 
     return {} if file is None else parse_properties(read_input(file, "latin-1"))
 

@@ -34,7 +34,7 @@ async def open_cluster(invocation: Invocation, *, for_change: bool = False) -> A
     )
     invocation.denials.append(cluster)
     invocation.awaited = cluster.awaited
-    with _engine_log_told(invocation.talk):
+    with _engine_warnings_shown(invocation.talk):
         async with cluster:
             try:
                 yield cluster
@@ -73,7 +73,7 @@ class ReadingProgress:
         self._progress = None
 
 
-class _Told(logging.Handler):
+class _WarningHandler(logging.Handler):
     """Reports each warning once: a waiting command polls again and again, and may be drawing its progress."""
 
     def __init__(self, talk: Talk) -> None:
@@ -89,9 +89,9 @@ class _Told(logging.Handler):
 
 
 @contextmanager
-def _engine_log_told(talk: Talk) -> Iterator[None]:
+def _engine_warnings_shown(talk: Talk) -> Iterator[None]:
     """Report the engine's warnings as the command's own while the context is open."""
-    logger, handler = logging.getLogger("engine"), _Told(talk)
+    logger, handler = logging.getLogger("engine"), _WarningHandler(talk)
     logger.addHandler(handler)
     try:
         yield

@@ -18,7 +18,7 @@ from typer._coercion import RuntimeParam
 
 _DASH = "klamm.dash"
 _FILE_METAVARS = frozenset({"FILE", "FOLDER", "PATH", "FILE|FOLDER", "DIR"})
-"""Those of options whose value stays a text, since it may be a URI or is read late."""
+"""Metavars of options whose value stays a text, since it may be a URI or is read late."""
 
 _TRUE = frozenset({"1", "true", "t", "yes", "y", "on"})
 _FALSE = frozenset({"0", "false", "f", "no", "n", "off"})
@@ -124,7 +124,7 @@ class PlainParam(RuntimeParam):
 
 
 def use_plain_coercion(params: Iterable[Parameter]) -> None:
-    """Give the parameters of a plain type our conversion."""
+    """Replace the conversion of parameters of a plain type by ours."""
     for param in params:
         descriptor = getattr(param, "type_descriptor", None)
         if descriptor is None or getattr(param, "_runtime_param", None) is not None:

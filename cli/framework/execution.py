@@ -65,7 +65,7 @@ def _execute(invocation: Invocation, function: CommandFunction, values: dict[str
         if invocation.turn_to_brokers(error):
             return _execute(invocation, function, values, is_bounded)
         show_debug_traceback()
-        failure = _told(invocation, error)
+        failure = _failure_of(invocation, error)
         invocation.talk.fail(failure)
         return failure.code
 
@@ -84,7 +84,7 @@ def unexpected(talk: Talk, error: BaseException) -> int:
     return failure.code
 
 
-def _told(invocation: Invocation, error: Exception) -> Failure:
+def _failure_of(invocation: Invocation, error: Exception) -> Failure:
     failure = failure_of(error, is_accepted=bool(invocation.left_running) and invocation.has_sent_changes)
     if isinstance(error, TimeoutError) and not str(error) and failure.code is ExitCode.UNREACHABLE:
         failure = replace(
@@ -124,7 +124,7 @@ def _run(coroutine: Coroutine[Any, Any, CommandResult], invocation: Invocation, 
             invocation.restart_deadline = lambda: limit.reschedule(now() + invocation.timeout_s)
             return await coroutine
 
-    async def told() -> CommandResult:
+    async def with_waits_told() -> CommandResult:
         telling = asyncio.create_task(_tell_waits(invocation, is_bounded=is_bounded), name="tell waits")
         try:
             return await (bounded() if is_bounded else coroutine)
@@ -132,7 +132,7 @@ def _run(coroutine: Coroutine[Any, Any, CommandResult], invocation: Invocation, 
             telling.cancel()
             invocation.talk.clear()
 
-    work = told()
+    work = with_waits_told()
     try:
         import asyncio
 

@@ -96,7 +96,7 @@ class TargetOptions:
 
 @dataclass(slots=True)
 class Invocation:
-    """What a command gets besides its own arguments. Owned by one run of the command."""
+    """What a command gets in addition to its own arguments. Owned by one run of the command."""
 
     output: OutputFormat
     talk: Talk
@@ -120,9 +120,9 @@ class Invocation:
     essential_rights: tuple[Requirement, ...] = ()
     """Those without which it is refused; without the others a part is hidden."""
     denials: list[Cluster] = field(default_factory=list)
-    """The opened clusters, which know for want of which rights something was refused or is hidden."""
-    _told: set[tuple[str | None, str | None]] = field(default_factory=set)
-    """Operations and resources of refusals that were told."""
+    """The opened clusters. Each knows which missing rights led to a refusal, or hide something."""
+    _refusals_shown: set[tuple[str | None, str | None]] = field(default_factory=set)
+    """Operations and resources of refusals that were shown."""
     settings: SettingsSilence | None = None
     """What the opened clusters have found out about ZooKeeper, and brokers that wait for it."""
     unanswered: list[str] = field(default_factory=list)
@@ -261,18 +261,19 @@ class Invocation:
                 cluster.explain(error)
         failures = [failure_of(error) for error in errors]
         for failure in failures:
-            self._told.add((failure.operation, failure.resource))
+            self._refusals_shown.add((failure.operation, failure.resource))
             self.talk.fail(failure)
         return failures[0].code if failures else otherwise
 
     def tell_failures_but_hidden(self, errors: Sequence[AdminError]) -> ExitCode:
-        """Tell failures of things that nobody named: what the principal may not see is hidden, and told at the end."""
+        """Report failures of things that the user did not name: what the principal may not see is hidden, and the end
+        of the command says so."""
         from engine.admin.cluster.errors import FailureKind
 
         return self.tell_failures([error for error in errors if error.kind is not FailureKind.AUTHORIZATION])
 
     def tell_hidden(self, code: int) -> None:
-        """Name the missing rights because of which something was left out, unless a failure has named them.
+        """Name the missing rights that hide something, unless a failure has named them.
 
         A command that was refused says so with its code; its report may have named the parts alone.
         """
@@ -281,24 +282,26 @@ class Invocation:
             if code == ExitCode.REFUSED:
                 from engine.admin.cluster.errors import Refused
 
-                essential = [one for one in missing if (one.operation, one.resource_type) in self.essential_rights]
+                essential = [
+                    right for right in missing if (right.operation, right.resource_type) in self.essential_rights
+                ]
                 self.tell_failures([Refused(right.code, where=right.resource_words) for right in essential])
                 missing = self._missing(cluster)
             if missing:
                 self._tell_hidden(missing, cluster.principal)
 
     def _missing(self, cluster: Cluster) -> list[Right]:
-        """Return the missing rights because of which a cluster has left something out, except those already named."""
+        """Return the missing rights that hide something in a cluster, except those already named."""
         return [
             right
             for right in cluster.denied
             if (right.operation, right.resource_type) in self.rights
-            and (right.operation.word, right.resource) not in self._told
+            and (right.operation.word, right.resource) not in self._refusals_shown
         ]
 
     def _tell_hidden(self, missing: Sequence[Right], principal: str | None) -> None:
         if self.talk.is_json:
-            self.talk.tell({"hidden": _told_as_json(missing), "principal": principal})
+            self.talk.tell({"hidden": _rights_as_json(missing), "principal": principal})
             return
         from cli.framework.remedies import spelled
 
@@ -325,7 +328,8 @@ class Invocation:
         missing = [right for cluster in self.denials for right in self._missing(cluster)]
         if missing and not report.is_file and not isinstance(report.data, list | tuple):
             data = json_value(report.data)
-            report = replace(report, data=data | {"hidden": _told_as_json(missing)} if isinstance(data, dict) else data)
+            hidden = {"hidden": _rights_as_json(missing)}
+            report = replace(report, data=data | hidden if isinstance(data, dict) else data)
         with drawing_stream() as stream:
             print_report(report, self.output, stream)
         for note in report.notes:
@@ -361,5 +365,5 @@ class Invocation:
             raise Stop(Failure(ExitCode.USAGE, "usage", "this profile is read-only", target.name, hint))
 
 
-def _told_as_json(rights: Sequence[Right]) -> list[dict[str, str]]:
+def _rights_as_json(rights: Sequence[Right]) -> list[dict[str, str]]:
     return [{"resource": right.resource, "operation": right.operation.word} for right in rights]

@@ -170,8 +170,8 @@ def translate(tools: Sequence[KafkaTool], arguments: Sequence[str]) -> list[str]
     rest += [option for option, actions in kept.items() if words[-1] in actions]
     if rest or len(words) > len(tool.words):
         _check_action(tool, words[len(tool.words) :], rest)
-    for option, found in properties.items():
-        rest += _folded(option, tool.options[option], found)
+    for option, values in properties.items():
+        rest += _folded(option, tool.options[option], values)
     written = {word.partition("=")[0] for word in rest}
     if words[-1] in tool.changes:
         rest.append("--yes")

@@ -30,7 +30,7 @@ async def minds_plan(
     from engine.common.acl import AclOperation, Requirement, ResourceType
 
     holder = await plan_in_the_way(cluster, topics)
-    # Who may not see the lock does not know, and is told so at the end.
+    # A principal that may not see the lock cannot know. The end of the command says so.
     invocation.rights = (*invocation.rights, Requirement(AclOperation.DESCRIBE, ResourceType.GROUP))
     if holder is None:
         return False

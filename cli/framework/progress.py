@@ -20,21 +20,21 @@ _BAR_WIDTH = 24
 
 
 class _Line:
-    """A line about work that goes on: rewritten on a terminal, else written anew, each at a bounded pace."""
+    """A line about work that goes on: rewritten on a terminal, else written again, each at a bounded pace."""
 
     def __init__(self, talk: Talk) -> None:
         self._is_shown = talk.verbosity > Verbosity.QUIET
         self._is_terminal = is_terminal(sys.stderr)
         self._pace_s = _TERMINAL_PACE_S if self._is_terminal else _LOG_PACE_S
-        self._started = self._told = time.monotonic()
+        self._started = self._shown_at = time.monotonic()
         self._has_line = False
 
     def _show(self, text_after: Callable[[float], str]) -> None:
-        """Show the text of so many seconds, unless another one was shown a moment ago."""
+        """Show the text for this many seconds, unless another one was shown a moment ago."""
         now = time.monotonic()
-        if not self._is_shown or now - self._told < self._pace_s:
+        if not self._is_shown or now - self._shown_at < self._pace_s:
             return
-        self._told = now
+        self._shown_at = now
         text = text_after(now - self._started)
         sys.stderr.write(f"\r\x1b[K{text}" if self._is_terminal else f"{text}\n")
         sys.stderr.flush()
@@ -80,14 +80,14 @@ class Countdown:
         self._talk = talk
         self._is_terminal = is_terminal(sys.stderr) and talk.verbosity > Verbosity.QUIET
         self._task: asyncio.Task[None] | None = None
-        self._has_told = False
+        self._has_shown = False
 
     def restart(self, what: str, left_s: float, more: str = "") -> None:
         """From now on it lasts this many seconds."""
         if not self._is_terminal:
-            if not self._has_told:
+            if not self._has_shown:
                 self._talk.say(f"{what} for {left_s:g} s more{more}")
-            self._has_told = True
+            self._has_shown = True
             return
         import asyncio
 

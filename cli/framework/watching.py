@@ -9,7 +9,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from cli.framework.invocation import Invocation
-from cli.framework.quantities import seconds_option
+from cli.framework.option_values import seconds_option
 from cli.output.format import OutputFormat
 from cli.output.report import Report
 from cli.output.terminal import is_terminal

@@ -58,9 +58,9 @@ class Scales:
         for index, column in enumerate(table.columns):
             if column.drawing is not None:
                 values.setdefault(_scale(column), []).extend(_numbers(row[index] for row in table.rows))
-        self._largest: Mapping[str, float] = {scale: max(found, default=0.0) for scale, found in values.items()}
+        self._largest: Mapping[str, float] = {scale: max(numbers, default=0.0) for scale, numbers in values.items()}
         self._means: Mapping[str, float] = {
-            scale: sum(found) / len(found) if found else 0.0 for scale, found in values.items()
+            scale: sum(numbers) / len(numbers) if numbers else 0.0 for scale, numbers in values.items()
         }
 
     def drawn(self, column: Column, value: object, width: int, *, has_blocks: bool) -> tuple[str, Tone | None]:

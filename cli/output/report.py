@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
@@ -85,6 +85,15 @@ class Table:
     columns: tuple[Column, ...]
     rows: Sequence[Sequence[object]]
 
+    def without_empty(self, *, keeps: Collection[str]) -> Table:
+        """Return the table for a person: without its empty columns, except those called ``keeps``."""
+        shown = [
+            index
+            for index, column in enumerate(self.columns)
+            if column.name in keeps or any(row[index] not in (None, (), [], "") for row in self.rows)
+        ]
+        return Table(tuple(self.columns[i] for i in shown), [tuple(row[i] for i in shown) for row in self.rows])
+
 
 @dataclass(frozen=True, slots=True)
 class Fields:
@@ -111,7 +120,7 @@ class KafkaText:
 
 
 class Nothing(str):
-    """A note that there is nothing of a kind, as far as is seen: who logs in may not see all."""
+    """A note that there is nothing of a kind, as far as the principal may see: who logs in may not see all."""
 
 
 @dataclass(frozen=True, slots=True)

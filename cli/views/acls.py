@@ -1,4 +1,4 @@
-"""Access rules as tables, and what becomes of them."""
+"""Access rules as tables, and the outcome of changes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def rules_report(rules: Sequence[AclBinding], principals: Sequence[str] = ()) ->
 def changes_report(
     changes: Mapping[str, Sequence[AclBinding]], code: ExitCode = ExitCode.DONE, *, nothing: str = "no rules"
 ) -> Report:
-    """Rules with what became of them: ``added``, ``removed``, ``missing``, …, in this order.
+    """Rules with the outcome of a change: ``added``, ``removed``, ``missing``, …, in this order.
 
     ``nothing`` is what to say if there are none.
     """

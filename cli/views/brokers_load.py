@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from cli.output.report import Column, Drawing, Kind, Report, Section, Table, Tone
 from engine.admin.brokers.load import BrokerLoad, PlannedLoad
-from engine.common.quantities import size_text
+from engine.common.quantities import counted, plural, size_text
 
 
 def _alive_tone(value: object) -> Tone | None:
@@ -41,7 +41,7 @@ _PLANNED = (
 def load_report(loads: Sequence[BrokerLoad], troubles: Mapping[int, str] | None = None) -> Report:
     """One row per broker; for a person with bars, and without unknown figures.
 
-    ``troubles`` are the reasons of brokers that do not tell their rates; None: nobody asked for rates.
+    ``troubles`` are the reasons of brokers that do not report their rates; None: nobody asked for rates.
     """
     columns = _LOAD if troubles is None else (*_LOAD, *_RATES)
     rows = [
@@ -57,7 +57,7 @@ def load_report(loads: Sequence[BrokerLoad], troubles: Mapping[int, str] | None 
         )[: len(columns)]
         for b in loads
     ]
-    shown = without_empty(Table(columns, rows), keeps=("broker", "alive"))
+    shown = Table(columns, rows).without_empty(keeps=("broker", "alive"))
     notes = [f"the rates of broker {broker} are not known: {why}" for broker, why in (troubles or {}).items()]
     return Report(loads, Table(columns, rows), (Section(body=shown),), (*_spread_notes(loads), *notes))
 
@@ -80,20 +80,9 @@ def heat_section(loads: Sequence[PlannedLoad], partition_count: int, copied_byte
         )
         for b in loads
     ]
-    plural = "" if partition_count == 1 else "s"
     copied = f", {size_text(copied_bytes)} to copy" if copied_bytes else ""
-    title = f"What brokers carry of {partition_count} partition{plural}, before and after{copied}"
-    return Section(title, without_empty(Table(_PLANNED, rows), keeps=("broker",)))
-
-
-def without_empty(table: Table, *, keeps: Sequence[str]) -> Table:
-    """Return a table without its empty columns, except those called ``keeps``."""
-    kept = [
-        index
-        for index, column in enumerate(table.columns)
-        if column.name in keeps or any(row[index] not in (None, (), [], "") for row in table.rows)
-    ]
-    return Table(tuple(table.columns[i] for i in kept), [tuple(row[i] for i in kept) for row in table.rows])
+    title = f"What brokers carry of {counted(partition_count, 'partition')}, before and after{copied}"
+    return Section(title, Table(_PLANNED, rows).without_empty(keeps=("broker",)))
 
 
 def _spread_notes(loads: Sequence[BrokerLoad]) -> tuple[str, ...]:
@@ -101,7 +90,7 @@ def _spread_notes(loads: Sequence[BrokerLoad]) -> tuple[str, ...]:
     if not live:
         return ("no broker is alive",)
     notes = [
-        f"{len(live)} live broker{'' if len(live) == 1 else 's'}, on each: "
+        f"{counted(len(live), 'live broker')}, on each: "
         f"{_spread([load.replica_count for load in live], str)} replicas, "
         f"{_spread([load.leader_count for load in live], str)} led"
     ]
@@ -110,7 +99,7 @@ def _spread_notes(loads: Sequence[BrokerLoad]) -> tuple[str, ...]:
         notes[0] += f", {_spread(sizes, size_text)}"
     if len(sizes) < len(live):
         silent = ", ".join(str(load.broker) for load in live if load.size_bytes is None)
-        notes.append(f"the sizes of broker{'' if len(live) - len(sizes) == 1 else 's'} {silent} are not known")
+        notes.append(f"the sizes of {plural('broker', len(live) - len(sizes))} {silent} are not known")
     return tuple(notes)
 
 

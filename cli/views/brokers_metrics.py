@@ -8,7 +8,6 @@ from dataclasses import fields
 
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
-from cli.views.brokers_load import without_empty
 from engine.admin.brokers.metrics import IDLE_LOW_PERCENT, BrokerFigures, Rate, TopicFigures
 
 SAY_WHERE = (
@@ -73,7 +72,7 @@ def metrics_report(figures: Sequence[BrokerFigures], *, is_for_people: bool = Tr
     traffic = [(figure.broker, *_rates(figure), figure.told_by, figure.where, figure.trouble) for figure in figures]
     work = [(figure.broker, _work(figure)) for figure in figures if figure.told_by]
     sections = [
-        Section(body=without_empty(Table((_WHO, *_TRAFFIC, *_TELLS, _TROUBLE), traffic), keeps=_KEPT)),
+        Section(body=Table((_WHO, *_TRAFFIC, *_TELLS, _TROUBLE), traffic).without_empty(keeps=_KEPT)),
         *(
             Section(
                 body=Table(

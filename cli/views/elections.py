@@ -9,8 +9,7 @@ from cli.output.report import Column, Kind, Report, Section, Table, Tone
 from cli.views.kafka.reassignment import elected_text
 from engine.admin.elections.scope_and_result import ElectionPreview, ElectionResult, ElectionType, PartitionElection
 from engine.common.model import NO_LEADER
-
-PREVIEW_LINES_MAX = 20
+from engine.common.quantities import counted
 
 _TONES = {
     ElectionResult.ELECTED: Tone.GOOD,
@@ -67,9 +66,7 @@ def preview_lines(previews: Sequence[ElectionPreview]) -> list[str]:
     changing = sorted(
         (preview for preview in previews if preview.is_needed), key=lambda preview: preview.obstacle is None
     )
-    lines = [str(preview) for preview in changing[:PREVIEW_LINES_MAX]]
-    more = len(changing) - len(lines)
-    return [*lines, f"… and {more} more"] if more else lines
+    return [str(preview) for preview in changing]
 
 
 def _row(result: PartitionElection) -> tuple[object, ...]:
@@ -89,7 +86,7 @@ def _notes(results: Sequence[PartitionElection]) -> tuple[str, ...]:
         return ("no partitions",)
     counts = {kind: sum(result.result is kind for result in results) for kind in ElectionResult}
     parts = [f"{count} {kind.value.replace('_', ' ')}" for kind, count in counts.items() if count]
-    return (f"{len(results)} partition{'' if len(results) == 1 else 's'}: {', '.join(parts)}",)
+    return (f"{counted(len(results), 'partition')}: {', '.join(parts)}",)
 
 
 def _exit_code(results: Sequence[PartitionElection]) -> ExitCode:

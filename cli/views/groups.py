@@ -10,8 +10,8 @@ from cli.output.report import Column, Kind, Nothing, Report, Section, Table, Ton
 from cli.views.kafka import groups as kafka
 from engine.admin.groups.description import DescribedGroup, DescribedMember, PartitionProgress
 from engine.admin.groups.listing import GroupsListed
-from engine.admin.groups.scope import by_name
 from engine.admin.groups.values import GroupState, GroupType
+from engine.common.listing import first_few
 from engine.common.quantities import counted
 
 SECTIONS_MAX = 20
@@ -82,7 +82,10 @@ _STATES = (
     _ERROR,
 )
 _UNREADABLE = "what its members own cannot be read; their protocol is {}"
-_OPTIONAL = ("consumer_id", "group_instance_id", "host", "client_id", "error")
+_KEPT = {column.name for column in (*_OFFSETS, *_MEMBERS, *_STATES)} - {
+    "consumer_id", "group_instance_id", "host", "client_id", "error",
+}  # fmt: skip
+"""People see these columns even if they are empty."""
 
 
 def group_list_report(listed: GroupsListed, *, with_state: bool, with_type: bool, exit_code: ExitCode) -> Report:
@@ -99,7 +102,7 @@ def group_list_report(listed: GroupsListed, *, with_state: bool, with_type: bool
     data = [dict(zip((column.name for column in columns), row, strict=True)) for row in rows]
     notes = () if rows or exit_code is not ExitCode.DONE else (Nothing("no groups"),)
     if listed.others:
-        named = by_name(f"{group.group} ({group.protocol_type})" for group in listed.others)
+        named = first_few(f"{group.group} ({group.protocol_type})" for group in listed.others)
         notes = (*notes, f"groups of other protocols are not listed: {named}")
     return Report(
         data,
@@ -186,7 +189,7 @@ def states_report(groups: Sequence[DescribedGroup], *, exit_code: ExitCode) -> R
         )
         for group in groups
     ]
-    shown = _without_empty(Table(_STATES, rows))
+    shown = Table(_STATES, rows).without_empty(keeps=_KEPT)
     return Report(
         data,
         Table(_STATES, rows),
@@ -201,7 +204,7 @@ def _one_table(
     columns: tuple[Column, ...], rows: Sequence[Sequence[object]], groups: Sequence[DescribedGroup]
 ) -> tuple[Section, ...]:
     errors = [f"{group.group}: {group.error}" for group in groups if group.error is not None]
-    return (Section(body=_without_empty(Table(columns, rows)), text=errors),)
+    return (Section(body=Table(columns, rows).without_empty(keeps=_KEPT), text=errors),)
 
 
 def _section(group: DescribedGroup, columns: tuple[Column, ...], rows: Iterable[Sequence[object]]) -> Section:
@@ -221,7 +224,7 @@ def _section(group: DescribedGroup, columns: tuple[Column, ...], rows: Iterable[
     if any(member.assignment is None for member in group.members):
         lines.append(_UNREADABLE.format(group.protocol_type or "unknown"))
     lines += _errors(group.partitions)
-    body = _without_empty(Table(columns, list(rows)))
+    body = Table(columns, list(rows)).without_empty(keeps=_KEPT)
     return Section(group.group, body if body.rows else None, lines)
 
 
@@ -289,16 +292,6 @@ def _member_row(member: DescribedMember) -> tuple[object, ...]:
     )
 
 
-def _without_empty(table: Table) -> Table:
-    """Leave out empty columns for a person."""
-    kept = [
-        index
-        for index, column in enumerate(table.columns)
-        if column.name not in _OPTIONAL or any(row[index] is not None for row in table.rows)
-    ]
-    return Table(tuple(table.columns[i] for i in kept), [tuple(row[i] for i in kept) for row in table.rows])
-
-
 def _notes(groups: Sequence[DescribedGroup], exit_code: ExitCode) -> tuple[str, ...]:
     """Return what Kafka's tool says beside its rows."""
     if not groups:
@@ -306,13 +299,13 @@ def _notes(groups: Sequence[DescribedGroup], exit_code: ExitCode) -> tuple[str, 
     empty = [group.group for group in groups if group.state is GroupState.EMPTY]
     moving = [group.group for group in groups if group.state is not None and group.state.is_rebalancing]
     if len(empty) + len(moving) > NOTES_MAX:
-        notes = [_told(empty, "no active members"), _told(moving, "a rebalance going on")]
+        notes = [_note(empty, "no active members"), _note(moving, "a rebalance going on")]
         return tuple(text for text in notes if text)
     notes = [f"consumer group '{name}' has no active members" for name in empty]
     return (*notes, *(f"consumer group '{name}' is rebalancing" for name in moving))
 
 
-def _told(names: Sequence[str], what: str) -> str:
+def _note(names: Sequence[str], what: str) -> str:
     if not names:
         return ""
     return f"consumer group '{names[0]}' has {what}" if len(names) == 1 else f"{len(names)} groups have {what}"

@@ -12,8 +12,6 @@ from engine.admin.groups.deleting import DeletedGroup, DeletionResult
 from engine.admin.groups.deleting_offsets import DeletedOffset
 from engine.admin.groups.reset_plan import PartitionReset, ResetResult
 
-PREVIEW_LINES_MAX = 20
-
 _TONES = {
     ResetResult.RESET: Tone.GOOD,
     ResetResult.FAILED: Tone.BAD,
@@ -54,12 +52,10 @@ def reset_report(
 
 def planned_lines(rows: Sequence[PartitionReset]) -> list[str]:
     """Return what would be set, a line per partition."""
-    lines = [
+    return [
         f"{row.group}: {row.name}: {'-' if row.current_offset is None else row.current_offset} -> {row.new_offset}"
-        for row in rows[:PREVIEW_LINES_MAX]
+        for row in rows
     ]
-    more = len(rows) - len(lines)
-    return [*lines, f"… and {more} more"] if more else lines
 
 
 def deleted_groups_report(rows: Sequence[DeletedGroup], *, exit_code: ExitCode) -> Report:

@@ -33,19 +33,19 @@ _SHOWN = (*_COLUMNS[:3], Column("example", falls_below=True))
 _TELL_EVERY_S = 10.0
 
 
-class WaitingTold:
+class WaitingLine:
     """Says what it waits for: at once, whenever that changes, and every ten seconds."""
 
     def __init__(self, talk: Talk) -> None:
         self._talk = talk
-        self._told = ""
-        self._told_at_s = 0.0
+        self._said = ""
+        self._said_at_s = 0.0
 
     def __call__(self, health: HealthReport, waited_s: float) -> None:
         reasons = ", ".join(f"{reason.check.value} ({reason.count})" for reason in health.reasons)
-        if reasons == self._told and waited_s < self._told_at_s + _TELL_EVERY_S:
+        if reasons == self._said and waited_s < self._said_at_s + _TELL_EVERY_S:
             return
-        self._told, self._told_at_s = reasons, waited_s
+        self._said, self._said_at_s = reasons, waited_s
         self._talk.say(f"waited {waited_s:.0f} s so far: {reasons}")
 
 
@@ -65,7 +65,7 @@ def health_report(
     rows = [(r.check, r.severity, r.count, r.examples) for r in health.reasons]
     shown = [(r.check, r.severity, r.count, r.examples[0]) for r in health.reasons]
     advice = [spelled(reason.advice, pasteable) for reason in health.reasons]
-    told = [line for reason, text in zip(health.reasons, advice, strict=True) for line in _told(reason, text)]
+    advice_lines = [line for reason, text in zip(health.reasons, advice, strict=True) for line in _told(reason, text)]
     reasons = [
         {"check": r.check, "severity": r.severity, "count": r.count, "examples": r.examples, "advice": text}
         for r, text in zip(health.reasons, advice, strict=True)
@@ -73,7 +73,7 @@ def health_report(
     return Report(
         {"status": health.status, "reasons": reasons},
         Table(_COLUMNS, rows),
-        (Section(_STATUS_WORDS[health.status], Table(_SHOWN, shown)), Section(text=told)) if shown else (),
+        (Section(_STATUS_WORDS[health.status], Table(_SHOWN, shown)), Section(text=advice_lines)) if shown else (),
         () if health.reasons else ("healthy" if seen_by is None else f"healthy, as far as {seen_by} may see",),
         exit_code=ExitCode.BAD_ANSWER if health.is_as_bad_as(fails_on) else ExitCode.DONE,
         metrics=health_metrics(health),

@@ -10,7 +10,8 @@ from datetime import datetime
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Nothing, Report, Section, Table, Tone
 from cli.output.values import human_duration
-from engine.admin.lag.results import GroupLag, LagAnswer, PartitionLag, QueryLag, QueryPartitionLag, lag_metrics
+from engine.admin.lag.metrics import lag_metrics
+from engine.admin.lag.results import GroupLag, LagAnswer, PartitionLag, QueryLag, QueryPartitionLag
 from engine.admin.lag.spark_positions import ReaderKind
 from engine.admin.lag.verdicts import LagStatus, Reason
 
@@ -272,7 +273,7 @@ def _why_group(group: GroupLag) -> str:
         return "nothing committed"
     words = _WORDS[group.reason]
     if group.reason is Reason.BATCH_RUNS and isinstance(group, QueryLag) and group.in_flight_since is not None:
-        # Files show that it was planned. Whether somebody still runs it, only an event log tells, once it has ended.
+        # Files show that it was planned. Only an event log says that it has ended.
         words = f"its batch is not finished since {group.in_flight_since:%H:%M:%S} UTC"
     if group.where is None:
         return words

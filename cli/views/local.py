@@ -7,7 +7,6 @@ from shlex import quote
 
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Fields, Kind, Report, Section, Table, Tone
-from cli.views.brokers_load import without_empty
 from engine.local.cluster import ClusterStatus
 
 _STOPPED = "stopped (SIGSTOP)"
@@ -91,7 +90,7 @@ def local_report(status: ClusterStatus, *, notes: Sequence[str] = (), exit_code:
     is_whole = all(is_alive and not is_paused for is_alive, is_paused in parts)
     sections = (
         Section(body=Fields(pairs)),
-        Section(body=without_empty(Table(_SHOWN, shown), keeps=[c.name for c in _SHOWN[:-1]])),
+        Section(body=Table(_SHOWN, shown).without_empty(keeps=[c.name for c in _SHOWN[:-1]])),
     )
     if exit_code is None:
         exit_code = ExitCode.DONE if is_whole else ExitCode.BAD_ANSWER

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from cli.output.report import Column, Drawing, Kind, Report, Section, Table, Tone
 from cli.output.values import human_duration
-from cli.views.brokers_load import without_empty
 from engine.admin.reassignment.plan_runs import moves_between
 from engine.admin.reassignment.waves import WaveCaps, waves_of
 from engine.common.quantities import counted, size_text
@@ -78,7 +77,7 @@ def plan_report(made: MadePlan, explained: Sequence[str]) -> Report:
     if shown:
         title = "The largest moves" if len(shown) < sum(move.copies > 0 for move in moves) else "The moves"
         sections.append(
-            Section(title, without_empty(Table(entries, [_row(move, entries) for move in shown]), keeps=_NAME))
+            Section(title, Table(entries, [_row(move, entries) for move in shown]).without_empty(keeps=_NAME))
         )
     rest = [_row(move, _UNCOPIED) for move in moves if not move.copies]
     if rest:
@@ -104,14 +103,14 @@ def _card(score: Score) -> Section:
 
 def _heat(score: Score) -> Section:
     rows = [tuple(getattr(broker, column.name) for column in _BROKERS) for broker in score.brokers]
-    return Section("What each broker carries", without_empty(Table(_BROKERS, rows), keeps=("broker",)))
+    return Section("What each broker carries", Table(_BROKERS, rows).without_empty(keeps=("broker",)))
 
 
 def _dirs(score: Score) -> list[Section]:
     if not score.log_dirs:
         return []
     rows = [tuple(getattr(log_dir, column.name) for column in _LOG_DIRS) for log_dir in score.log_dirs]
-    return [Section("What each log dir carries", without_empty(Table(_LOG_DIRS, rows), keeps=("broker", "log_dir")))]
+    return [Section("What each log dir carries", Table(_LOG_DIRS, rows).without_empty(keeps=("broker", "log_dir")))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +142,7 @@ _SHOWN = (
 
 
 def shown_moves(plan: PlanFile) -> list[ShownMove]:
-    """Return the partitions of a plan as its file tells them, with the waves of ``plan apply`` without options."""
+    """Return the partitions of a plan as its file has them, with the waves of ``plan apply`` without options."""
     moves = moves_between(plan.klamm.rollback, plan.partitions)
     waves = {move.name: number for number, wave in enumerate(waves_of(moves, WaveCaps()), 1) for move in wave}
     return [
@@ -170,7 +169,7 @@ def show_report(plan: PlanFile) -> Report:
             _card(score),
             _heat(score),
             *_dirs(score),
-            Section("Partitions", without_empty(table, keeps=_NAME)),
+            Section("Partitions", table.without_empty(keeps=_NAME)),
         ]
     return Report([dict(zip(names, row, strict=True)) for row in rows], table, sections)
 

@@ -47,7 +47,7 @@ class ExecutionView:
         self._is_jsonl = invocation.output is OutputFormat.JSONL
         self._is_shown = invocation.talk.verbosity > Verbosity.QUIET and not invocation.talk.is_json
         self._is_terminal = is_terminal(sys.stderr)
-        self._told = 0.0
+        self._shown_at = 0.0
         self._has_line = False
         self._wave_count = 0
         self._begun: set[int] = set()
@@ -57,7 +57,7 @@ class ExecutionView:
         if self._is_jsonl and step is not Step.ENDED:
             self._data({"event": step.value, "wave": wave or None})
         if step is Step.WAVE_BEGUN:
-            self._told = 0.0
+            self._shown_at = 0.0
             self._begun.add(wave)
         elif step is Step.STARTED:
             throttle = ", and copies stay throttled until a plan command ends that" if self._is_throttled else ""
@@ -72,8 +72,8 @@ class ExecutionView:
     def show(self, progress: WaveProgress) -> None:
         """Show the progress, at a pace that suits the reader."""
         now = time.monotonic()
-        if self._is_jsonl and now - self._told >= _JSON_PACE_S:
-            self._told = now
+        if self._is_jsonl and now - self._shown_at >= _JSON_PACE_S:
+            self._shown_at = now
             self._data({"event": "progress", **_progress_data(progress)})
         if not self._is_shown:
             return
@@ -84,8 +84,8 @@ class ExecutionView:
             sys.stderr.write(f"{line[:room]}\n")
             sys.stderr.flush()
             self._has_line = True
-        elif now - self._told >= _PIPE_PACE_S:
-            self._told = now
+        elif now - self._shown_at >= _PIPE_PACE_S:
+            self._shown_at = now
             self._invocation.talk.say(line)
 
     def saved(self, rollback_file: Path) -> None:
@@ -262,12 +262,12 @@ def plan_status_report(
     pairs = [("lock", "free" if holder is None else f"{holder}, for {holder.what}")]
     if record is not None and last is not None:
         begun: Mapping[str, Any] = next((event for event in reversed(record.events) if event["event"] == "begun"), {})
-        pairs.append(("journal", f"{last['time']} {_event_told(last, str(begun.get('what', '')))}"))
+        pairs.append(("journal", f"{last['time']} {_event_text(last, str(begun.get('what', '')))}"))
     notes = ["the journal's last line was cut short"] if record is not None and record.is_torn else []
     return Report(data, Table(columns, [row]), (Section(text=(line,), body=Fields(pairs)),), notes)
 
 
-def _event_told(event: Mapping[str, Any], run: str = "") -> str:
+def _event_text(event: Mapping[str, Any], run: str = "") -> str:
     """Return what an event of a journal says, in words. ``run`` is what its run did: ``rollback plan.json``."""
     match event:
         case {"event": "journal"}:

@@ -16,7 +16,7 @@ from engine.admin.reassignment.room import RoomShortage
 from engine.admin.reassignment.throttles import ClearedThrottles
 from engine.admin.reassignment.values import RunningReassignment
 from engine.admin.reassignment.verify import HELD_UP
-from engine.common.quantities import size_text
+from engine.common.quantities import counted, plural, size_text
 
 _STATE_TONES = {
     ReassignmentState.COMPLETE: Tone.GOOD,
@@ -74,7 +74,7 @@ _ALWAYS = 4
 """People see this many leading columns even if they are empty."""
 
 
-def shortage_told(shortage: RoomShortage) -> str:
+def shortage_text(shortage: RoomShortage) -> str:
     """Say that there is less room than will be copied."""
     where = shortage.log_dir or "its log dirs"
     copied, free = size_text(shortage.bytes_to_copy), size_text(shortage.usable_bytes)
@@ -111,9 +111,7 @@ def statuses_report(statuses: Sequence[PartitionStatus], notes: Sequence[str] = 
     table = Table(_STATUS, rows)
     counts = {state: sum(status.state is state for status in statuses) for state in ReassignmentState}
     tally = ", ".join(f"{count} {state.value.replace('_', ' ')}" for state, count in counts.items() if count)
-    summary = (
-        f"{len(statuses)} partition{'' if len(statuses) == 1 else 's'}: {tally}" if tally else "nothing is under way"
-    )
+    summary = f"{counted(len(statuses), 'partition')}: {tally}" if tally else "nothing is under way"
     if any(status.reason is not None and status.reason.startswith(HELD_UP) for status in statuses):
         notes = (*notes, "it goes on when the broker is back; to stop it: klamm reassign cancel")
     code = ExitCode.DONE
@@ -121,7 +119,7 @@ def statuses_report(statuses: Sequence[PartitionStatus], notes: Sequence[str] = 
         code = ExitCode.UNDER_WAY
     elif counts[ReassignmentState.COMPLETE] < len(statuses):
         code = ExitCode.BAD_ANSWER
-    return Report(statuses, table, (Section(body=_without_empty(table)),), (summary, *notes), exit_code=code)
+    return Report(statuses, table, (Section(body=_shown(table)),), (summary, *notes), exit_code=code)
 
 
 def planned_report(moves: Sequence[PlannedMove], heat: Section | None = None) -> Report:
@@ -133,7 +131,7 @@ def planned_report(moves: Sequence[PlannedMove], heat: Section | None = None) ->
     table = Table(_PLANNED, rows)
     known = [move.bytes_to_copy for move in moves if move.bytes_to_copy is not None]
     notes = (f"to copy: {size_text(sum(known))}",) if known else ()
-    return Report(moves, table, (Section(body=_without_empty(table)), *([] if heat is None else [heat])), notes)
+    return Report(moves, table, (Section(body=_shown(table)), *([] if heat is None else [heat])), notes)
 
 
 def running_report(running: Sequence[RunningReassignment]) -> Report:
@@ -160,7 +158,7 @@ def cancelled_report(results: Sequence[CancelledPartition], notes: Sequence[str]
         CancelResult.FAILED,
     }:
         notes = ("none of the partition reassignments are active", *notes)
-    return Report(results, table, (Section(body=_without_empty(table)),), tuple(notes), exit_code=code)
+    return Report(results, table, (Section(body=_shown(table)),), tuple(notes), exit_code=code)
 
 
 def cancelled_notes(cancelled: CancelledReassignments) -> list[str]:
@@ -172,24 +170,15 @@ def cancelled_notes(cancelled: CancelledReassignments) -> list[str]:
 def throttle_notes(cleared: ClearedThrottles) -> list[str]:
     """Say what lost its throttle, and what did not and why."""
     notes = []
-    whose = [f"topic{_s(cleared.topics)} {_listed(cleared.topics)}"] if cleared.topics else []
-    whose += [f"broker{_s(cleared.brokers)} {_listed(cleared.brokers)}"] if cleared.brokers else []
+    whose = [f"{plural('topic', len(cleared.topics))} {_listed(cleared.topics)}"] if cleared.topics else []
+    whose += [f"{plural('broker', len(cleared.brokers))} {_listed(cleared.brokers)}"] if cleared.brokers else []
     if whose:
         notes.append(f"throttle removed from {' and '.join(whose)}")
     return [*notes, *cleared.left]
 
 
-def _without_empty(table: Table) -> Table:
-    kept = [
-        index
-        for index in range(len(table.columns))
-        if index < _ALWAYS or any(row[index] not in (None, ()) for row in table.rows)
-    ]
-    return Table(tuple(table.columns[i] for i in kept), [tuple(row[i] for i in kept) for row in table.rows])
-
-
-def _s(values: Sequence[object]) -> str:
-    return "" if len(values) == 1 else "s"
+def _shown(table: Table) -> Table:
+    return table.without_empty(keeps=[column.name for column in table.columns[:_ALWAYS]])
 
 
 def _listed(values: Sequence[object]) -> str:

@@ -37,7 +37,7 @@ class ProgressView:
     def __init__(self, talk: Talk) -> None:
         self._is_shown = talk.verbosity > Verbosity.QUIET
         self._is_terminal = is_terminal(sys.stderr)
-        self._told: float | None = None
+        self._shown_at: float | None = None
         self._lines = 0
 
     def show(self, progress: ReassignmentProgress) -> None:
@@ -45,15 +45,15 @@ class ProgressView:
         if not self._is_shown:
             return
         lines = progress_lines(progress)
-        if self._told is None:
-            self._told = time.monotonic() - _LOG_PACE_S + _FIRST_LINE_S
+        if self._shown_at is None:
+            self._shown_at = time.monotonic() - _LOG_PACE_S + _FIRST_LINE_S
         if self._is_terminal:
             width = TerminalView.of(sys.stderr).width
             self._erase()
             sys.stderr.write("".join(f"{line[: width - 1]}\n" for line in lines))
             self._lines = len(lines)
-        elif time.monotonic() - self._told >= _LOG_PACE_S and progress.partitions:
-            self._told = time.monotonic()
+        elif time.monotonic() - self._shown_at >= _LOG_PACE_S and progress.partitions:
+            self._shown_at = time.monotonic()
             reasons = dict.fromkeys(partition.reason for partition in progress.partitions if partition.reason)
             sys.stderr.write(f"{'; '.join([lines[0], *reasons])}\n")
         sys.stderr.flush()

@@ -47,6 +47,8 @@ _EPOCHS = (
     Column("zk_version", Kind.NUMBER, title="zkVersion", is_dispensable=True),
 )
 _ALL = (Column("topic"), *_partition_columns(1), *_REASSIGNMENT, *_EPOCHS)
+_KEPT = ("topic", *(column.name for column in _partition_columns(1)))
+"""People see these columns even if they are empty: usually no reassignment is under way."""
 
 
 _SHAPE = (
@@ -86,7 +88,9 @@ def topics_report(topics: Sequence[TopicDescription], *, is_filtered: bool) -> R
     """A section per topic, or with a filter one table of the matches."""
     rows = [(topic.topic, *_row(partition)) for topic in topics for partition in topic.partitions]
     table = Table(_ALL, rows)
-    sections = (Section(body=_without_empty(table)),) if is_filtered else tuple(_section(topic) for topic in topics)
+    sections = (
+        (Section(body=table.without_empty(keeps=_KEPT)),) if is_filtered else tuple(_section(topic) for topic in topics)
+    )
     notes = ("no partition matches" if is_filtered else Nothing("no topics"),) if not topics else ()
     return Report(topics, table, sections, notes)
 
@@ -131,18 +135,7 @@ def _section(topic: TopicDescription) -> Section:
     table = Table(
         (*_partition_columns(0), *_REASSIGNMENT, *_EPOCHS), [_row(partition) for partition in topic.partitions]
     )
-    return Section(topic.topic, _without_empty(table), lines)
-
-
-def _without_empty(table: Table) -> Table:
-    """Leave out empty columns for a person: usually no reassignment is under way."""
-    optional = {column.name for column in (*_REASSIGNMENT, *_EPOCHS)}
-    kept = [
-        index
-        for index, column in enumerate(table.columns)
-        if column.name not in optional or any(row[index] not in (None, (), []) for row in table.rows)
-    ]
-    return Table(tuple(table.columns[i] for i in kept), [tuple(row[i] for i in kept) for row in table.rows])
+    return Section(topic.topic, table.without_empty(keeps=_KEPT), lines)
 
 
 def _row(partition: PartitionDescription) -> tuple[object, ...]:

@@ -11,6 +11,7 @@ from cli.output.values import human_duration
 from engine.admin.transactions.ending import EndResult, Marker
 from engine.admin.transactions.hanging import OpenTransaction
 from engine.admin.transactions.reading import ListedTransaction, PartitionProducer, TransactionDescription
+from engine.common.listing import first_few
 from engine.common.model import TopicPartition
 from engine.common.quantities import counted
 
@@ -137,10 +138,8 @@ def termination_lines(before: TransactionDescription) -> list[str]:
     line = f"  producer {before.producer_id}, epoch {before.producer_epoch}: {before.state}"
     if before.duration_ms is None or not before.is_open:
         return [f"{line}; no transaction is open"]
-    names = [str(name) for name in before.partitions]
-    more = len(names) - NOTES_PARTITIONS_MAX
-    listed = ", ".join(names[:NOTES_PARTITIONS_MAX]) + (f" and {more} more" if more > 0 else "")
-    return [f"{line} for {human_duration(before.duration_ms)}, in {listed or 'no partition'}"]
+    names = first_few(before.partitions, NOTES_PARTITIONS_MAX)
+    return [f"{line} for {human_duration(before.duration_ms)}, in {names or 'no partition'}"]
 
 
 def terminated_report(before: TransactionDescription, after: TransactionDescription, result: EndResult) -> Report:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class AclOperation(IntEnum):
-    """What somebody may or may not do. The value is the code in requests, and the bit of KIP-430's fields."""
+    """What a principal may or may not do. The value is the code in requests, and the bit of KIP-430's fields."""
 
     ALL = 2
     """In rules only: every operation."""

@@ -1,17 +1,22 @@
-"""Lists in log lines: names the first of very many things and counts the others.
-
-Kafka names all. A line about 200,000 partitions is 20 MB and blocks the event loop for half a second.
-"""
+"""The first of very many things, and how many more there are: in sentences, and in log lines."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from itertools import islice
 from typing import TypeVar
 
 T = TypeVar("T")
 
 LISTED_MAX = 1000
+"""Kafka's log lines name all. A line about 200,000 partitions is 20 MB and blocks the event loop for half a second."""
+
+
+def first_few(names: Iterable[object], shown_max: int = 5) -> str:
+    """Return names for a sentence: ``a, b, c and 7 more``."""
+    texts = [str(name) for name in names]
+    more = len(texts) - shown_max
+    return ", ".join(texts[:shown_max]) + (f" and {more} more" if more > 0 else "")
 
 
 def listed(values: Collection[T], text: Callable[[T], str] = str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
@@ -153,6 +154,27 @@ class ReplicaAssignment:
     def origin_replicas(self) -> tuple[int, ...]:
         """The replicas before the reassignment."""
         return tuple(r for r in self.replicas if r not in self.adding_replicas)
+
+    def reassigned_to(self, target: Sequence[int]) -> ReplicaAssignment:
+        """Return the assignment on its way to ``target``: the target first, then the old replicas that are not in it.
+
+        A reassignment that is under way is replaced: the replicas that it was adding no longer count.
+        """
+        origin, wanted = dict.fromkeys(self.origin_replicas), dict.fromkeys(target)
+        replicas = tuple(wanted | origin)
+        return ReplicaAssignment(
+            replicas=replicas,
+            adding_replicas=tuple(r for r in replicas if r not in origin),
+            removing_replicas=tuple(r for r in replicas if r not in wanted),
+        )
+
+    def without(self, replica: int) -> ReplicaAssignment:
+        """Return the assignment without a replica, whichever list names it."""
+        return ReplicaAssignment(
+            replicas=tuple(r for r in self.replicas if r != replica),
+            adding_replicas=tuple(r for r in self.adding_replicas if r != replica),
+            removing_replicas=tuple(r for r in self.removing_replicas if r != replica),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,12 @@ def parse_duration_s(text: str) -> float:
 
 def counted(count: int, noun: str) -> str:
     """Return a count with its noun: ``1 topic``, ``3 topics``."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    return f"{count} {plural(noun, count)}"
+
+
+def plural(noun: str, count: float) -> str:
+    """Return the noun for that many: ``topic``, ``topics``."""
+    return noun if count == 1 else f"{noun}s"
 
 
 def size_text(size_bytes: float) -> str:

@@ -93,7 +93,8 @@ class PartitionSnapshot:
         return self.leader in live
 
     def last_in_sync(self, live: Collection[int]) -> tuple[int, ...]:
-        """Return who has all that was acknowledged, if nobody leads because all of them are dead; else nobody."""
+        """Return the brokers that have all acknowledged records, if there is no leader because all of them are dead;
+        else none."""
         return () if self.is_led(live) or any(broker in live for broker in self.isr) else self.isr
 
     def is_under_min_isr(self, min_isr: int, live: Collection[int], *, is_capped: bool = False) -> bool:
@@ -134,7 +135,7 @@ class ClusterSnapshot:
     """A cluster at one moment. Brokers are ordered by id, topics by name, partitions by number.
 
     ``broker_configs`` are the dynamic ones: by broker id, the cluster-wide defaults under None. ``log_dirs`` exist if
-    sizes were asked for, ordered by broker and path. ``failed_log_dirs`` is None if nobody asked for them.
+    sizes were asked for, ordered by broker and path. ``failed_log_dirs`` is None if they were not asked for.
     """
 
     brokers: tuple[BrokerInfo, ...]

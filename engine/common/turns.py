@@ -13,7 +13,7 @@ SLICE = 5_000
 """This many partitions are looked at in one turn: some ten milliseconds."""
 
 
-def in_turns(topics: Iterable[TopicSnapshot], look: Callable[[TopicSnapshot], bool]) -> Iterator[None]:
+def topics_in_turns(topics: Iterable[TopicSnapshot], look: Callable[[TopicSnapshot], bool]) -> Iterator[None]:
     """Look at each topic, and yield after so many partitions. ``look`` returns whether there was anything to do."""
     count = 0
     for topic in topics:

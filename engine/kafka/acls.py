@@ -112,7 +112,7 @@ SUPPORTED: Final[Mapping[ResourceType, frozenset[AclOperation]]] = {
     ResourceType.DELEGATION_TOKEN: frozenset((AclOperation.DESCRIBE,)),
     ResourceType.USER: frozenset((AclOperation.CREATE_TOKENS, AclOperation.DESCRIBE_TOKENS)),
 }  # fmt: skip
-"""The operations that mean something for a type, besides ALL."""
+"""The operations that mean something for a type, apart from ALL."""
 
 
 def operation_of(spelling: str) -> AclOperation | None:
@@ -151,28 +151,28 @@ def decide(
     *,
     allows_without_rules: bool = False,
 ) -> Decision:
-    """Return whether somebody who is no super user may do an operation, and why.
+    """Return whether a principal that is no super user may do an operation, and why.
 
     Args:
         acls: the rules of the cluster, or at least those whose pattern covers the resource.
         allows_without_rules: ``allow.everyone.if.no.acl.found``.
     """
-    found = [
+    on_resource = [
         AclBinding(pattern, entry)
         for pattern, entries in acls.items()
         if pattern.resource_type is resource_type and pattern.covers(name)
         for entry in entries
     ]
-    denials = [rule for rule in found if _is_about(rule.entry, Permission.DENY, principal, host, operation)]
+    denials = [rule for rule in on_resource if _is_about(rule.entry, Permission.DENY, principal, host, operation)]
     allowing = [
         rule
         for each in (operation, *IMPLIED.get(operation, ()))
-        for rule in found
+        for rule in on_resource
         if _is_about(rule.entry, Permission.ALLOW, principal, host, each)
     ]
     matching = tuple(dict.fromkeys((*denials, *allowing)))
-    is_allowed = not denials and bool(allowing) if found else allows_without_rules
-    return Decision(is_allowed, next(iter(matching), None), matching, bool(found))
+    is_allowed = not denials and bool(allowing) if on_resource else allows_without_rules
+    return Decision(is_allowed, next(iter(matching), None), matching, bool(on_resource))
 
 
 def _is_about(entry: AclEntry, permission: Permission, principal: str, host: str, operation: AclOperation) -> bool:
@@ -193,7 +193,7 @@ def may_on_any(
     *,
     allows_without_rules: bool = False,
 ) -> bool:
-    """Return whether there can be a resource of a type on which somebody may do an operation (KIP-679).
+    """Return whether a principal may do an operation on at least one possible resource of a type (KIP-679).
 
     Operations that others imply have to be allowed themselves here, as in Kafka.
     """

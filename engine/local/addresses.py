@@ -40,7 +40,7 @@ class PortReservations:
         self._held: list[socket.socket] = []
 
     def take(self, host: str, port: int) -> bool:
-        """Reserve a port; False when somebody listens there, or will soon.
+        """Reserve a port; False if a program listens there, or will soon.
 
         Raises:
             OperationError: the host's name cannot be resolved.

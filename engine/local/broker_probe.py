@@ -16,42 +16,41 @@ from engine.kafka.protocol.declaration import Request, Response
 from engine.kafka.protocol.frames import decode_response, encode_request
 
 _CLIENT_ID = "klamm-local"
+_ANSWER_LIMIT_S = 2.0
 _ANSWER_BYTES_MAX = 64 * 1024 * 1024
 
 R = TypeVar("R", bound=Response)
 
 
-def answers_api_versions(host: str, port: int, timeout_s: float = 2.0, security: Security = PLAINTEXT) -> bool:
+def answers_api_versions(host: str, port: int, security: Security = PLAINTEXT) -> bool:
     """Whether a Kafka broker answers there; a broker that is starting, or none, does not."""
     try:
-        answer = _ask(host, port, ApiVersionsRequest(), 0, ApiVersionsResponse, timeout_s, security)
+        answer = _ask(host, port, ApiVersionsRequest(), 0, ApiVersionsResponse, security)
     except (OSError, KlammError):
         return False
     return answer.error_code == 0
 
 
-def known_broker_ids(host: str, port: int, timeout_s: float = 2.0, security: Security = PLAINTEXT) -> set[int]:
+def known_broker_ids(host: str, port: int, security: Security = PLAINTEXT) -> set[int]:
     """Return the ids of the brokers that this one reports to clients; none if it does not answer."""
     try:
-        answer = _ask(host, port, MetadataRequest(topics=[]), 1, MetadataResponse, timeout_s, security)
+        answer = _ask(host, port, MetadataRequest(topics=[]), 1, MetadataResponse, security)
     except (OSError, KlammError):
         return set()
     return {broker.node_id for broker in answer.brokers}
 
 
-def controller_id(host: str, port: int, timeout_s: float = 2.0, security: Security = PLAINTEXT) -> int | None:
+def controller_id(host: str, port: int, security: Security = PLAINTEXT) -> int | None:
     """Return the id of the controller that this broker reports to clients; None if it knows none or is silent."""
     try:
-        answer = _ask(host, port, MetadataRequest(topics=[]), 1, MetadataResponse, timeout_s, security)
+        answer = _ask(host, port, MetadataRequest(topics=[]), 1, MetadataResponse, security)
     except (OSError, KlammError):
         return None
     return answer.controller_id if answer.controller_id >= 0 else None
 
 
-def _ask(
-    host: str, port: int, request: Request, version: int, answer_type: type[R], timeout_s: float, security: Security
-) -> R:
-    with socket.create_connection((host, port), timeout=timeout_s) as plain:
+def _ask(host: str, port: int, request: Request, version: int, answer_type: type[R], security: Security) -> R:
+    with socket.create_connection((host, port), timeout=_ANSWER_LIMIT_S) as plain:
         if security.tls is None:
             _log_in(plain, host, security)
             return _call(plain, request, version, answer_type)

@@ -211,7 +211,7 @@ class LocalCluster:
     def stop(self, timeout_s: float = 15.0) -> None:
         """End the brokers (TERM, then KILL), then ZooKeeper. A temporary cluster is killed, and its folder removed."""
         if self._is_temporary:
-            # Nobody reads its logs again, so nothing needs an orderly close.
+            # Its logs are not read again, so nothing needs an orderly close.
             self.kill()
         else:
             self._end_brokers(timeout_s)
@@ -282,9 +282,9 @@ class LocalCluster:
         """Return the controller's broker id from the first broker that answers; None if no broker knows one."""
         for broker in self.brokers.values():
             if broker.is_alive and not broker.is_paused:
-                found = controller_id(broker.spec.host, broker.spec.port, security=self._client_security)
-                if found is not None:
-                    return found
+                controller = controller_id(broker.spec.host, broker.spec.port, security=self._client_security)
+                if controller is not None:
+                    return controller
         return None
 
     def status(self) -> ClusterStatus:
@@ -529,6 +529,7 @@ def _default_settings(broker_count: int) -> dict[str, str]:
         "group.initial.rebalance.delay.ms": "0",
         # A killed broker's id is free again after this time; Kafka's 18 s suit networks.
         "zookeeper.session.timeout.ms": "6000",
-        # The last brokers of a cluster have nobody to hand their partitions to; Kafka would try three times for 5 s.
+        # The last brokers of a cluster have no other broker to hand their partitions to; Kafka would try three times
+        # for 5 s.
         "controlled.shutdown.retry.backoff.ms": "500",
     }

@@ -109,8 +109,8 @@ def _probe(name: str, probe: Callable[[], str], needed_for: str) -> Check:
 
 
 def _java() -> str:
-    found = find_java()
-    return f"{found.major} ({found.program}, from {found.found_in})"
+    java = find_java()
+    return f"{java.major} ({java.program}, from {java.found_in})"
 
 
 def _zookeeper_jars() -> str:

@@ -45,7 +45,7 @@ _TROUBLES: Final = {
 async def read_jmx(
     sources: Mapping[int, Source], patterns: Sequence[str], limit_s: float, within_s: float
 ) -> dict[int, Beans | str]:
-    """Read MBeans of brokers. The reason stands for a broker that does not tell.
+    """Read MBeans of brokers. A broker that reports nothing has the reason.
 
     Args:
         limit_s: how long one broker may take.

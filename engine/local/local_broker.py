@@ -256,7 +256,7 @@ def _environment(logs_path: Path) -> dict[str, str]:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can read, at no moment anybody else."""
+    """Write a file that nobody but its owner can read at any moment."""
     path.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with open(descriptor, "w", encoding="utf-8") as file:

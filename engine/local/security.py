@@ -1,6 +1,6 @@
 """A secured local cluster: its CA and certificates, its users, and the files with which clients log in.
 
-Everything is made anew at each start, and removed at the end: no secret outlives the cluster.
+Everything is made again at each start, and removed at the end: no secret outlives the cluster.
 """
 
 from __future__ import annotations

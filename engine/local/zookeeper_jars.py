@@ -180,10 +180,10 @@ def _fetch(mvn: str, work: Path) -> Path:
 def _check(jar: Path, sha256: str) -> None:
     if not jar.is_file():
         raise OperationError(f"mvn did not fetch {jar.name}", hint=_instead())
-    found = hashlib.sha256(jar.read_bytes()).hexdigest()
-    if found != sha256:
+    digest = hashlib.sha256(jar.read_bytes()).hexdigest()
+    if digest != sha256:
         raise OperationError(
-            f"{jar.name} is not the file it should be: its SHA-256 is {found}, not {sha256}",
+            f"{jar.name} is not the file it should be: its SHA-256 is {digest}, not {sha256}",
             hint=f"remove it from Maven's repository and try again; if it comes back, do not trust it; {_instead()}",
         )
 

@@ -21,14 +21,14 @@ from weakref import WeakKeyDictionary
 from engine.common.collection import allow_full_collections, leave_uncollected, put_off_full_collections
 
 HOLD_MS_MAX = 1
-"""How long a turn goes on. It frees at least one piece."""
+"""How long a turn lasts. It frees at least one piece."""
 
 TURNS_BETWEEN_FREEZES = 5
 """How many turns free something before the collector looks at what was made meanwhile."""
 
 
 class Discards:
-    """Values that nobody needs any more, freed in the order in which they came."""
+    """Values that are no longer needed, freed in the order in which they came."""
 
     def __init__(self, *, beside_lasting: bool = False) -> None:
         """``beside_lasting``: very many values that last are made meanwhile, and no collection should scan them."""

@@ -84,7 +84,7 @@ class MetricsServer:
         """Listen.
 
         Raises:
-            OSError: somebody else listens there, or there is no such address.
+            OSError: another program listens there, or there is no such address.
         """
         self._page: _Page | None = None
         answer = respond or self._respond

@@ -1,17 +1,55 @@
-"""Runs work in threads beside the loop: slow work that releases the GIL in a few, long Python work in a single one."""
+"""Runs work in threads beside the loop.
+
+Slow work that releases the GIL shares a few threads, long Python work a single one. Work that may hang has a thread of
+its own, which the end of the program does not wait for.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar, cast
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 _PYTHON_WORK = ThreadPoolExecutor(1, thread_name_prefix="klamm-python-work")
+
+
+def in_daemon_thread(function: Callable[[], T], name: str) -> asyncio.Future[T]:
+    """Run ``function`` in a thread that the end of the program does not wait for: a file system may hang forever.
+
+    The future gets its result or exception.
+    """
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[T] = loop.create_future()
+    # A caller that gave up waiting does not need the error.
+    outcome.add_done_callback(lambda future: future.cancelled() or future.exception())
+
+    def tell(result: T | None, error: Exception | None) -> None:
+        if outcome.done():
+            return
+        if error is not None:
+            outcome.set_exception(error)
+        else:
+            outcome.set_result(cast("T", result))
+
+    def run() -> None:
+        result: T | None = None
+        error: Exception | None = None
+        try:
+            result = function()
+        except Exception as failure:
+            error = failure
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(tell, result, error)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return outcome
 
 
 async def beside_loop(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:

@@ -58,7 +58,7 @@ class DelayedOperation:
         return True
 
     def cancel(self) -> None:
-        """Forget the operation without completing it: nobody waits for the answer any more."""
+        """Forget the operation without completing it: the answer is no longer awaited."""
         self.is_completed = True
         if self._purgatory is not None:
             self._purgatory.forget(self)

@@ -17,7 +17,7 @@ LAZY_BYTES = 256 * 1024
 
 
 def give_freed_memory_back() -> None:
-    """Have malloc give the system the pages that nobody uses, where it knows how to: glibc does."""
+    """Have malloc give unused pages back to the system, where it knows how to: glibc does."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

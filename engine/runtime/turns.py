@@ -54,7 +54,7 @@ class Turns:
             self._loop.call_soon(self._next)
 
     async def wait(self) -> None:
-        """Let everybody else go on, and return when it is the caller's turn."""
+        """Let all other work run, and return when it is the caller's turn."""
         turn = self._loop.create_future()
 
         def begin() -> None:

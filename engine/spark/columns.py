@@ -182,13 +182,13 @@ def _record_starts(
     Each begins where the previous one ends, so a batch is walked through; many batches are walked through in parallel.
     """
     firsts = np.cumsum(counts) - counts
-    found = np.empty(int(counts.sum()), np.int64)
+    starts = np.empty(int(counts.sum()), np.int64)
     order = np.argsort(-counts, kind="stable")
     lanes, done = len(order), 0
     position, ends, firsts, counts = position[order], ends[order], firsts[order], counts[order]
     while lanes >= _ABREAST_MIN:
         sizes, position[:lanes] = _varints(octets, position[:lanes])
-        found[firsts[:lanes] + done] = position[:lanes]
+        starts[firsts[:lanes] + done] = position[:lanes]
         position[:lanes] += sizes
         if (sizes < 0).any() or (position[:lanes] > ends[:lanes]).any():
             number = int(np.flatnonzero((sizes < 0) | (position[:lanes] > ends[:lanes]))[0])
@@ -198,12 +198,12 @@ def _record_starts(
     for lane in range(lanes):
         first, count = int(firsts[lane]), int(counts[lane])
         walk = _Walk(data, octets, int(ends[lane]), headers[order[lane]])
-        position[lane] = walk.write_starts(found[first + done : first + count], int(position[lane]))
+        position[lane] = walk.write_starts(starts[first + done : first + count], int(position[lane]))
     left = np.flatnonzero(position != ends)
     if left.size:
         number = int(left[0])
         raise invalid_records(headers[order[number]], f"{ends[number] - position[number]} bytes are left after them")
-    return found
+    return starts
 
 
 @dataclass(frozen=True, slots=True)

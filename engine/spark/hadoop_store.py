@@ -28,14 +28,14 @@ class HadoopStore:
             files = where.getFileSystem(self._conf)
             if not files.getFileStatus(where).isDirectory():
                 raise NotADirectoryError(path)
-            found = files.listStatus(where)
+            statuses = files.listStatus(where)
         except NotADirectoryError:
             raise
         except Exception as error:
-            raise told(error, path) from None
+            raise raisable(error, path) from None
         return [
             Entry(status.getPath().getName(), status.isDirectory(), status.getModificationTime(), status.getLen())
-            for status in found
+            for status in statuses
         ]
 
     def read(self, path: str) -> bytes:
@@ -48,7 +48,7 @@ class HadoopStore:
             finally:
                 stream.close()
         except Exception as error:
-            raise told(error, path) from None
+            raise raisable(error, path) from None
 
     def _path(self, path: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(path)
@@ -60,7 +60,7 @@ def service_of(uri: str) -> str:
     return f"{parts.scheme.upper()} at {parts.netloc}" if parts.netloc else parts.scheme.upper()
 
 
-def told(error: Exception, path: str) -> OSError | BadRequest | Unreachable:
+def raisable(error: Exception, path: str) -> OSError | BadRequest | Unreachable:
     """Return what to raise for an exception of Hadoop's."""
     # PySpark has exceptions of its own for some of the JVM's.
     java: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)

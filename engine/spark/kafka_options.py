@@ -297,7 +297,7 @@ def chosen_columns(wanted: Sequence[tuple[str, str]]) -> tuple[str, ...]:
     return tuple(name for name, _ in wanted)
 
 
-def told(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return what went wrong and what to do, in the two lines that a person reads in Spark's own error."""
     if isinstance(error, AdminError):
         where = f": {error.where}" if error.where else ""

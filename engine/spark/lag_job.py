@@ -32,7 +32,7 @@ _NOTE_PATIENCE_S = 10.0
 
 
 OnWait = Callable[[str, str], object]
-"""Is told what begins that may take long: whose work it is, and what is done. Two empty words: it has ended."""
+"""Called with what begins and may take long: whose work it is, and what is done. Two empty words: it has ended."""
 
 
 class _Enough(Exception):
@@ -136,8 +136,8 @@ def _due_ms(rows: DataFrame) -> int | None:
     """Return the moment of a batch's sample: the same each time it runs. The very first batch has none."""
     from pyspark.sql import functions
 
-    found = rows.agg(functions.max("timestamp").cast("timestamp").cast("double")).first()
-    return None if found is None or found[0] is None else round(found[0] * 1000)
+    newest = rows.agg(functions.max("timestamp").cast("timestamp").cast("double")).first()
+    return None if newest is None or newest[0] is None else round(newest[0] * 1000)
 
 
 def _whole(watched: Watched) -> Watched:

@@ -62,7 +62,7 @@ def ranges_between(
     gone = sorted(start.keys() - stop.keys())
     if gone:
         on_data_loss(f"partitions that were read before are gone: {', '.join(map(str, gone))}")
-    found = []
+    ranges = []
     for name, end in sorted(stop.items()):
         first = earliest.get(name, 0)
         begin = start.get(name, first)
@@ -74,8 +74,8 @@ def ranges_between(
             on_data_loss(f"records of {name} are gone: needed from offset {begin} on, the first is now {first}")
             begin = min(first, end)
         if begin < end:
-            found.append(OffsetRange(*name, begin, end))
-    return found
+            ranges.append(OffsetRange(*name, begin, end))
+    return ranges
 
 
 def split(ranges: list[OffsetRange], min_partitions: int | None, max_records: int | None) -> list[OffsetRange]:

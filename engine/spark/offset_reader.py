@@ -140,13 +140,13 @@ async def resolve(wire: WireCluster, options: SourceOptions, edge: Edge, bounds:
     if times is None:
         times = dict.fromkeys(bounds.latest, edge.timestamp or 0)
     _check_partitions(times, bounds.latest, name)
-    found = all_known(await offsets_at(wire, times, isolation=options.isolation))
-    late = sorted(partition for partition, offset in found.items() if offset == _NO_OFFSET)
+    by_time = all_known(await offsets_at(wire, times, isolation=options.isolation))
+    late = sorted(partition for partition, offset in by_time.items() if offset == _NO_OFFSET)
     if late and not edge.takes_latest:
         hint = "take an earlier time, or set startingOffsetsByTimestampStrategy to latest"
         raise BadRequest(f"no record is as recent as the option {name}", where=", ".join(map(str, late)), hint=hint)
     return {
-        partition: bounds.latest[partition] if offset == _NO_OFFSET else offset for partition, offset in found.items()
+        partition: bounds.latest[partition] if offset == _NO_OFFSET else offset for partition, offset in by_time.items()
     }
 
 
@@ -173,20 +173,20 @@ async def _partitions(wire: WireCluster, options: SourceOptions) -> list[TopicPa
             raise NotFound(f"no such topic: {name}")
         if topic.error_code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
             raise Refused(ErrorCode(topic.error_code), where=f"topic {name}")
-    found = [TopicPartition(name or "", p.partition_index) for name, t in topics.items() for p in t.partitions]
-    missing = sorted(set(options.assigned) - set(found))
+    partitions = [TopicPartition(name or "", p.partition_index) for name, t in topics.items() for p in t.partitions]
+    missing = sorted(set(options.assigned) - set(partitions))
     if missing:
         raise NotFound(f"no such partition: {', '.join(map(str, missing))}")
-    return [partition for partition in found if not options.assigned or partition in options.assigned]
+    return [partition for partition in partitions if not options.assigned or partition in options.assigned]
 
 
 def all_known(offsets: ToldOffsets) -> Offsets:
     """Return the offsets; raises Refused or Unreachable if one is not known."""
-    found: Offsets = {}
+    known: Offsets = {}
     for name, offset in offsets.items():
         if isinstance(offset, Unknown):
             if offset.code is None:
                 raise Unreachable(offset.message, where=str(name))
             raise Refused(offset.code, offset.message, where=str(name))
-        found[name] = offset
-    return found
+        known[name] = offset
+    return known

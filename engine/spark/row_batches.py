@@ -36,23 +36,23 @@ def _hashes(keys: pa.Array) -> _Words:
     data = b"".join((keys.buffers()[2] or b"", bytes(4)))
     words: _Words = np.ndarray(len(data) - 3, np.dtype("<u4"), data, strides=(1,))
     starts, lengths = edges[:-1], np.diff(edges)
-    found: _Words = (MURMUR2_SEED ^ lengths).astype(np.uint32)
+    hashes: _Words = (MURMUR2_SEED ^ lengths).astype(np.uint32)
     position, active = 0, np.flatnonzero(lengths >= 4)
     while len(active) >= _ABREAST_MIN:
         word = words[starts[active] + position] * np.uint32(MURMUR2_M)
         word = (word ^ word >> np.uint32(24)) * np.uint32(MURMUR2_M)
-        found[active] = found[active] * np.uint32(MURMUR2_M) ^ word
+        hashes[active] = hashes[active] * np.uint32(MURMUR2_M) ^ word
         position += 4
         active = active[lengths[active] >= position + 4]
     rest = np.flatnonzero(lengths & 3)
     bits = ((lengths[rest] & 3) << 3).astype(np.uint32)
     tail = words[starts[rest] + (lengths[rest] & ~3)] & ((np.uint32(1) << bits) - np.uint32(1))
-    found[rest] = (found[rest] ^ tail) * np.uint32(MURMUR2_M)
-    found = (found ^ found >> np.uint32(13)) * np.uint32(MURMUR2_M)
-    found ^= found >> np.uint32(15)
+    hashes[rest] = (hashes[rest] ^ tail) * np.uint32(MURMUR2_M)
+    hashes = (hashes ^ hashes >> np.uint32(13)) * np.uint32(MURMUR2_M)
+    hashes ^= hashes >> np.uint32(15)
     for number in active.tolist():
-        found[number] = murmur2(data[edges[number] : edges[number + 1]])
-    return found
+        hashes[number] = murmur2(data[edges[number] : edges[number + 1]])
+    return hashes
 
 
 def even_parts(batches: Iterable[pa.RecordBatch], size_bytes: int) -> Iterator[pa.RecordBatch]:

@@ -42,6 +42,6 @@ def _here(path: str) -> str:
     except AssertionError:
         # This process is neither a worker nor the driver of a session.
         return path
-    # The process that plans a stream is told a folder of the session's own, inside that of all files.
+    # The process that plans a stream gets a folder of its session, inside the folder of all files.
     places = (folder / wanted.name, folder.parent / wanted.name)
     return next((str(place) for place in places if place.exists()), path)

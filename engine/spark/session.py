@@ -81,9 +81,9 @@ def check_pyspark() -> tuple[int, int]:
     folder = Path(next(iter(spec.submodule_search_locations)))
     version = pyspark_version(folder)
     if version < OLDEST_PYSPARK:
-        found = ".".join(map(str, version))
+        version_text = ".".join(map(str, version))
         raise SparkError(
-            f"PySpark {found} is too old: klamm needs 4.0 or newer", hint="run: pip install 'klamm[spark]'"
+            f"PySpark {version_text} is too old: klamm needs 4.0 or newer", hint="run: pip install 'klamm[spark]'"
         )
     if not (folder / "jars").is_dir() and "SPARK_HOME" not in os.environ:
         hint = "install pyspark instead of pyspark-client, or set SPARK_HOME"
@@ -94,9 +94,9 @@ def check_pyspark() -> tuple[int, int]:
 def pyspark_version(folder: Path) -> tuple[int, int]:
     """Return major and minor version of the PySpark in a folder, from a release's own file or its metadata."""
     with suppress(OSError):
-        found = re.search(r"__version__[^=]*= *\"(\d+)\.(\d+)", (folder / "version.py").read_text("utf-8"))
-        if found is not None:
-            return int(found[1]), int(found[2])
+        match = re.search(r"__version__[^=]*= *\"(\d+)\.(\d+)", (folder / "version.py").read_text("utf-8"))
+        if match is not None:
+            return int(match[1]), int(match[2])
     with suppress(metadata.PackageNotFoundError, ValueError):
         major, minor = metadata.version("pyspark").split(".")[:2]
         return int(major), int(minor)
@@ -128,7 +128,7 @@ def spark_session(
     check_pyspark()
     running = _running_session(name, options)
     if running is not None:
-        with _failures_told(None):
+        with _failures_worded(None):
             yield running
         return
     folder = Path(tempfile.mkdtemp(prefix="klamm-spark-"))
@@ -216,7 +216,7 @@ def _own_session(name: str, options: SparkOptions, log: Path) -> Iterator[SparkS
     with log.open("wb") as stderr, _processes_noted() as processes:
         try:
             # Exceptions of the JVM can be read only while it lives.
-            with _failures_told(log):
+            with _failures_worded(log):
                 gateway = launch_gateway(conf, {"stderr": stderr, "stdout": stderr})  # type: ignore[no-untyped-call]
                 context = SparkContext(conf=conf, gateway=gateway)
                 if is_in_threads(context.master) and context.pythonExec == sys.executable:
@@ -369,7 +369,7 @@ def _java_without_vector(folder: Path, java_home: Path) -> Path:
 
 
 @contextmanager
-def _failures_told(log: Path | None) -> Iterator[None]:
+def _failures_worded(log: Path | None) -> Iterator[None]:
     """Turn PySpark's errors into one line, with the beginning of the log if Spark did not even start."""
     try:
         yield

@@ -20,7 +20,7 @@ from typing import Any
 from engine.admin.cluster.errors import Unreachable
 from engine.admin.lag.stores import ARROW_SCHEMES, arrow_place
 from engine.spark.hadoop_jvm import hadoop
-from engine.spark.hadoop_store import told
+from engine.spark.hadoop_store import raisable
 
 _AHEAD_BYTES_MIN = 1 << 16
 _AHEAD_BYTES_MAX = 1 << 22
@@ -83,8 +83,8 @@ class StorePath(PosixPath):
         head = len(path.rstrip("/")) + 1
         for info in files.get_file_info(fs.FileSelector(path, recursive=True)):
             if info.is_file:
-                found = self / info.path[head:]
-                yield found.parent, [], [found.name]
+                file = self / info.path[head:]
+                yield file.parent, [], [file.name]
 
     def open(self, mode: str = "r", buffering: int = -1, *words: Any, **named: Any) -> Any:
         """Open for reading or writing bytes. An object is read ahead in growing pieces, because each is a request."""
@@ -150,9 +150,9 @@ class _Ahead(io.RawIOBase):
 
     def readinto(self, target: Any) -> int:
         done = 0
-        while done < len(target) and (found := self._from_here()):
-            size = min(len(target) - done, len(found))
-            target[done : done + size] = found[:size]
+        while done < len(target) and (piece := self._from_here()):
+            size = min(len(target) - done, len(piece))
+            target[done : done + size] = piece[:size]
             self._position += size
             done += size
         return done
@@ -206,9 +206,9 @@ class HadoopFiles:
 
         with self._at(folder) as (files, where):
             head = len(files.makeQualified(where).toUri().getPath().rstrip("/"))
-            found = files.listFiles(where, True)
-            while found.hasNext():
-                file = found.next()
+            files_below = files.listFiles(where, True)
+            while files_below.hasNext():
+                file = files_below.next()
                 name = file.getPath().toUri().getPath()[head:]
                 yield fs.FileInfo(folder.rstrip("/") + name, fs.FileType.File, size=file.getLen())
 
@@ -246,7 +246,7 @@ def _errors_of(path: str) -> Iterator[None]:
         yield
     except Exception as error:
         if type(error).__module__.startswith(("pyspark.", "py4j.")):
-            raise told(error, path) from None
+            raise raisable(error, path) from None
         raise
 
 
@@ -261,7 +261,7 @@ class _Spool:
 
 
 class _Input:
-    """A file of which any part can be read."""
+    """A file that can be read from any position."""
 
     def __init__(self, jvm: Any, path: str, stream: Any, size_bytes: int) -> None:
         self._jvm, self._path, self._stream, self._size_bytes = jvm, path, stream, size_bytes

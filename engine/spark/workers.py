@@ -38,8 +38,8 @@ def run_in_workers(spark: SparkSession, function: Callable[[Task], Result], task
     ship_code(spark)
     call = _by_name(function.__module__, function.__name__, shared_settings(spark))
     payloads = [pickle.dumps(task) for task in tasks]
-    found: list[bytes] = context.parallelize(payloads, len(payloads)).map(call).collect()
-    return [pickle.loads(each) for each in found]
+    results: list[bytes] = context.parallelize(payloads, len(payloads)).map(call).collect()
+    return [pickle.loads(each) for each in results]
 
 
 def ship_code(spark: SparkSession) -> None:
@@ -67,12 +67,12 @@ def _by_name(module: str, name: str, hadoop_settings: bytes | None) -> Callable[
         import pickle
 
         try:
-            found = importlib.import_module(module)
+            code = importlib.import_module(module)
         except ModuleNotFoundError:
             importlib.import_module("klamm._path")
-            found = importlib.import_module(module)
+            code = importlib.import_module(module)
         if hadoop_settings is not None:
             importlib.import_module("engine.spark.hadoop_jvm").receive_settings(hadoop_settings)
-        return pickle.dumps(getattr(found, name)(pickle.loads(payload)))
+        return pickle.dumps(getattr(code, name)(pickle.loads(payload)))
 
     return call

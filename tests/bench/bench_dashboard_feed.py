@@ -184,6 +184,10 @@ async def create_topics(bootstrap: tuple[tuple[str, int], ...]) -> None:
     await wire.close()
 
 
+def _zookeeper_requests(feed: LiveFeed) -> int:
+    return 0 if feed._zookeeper is None else feed._zookeeper.requests
+
+
 async def _watch(target: ClusterTarget) -> None:
     feed, started = LiveFeed(target), time.monotonic()
     await feed.start()
@@ -193,13 +197,13 @@ async def _watch(target: ClusterTarget) -> None:
         if has_all and (TopicPartition("t-0000", 0) in frame.offsets or target.name == "zookeeper"):
             break
     read_s = time.monotonic() - started
-    requests, cpu_s, began_s = feed.zookeeper_requests, time.process_time(), time.monotonic()
+    requests, cpu_s, began_s = _zookeeper_requests(feed), time.process_time(), time.monotonic()
     stall = asyncio.create_task(_worst_stall())
     async for _ in frames:
         if time.monotonic() - began_s > LIVE_S:
             break
     elapsed_s = time.monotonic() - began_s
-    cpu, asked = (time.process_time() - cpu_s) / elapsed_s, (feed.zookeeper_requests - requests) / elapsed_s
+    cpu, asked = (time.process_time() - cpu_s) / elapsed_s, (_zookeeper_requests(feed) - requests) / elapsed_s
     stall.cancel()
     worst = (await asyncio.gather(stall, return_exceptions=True))[0]
     worst_ms = _worst[0] * 1000 if isinstance(worst, asyncio.CancelledError) else 0.0

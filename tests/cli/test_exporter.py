@@ -16,7 +16,7 @@ from required_tools import require
 from served_pages import serving, until
 from typer._click.exceptions import UsageError
 
-from cli.framework.quantities import address_option
+from cli.framework.option_values import address_option
 from cli.views.exporter import _GUIDES
 from engine.admin.health.report import Check
 from engine.local.cluster import LocalCluster

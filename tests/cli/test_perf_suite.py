@@ -182,12 +182,12 @@ def test_an_earlier_run_stands_beside(tmp_path: Path) -> None:
 def test_a_quick_run_ends_within_two_minutes(program: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> None:
     limits: list[float | None] = []
 
-    class Told(Exception):
+    class BrokerReading(Exception):
         pass
 
     def remember(_: object, cluster: object, processes: object, disks: object, options: SuiteOptions) -> None:
         limits.append(options.deadline_s)
-        raise Told
+        raise BrokerReading
 
     monkeypatch.setattr("engine.admin.perf.suite_run.Suite.__init__", remember)
     for quick in ((), ("--quick",)):

@@ -1,4 +1,4 @@
-"""A log line about very many things names the first and counts the rest. Naming all of them blocked the event loop."""
+"""A sentence or log line about many things names the first and counts the rest. Naming all blocked the event loop."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from engine.broker.controller.logs import comma, scala, scala_map
 from engine.broker.replication import fetcher_manager
-from engine.common.listing import LISTED_MAX
+from engine.common.listing import LISTED_MAX, first_few
 
 
 class Written:
@@ -39,3 +39,10 @@ def test_of_very_many_the_first_are_written(name: str) -> None:
     assert Written.total == LISTED_MAX
     assert "and 5 more" in line
     assert "more" not in LINES[name]([Written() for _ in range(LISTED_MAX)])
+
+
+def test_a_sentence_names_the_first_few() -> None:
+    assert first_few([]) == ""
+    assert first_few(["a"]) == "a"
+    assert first_few([1, 2, 3], 3) == "1, 2, 3"
+    assert first_few((str(number) for number in range(7)), 3) == "0, 1, 2 and 4 more"

@@ -150,7 +150,7 @@ TESTED_BY = {
         "broker/log/test_power_failures.py",
         "broker/server/test_log_upkeep.py",
     ],
-    "engine/broker/log/log_loading.py": [
+    "engine/broker/log/log_dir_loader.py": [
         "broker/log/test_log_manager.py",
         "broker/log/test_reused_names.py",
         "broker/log/test_few_descriptors.py",

@@ -9,7 +9,7 @@ from engine.common.model import TopicPartition
 from engine.common.snapshot import ClusterSnapshot, FailedLogDir, LogDirSnapshot, ReplicaLog
 from engine.common.snapshot_json import snapshot_from_json, snapshot_to_json
 from plans.errors import BadOption
-from plans.explaining import explanations, told_by_file
+from plans.explaining import explanations, lines_of_file
 from plans.options import Aim, LogDirCapacity, PlanOptions, Strategy
 from plans.planning import make_plan
 from plans.score import Score
@@ -58,7 +58,7 @@ def test_an_explanation_names_the_disks() -> None:
         f"{moved} stays on 1, 2 and changes its log dir:",
         "  broker 1: /a → /b",
     )
-    assert told_by_file(made.plan, moved)[-1] == "  broker 1: /a → /b"
+    assert lines_of_file(made.plan, moved)[-1] == "  broker 1: /a → /b"
     changed = {one.name for one in made.plan.partitions}
     stays = next(one for one in (TopicPartition("t", number) for number in range(4)) if one not in changed)
     assert explanations(made, [str(stays)]) == (f"{stays} stays on 1, 2: moving it gains nothing",)

@@ -16,7 +16,7 @@ from tui.drawing.cells import Tone
 from tui.drawing.lines import Line
 from tui.pages.clusters import cluster_mark, cluster_tone
 from tui.screen.page_screen import title_line
-from tui.screen.saving import TERMINAL_BYTES_MAX, copy_natively, native_command, told
+from tui.screen.saving import TERMINAL_BYTES_MAX, copied_text, copy_natively, native_command
 
 
 @pytest.fixture
@@ -79,10 +79,10 @@ def test_a_program_that_hangs_is_ended_when_nobody_waits_for_it_any_more(
 
 
 def test_what_is_said() -> None:
-    assert told("xclip", "", 10) == "copied by xclip, and by the terminal (OSC 52)"
-    assert told("", "", 10) == "copied by the terminal (OSC 52): if it takes that"
-    assert "xclip ended with 3" in told("", "xclip ended with 3", 10)
-    assert "^s writes a file" in told("", "", TERMINAL_BYTES_MAX + 1)
+    assert copied_text("xclip", "", 10) == "copied by xclip, and by the terminal (OSC 52)"
+    assert copied_text("", "", 10) == "copied by the terminal (OSC 52): if it takes that"
+    assert "xclip ended with 3" in copied_text("", "xclip ended with 3", 10)
+    assert "^s writes a file" in copied_text("", "", TERMINAL_BYTES_MAX + 1)
 
 
 def test_a_copy_goes_both_ways_and_says_so(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

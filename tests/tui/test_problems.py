@@ -15,10 +15,10 @@ from fake_feed import FakeFeed, fake_feed
 
 from engine.admin.analysis.incidents import RUNS_MAX, Run, Runs
 from engine.admin.analysis.sanity import Doubt, Finding
+from engine.admin.analysis.standstills import may_step_over
 from engine.admin.configs.values import Entity, EntityType
 from engine.admin.health.report import Check, HealthReason, HealthReport, HealthStatus, Severity
 from engine.admin.lag.results import GroupLag
-from engine.admin.lag.stepping_over import may_step_over
 from engine.admin.lag.verdicts import LagStatus, Reason
 from engine.admin.watch.events import Event, EventKind
 from engine.admin.watch.frame import Stage, StageStatus
@@ -40,7 +40,7 @@ from tui.screen.offers import Ask, EditSettings, NotNow, offer_for
 from tui.state.board import Board
 from tui.state.location import Location, Only
 from tui.state.off_board import ShownRecord, ZnodeLevel
-from tui.state.problems import Problem, age_told, problems_of, why_lines
+from tui.state.problems import Problem, age_text, problems_of, why_lines
 
 
 def shown(scene: str | FakeFeed, look: Callable[[Driven], Awaitable[None]], **options: object) -> None:
@@ -60,7 +60,7 @@ def board_of(feed: FakeFeed, ticks: int, board: Board | None = None) -> Board:
 
 def told(board: Board, subject: str) -> tuple[str, str, Tone]:
     (found,) = [one for one in problems_of(board) if one.subject == subject]
-    return found.effect, age_told(found, board), found.tone
+    return found.effect, age_text(found, board), found.tone
 
 
 def test_a_dead_broker_comes_before_what_follows_from_it() -> None:
@@ -81,7 +81,7 @@ def test_a_dead_broker_comes_before_what_follows_from_it() -> None:
 
 def test_what_is_wrong_at_the_first_look_began_before_it() -> None:
     board = board_of(fake_feed("broker-down", plays=False), 3)
-    ages = {age_told(one, board)[:1] for one in problems_of(board) if one.is_of_cluster}
+    ages = {age_text(one, board)[:1] for one in problems_of(board) if one.is_of_cluster}
     assert ages == {"≥"}
 
 
@@ -94,7 +94,7 @@ def test_the_first_verdict_on_a_group_says_nothing_of_when_it_began() -> None:
         (first, *_) = frame.groups
         board.take(replace(frame, groups=(replace(first, lag=replace(first.lag, status=status)),)))
         rows = [one for one in problems_of(board) if one.key == f"group {first.name}"]
-        return age_told(rows[0], board) if rows else None
+        return age_text(rows[0], board) if rows else None
 
     assert took(LagStatus.UNKNOWN) is None
     assert took(LagStatus.STOP) == "≥0s"

@@ -24,7 +24,7 @@ from tui.pages import brokers, reassignments, topics
 from tui.pages.page import View
 from tui.state.board import Board
 from tui.state.location import Location, Only
-from tui.state.status import Standing, login_of, rights_told, standing_of, status_lines
+from tui.state.status import Standing, login_of, rights_text, standing_of, status_lines
 
 SEE_CLUSTER = Right(AclOperation.DESCRIBE, ResourceType.CLUSTER)
 
@@ -41,9 +41,9 @@ def denied(*rights: Right, **stages: StageStatus) -> Frame:
 
 def test_rights_alike_are_told_as_one() -> None:
     frame = denied(see_settings("orders"), SEE_CLUSTER, see_settings("clicks"), see_settings("audit"))
-    assert rights_told(frame) == "User:alice lacks describe-configs on topic orders and 2 more; describe on the cluster"
-    assert rights_told(replace(frame, principal=None)).startswith("this login lacks")
-    assert rights_told(replace(frame, denied=())) == ""
+    assert rights_text(frame) == "User:alice lacks describe-configs on topic orders and 2 more; describe on the cluster"
+    assert rights_text(replace(frame, principal=None)).startswith("this login lacks")
+    assert rights_text(replace(frame, denied=())) == ""
 
 
 def test_nobody_is_named_where_nobody_logs_in() -> None:
@@ -78,7 +78,7 @@ def test_cells_and_empty_tables_say_hidden() -> None:
     refused = StageStatus(error="Cluster authorization failed.", is_denied=True)
     board.take(replace(frame, stages={**frame.stages, Stage.REASSIGNMENTS: refused}))
     empty = reassignments.PAGE.rows(View(board, Location("reassignments"))).empty
-    assert empty == "⊘ reassignments are hidden: " + rights_told(frame)
+    assert empty == "⊘ reassignments are hidden: " + rights_text(frame)
     assert frame.cluster is not None
     board.take(replace(frame, cluster=replace(frame.cluster, topics=())))
     assert topics.PAGE.rows(View(board, Location("topics"))).empty == "no topics that User:alice may see"

@@ -8,7 +8,7 @@ from tui.drawing import units
 from tui.drawing.cells import Tone
 from tui.drawing.lines import fitted, folded, line, width_of, wrapped
 from tui.drawing.sparkline import ceiling_of, sparkline
-from tui.pages.groups import groups_told
+from tui.pages.groups import groups_text
 from tui.themes import ascii_text
 
 
@@ -95,8 +95,8 @@ def test_one_thing_is_not_called_several(number: int, told: str) -> None:
 
 
 def test_groups_and_how_far_they_are_behind_are_told_in_words() -> None:
-    assert groups_told(0, None) == "no groups"
-    assert groups_told(1, 1) == "1 group, 1 record behind"
-    assert groups_told(2, 1200) == "2 groups, 1 200 records behind"
-    assert groups_told(2, 1200, is_least=True) == "2 groups, at least 1 200 records behind"
-    assert groups_told(2, None) == "2 groups, lag not known"
+    assert groups_text(0, None) == "no groups"
+    assert groups_text(1, 1) == "1 group, 1 record behind"
+    assert groups_text(2, 1200) == "2 groups, 1 200 records behind"
+    assert groups_text(2, 1200, is_least=True) == "2 groups, at least 1 200 records behind"
+    assert groups_text(2, None) == "2 groups, lag not known"

@@ -26,7 +26,7 @@ class ConfirmDialog(Dialog[bool]):
     """Shows what would happen, and asks."""
 
     TAKES_EARLY_KEYS = False
-    """Nobody agrees to what was not shown yet."""
+    """A key does not agree to what was not shown yet."""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer(True)", "Yes", show=False),
         Binding("n", "answer(False)", "No", show=False),

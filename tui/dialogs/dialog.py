@@ -22,7 +22,7 @@ from tui.widgets.lines_view import LinesScroll, LinesView
 
 Result = TypeVar("Result")
 MORE = "   more with ↓"
-"""Said where text goes on below."""
+"""The hint where text continues below."""
 SAME = "the same as a command"
 GO_ON = "go on with"
 
@@ -41,7 +41,8 @@ class EarlyKeys(ModalScreen[Result]):
         return not self._is_ready
 
     def on_mount(self) -> None:
-        """Take keys once it is drawn; a field asks for the focus by way of the app, so this goes there behind it."""
+        """Take keys once the window is drawn; a field asks the app for the focus, so this request is queued behind that
+        one."""
         self.call_after_refresh(self.app.call_later, self._take_keys)
 
     def dismiss(self, result: Result | None = None) -> AwaitComplete:
@@ -50,7 +51,7 @@ class EarlyKeys(ModalScreen[Result]):
             return AwaitComplete()
         closing = super().dismiss(result)
         # Textual 8 keeps the lines that the last 1,024 widgets have drawn, gone or not (its issue 6665): some 100 kB
-        # for each window, unless the widget waits to be drawn anew.
+        # for each window, unless the widget waits to be drawn again.
         for widget in self.walk_children(Widget):
             widget.refresh()
         return closing
@@ -146,7 +147,7 @@ class Dialog(EarlyKeys[Result]):
 
 
 class Also(NamedTuple):
-    """What a window offers besides: the key, as Textual names it, what that does, and what is called then."""
+    """Another key of a window: its name in Textual, what it does, and what it calls."""
 
     key: str
     does: str
@@ -179,7 +180,7 @@ class TextDialog(Dialog[None]):
         return [LinesScroll(self._lines, id="lines", folds=self._folds), *command]
 
     def on_mount(self) -> None:
-        """Keep up with what it tells of."""
+        """Follow the changes of what it shows."""
         if self._renewed is not None:
             self.set_interval(0.5, self._renew)
 
@@ -192,7 +193,7 @@ class TextDialog(Dialog[None]):
             self.app.copy_to_clipboard(self._copied)
 
     def on_key(self, event: events.Key) -> None:
-        """Close it and do what else it offers."""
+        """Close it, and carry out the action of a key that it offers."""
         if self._also is not None and event.key == self._also.key:
             event.stop()
             self.dismiss(None)

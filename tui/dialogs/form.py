@@ -45,8 +45,8 @@ class FormDialog(Dialog[Any]):
         super().__init__(ask.title, f"enter: next field, then on{more}   esc: leave it")
 
     def body(self) -> list[Widget]:
-        told = [line((self.ask.problem, Tone.BAD))] if self.ask.problem else []
-        problem = LinesView(told, id="problem", folds=True)
+        problem_lines = [line((self.ask.problem, Tone.BAD))] if self.ask.problem else []
+        problem = LinesView(problem_lines, id="problem", folds=True)
         if len(self.ask.fields) <= FEW:
             return [*(part for field in self.ask.fields for part in _below(field)), problem]
         rows = VerticalScroll(*map(_beside, self.ask.fields), classes="fields", can_focus=False)
@@ -87,13 +87,15 @@ class FormDialog(Dialog[Any]):
 
     def action_move(self, by: int) -> None:
         inputs = list(self.query(Input))
-        at = next((index for index, one in enumerate(inputs) if one is self.focused), 0)
+        at = next((index for index, field_input in enumerate(inputs) if field_input is self.focused), 0)
         self.set_focus(inputs[max(0, min(at + by, len(inputs) - 1))])
 
     def action_go_on(self) -> None:
         """Check all fields and go on; if one is wrong, say so and keep the window open."""
         values = {field.name: self.query_one(f"#field-{field.name}", Input).value for field in self.ask.fields}
-        self.ask = replace(self.ask, fields=tuple(replace(one, value=values[one.name]) for one in self.ask.fields))
+        self.ask = replace(
+            self.ask, fields=tuple(replace(field, value=values[field.name]) for field in self.ask.fields)
+        )
         try:
             operation = self.ask.build(values)
         except (AdminError, OSError) as error:

@@ -105,15 +105,15 @@ class CommandDialog(Dialog[str]):
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
-        told = "  ".join(map(plain, self._words[:8]))
-        self.query_one("#suggestions", LinesView).set_lines([line((told, Tone.QUIET))] if told else [])
+        words_text = "  ".join(map(plain, self._words[:8]))
+        self.query_one("#suggestions", LinesView).set_lines([line((words_text, Tone.QUIET))] if words_text else [])
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
         self.dismiss(event.value)
 
     def action_complete(self) -> None:
-        """Take the first word that begins like this."""
+        """Take the first word that begins with what was typed."""
         for word in self._words[:1]:
             field = self.query_one(Input)
             # A name is the end of a command, a word alone may be followed by one.
@@ -164,16 +164,16 @@ def parse_command(text: str, registry: Registry) -> Location | str:
 
 
 def suggestions(text: str, registry: Registry, named: Callable[[str], Iterable[str]] = lambda page: ()) -> list[str]:
-    """Return what the text may become: words that begin like it, or behind a screen the names that ``named`` has.
+    """Return completions of the text: words that begin with it, or after a screen's word the names that ``named`` has.
 
-    Names that begin like what was typed come before those that only contain it.
+    Names that begin with what was typed come before those that only contain it.
     """
     word, space, part = text.partition(" ")
     if space:
         page = ALIASES.get(word, word)
-        found = [name for name in named(page) if part.lower() in name.lower()]
-        found.sort(key=lambda name: not name.lower().startswith(part.lower()))
-        return [f"{word} {name}" for name in found]
+        names = [name for name in named(page) if part.lower() in name.lower()]
+        names.sort(key=lambda name: not name.lower().startswith(part.lower()))
+        return [f"{word} {name}" for name in names]
     words = [name for name, _, _ in PAGES] + [action.id for action in registry.actions if "page." not in action.id]
     return [word for word in words if word.startswith(text)]
 

@@ -106,41 +106,48 @@ class SettingsDialog(Dialog[AlterSettings]):
         known = {setting.name for setting in read}
         added = [Setting(name, None, "", None, "") for name in self._edits if name not in known and self._settings]
         # What the offer came with stands on top, whatever the keys do then.
-        rows = sorted([*added, *read], key=lambda one: one.name not in self.offer.edits)
-        self._model.show(Rows(self._columns(), rows, lambda one: one.name, lambda one: one.name, self._empty))
+        rows = sorted([*added, *read], key=lambda setting: setting.name not in self.offer.edits)
+        self._model.show(
+            Rows(self._columns(), rows, lambda setting: setting.name, lambda setting: setting.name, self._empty)
+        )
         self._table.refresh_rows(is_new_data=False)
         self._describe()
 
     def _columns(self) -> tuple[Column, ...]:
-        def name(one: Setting) -> Cell:
-            return Cell(one.name, Tone.STRONG if one.is_own or one.name in self._edits else Tone.PLAIN)
+        def name(setting: Setting) -> Cell:
+            return Cell(setting.name, Tone.STRONG if setting.is_own or setting.name in self._edits else Tone.PLAIN)
 
         return (
-            Column("name", "SETTING", name, lambda one: one.name, width=24),
-            Column("value", "VALUE", self._value, lambda one: one.value, is_wide=True, width=16),
-            Column("source", "SET BY", lambda one: Cell(one.source, Tone.QUIET), lambda one: one.source, rank=1),
-            Column("default", "DEFAULT", lambda one: Cell(plain(one.default or ""), Tone.QUIET),
-                   lambda one: one.default, rank=2, width=10),
+            Column("name", "SETTING", name, lambda setting: setting.name, width=24),
+            Column("value", "VALUE", self._value, lambda setting: setting.value, is_wide=True, width=16),
+            Column("source", "SET BY", lambda setting: Cell(setting.source, Tone.QUIET),
+                   lambda setting: setting.source, rank=1),
+            Column("default", "DEFAULT", lambda setting: Cell(plain(setting.default or ""), Tone.QUIET),
+                   lambda setting: setting.default, rank=2, width=10),
         )  # fmt: skip
 
-    def _value(self, one: Setting) -> Cell:
+    def _value(self, setting: Setting) -> Cell:
         """Return the value, or what it would be."""
-        if one.name not in self._edits:
-            text = "hidden" if one.is_secret else NOTHING if one.value is None else one.value
-            return Cell(plain(text), Tone.STRONG if one.is_own else Tone.QUIET if one.is_fixed else Tone.PLAIN)
-        new = self._edits[one.name]
-        shown = f"dropped → {NOTHING if one.default is None else one.default or 'empty'}" if new is None else new
-        before = f"{one.value} → " if new is not None and one.value is not None and not one.is_secret else ""
+        if setting.name not in self._edits:
+            text = "hidden" if setting.is_secret else NOTHING if setting.value is None else setting.value
+            return Cell(plain(text), Tone.STRONG if setting.is_own else Tone.QUIET if setting.is_fixed else Tone.PLAIN)
+        new = self._edits[setting.name]
+        shown = (
+            f"dropped → {NOTHING if setting.default is None else setting.default or 'empty'}" if new is None else new
+        )
+        before = (
+            f"{setting.value} → " if new is not None and setting.value is not None and not setting.is_secret else ""
+        )
         return Cell(plain(f"{before}{shown}"), Tone.ACCENT)
 
     def _describe(self) -> None:
-        one = self._model.cursor_item
+        setting = self._model.cursor_item
         lines: list[Line] = []
-        if one is not None:
-            fixed = "only the broker's file sets it; " if one.is_fixed else ""
-            reading = reading_of(one.name, one.value or "")
-            read = "" if reading is None else f"{one.value} is {reading}. "
-            text = f"{read}{fixed}{one.meaning or 'klamm does not know this setting'}"
+        if setting is not None:
+            fixed = "only the broker's file sets it; " if setting.is_fixed else ""
+            reading = reading_of(setting.name, setting.value or "")
+            read = "" if reading is None else f"{setting.value} is {reading}. "
+            text = f"{read}{fixed}{setting.meaning or 'klamm does not know this setting'}"
             lines = folded(line((plain(text), Tone.QUIET)), max(20, self._table.size.width - 2))
         self.query_one("#meaning", LinesView).set_lines(lines[:_MEANING_LINES])
 
@@ -155,9 +162,9 @@ class SettingsDialog(Dialog[AlterSettings]):
     def on_key(self, event: events.Key) -> None:
         if self._typing:
             return
-        one = self._model.cursor_item
-        if event.key == "d" and one is not None:
-            self._drop(one)
+        setting = self._model.cursor_item
+        if event.key == "d" and setting is not None:
+            self._drop(setting)
         elif event.key == "a":
             self._type("addition", "", "NAME=VALUE")
         elif event.key == "slash":
@@ -184,13 +191,13 @@ class SettingsDialog(Dialog[AlterSettings]):
     def on_line_table_opened(self) -> None:
         self.action_enter()
 
-    def _drop(self, one: Setting) -> None:
-        if one.name in self._edits:
-            del self._edits[one.name]
-        elif one.is_own:
-            self._edits[one.name] = None
+    def _drop(self, setting: Setting) -> None:
+        if setting.name in self._edits:
+            del self._edits[setting.name]
+        elif setting.is_own:
+            self._edits[setting.name] = None
         else:
-            self._tell(f"{one.name} is not set here, so there is nothing to drop")
+            self._tell(f"{setting.name} is not set here, so there is nothing to drop")
             return
         self._tell("")
         self._draw()
@@ -214,15 +221,15 @@ class SettingsDialog(Dialog[AlterSettings]):
         if self._typing:
             self._take(self.query_one("#value", Input).value)
             return
-        one = self._model.cursor_item
-        if one is None:
+        setting = self._model.cursor_item
+        if setting is None:
             return
-        if one.is_fixed:
-            self._tell(f"{one.name} cannot be altered while the broker runs: its file sets it")
+        if setting.is_fixed:
+            self._tell(f"{setting.name} cannot be altered while the broker runs: its file sets it")
             return
-        self._typed_for = one
-        edited = self._edits.get(one.name)
-        self._type("value", edited if edited is not None else one.value or "", one.name)
+        self._typed_for = setting
+        edited = self._edits.get(setting.name)
+        self._type("value", edited if edited is not None else setting.value or "", setting.name)
 
     def _take(self, text: str) -> None:
         """Take what was typed, if it can be a value."""
@@ -240,11 +247,11 @@ class SettingsDialog(Dialog[AlterSettings]):
         self._stop_typing()
         self._draw()
 
-    def _set(self, one: Setting, value: str) -> None:
-        if value == (one.value or ""):
-            self._edits.pop(one.name, None)
+    def _set(self, setting: Setting, value: str) -> None:
+        if value == (setting.value or ""):
+            self._edits.pop(setting.name, None)
         else:
-            self._edits[one.name] = value
+            self._edits[setting.name] = value
 
     def action_leave(self) -> None:
         if self._typing:

@@ -40,7 +40,7 @@ class Cell(NamedTuple):
 
 
 NO_DATA = Cell(NOTHING, Tone.QUIET)
-"""Nobody reports it."""
+"""It is not reported."""
 DENIED = Cell("⊘", Tone.WARN)
 """The cluster does not let this user see it."""
 LOADING = Cell("…", Tone.QUIET)
@@ -52,17 +52,13 @@ class Column:
     """A column over items of one kind.
 
     Attributes:
-        name: in exports, in snake case.
-        title: above the column.
-        cell: makes the text of an item.
-        value: what the item is sorted and exported by; None is "not known" and sorts last.
-        rank: the higher, the earlier a narrow terminal drops the column; 0 always stays.
-        width: in characters at least.
-        is_figure: aligned to the right.
-        is_wide: takes the room that is left over, and needs no more than ``needs_max`` characters to be shown.
-        is_age: changes with time alone, which is no news: it is never tinted.
-        basis: what its values are made of besides the item. While that is the same object, and the items too, very many
-            rows keep their order without a look at them. None: not known, or more than one thing.
+        name: in exports, in snake case. title: above the column. cell: makes the text of an item. value: what the item
+            is sorted and exported by; None is "not known" and sorts last.
+        rank: the higher, the earlier a narrow terminal drops the column; 0 always stays. width: in characters at least.
+        is_figure: aligned to the right. is_age: changes with time alone, which is no news: it is never tinted.
+        is_wide: takes the room that is left over, and needs no more than ``needs_max`` characters.
+        basis: what its values depend on, apart from the item. While that is the same object, and the items too, very
+            many rows keep their order without a look at them. None: not known, or more than one thing.
     """
 
     name: str
@@ -102,8 +98,8 @@ def column(
     of = attribute(value) if isinstance(value, str) else value
 
     def cell(item: Any) -> Cell:
-        found = of(item)
-        return NO_DATA if found is None else Cell(text(found), tone if isinstance(tone, Tone) else tone(item))
+        figure = of(item)
+        return NO_DATA if figure is None else Cell(text(figure), tone if isinstance(tone, Tone) else tone(item))
 
     return Column(name, title, cell, of, **how)
 

@@ -20,14 +20,14 @@ def line(*parts: str | Span) -> Line:
     return tuple((part, Tone.PLAIN) if isinstance(part, str) else part for part in parts)
 
 
-def width_of(one: Line) -> int:
+def width_of(spans: Line) -> int:
     """Return how many cells a line takes."""
-    return sum(cell_len(text) for text, _ in one)
+    return sum(cell_len(text) for text, _ in spans)
 
 
-def text_of(one: Line) -> str:
+def text_of(spans: Line) -> str:
     """Return a line without its tones, and without blanks at its end."""
-    return "".join(text for text, _ in one).rstrip()
+    return "".join(text for text, _ in spans).rstrip()
 
 
 def cut(text: str, length: int) -> str:
@@ -43,11 +43,11 @@ def elided(text: str, width: int) -> str:
     return set_cell_size(text, width - 1 - cell_len(tail)) + "…" + tail
 
 
-def fitted(one: Line, width: int) -> Line:
+def fitted(whole: Line, width: int) -> Line:
     """Return the line in exactly ``width`` cells; a line that is cut ends with an ellipsis."""
     spans: list[Span] = []
     left = width
-    for text, tone in one:
+    for text, tone in whole:
         length = cell_len(text)
         if length > left:
             if left > 0:
@@ -58,20 +58,20 @@ def fitted(one: Line, width: int) -> Line:
     return (*spans, (" " * left, Tone.PLAIN)) if left else tuple(spans)
 
 
-def folded(one: Line, width: int) -> list[Line]:
+def folded(long: Line, width: int) -> list[Line]:
     """Return the line as several if it is too long: broken at blanks, or inside a word that is too long by itself.
 
     All of them begin with as many blanks.
     """
-    if width <= 0 or width_of(one) <= width:
-        return [one]
-    whole = "".join(text for text, _ in one)
+    if width <= 0 or width_of(long) <= width:
+        return [long]
+    whole = "".join(text for text, _ in long)
     blanks = min(len(whole) - len(whole.lstrip(" ")), width // 2)
     begin: list[Span] = [(" " * blanks, Tone.PLAIN)] if blanks else []
     lines: list[Line] = []
     spans: list[Span] = []
     room = width
-    for text, tone in one:
+    for text, tone in long:
         for word in re.findall(r" +|[^ ]+", text):
             if cell_len(word) > room and room < width - blanks:
                 lines.append(tuple(spans))
@@ -90,12 +90,12 @@ def folded(one: Line, width: int) -> list[Line]:
 
 def beside(left: Sequence[Line], right: Sequence[Line], *, left_width: int, gap: int = 3) -> list[Line]:
     """Return two blocks side by side."""
-    found = []
+    rows = []
     for index in range(max(len(left), len(right))):
         first = left[index] if index < len(left) else ()
         second = right[index] if index < len(right) else ()
-        found.append((*fitted(first, left_width), (" " * gap, Tone.PLAIN), *second))
-    return found
+        rows.append((*fitted(first, left_width), (" " * gap, Tone.PLAIN), *second))
+    return rows
 
 
 def panel(title: str, lines: Sequence[Line], width: int, height: int, *, note: str = "") -> list[Line]:
@@ -111,7 +111,7 @@ def panel(title: str, lines: Sequence[Line], width: int, height: int, *, note: s
     edge: Span = ("│", Tone.FRAME)
     return [
         fitted(tuple(head), width),
-        *((edge, *fitted(one, inner), edge) for one in body),
+        *((edge, *fitted(row, inner), edge) for row in body),
         (("└" + "─" * inner + "┘", Tone.FRAME),),
     ]
 

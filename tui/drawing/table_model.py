@@ -124,7 +124,7 @@ class TableModel:
     """How many columns behind the first one are scrolled out of sight to the left."""
     cursor: int = 0
     is_opened: bool = False
-    """Whether somebody has opened the row under the cursor: then it is chosen, also if it is the first."""
+    """Whether the row under the cursor is open: then it is chosen, also if it is the first."""
     shown: Sequence[Any] = ()
     """The items that pass the filter, in their order."""
     arranging: Iterator[None] | None = None
@@ -152,7 +152,7 @@ class TableModel:
         asks_the_same = (rows.is_kept is None) == (self.rows.is_kept is None)
         self.rows = rows
         if self.arranging is not None and asks_the_same:
-            # If each new frame began anew, a slow machine would never come to the end.
+            # If each new frame started again, a slow machine would never finish.
             self._is_overtaken = True
             self._stay_as_they_are()
         elif not self._is_in_order:
@@ -283,10 +283,10 @@ class TableModel:
                 values[place] = None if column is None else column.value(item)
         places: Iterable[int] = values
         if column is not None:
-            known = [place for place, one in values.items() if one is not None]
+            known = [place for place, value in values.items() if value is not None]
             known.sort(key=values.__getitem__, reverse=self.is_reversed)
             # Unknown values come last in either order.
-            places = chain(known, (place for place, one in values.items() if one is None))
+            places = chain(known, (place for place, value in values.items() if value is None))
         elif self.is_reversed:
             places = reversed(values)
         # The cursor may have been moved meanwhile.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from engine.common.quantities import rate_text, scaled_text, size_text, span_text
+from engine.common.quantities import plural, rate_text, scaled_text, size_text, span_text
 
 NOTHING = "—"
 """Shown in place of a figure that is not known."""
@@ -25,7 +25,7 @@ def count(value: float | None) -> str:
 
 def counted(value: int, noun: str) -> str:
     """Return a number of things with its thousands separated: ``1 topic``, ``12 345 topics``."""
-    return f"{count(value)} {noun}{'' if value == 1 else 's'}"
+    return f"{count(value)} {plural(noun, value)}"
 
 
 def at_least(text: str, *, is_least: bool = True) -> str:

@@ -12,7 +12,7 @@ from engine.admin.elections.scope_and_result import ElectionResult, ElectionScop
 from engine.common.model import NO_LEADER
 from engine.common.quantities import counted
 from tui.drawing.cells import Cell
-from tui.operations.operation import Operation, Outcome, Prepared, command_text, flow_told, result_cell, shortened
+from tui.operations.operation import Operation, Outcome, Prepared, command_text, flow_text, result_cell, shortened
 
 _COLUMNS = ("partition", "before", "after", "preferred", "result", "why")
 
@@ -35,6 +35,7 @@ class Elect(Operation):
         await check_election(cluster, self.election)
         needed = [preview for preview in previews if preview.is_needed]
         able = [election for election in needed if election.obstacle is None]
+        unable = [election for election in needed if election.obstacle is not None]
         is_unclean = self.election is ElectionType.UNCLEAN
         command = command_text(["elect", self.election.value, *self._options()], cluster.target)
         if not able:
@@ -43,18 +44,17 @@ class Elect(Operation):
 
         async def run(cluster: Cluster) -> Outcome:
             results = await run_election(cluster, self.election, needed)
-            elected = [(one.before, one.after) for one in results if one.result is ElectionResult.ELECTED]
+            elected = [(result.before, result.after) for result in results if result.result is ElectionResult.ELECTED]
             sums = (sum_of(elected, self.leaders),) if elected else ()
             return Outcome(self.title, _COLUMNS, tuple(map(_row, results)), sums=sums)
 
-        stuck = len(needed) - len(able)
         warnings = ["records that only dead replicas have are lost for good"] if is_unclean else []
-        warnings += [f"{counted(stuck, 'partition')} cannot be elected now"] if stuck else []
+        warnings += [f"{counted(len(unable), 'partition')} cannot be elected now"] if unable else []
         return Prepared(
             f"Elect {self.election.value} leaders of {counted(len(able), 'partition')} in {cluster.target.name}?",
             (
                 sum_of([(election.before, election.after) for election in able], self.leaders),
-                *shortened([str(one) for one in [*able, *(one for one in needed if one.obstacle is not None)]]),
+                *shortened([str(election) for election in [*able, *unable]]),
             ),
             tuple(warnings),
             command,
@@ -78,7 +78,7 @@ def sum_of(moved: Sequence[tuple[int, int]], leaders: Mapping[int, int]) -> str:
     """
     gained = Counter(after for _, after in moved)
     lost = Counter(before for before, _ in moved if before != NO_LEADER)
-    return f"{counted(len(moved), 'leader')}: {flow_told(gained, lost, leaders)}"
+    return f"{counted(len(moved), 'leader')}: {flow_text(gained, lost, leaders)}"
 
 
 def _not_needed(number: int, *, is_unclean: bool) -> str:
@@ -88,8 +88,14 @@ def _not_needed(number: int, *, is_unclean: bool) -> str:
     return f"{which} is led by its preferred replica already"
 
 
-def _row(one: PartitionElection) -> tuple[Cell, ...]:
-    is_good = one.result in (ElectionResult.ELECTED, ElectionResult.NOT_NEEDED)
-    result = result_cell(one.result, is_good=is_good, is_pending=one.result is ElectionResult.UNDER_WAY)
-    leaders = ("none" if broker == NO_LEADER else str(broker) for broker in (one.before, one.after))
-    return (Cell(str(one.name)), *map(Cell, leaders), Cell(str(one.preferred)), result, Cell(one.error or ""))
+def _row(election: PartitionElection) -> tuple[Cell, ...]:
+    is_good = election.result in (ElectionResult.ELECTED, ElectionResult.NOT_NEEDED)
+    result = result_cell(election.result, is_good=is_good, is_pending=election.result is ElectionResult.UNDER_WAY)
+    leaders = ("none" if broker == NO_LEADER else str(broker) for broker in (election.before, election.after))
+    return (
+        Cell(str(election.name)),
+        *map(Cell, leaders),
+        Cell(str(election.preferred)),
+        result,
+        Cell(election.error or ""),
+    )

@@ -1,4 +1,4 @@
-"""Consumer groups: offsets set anew or deleted, groups deleted."""
+"""Consumer groups: offsets reset or deleted, groups deleted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from engine.admin.groups.scope import GroupScope
 from engine.common.quantities import counted
 from tui.drawing.cells import Cell
 from tui.drawing.units import NOTHING, count
-from tui.operations.operation import Operation, Outcome, Prepared, command_text, failures_told, result_cell, shortened
+from tui.operations.operation import Operation, Outcome, Prepared, command_text, failure_texts, result_cell, shortened
 
 ALL = "*"
 """Stands for all topics that a group has committed: no topic has this name."""
@@ -99,7 +99,7 @@ class ResetOffsets(Operation):
             for row in rows
         )
         columns = ("partition", "before", "after", "result", "why")
-        return Outcome(self.title, columns, table, failures_told(failures), tuple(saved))
+        return Outcome(self.title, columns, table, failure_texts(failures), tuple(saved))
 
 
 def parse_reset(text: str) -> tuple[ResetSpec, tuple[str, ...]]:
@@ -131,15 +131,15 @@ class DeleteGroups(Operation):
 
     async def prepare(self, cluster: Cluster) -> Prepared:
         wanted = await find_groups_to_delete(cluster, GroupScope(self.names))
-        stays = failures_told(wanted.all_failures)
+        stays = failure_texts(wanted.all_failures)
         command = command_text(["groups", "delete", *self.names], cluster.target)
         if not wanted.names:
             return Prepared("no group can be deleted", shortened(stays), command=command)
 
         async def run(cluster: Cluster) -> Outcome:
             rows, failures = await delete_groups(cluster, wanted)
-            table = [(Cell(one.group), _deleted(one.result), Cell(one.error or "")) for one in rows]
-            return Outcome(self.title, ("group", "result", "why"), tuple(table), failures_told(failures))
+            table = [(Cell(row.group), _deleted(row.result), Cell(row.error or "")) for row in rows]
+            return Outcome(self.title, ("group", "result", "why"), tuple(table), failure_texts(failures))
 
         what = f"group {wanted.names[0]}" if len(wanted.names) == 1 else counted(len(wanted.names), "group")
         return Prepared(
@@ -163,16 +163,16 @@ class DeleteOffsets(Operation):
     async def prepare(self, cluster: Cluster) -> Prepared:
         if not self.topics:
             raise BadRequest("name a topic", hint="write orders or orders:0,1,2")
-        found, rows = await find_offsets_to_delete(cluster, self.group, parse_topic_scope(self.topics))
+        groups, rows = await find_offsets_to_delete(cluster, self.group, parse_topic_scope(self.topics))
 
         async def run(cluster: Cluster) -> Outcome:
-            done, failures = await delete_offsets(cluster, found, rows)
+            done, failures = await delete_offsets(cluster, groups, rows)
             table = [
-                (Cell(str(one.name)), Cell(_offset(one.offset)), _deleted(one.result), Cell(one.error or ""))
-                for one in done
+                (Cell(str(reset.name)), Cell(_offset(reset.offset)), _deleted(reset.result), Cell(reset.error or ""))
+                for reset in done
             ]
             columns = ("partition", "offset", "result", "why")
-            return Outcome(self.title, columns, tuple(table), failures_told(failures))
+            return Outcome(self.title, columns, tuple(table), failure_texts(failures))
 
         words = ["groups", "delete-offsets", self.group]
         for topic in self.topics:

@@ -110,7 +110,7 @@ class Operation(Protocol):
 
 
 async def beside_plan(prepared: Prepared, cluster: Cluster) -> Prepared:
-    """Return an operation with a warning of whoever carries out a plan that relies on what it touches."""
+    """Return an operation with a warning if somebody is carrying out a plan that relies on what it touches."""
     if prepared.touches == frozenset() or (prepared.run is None and prepared.begins is None):
         return prepared
     holder = await plan_in_the_way(cluster, prepared.touches)
@@ -144,7 +144,7 @@ def cluster_options(target: ClusterTarget) -> list[str]:
     return options + (["--via", target.via.value] if target.via else [])
 
 
-def flow_told(gained: Counter[int], lost: Counter[int], before: Mapping[int, int]) -> str:
+def flow_text(gained: Counter[int], lost: Counter[int], before: Mapping[int, int]) -> str:
     """Return which brokers get more of something, then which lose some: the first of very many.
 
     ``before``: how many each has now; empty if that is not known.
@@ -167,7 +167,7 @@ def shortened(lines: Sequence[str]) -> tuple[str, ...]:
     return (*lines[:LINES_MAX], f"… and {len(lines) - LINES_MAX} more")
 
 
-def failures_told(errors: Sequence[AdminError]) -> tuple[str, ...]:
+def failure_texts(errors: Sequence[AdminError]) -> tuple[str, ...]:
     """Return what failed, each with where and what to do next."""
     return tuple(failure_text(error) for error in errors)
 

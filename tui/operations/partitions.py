@@ -22,7 +22,7 @@ from tui.operations.operation import (
     Prepared,
     command_text,
     failure_text,
-    failures_told,
+    failure_texts,
     result_cell,
     shortened,
 )
@@ -87,11 +87,11 @@ class AbortHanging(Operation):
 
     async def prepare(self, cluster: Cluster) -> Prepared:
         wire = await cluster.wire()
-        found = await find_holding(wire, self.names)
-        hanging = [transaction for transaction in found.transactions if transaction.is_hanging]
-        others = tuple(_told(transaction) for transaction in found.transactions if not transaction.is_hanging)
+        holding = await find_holding(wire, self.names)
+        hanging = [transaction for transaction in holding.transactions if transaction.is_hanging]
+        others = tuple(_hanging_line(transaction) for transaction in holding.transactions if not transaction.is_hanging)
         if not hanging:
-            return Prepared("no transaction hangs here", (*others, *failures_told(found.failures)))
+            return Prepared("no transaction hangs here", (*others, *failure_texts(holding.failures)))
         markers = [await marker_for_offset(wire, transaction.name, transaction.start_offset) for transaction in hanging]
 
         async def run(cluster: Cluster) -> Outcome:
@@ -105,10 +105,10 @@ class AbortHanging(Operation):
         ]
         return Prepared(
             f"Abort {counted(len(hanging), 'hanging transaction')} in {cluster.target.name}?",
-            shortened([_told(transaction) for transaction in hanging]) + others,
+            shortened([_hanging_line(transaction) for transaction in hanging]) + others,
             (
                 "its records stay in the log; readers of committed records leave them out",
-                *failures_told(found.failures),
+                *failure_texts(holding.failures),
             ),
             "; ".join(command_text(words, cluster.target) for words in commands),
             typed=str(hanging[0].name) if len(hanging) == 1 else f"{len(hanging)} transactions",
@@ -116,11 +116,15 @@ class AbortHanging(Operation):
         )
 
 
-def _told(one: OpenTransaction) -> str:
-    begun = f"{one.name}  producer {one.producer.producer_id} from offset {count(one.start_offset)}"
-    if one.is_hanging or one.description is None:
+def _hanging_line(transaction: OpenTransaction) -> str:
+    begun = (
+        f"{transaction.name}  producer {transaction.producer.producer_id} from offset {count(transaction.start_offset)}"
+    )
+    if transaction.is_hanging or transaction.description is None:
         return f"{begun}: no coordinator knows it"
-    return f"{begun}: {one.transactional_id} is {one.description.state}, and its coordinator will end it"
+    return (
+        f"{begun}: {transaction.transactional_id} is {transaction.description.state}, and its coordinator will end it"
+    )
 
 
 async def _aborted(cluster: Cluster, marker: Marker) -> tuple[Cell, ...]:
@@ -134,20 +138,21 @@ async def _aborted(cluster: Cluster, marker: Marker) -> tuple[Cell, ...]:
     return Cell(str(marker.name)), start, Cell(str(marker.producer_id)), result, Cell(why)
 
 
-def _line(one: RecordsDeletion) -> str:
-    about = "" if one.estimated_bytes is None else f", about {size(one.estimated_bytes)}"
-    return (
-        f"{one.name}  {count(one.start_offset)} → {count(one.before_offset)}: {counted(one.records, 'record')}{about}"
-    )
+def _line(deletion: RecordsDeletion) -> str:
+    about = "" if deletion.estimated_bytes is None else f", about {size(deletion.estimated_bytes)}"
+    offsets = f"{count(deletion.start_offset)} → {count(deletion.before_offset)}"
+    return f"{deletion.name}  {offsets}: {counted(deletion.records, 'record')}{about}"
 
 
-def _row(one: RecordsDeletion) -> tuple[Cell, ...]:
+def _row(deletion: RecordsDeletion) -> tuple[Cell, ...]:
     return (
-        Cell(str(one.name)),
-        NO_DATA if one.low_watermark is None else Cell(count(one.low_watermark)),
-        Cell(count(one.records)),
-        result_cell(one.result, is_good=one.result in _GOOD, is_pending=one.result is DeletionResult.UNDER_WAY),
-        Cell(one.error or ""),
+        Cell(str(deletion.name)),
+        NO_DATA if deletion.low_watermark is None else Cell(count(deletion.low_watermark)),
+        Cell(count(deletion.records)),
+        result_cell(
+            deletion.result, is_good=deletion.result in _GOOD, is_pending=deletion.result is DeletionResult.UNDER_WAY
+        ),
+        Cell(deletion.error or ""),
     )
 
 
@@ -176,15 +181,15 @@ class VerifyReplicas(Operation):
         return Outcome(self.title, ("partition", "from", "to", "result", "replicas"), rows, (), (note,))
 
 
-def _verified_row(one: PartitionVerification) -> tuple[Cell, ...]:
+def _verified_row(verified: PartitionVerification) -> tuple[Cell, ...]:
     words = []
-    for replica in one.replicas:
+    for replica in verified.replicas:
         verdict = replica.error or ("agrees" if replica.agrees else "differs")
         words.append(f"{replica.broker} {verdict}")
     return (
-        Cell(str(TopicPartition(one.topic, one.partition))),
-        NO_DATA if one.from_offset is None else Cell(count(one.from_offset)),
-        NO_DATA if one.to_offset is None else Cell(count(one.to_offset)),
-        result_cell("agree" if one.is_good else "differ", is_good=one.is_good),
+        Cell(str(TopicPartition(verified.topic, verified.partition))),
+        NO_DATA if verified.from_offset is None else Cell(count(verified.from_offset)),
+        NO_DATA if verified.to_offset is None else Cell(count(verified.to_offset)),
+        result_cell("agree" if verified.is_good else "differ", is_good=verified.is_good),
         Cell("; ".join(words)),
     )

@@ -24,7 +24,7 @@ from plans.findings import Check
 from plans.lines import plan_lines
 from tui.drawing.cells import Cell, Tone
 from tui.drawing.units import byte_rate, ids, size
-from tui.operations.operation import Operation, Outcome, Prepared, command_text, flow_told, shortened
+from tui.operations.operation import Operation, Outcome, Prepared, command_text, flow_text, shortened
 from tui.operations.plan_commands import running_words
 from tui.operations.reassignments import CancelReassignments
 from tui.operations.topics import quantity, whole_number
@@ -107,10 +107,10 @@ def plan_sum(waves: Sequence[Wave], standings: Mapping[TopicPartition, Standing]
     """Return what is left to do in all waves: partitions, bytes, and which brokers get and lose replicas."""
     left = [move for wave in what_is_left(waves, standings) for move in wave]
     known = [move.copied_bytes for move in left]
-    copied = "sizes are not known" if None in known else f"{size(sum(one or 0 for one in known))} to copy"
+    copied = "sizes are not known" if None in known else f"{size(sum(size_bytes or 0 for size_bytes in known))} to copy"
     gained = Counter(broker for move in left for broker in move.target)
     lost = Counter(broker for move in left for broker in move.before)
-    return f"{counted(len(left), 'partition')}, {copied}; replicas: {flow_told(gained, lost, {})}"
+    return f"{counted(len(left), 'partition')}, {copied}; replicas: {flow_text(gained, lost, {})}"
 
 
 def wave_lines(waves: Sequence[Wave], standings: Mapping[TopicPartition, Standing] | None) -> tuple[str, ...]:
@@ -216,9 +216,9 @@ class CheckPlan(Operation):
         async def run(cluster: Cluster) -> Outcome:
             findings = check_plan(file, await read_snapshot(cluster), None, plan_lines(self.plan.text))
             rows = []
-            for one in findings:
-                told = Cell(planner_words(one.message), Tone.BAD if one.is_error else Tone.WARN)
-                rows.append((Cell(str(one.line)), Cell(one.check.value), told))
+            for finding in findings:
+                message = Cell(planner_words(finding.message), Tone.BAD if finding.is_error else Tone.WARN)
+                rows.append((Cell(str(finding.line)), Cell(finding.check.value), message))
             verdict = counted(len(rows), "finding") if rows else "it fits the cluster"
             return Outcome(self.title, ("line", "check", "finding"), tuple(rows), verdict=verdict)
 

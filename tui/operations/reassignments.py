@@ -48,7 +48,9 @@ class CancelReassignments(Operation):
         running = prepared.running
         if not running:
             return Prepared("nothing of this is under way any more")
-        back = [f"{name}: back to {ids(one.assignment.origin_replicas)}" for name, one in running.items()]
+        back = [
+            f"{name}: back to {ids(reassignment.assignment.origin_replicas)}" for name, reassignment in running.items()
+        ]
         words = ["reassign", "cancel", "--reassignment-json-file", PLAN_FILE]
         return Prepared(
             f"Cancel {counted(len(running), 'reassignment')} in {cluster.target.name}?",
@@ -78,16 +80,25 @@ async def _cancelled(cluster: Cluster, prepared: PreparedCancellation, title: st
     notes = tuple(done.cleared.left)
     if done.cleared.brokers:
         notes = (f"the throttle is removed from brokers {ids(done.cleared.brokers)}", *notes)
-    names = {TopicPartition(one.topic, one.partition) for one in done.results if one.result is CancelResult.CANCELLED}
-    sums = (sum_of(one for name, one in prepared.running.items() if name in names),) if names else ()
+    names = {
+        TopicPartition(cancelled.topic, cancelled.partition)
+        for cancelled in done.results
+        if cancelled.result is CancelResult.CANCELLED
+    }
+    sums = (sum_of(reassignment for name, reassignment in prepared.running.items() if name in names),) if names else ()
     rows = tuple(map(_cancel_row, done.results))
     return Outcome(title, ("partition", "result", "replicas", "why"), rows, (), notes, sums=sums)
 
 
-def _cancel_row(one: CancelledPartition) -> tuple[Cell, ...]:
-    is_good, is_pending = one.result is not CancelResult.FAILED, one.result is CancelResult.UNDER_WAY
-    result = result_cell(one.result, is_good=is_good, is_pending=is_pending)
-    return Cell(str(TopicPartition(one.topic, one.partition))), result, Cell(ids(one.replicas)), Cell(one.error or "")
+def _cancel_row(cancelled: CancelledPartition) -> tuple[Cell, ...]:
+    is_good, is_pending = cancelled.result is not CancelResult.FAILED, cancelled.result is CancelResult.UNDER_WAY
+    result = result_cell(cancelled.result, is_good=is_good, is_pending=is_pending)
+    return (
+        Cell(str(TopicPartition(cancelled.topic, cancelled.partition))),
+        result,
+        Cell(ids(cancelled.replicas)),
+        Cell(cancelled.error or ""),
+    )
 
 
 def typed_rate(rate: int) -> str:
@@ -116,12 +127,14 @@ class ChangeThrottle(Operation):
         if not running:
             return Prepared("nothing is under way, so there is nothing to throttle")
         targets = {
-            TopicPartition(move.topic, move.partition): tuple(one for one in move.replicas if one not in move.removing)
+            TopicPartition(move.topic, move.partition): tuple(
+                replica for replica in move.replicas if replica not in move.removing
+            )
             for move in running
         }
         moves = tuple(PartitionMove(name, replicas) for name, replicas in targets.items())
-        found = await prepare_reassignment(cluster, moves, Throttle(self.bytes_per_s), is_additional=True)
-        settings = found.throttle
+        execution = await prepare_reassignment(cluster, moves, Throttle(self.bytes_per_s), is_additional=True)
+        settings = execution.throttle
         if settings is None:
             return Prepared("no live broker copies anything, so there is nothing to throttle")
         rate, brokers = byte_rate(self.bytes_per_s), settings.brokers
@@ -129,7 +142,9 @@ class ChangeThrottle(Operation):
         async def run(cluster: Cluster) -> Outcome:
             cluster.accepted("some brokers may be throttled already")
             await set_throttle(cluster, settings)
-            rows = [(Cell(f"broker {one}"), Cell(rate), result_cell("throttled", is_good=True)) for one in brokers]
+            rows = [
+                (Cell(f"broker {broker}"), Cell(rate), result_cell("throttled", is_good=True)) for broker in brokers
+            ]
             # verify knows a rate by klamm's mark, and there is none where somebody throttles all replicas.
             also = ", or klamm reassign verify --all" if settings.topics else ""
             note = f"once the moves have ended it has to go: X on Reassignments removes it{also}"
@@ -141,7 +156,7 @@ class ChangeThrottle(Operation):
         return Prepared(
             f"Let brokers copy {rate} each in {cluster.target.name}?",
             shortened(lines + [f"topic {topic}  throttled replicas" for topic in settings.topics]),
-            found.warnings,
+            execution.warnings,
             _with_file(targets, words, cluster),
             run=run,
             touches=None,
@@ -160,35 +175,37 @@ class RemoveThrottles(Operation):
 
     async def prepare(self, cluster: Cluster) -> Prepared:
         cluster.check_may_change()
-        found = await preview_unneeded_throttles(cluster)
-        whose = [(len(found.brokers), "broker"), (len(found.topics), "topic")]
+        unneeded = await preview_unneeded_throttles(cluster)
+        whose = [(len(unneeded.brokers), "broker"), (len(unneeded.topics), "topic")]
         parts = " and ".join(counted(number, noun) for number, noun in whose if number)
-        if not parts and found.foreign:
-            return self._of_others(cluster, found)
+        if not parts and unneeded.foreign:
+            return self._of_others(cluster, unneeded)
         if not parts:
             if self.needed:
                 why = "the moves under way need the throttles that there are: H changes them, X removes them afterwards"
-                return Prepared(why, (*self.needed, *found.left))
+                return Prepared(why, (*self.needed, *unneeded.left))
             # What is left may be klamm's, if a broker does not say.
-            none = "there is no throttle that can be removed now" if found.left else "klamm has left no throttle behind"
-            return Prepared(none, found.left)
-        lines = [f"{name}  {rates or 'throttled replicas'} → none" for name, rates in _throttles_of(found)]
+            none = (
+                "there is no throttle that can be removed now" if unneeded.left else "klamm has left no throttle behind"
+            )
+            return Prepared(none, unneeded.left)
+        lines = [f"{name}  {rates or 'throttled replicas'} → none" for name, rates in _throttles_of(unneeded)]
         return Prepared(
             f"Remove throttles from {parts} in {cluster.target.name}?",
             shortened(lines),
-            found.left,
+            unneeded.left,
             command_text(["reassign", "verify", "--all"], cluster.target),
             run=self._run,
         )
 
-    def _of_others(self, cluster: Cluster, found: ClearedThrottles) -> Prepared:
+    def _of_others(self, cluster: Cluster, unneeded: ClearedThrottles) -> Prepared:
         async def run(cluster: Cluster) -> Outcome:
             cluster.accepted("some throttles may be removed already")
             # Only what was shown: somebody may have set others meanwhile.
             now = (await preview_unneeded_throttles(cluster)).foreign
             same = {
                 entity: kept
-                for entity, shown in found.foreign.items()
+                for entity, shown in unneeded.foreign.items()
                 if (kept := {key: value for key, value in shown.items() if now.get(entity, {}).get(key) == value})
             }
             failed = await delete_throttles(cluster, same)
@@ -202,7 +219,7 @@ class RemoveThrottles(Operation):
             return Outcome(self.title, ("of", "setting", "result"), rows, (), tuple(failed.values()), verdict)
 
         lines, commands = [], []
-        for entity, settings in found.foreign.items():
+        for entity, settings in unneeded.foreign.items():
             words = ["configs", "alter", *_option_of(entity), "--delete-config", ",".join(settings)]
             commands.append(command_text(words, cluster.target))
             lines += [f"{entity}  {key}={value} → none" for key, value in settings.items()]
@@ -231,11 +248,11 @@ def _option_of(entity: Entity) -> list[str]:
     return ["--broker-defaults"] if entity.name is None else ["--broker", entity.name]
 
 
-def _throttles_of(found: ClearedThrottles) -> list[tuple[str, str]]:
+def _throttles_of(cleared: ClearedThrottles) -> list[tuple[str, str]]:
     """Return each rate that a broker loses, and each topic: health counts settings too."""
     brokers = [
         (f"broker {broker} {key}", byte_rate(int(rate)))
-        for broker, rates in sorted(found.rates.items())
+        for broker, rates in sorted(cleared.rates.items())
         for key, rate in rates.items()
     ]
-    return brokers + [(f"topic {topic}", "") for topic in found.topics]
+    return brokers + [(f"topic {topic}", "") for topic in cleared.topics]

@@ -11,7 +11,7 @@ from engine.admin.cluster.target import Side
 from engine.admin.configs.access import alter_entity, describe_entity
 from engine.admin.configs.changes import read_changes
 from engine.admin.configs.values import ConfigEntry, ConfigSource, Entity, EntityType
-from engine.admin.log_dirs.retention import deletion_told
+from engine.admin.log_dirs.retention import deletion_lines
 from engine.admin.reassignment.throttle_settings import THROTTLE_SETTINGS
 from engine.kafka.config.broker_configs import BROKER_CONFIG_DEF
 from engine.kafka.config.topic_configs import TOPIC_CONFIG_DEF
@@ -55,15 +55,15 @@ class Setting:
 async def read_settings(cluster: Cluster, entity: Entity) -> list[Setting]:
     """Return everything in force for a topic or a broker, its own settings first.
 
-    What a broker's file says only brokers tell; from ZooKeeper alone come those that are set there.
+    Only brokers know what their files say; from ZooKeeper alone come those that are set there.
 
     Raises:
         AdminError: it cannot be read.
     """
     is_told = entity.type is EntityType.TOPIC or cluster.changes_by is Side.WIRE
-    found = await describe_entity(cluster, entity, include_all=is_told)
-    settings = [_setting(entity, entry) for entry in found.configs]
-    return sorted(settings, key=lambda one: (not one.is_own, one.is_fixed, one.name))
+    described = await describe_entity(cluster, entity, include_all=is_told)
+    settings = [_setting(entity, entry) for entry in described.configs]
+    return sorted(settings, key=lambda setting: (not setting.is_own, setting.is_fixed, setting.name))
 
 
 def _setting(entity: Entity, entry: ConfigEntry) -> Setting:
@@ -106,7 +106,7 @@ class AlterSettings(Operation):
         risky = [change.name for change in changes if change.may_lose_data]
         is_lowered = any(name in self.additions and "retention." in name for name in risky)
         is_told = is_lowered and self.entity.type is EntityType.TOPIC
-        notes = await deletion_told(cluster, self.entity.name or "", self.additions) if is_told else ()
+        notes = await deletion_lines(cluster, self.entity.name or "", self.additions) if is_told else ()
         return Prepared(
             f"Alter {self.entity} in {cluster.target.name}?",
             (*map(str, changes), *notes),

@@ -17,13 +17,13 @@ from engine.admin.topics.changes import (
     TopicChange,
     TopicOutcome,
     check_new_topic,
+    deletion_obstacles,
     deletion_warnings,
-    held_up_told,
     parse_topic_configs,
 )
 from engine.common.quantities import counted
 from tui.drawing.cells import Cell
-from tui.operations.operation import Operation, Outcome, Prepared, command_text, failures_told, result_cell, shortened
+from tui.operations.operation import Operation, Outcome, Prepared, command_text, failure_texts, result_cell, shortened
 
 Number = TypeVar("Number", int, float)
 
@@ -42,7 +42,7 @@ class CreateTopic(Operation):
         """Return the operation that a form asks for; empty counts are the cluster's defaults.
 
         Raises:
-            BadRequest: a topic cannot have this value, or a count is empty and nobody tells the defaults.
+            BadRequest: a topic cannot have this value, or a count is empty and the defaults are not known.
         """
         topic = NewTopic(
             name.strip(),
@@ -139,8 +139,8 @@ class DeleteTopics(Operation):
 
     async def _run(self, cluster: Cluster) -> Outcome:
         changes, refusals = await (await topic_changer(cluster)).delete(self.names, waits=True)
-        notes = tuple(f"the deletion goes on: it {reason}" for reason in held_up_told(changes))
-        errors = failures_told(refusals)
+        notes = tuple(f"the deletion goes on: it {reason}" for reason in deletion_obstacles(changes))
+        errors = failure_texts(refusals)
         return Outcome(self.title, _COLUMNS, tuple(map(_row, changes)), errors, notes, sums=self._sums)
 
     @property
@@ -152,8 +152,8 @@ async def new_topic_hints(cluster: Cluster) -> dict[str, str]:
     """Return what empty fields of a new topic mean, by the controller's settings; raises AdminError if it is silent."""
     wire = await cluster.wire()
     controller = (await wire.metadata([])).controller_id
-    found = await describe_entity(cluster, Entity(EntityType.BROKER, str(controller)), include_all=True)
-    values = {entry.name: entry.value for entry in found.configs}
+    described = await describe_entity(cluster, Entity(EntityType.BROKER, str(controller)), include_all=True)
+    values = {entry.name: entry.value for entry in described.configs}
     return {name: f"{DEFAULT_HINT}, {values[key]}" for name, key in _DEFAULTS.items() if values.get(key)}
 
 

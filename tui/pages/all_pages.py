@@ -91,7 +91,7 @@ def pages_of(session: Session) -> dict[str, Page]:
 
 
 def _plans() -> Any:
-    """Return the module, which imports the planner, so it waits until somebody needs it."""
+    """Return the module. It imports the planner, so it is imported when it is first needed."""
     from tui.pages import plans
 
     return plans
@@ -131,15 +131,15 @@ def aside_of(view: View, page: str, item: Any, width: int) -> list[Line]:
     if width >= _COLUMNS_MIN and page not in _ONE_TEXT:
         half = (width - 3) // 2
         return [fitted(each, width) for each in _in_columns(made(view, item, half), half)]
-    return [fitted(one, width) for one in made(view, item, width)]
+    return [fitted(text, width) for text in made(view, item, width)]
 
 
 def _in_columns(lines: Sequence[Line], width: int) -> list[Line]:
     """Return the first part, and below it the other parts in two columns of about the same height."""
     parts: list[list[Line]] = [[]]
-    for one in lines:
-        if one:
-            parts[-1].append(one)
+    for text in lines:
+        if text:
+            parts[-1].append(text)
         elif parts[-1]:
             parts.append([])
     left: list[Line] = []
@@ -157,7 +157,7 @@ def _title(text: str) -> list[Line]:
     return [(), line((text, Tone.QUIET))]
 
 
-def _told(text: str, width: int, tone: Tone = Tone.PLAIN) -> list[Line]:
+def _folded(text: str, width: int, tone: Tone = Tone.PLAIN) -> list[Line]:
     return folded(line((plain(text), tone)), width)
 
 
@@ -210,44 +210,44 @@ def _broker(view: View, item: BrokerItem, width: int) -> list[Line]:
     at = plain(board.seen_at.get(item.id, ""))
     lines = [line((f"broker {item.id}", Tone.STRONG), f"  {item.state}", (f"  {at}", Tone.QUIET))]
     trouble = f"{brokers.UNANSWERED}; {brokers.MAY_BE_FROZEN}" if item.id in board.hung else item.trouble
-    lines += _told(trouble, width, Tone.BAD) if trouble else []
+    lines += _folded(trouble, width, Tone.BAD) if trouble else []
     lines += [] if item.info is None else _measured(view, item.figures, width)
     lines += _chart("records in/s", [sample.in_by_broker.get(item.id) for sample in board.samples], width, short_count)
     lines += [] if item.info is None else _title(f"restart now: {item.restart.verdict.value}")
-    lines += [part for reason in item.restart.reasons for part in _told(f"• {reason}", width)]
+    lines += [part for reason in item.restart.reasons for part in _folded(f"• {reason}", width)]
     dirs = [trend for trend in board.dir_trends if trend.broker == item.id]
     lines += _title("log dirs") if dirs else []
     for trend in dirs[:_ROWS]:
         used = NOTHING if trend.used_percent is None else percent(trend.used_percent / 100)
         full = "" if trend.full_in_s is None else f", no room in {span(trend.full_in_s)}"
-        lines += _told(trend.log_dir or NOTHING, width)
-        lines += _told(f"  {size(trend.size_bytes)}, {used} full{full}", width)
-        lines += _told(trend.error, width, Tone.BAD) if trend.error else []
+        lines += _folded(trend.log_dir or NOTHING, width)
+        lines += _folded(f"  {size(trend.size_bytes)}, {used} full{full}", width)
+        lines += _folded(trend.error, width, Tone.BAD) if trend.error else []
     return [*lines, *_events_of(board, lambda event: event.broker == item.id and event.topic is None)]
 
 
-def _measured(view: View, told: BrokerFigures | None, width: int) -> list[Line]:
-    """Say what a broker measures, who told it, and why something is missing."""
+def _measured(view: View, measured: BrokerFigures | None, width: int) -> list[Line]:
+    """Say what a broker measures, how it was read, and why something is missing."""
     board = view.board
     if not board.reads_metrics:
         return []
-    if told is None or told.told_by is None:
-        why = board.frame.stage(Stage.METRICS).error if told is None else told.trouble
-        return [*_title("rates and latencies"), *_told(why or "not read yet", width, Tone.QUIET)]
+    if measured is None or measured.told_by is None:
+        why = board.frame.stage(Stage.METRICS).error if measured is None else measured.trouble
+        return [*_title("rates and latencies"), *_folded(why or "not read yet", width, Tone.QUIET)]
     age = span((board.frame.age_ms(Stage.METRICS) or 0) / 1000)
-    lines = _title(f"rates and latencies, by {told.told_by.value}, read {age} ago")
-    times = f"produce {milliseconds(told.produce_p99_ms)}, fetch {milliseconds(told.fetch_p99_ms)}"
-    held = f"produce {milliseconds(told.produce_throttle_ms)}, fetch {milliseconds(told.fetch_throttle_ms)}"
-    idle = told.handler_idle_percent
+    lines = _title(f"rates and latencies, by {measured.told_by.value}, read {age} ago")
+    times = f"produce {milliseconds(measured.produce_p99_ms)}, fetch {milliseconds(measured.fetch_p99_ms)}"
+    held = f"produce {milliseconds(measured.produce_throttle_ms)}, fetch {milliseconds(measured.fetch_throttle_ms)}"
+    idle = measured.handler_idle_percent
     for name, text, is_bad in (
-        ("records", f"{rate(told.messages_in.now)} in", False),
-        ("bytes", f"{byte_rate(told.bytes_in.now)} in, {byte_rate(told.bytes_out.now)} out", False),
+        ("records", f"{rate(measured.messages_in.now)} in", False),
+        ("bytes", f"{byte_rate(measured.bytes_in.now)} in, {byte_rate(measured.bytes_out.now)} out", False),
         ("p99", times, False),
         ("idle", NOTHING if idle is None else percent(idle / 100), idle is not None and idle < IDLE_LOW_PERCENT),
-        ("throttled", held, bool(told.throttle_ms)),
+        ("throttled", held, bool(measured.throttle_ms)),
     ):
         lines += folded(line((f"{name:<11}", Tone.QUIET), (text, Tone.WARN if is_bad else Tone.PLAIN)), width)
-    return [*lines, *(_told(told.trouble, width, Tone.QUIET) if told.trouble else [])]
+    return [*lines, *(_folded(measured.trouble, width, Tone.QUIET) if measured.trouble else [])]
 
 
 def _traffic(view: View, topic: TopicSnapshot, width: int) -> list[Line]:
@@ -255,16 +255,16 @@ def _traffic(view: View, topic: TopicSnapshot, width: int) -> list[Line]:
     board = view.board
     if not board.reads_metrics:
         return []
-    told, untold = board.frame.traffic.get(topic.name), board.untold(topic)
+    rates, silent = board.frame.traffic.get(topic.name), board.untold(topic)
     lines = _title("traffic")
-    if told is not None:
-        both = (at_least(byte_rate(one), is_least=bool(untold)) for one in told)
-        lines += _told("{} in, {} out".format(*both), width)
-    if untold:
-        why = board.frame.figures[untold[0]].trouble or NOTHING
-        lines += _told(f"broker {', '.join(map(str, untold[:_ROWS]))} does not report: {why}", width, Tone.QUIET)
-    elif told is None:
-        lines += _told(_why_no_traffic(board), width, Tone.QUIET)
+    if rates is not None:
+        both = (at_least(byte_rate(rate), is_least=bool(silent)) for rate in rates)
+        lines += _folded("{} in, {} out".format(*both), width)
+    if silent:
+        why = board.frame.figures[silent[0]].trouble or NOTHING
+        lines += _folded(f"broker {', '.join(map(str, silent[:_ROWS]))} does not report: {why}", width, Tone.QUIET)
+    elif rates is None:
+        lines += _folded(_why_no_traffic(board), width, Tone.QUIET)
     return lines
 
 
@@ -287,14 +287,16 @@ def _topic(view: View, topic: TopicSnapshot, width: int) -> list[Line]:
     none = unknown if topic.configs is None else "no settings of its own"
     lines += _title("settings of its own" if settings else none)
     for name, value in settings[:_ROWS]:
-        lines += _told(f"{name} = {value}", width)
+        lines += _folded(f"{name} = {value}", width)
     led = Counter(partition.leader for partition in topic.partitions)
     lines += _title("partitions by leader")
-    led_by = [(NOBODY.get(one, f"broker {one}"), led[one], count(led[one])) for one in sorted(led)[: 2 * _ROWS]]
+    led_by = [
+        (NOBODY.get(broker, f"broker {broker}"), led[broker], count(led[broker])) for broker in sorted(led)[: 2 * _ROWS]
+    ]
     lines += _bars(led_by, width)
     rates = [(item.name, rate) for item in board.items_of(topic) if (rate := board.rates.partition_in(item.name))]
     if rates:
-        busiest = sorted(rates, key=lambda one: (-one[1], one[0]))[:_ROWS]
+        busiest = sorted(rates, key=lambda rate: (-rate[1], rate[0]))[:_ROWS]
         lines += _title("busiest partitions, records in/s")
         lines += _bars([(plain(str(name)), rate, short_count(rate)) for name, rate in busiest], width)
     return [*lines, *_events_of(board, lambda event: event.topic == topic.name, is_of_many=True)]
@@ -308,10 +310,12 @@ def _partition(view: View, item: PartitionItem, width: int) -> list[Line]:
     return [*lines, *_past_of(board, item)]
 
 
-def _replica(one: Replica) -> Line:
-    bytes_of, behind = (NOTHING, "") if one.log is None else (size(one.log.size_bytes), one.log.offset_lag)
+def _replica(replica: Replica) -> Line:
+    bytes_of, behind = (NOTHING, "") if replica.log is None else (size(replica.log.size_bytes), replica.log.offset_lag)
     late = f"   {short_count(behind)} behind" if isinstance(behind, int) and behind else ""
-    return line((f"broker {one.broker:<5}", Tone.STRONG), f"{one.role:<19} ", one.state, f"   {bytes_of}{late}")
+    return line(
+        (f"broker {replica.broker:<5}", Tone.STRONG), f"{replica.role:<19} ", replica.state, f"   {bytes_of}{late}"
+    )
 
 
 def _past_of(board: Board, item: PartitionItem) -> list[Line]:
@@ -334,8 +338,8 @@ def _past_of(board: Board, item: PartitionItem) -> list[Line]:
 
 
 def _replica_of_partition(view: View, replica: Replica, width: int) -> list[Line]:
-    found = chosen(view)
-    return _past_of(view.board, found[0])[1:] if found else []
+    items = chosen(view)
+    return _past_of(view.board, items[0])[1:] if items else []
 
 
 def _group(view: View, group: WatchedGroup, width: int) -> list[Line]:
@@ -348,45 +352,57 @@ def _group(view: View, group: WatchedGroup, width: int) -> list[Line]:
 
 
 def _furthest_behind(partitions: Iterable[PartitionLag | QueryPartitionLag], width: int) -> list[Line]:
-    furthest = sorted((one for one in partitions if one.is_behind), key=lambda one: -(one.lag or 0))[:_ROWS]
-    bars = _bars([(plain(one.name), one.lag or 0, short_count(one.lag)) for one in furthest], width)
+    furthest = sorted(
+        (partition for partition in partitions if partition.is_behind), key=lambda partition: -(partition.lag or 0)
+    )[:_ROWS]
+    bars = _bars(
+        [(plain(partition.name), partition.lag or 0, short_count(partition.lag)) for partition in furthest], width
+    )
     return [*_title("partitions furthest behind"), *bars] if furthest else []
 
 
-def _group_partition(view: View, one: PartitionLag, width: int) -> list[Line]:
+def _group_partition(view: View, partition: PartitionLag, width: int) -> list[Line]:
     """Where a group stands in a partition, who reads it, and the commands that help if it does not go on."""
     group = groups.group_of(view)
     if group is None:
         return []
-    status, reason = groups.status_cell(one.status, one.reason), one.reason.replace("_", " ")
-    unread = count(0 if one.reason is Reason.NO_RECORDS else one.lag)
-    stands = f"committed {count(one.committed_offset)} of {count(one.log_end_offset)}: {unread} to read"
-    lines = [line((plain(one.name), Tone.STRONG), "  ", status, f"  {reason}")]
-    lines += [*_title("who reads it"), *_told(groups.reader_of(group, one) or "nobody", width)]
-    lines += [*_title("where it stands"), *_told(stands, width)]
-    if one.time_lag_ms:
-        lines += _told(f"the first of them has waited for {span(one.time_lag_ms / 1000)}", width)
-    if one.lost_records:
-        lines += _told(f"{counted(one.lost_records, 'record')} before it deleted unread", width, Tone.BAD)
+    status, reason = groups.status_cell(partition.status, partition.reason), partition.reason.replace("_", " ")
+    unread = count(0 if partition.reason is Reason.NO_RECORDS else partition.lag)
+    stands = f"committed {count(partition.committed_offset)} of {count(partition.log_end_offset)}: {unread} to read"
+    lines = [line((plain(partition.name), Tone.STRONG), "  ", status, f"  {reason}")]
+    lines += [*_title("who reads it"), *_folded(groups.reader_of(group, partition) or "nobody", width)]
+    lines += [*_title("where it stands"), *_folded(stands, width)]
+    if partition.time_lag_ms:
+        lines += _folded(f"the first of them has waited for {span(partition.time_lag_ms / 1000)}", width)
+    if partition.lost_records:
+        lines += _folded(f"{counted(partition.lost_records, 'record')} before it deleted unread", width, Tone.BAD)
     for held in view.board.frame.holding:
-        if held.partition == one.name:
+        if held.partition == partition.name:
             text = f"a transaction holds back committed records from {count(held.start_offset)} on: Z on Partitions (4)"
-            lines += _told(text, width, Tone.WARN)
-    lines += _told(one.error, width, Tone.BAD) if one.error else []
-    is_held = view.board.standstills.holds_up(group.name, one)
-    if one.reason is Reason.STANDS_STILL and not is_held:
-        lines += [*_title("what to do"), *_told(groups.LOOK_AT_MEMBERS, width)]
-    if one.status.is_trouble and one.committed_offset is not None and view.target is not None:
-        shown = view.off_board.record_at(one.topic, one.partition, one.committed_offset)
+            lines += _folded(text, width, Tone.WARN)
+    lines += _folded(partition.error, width, Tone.BAD) if partition.error else []
+    is_held = view.board.standstills.holds_up(group.name, partition)
+    if partition.reason is Reason.STANDS_STILL and not is_held:
+        lines += [*_title("what to do"), *_folded(groups.LOOK_AT_MEMBERS, width)]
+    if partition.status.is_trouble and partition.committed_offset is not None and view.target is not None:
+        shown = view.off_board.record_at(partition.topic, partition.partition, partition.committed_offset)
         lines += [*_title("the record that comes next"), *_record(shown, width)]
-        where = one.topic, "--partition", str(one.partition), "--offset", str(one.committed_offset), "-n", "1"
-        lines += _told(command_text(["consume", *where], view.target), width, Tone.QUIET)
+        where = (
+            partition.topic,
+            "--partition",
+            str(partition.partition),
+            "--offset",
+            str(partition.committed_offset),
+            "-n",
+            "1",
+        )
+        lines += _folded(command_text(["consume", *where], view.target), width, Tone.QUIET)
         if is_held:
             known = None if shown is None else shown.record
             to = ("--shift-by", "1") if known is None else ("--to-offset", str(known.offset + 1))
-            step = group.name, "--topic", f"{one.topic}:{one.partition}", *to, "--execute"
-            lines += _title(f"step over it{', once its members are stopped' if one.consumer_id else ''}: O, or")
-            lines += _told(command_text(["groups", "reset-offsets", *step], view.target), width, Tone.QUIET)
+            step = group.name, "--topic", f"{partition.topic}:{partition.partition}", *to, "--execute"
+            lines += _title(f"step over it{', once its members are stopped' if partition.consumer_id else ''}: O, or")
+            lines += _folded(command_text(["groups", "reset-offsets", *step], view.target), width, Tone.QUIET)
     return lines
 
 
@@ -396,7 +412,7 @@ def _record(shown: ShownRecord | None, width: int) -> list[Line]:
         return [line("enter shows it, or")]
     if shown.record is None:
         none = "reading it …" if shown.is_loading else "there is none: the log ends here"
-        return _told(shown.error or none, width, Tone.BAD if shown.error else Tone.QUIET)
+        return _folded(shown.error or none, width, Tone.BAD if shown.error else Tone.QUIET)
     record = shown.record
     at = date_time(record.timestamp_ms) if record.timestamp_ms >= 0 else "no time"
     lines = [line((f"offset {count(record.offset)}", Tone.STRONG), f"  {at}, {size(len(record.value or b''))}")]
@@ -414,7 +430,7 @@ def _query(view: View, row: QueryRow, width: int) -> list[Line]:
     lines = [line((plain(row.name), Tone.STRONG), "  ", status, f"  {plain(spark.why_of_row(row))}")]
     lines += [] if row.lag is None else _furthest_behind(row.lag.partitions, width)
     lines += _title("where its offsets stand")
-    lines += _told(f"{spark.KINDS.get(row.job.kind, row.job.kind.value)} {row.job.path}", width)
+    lines += _folded(f"{spark.KINDS.get(row.job.kind, row.job.kind.value)} {row.job.path}", width)
     return [*lines, *_events_of(view.board, lambda event: event.subject == row.name)]
 
 
@@ -426,7 +442,7 @@ def _move(view: View, move: MoveItem, width: int) -> list[Line]:
         lines += _chart("copied", [sample.value for sample in samples], width, size, top=move.copy.total_bytes)
         rate = NOTHING if move.copy.rate is None else byte_rate(move.copy.rate)
         lines += [(), line(("rate  ", Tone.QUIET), rate)]
-        lines += _told(why, width, Tone.QUIET) if (why := why_of_copy(move.copy)) else []
+        lines += _folded(why, width, Tone.QUIET) if (why := why_of_copy(move.copy)) else []
     return [*lines, *_events_of(view.board, lambda event: _is_about(event, move.name))]
 
 
@@ -464,7 +480,7 @@ def _incident(view: View, incident: Incident, width: int) -> list[Line]:
     course = (f"over after {lasted}", Tone.GOOD) if is_over else (f"ongoing for {lasted}", Tone.BAD)
     lines = [line((plain(cause.subject), Tone.STRONG), f"  {kind_cell(cause).text}  ", course)]
     lines += _title("what followed")
-    lines += [line(told) for told in timeline.effects_of(incident)] or [line(("nothing", Tone.QUIET))]
+    lines += [line(effect) for effect in timeline.effects_of(incident)] or [line(("nothing", Tone.QUIET))]
     if incident.new_leaders:
         lines += _title("who leads instead")
         taken = incident.new_leaders.most_common(_ROWS)
@@ -473,18 +489,18 @@ def _incident(view: View, incident: Incident, width: int) -> list[Line]:
         out = nsmallest(_ROWS, incident.out)
         rest = len(incident.out) - len(out)
         names = ", ".join(map(str, out)) + (f", and {counted(rest, 'other')}" if rest else "")
-        lines += [*_title("still out of sync"), *_told(names, width)]
+        lines += [*_title("still out of sync"), *_folded(names, width)]
     return [*lines, *_events_of(board, lambda other: other.subject == cause.subject)]
 
 
 def _znode(view: View, znode: Any, width: int) -> list[Line]:
     lines = [line((plain(znode.path), Tone.STRONG)), ()]
     if znode.complaint:
-        return [*lines, *_told(znode.complaint, width, Tone.WARN)]
+        return [*lines, *_folded(znode.complaint, width, Tone.WARN)]
     text = zookeeper.value_text(znode.data)
     if not isinstance(znode.data, str) and text:
         text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
-    return [*lines, *(part for splitline in text.splitlines() for part in _told(splitline, width))]
+    return [*lines, *(part for splitline in text.splitlines() for part in _folded(splitline, width))]
 
 
 _ONE_TEXT = ("clusters", "zookeeper", "logs", "group")

@@ -80,15 +80,15 @@ def items_of(board: Board) -> list[BrokerItem]:
     imbalance = {entry.broker: entry.imbalance_percent for entry in leadership(frame, total).brokers}
     rates = board.samples[-1].in_by_broker if board.samples else {}
     # The most urgent log dirs come first, and so last here.
-    full_in = {one.broker: one.full_in_s for one in reversed(board.dir_trends) if one.full_in_s is not None}
+    full_in = {trend.broker: trend.full_in_s for trend in reversed(board.dir_trends) if trend.full_in_s is not None}
     log_dirs = frame.stage(Stage.LOG_DIRS)
     is_asked = frame.link(Side.WIRE).state is not LinkState.UNUSED
     is_awaited = is_asked and log_dirs.read_at_ms is None and not log_dirs.error
     no_size = DENIED if board.hides_log_dirs else LOADING if is_awaited else NO_DATA
-    found = []
+    items = []
     for broker in board.broker_ids:
         words = frame.words.get(broker)
-        found.append(
+        items.append(
             BrokerItem(
                 broker,
                 live.get(broker),
@@ -111,7 +111,7 @@ def items_of(board: Board) -> list[BrokerItem]:
                 broker in live and words is not None and bool(words.offline_log_dirs),
             )
         )
-    return found
+    return items
 
 
 def is_trouble(item: BrokerItem) -> bool:
@@ -144,7 +144,7 @@ def _full_in_cell(item: BrokerItem) -> Cell:
     return Cell(span(item.full_in_s), Tone.BAD if item.full_in_s < FILLS_SOON_S else Tone.PLAIN)
 
 
-def _told(
+def _measured(
     name: str, title: str, of: str, text: Callable[[Any], str], *, is_bad: Callable[[Any], bool] = lambda value: False,
     **how: Any,
 ) -> Column:  # fmt: skip
@@ -152,20 +152,20 @@ def _told(
     value = attribute(f"figures.{of}")
 
     def tone(item: BrokerItem) -> Tone:
-        found = value(item)
-        return Tone.WARN if is_bad(found) else Tone.PLAIN if found else Tone.QUIET
+        figure = value(item)
+        return Tone.WARN if is_bad(figure) else Tone.PLAIN if figure else Tone.QUIET
 
     return figure(name, title, value, text, tone=tone, **how)
 
 
 FIGURES = (
-    _told("bytes_in_per_s", "BYTES IN", "bytes_in.now", byte_rate, rank=4, width=9),
-    _told("bytes_out_per_s", "BYTES OUT", "bytes_out.now", byte_rate, rank=4, width=9),
-    _told("produce_p99_ms", "PROD P99", "produce_p99_ms", milliseconds, rank=5),
-    _told("fetch_p99_ms", "FETCH P99", "fetch_p99_ms", milliseconds, rank=5),
-    _told("handler_idle_percent", "IDLE", "handler_idle_percent", lambda value: percent(value / 100), rank=3, width=5,
-          is_bad=lambda value: value < IDLE_LOW_PERCENT),
-    _told("throttle_ms", "THROTTLED", "throttle_ms", milliseconds, rank=3, is_bad=lambda value: value > 0),
+    _measured("bytes_in_per_s", "BYTES IN", "bytes_in.now", byte_rate, rank=4, width=9),
+    _measured("bytes_out_per_s", "BYTES OUT", "bytes_out.now", byte_rate, rank=4, width=9),
+    _measured("produce_p99_ms", "PROD P99", "produce_p99_ms", milliseconds, rank=5),
+    _measured("fetch_p99_ms", "FETCH P99", "fetch_p99_ms", milliseconds, rank=5),
+    _measured("handler_idle_percent", "IDLE", "handler_idle_percent", lambda value: percent(value / 100), rank=3,
+              width=5, is_bad=lambda value: value < IDLE_LOW_PERCENT),
+    _measured("throttle_ms", "THROTTLED", "throttle_ms", milliseconds, rank=3, is_bad=lambda value: value > 0),
 )  # fmt: skip
 COLUMNS = (
     figure("broker", "BROKER", "id", tone=Tone.STRONG),
@@ -195,11 +195,11 @@ COLUMNS = (
 
 
 _UNTOLD = tuple(column for column in COLUMNS if column not in FIGURES)
-"""The columns where no broker tells its own figures."""
+"""The columns where no broker reports its own figures."""
 
 
-def _tell_figures(board: Board) -> bool:
-    """Whether brokers tell their own figures, or may once they are asked."""
+def _report_figures(board: Board) -> bool:
+    """Whether brokers report their own figures, or may once they are asked."""
     figures = board.frame.figures.values()
     return board.reads_metrics and (not figures or any(one.told_by is not None for one in figures))
 
@@ -214,7 +214,7 @@ def _rows(view: View) -> Rows:
         return item.id in filling if only is Only.FILLING else item.state == only
 
     return Rows(
-        COLUMNS if _tell_figures(view.board) else _UNTOLD,
+        COLUMNS if _report_figures(view.board) else _UNTOLD,
         items_of(view.board),
         lambda item: item.id,
         lambda item: f"{item.id} {item.state} {item.host} {item.rack}",
@@ -258,14 +258,14 @@ def _restart_lines(board: Board, width: int) -> list[Line]:
 
 def _causes(board: Board) -> list[Line]:
     """Say which brokers are behind the under-replication, and why."""
-    found = missing_brokers(board.frame, board.total)[:3]
+    causes = missing_brokers(board.frame, board.total)[:3]
     return [
         line(
             (str(partition), Tone.BAD),
             (f": {partition.cause.value}{f' ({plain(partition.detail)})' if partition.detail else ''}", Tone.PLAIN),
             (f"; {MAY_BE_FROZEN}" * (partition.broker in board.hung), Tone.PLAIN),
         )
-        for partition in found
+        for partition in causes
     ]
 
 

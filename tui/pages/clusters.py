@@ -30,11 +30,11 @@ _UNSEEN = {
     Standing.DENIED: ("⊘ refused", Tone.BAD),
 }
 _GRAVEST_FIRST = (HealthStatus.CRITICAL, None, HealthStatus.WARNING, HealthStatus.OK)
-"""A cluster that nobody sees may be critical."""
+"""A cluster that cannot be reached may be critical."""
 
 
 def health_of(member: Member, now_ms: int | None = None) -> tuple[str, Tone]:
-    """Return how a cluster is, in the words of its own header; or why nobody knows."""
+    """Return how a cluster is, in the words of its own header; or why that is not known."""
     standing = member.standing(now_ms)
     if standing is None:
         return "✖ bad profile", Tone.BAD
@@ -58,10 +58,10 @@ def reasons_of(member: Member, now_ms: int | None = None) -> list[str]:
         return [member.error] if member.error else []
     every = problems_of(member.board)
     problems = [problem for problem in every if problem.is_of_cluster] or every
-    found = [problem.subject for problem in problems[:_NAMED_MAX]]
+    subjects = [problem.subject for problem in problems[:_NAMED_MAX]]
     if len(problems) > _NAMED_MAX:
-        found.append(f"{len(problems) - _NAMED_MAX} more")
-    return [*found, *causes_of(frame)] if standing.is_seen else [*_lost(frame), *found]
+        subjects.append(f"{len(problems) - _NAMED_MAX} more")
+    return [*subjects, *causes_of(frame)] if standing.is_seen else [*_lost(frame), *subjects]
 
 
 def _lost(frame: Frame) -> list[str]:
@@ -71,7 +71,7 @@ def _lost(frame: Frame) -> list[str]:
 
 
 def _brokers(board: Board) -> tuple[int, int] | None:
-    """Return how many brokers answer, and how many there are; None while nobody has said."""
+    """Return how many brokers answer, and how many there are; None until a broker has said it."""
     return (len(board.live - board.silent), len(board.broker_ids)) if board.has_metadata else None
 
 
@@ -99,8 +99,8 @@ def _lag_cell(member: Member) -> Cell:
 def version_of(member: Member) -> str | None:
     """Return the releases of its brokers, the oldest first: more than one while it is upgraded."""
     frame = member.board.frame
-    found = {word.release for word in frame.words.values() if word.release}
-    return ", ".join(sorted(found, key=lambda release: [int(part) for part in release.split(".")])) or None
+    releases = {word.release for word in frame.words.values() if word.release}
+    return ", ".join(sorted(releases, key=lambda release: [int(part) for part in release.split(".")])) or None
 
 
 def _name_cell(member: Member) -> Cell:
@@ -153,7 +153,7 @@ def page_of(fleet: Fleet | None) -> Page:
     def command(view: View, items: Sequence[Any]) -> list[str]:
         return ["cluster", "health", "--cluster", items[0].name] if items else ["profiles", "list"]
 
-    return Page("clusters", rows, is_trouble=lambda view, one: _is_trouble(one, _now(view)), command=command)
+    return Page("clusters", rows, is_trouble=lambda view, cluster: _is_trouble(cluster, _now(view)), command=command)
 
 
 def _now(view: View) -> int | None:
@@ -207,8 +207,8 @@ def _addresses(member: Member) -> list[Line]:
     return [line((f"{what:<11}", Tone.QUIET), plain(address or NOTHING)) for what, address in named if address]
 
 
-# How a cluster is told from others: its name in its colour, and its label. The profile says both; without a colour, a
-# production cluster has the colour of a warning.
+# What distinguishes a cluster from others: its name in its colour, and its label. The profile says both; without a
+# colour, a production cluster has the colour of a warning.
 
 _TONES = {Colour.GREEN: Tone.GOOD, Colour.YELLOW: Tone.WARN, Colour.RED: Tone.BAD, Colour.BLUE: Tone.ACCENT}
 _PRODUCTION = re.compile(r"(?<![a-z])(?:prod|prd|production)(?![a-z])", re.IGNORECASE)

@@ -84,13 +84,13 @@ def _state(group: WatchedGroup) -> Cell:
     return NO_DATA if state is None else Cell(state.value, Tone.WARN if "Rebalance" in state.value else Tone.PLAIN)
 
 
-def time_lag_cell(one: Reading | None) -> Cell:
+def time_lag_cell(reading: Reading | None) -> Cell:
     """Return how long a reader has been behind."""
-    if one is None or one.time_lag_ms is None:
+    if reading is None or reading.time_lag_ms is None:
         return NO_DATA
-    is_least = isinstance(one, GroupLag) and one.has_unknown_time_lag
-    text = at_least(span(one.time_lag_ms / 1000), is_least=is_least)
-    return Cell(text, Tone.WARN if one.time_lag_ms > 60_000 else Tone.PLAIN)
+    is_least = isinstance(reading, GroupLag) and reading.has_unknown_time_lag
+    text = at_least(span(reading.time_lag_ms / 1000), is_least=is_least)
+    return Cell(text, Tone.WARN if reading.time_lag_ms > 60_000 else Tone.PLAIN)
 
 
 def why_of(lag: GroupLag, still_s: float | None = None) -> str:
@@ -98,11 +98,11 @@ def why_of(lag: GroupLag, still_s: float | None = None) -> str:
     if still_s is not None:
         return f"has committed nothing for {span(still_s)}"
     reason = plain(lag.error) if lag.error is not None else (lag.reason or "").replace("_", " ")
-    missing = f"lag of {unknown_told(lag)}" if lag.has_unknown_lag else ""
+    missing = f"lag of {unknown_text(lag)}" if lag.has_unknown_lag else ""
     return ", ".join(part for part in (reason, missing) if part)
 
 
-def unknown_told(lag: GroupLag) -> str:
+def unknown_text(lag: GroupLag) -> str:
     """Return of how many partitions the lag is not known."""
     unknown = sum(partition.lag is None and partition.has_lag for partition in lag.partitions)
     return f"{count(unknown)} of {count(lag.partition_count)} unknown"
@@ -155,7 +155,7 @@ def _why_empty(view: View) -> str:
     return f"no consumer group{who_sees(view)}"
 
 
-def groups_told(number: int, lag: int | None, *, is_least: bool = False) -> str:
+def groups_text(number: int, lag: int | None, *, is_least: bool = False) -> str:
     """Return how many groups there are, and how far behind they are as a whole; at least that, if more is unknown."""
     if not number:
         return "no groups"
@@ -169,7 +169,7 @@ def _summary(view: View, width: int) -> list[Line]:
         return [line((_why_empty(view), Tone.QUIET))]
     bad = sum(group.lag.status.is_trouble for group in frame.groups)
     words = [
-        line(groups_told(len(frame.groups), view.board.lag, is_least=view.board.has_unknown_lag)),
+        line(groups_text(len(frame.groups), view.board.lag, is_least=view.board.has_unknown_lag)),
         line((f"{count(bad)} in trouble", Tone.BAD if bad else Tone.QUIET)),
     ]
     words = words if frame.groups else words[:1]
@@ -228,10 +228,10 @@ def _group_rows(view: View) -> Rows:
     return Rows(
         PARTITION_COLUMNS,
         () if group is None else group.lag.partitions,
-        lambda one: one.name,
-        lambda one: f"{one.name} {one.status} {one.consumer_id or ''}",
+        lambda partition: partition.name,
+        lambda partition: f"{partition.name} {partition.status} {partition.consumer_id or ''}",
         empty if group is None else nothing,
-        (lambda one: one.status.is_trouble) if is_in_trouble else None,
+        (lambda partition: partition.status.is_trouble) if is_in_trouble else None,
     )
 
 
@@ -243,9 +243,9 @@ def _group_summary(view: View, width: int) -> list[Line]:
     members = f"{NOTHING} members" if group.members is None else counted(len(group.members), "member")
     since = span((frame.at_ms - group.since_ms) / 1000) if group.since_ms else NOTHING
     coordinator = NOTHING if group.coordinator is None else group.coordinator
-    told = f"{state} for {since}, {members}, protocol {group.protocol or NOTHING}, coordinator {coordinator}"
+    facts = f"{state} for {since}, {members}, protocol {group.protocol or NOTHING}, coordinator {coordinator}"
     why = why_of(group.lag, view.board.standstills.still_s(group))
-    lines = [line(status_cell(group.lag.status, group.lag.reason), f" {why}   {told}")]
+    lines = [line(status_cell(group.lag.status, group.lag.reason), f" {why}   {facts}")]
     if group.members:
         lines.append(line((f"members: {', '.join(map(_member_text, group.members[:6]))}", Tone.QUIET)))
     return [*lines, *_past_lag(view, group.name, width), *_past_changes(view, group.name)]
@@ -264,10 +264,12 @@ def member_lines(group: WatchedGroup, lines_max: int) -> list[Line]:
     return [*lines, line((f"and {count(more)} more", Tone.QUIET))] if more else lines
 
 
-def reader_of(group: WatchedGroup, one: PartitionLag) -> str:
+def reader_of(group: WatchedGroup, partition: PartitionLag) -> str:
     """Return who reads a partition, and where that process is to be found; empty: nobody."""
-    member = next((member for member in group.members or () if member.member_id == one.consumer_id), None)
-    return plain(one.consumer_id or "") if member is None else f"{plain(member.client_id)} at {plain(member.host)}"
+    member = next((member for member in group.members or () if member.member_id == partition.consumer_id), None)
+    return (
+        plain(partition.consumer_id or "") if member is None else f"{plain(member.client_id)} at {plain(member.host)}"
+    )
 
 
 def _past_lag(view: View, group: str, width: int) -> list[Line]:
@@ -302,7 +304,7 @@ GROUP_PAGE = Page(
     "group",
     _group_rows,
     _group_summary,
-    lambda view, one: Location("partitions", topic=one.topic, row=one.name),
-    lambda view, one: one.status.is_trouble,
+    lambda view, partition: Location("partitions", topic=partition.topic, row=partition.name),
+    lambda view, partition: partition.status.is_trouble,
     lambda view, items: ["groups", "describe", "--group", view.location.group or ""],
 )

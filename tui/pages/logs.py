@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 # The dashboard's own
 
 
-def _level(one: LogLine) -> Cell:
-    tone = Tone.BAD if one.level >= logging.ERROR else Tone.WARN if one.level >= logging.WARNING else Tone.QUIET
-    return Cell(one.level_name, tone)
+def _level(entry: LogLine) -> Cell:
+    tone = Tone.BAD if entry.level >= logging.ERROR else Tone.WARN if entry.level >= logging.WARNING else Tone.QUIET
+    return Cell(entry.level_name, tone)
 
 
 COLUMNS = (
@@ -39,8 +39,8 @@ def rows_of(ring: LogRing) -> Rows:
     return Rows(
         COLUMNS,
         list(ring.lines)[::-1],
-        lambda one: one.number,
-        lambda one: f"{one.level_name} {one.logger} {one.message}",
+        lambda entry: entry.number,
+        lambda entry: f"{entry.level_name} {entry.logger} {entry.message}",
         "nothing has been logged yet",
     )
 
@@ -68,12 +68,12 @@ _BAD_LEVELS = {"ERROR": Tone.BAD, "FATAL": Tone.BAD, "WARN": Tone.WARN}
 
 
 def _state(name: str, title: str, text: Callable[[Any], str] = str, *, tone: Tone = Tone.PLAIN, **how: Any) -> Column:
-    """Return a column of what an entry says of the partition's state; most entries say nothing of it."""
+    """Return a column with the partition's state in an entry; most entries say nothing of it."""
     value = attribute(f"state.{name}")
 
     def cell(entry: PartitionEntry) -> Cell:
-        found = value(entry)
-        return Cell("" if found is None else text(found), tone)
+        figure = value(entry)
+        return Cell("" if figure is None else text(figure), tone)
 
     return Column(name, title, cell, value, **how)
 
@@ -107,8 +107,8 @@ def partition_rows(shown: ShownLog) -> Rows:
     return Rows(
         PARTITION_COLUMNS,
         entries,
-        lambda one: one.number,
-        lambda one: f"{one.row.level} {one.row.role or ''} broker {one.row.broker} {one.row.message}",
+        lambda entry: entry.number,
+        lambda entry: f"{entry.row.level} {entry.row.role or ''} broker {entry.row.broker} {entry.row.message}",
         _why_empty(shown),
     )
 
@@ -128,8 +128,8 @@ def partition_summary(shown: ShownLog) -> list[Line]:
     older = f", {count(log.left_out)} older ones left out" if log.left_out else ""
     files = f"{count(log.file_count)} {'log' if log.file_count == 1 else 'logs'}"
     hours = round(log.look_back.total_seconds() / 3600)
-    told = f"{count(len(log.entries))} entries about {shown.name}{older}   from {files}, the last {hours} h they cover"
-    lines = [line(told, (f"   {size(log.size_bytes)}", Tone.QUIET))]
+    facts = f"{count(len(log.entries))} entries about {shown.name}{older}   from {files}, the last {hours} h they cover"
+    lines = [line(facts, (f"   {size(log.size_bytes)}", Tone.QUIET))]
     if log.problems:
         first = log.problems[0]
         more = f", and {len(log.problems) - 1} more" if len(log.problems) > 1 else ""
@@ -171,8 +171,8 @@ def page_of(ring: LogRing) -> Page:
 
     return Page(
         "logs",
-        lambda view: rows_of(ring) if (one := shown(view)) is None else partition_rows(one),
-        lambda view, width: summary_of(ring) if (one := shown(view)) is None else partition_summary(one),
+        lambda view: rows_of(ring) if (log := shown(view)) is None else partition_rows(log),
+        lambda view, width: summary_of(ring) if (log := shown(view)) is None else partition_summary(log),
         is_trouble=lambda view, item: is_trouble(item),
         command=command,
     )

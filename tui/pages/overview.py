@@ -19,11 +19,11 @@ from tui.drawing.sparkline import ceiling_of, chart_lines, sparkline
 from tui.drawing.table_model import Rows
 from tui.drawing.units import at_least, count, counted, plain, short_count, span_left
 from tui.pages import brokers, reassignments
-from tui.pages.groups import status_cell, time_lag_cell, trend_cell, unknown_told
+from tui.pages.groups import status_cell, time_lag_cell, trend_cell, unknown_text
 from tui.pages.page import Page, View
 from tui.pages.timeline import run_line, severity, short_kind
 from tui.state.board import Board
-from tui.state.problems import Problem, age_told, problems_of, why_lines
+from tui.state.problems import Problem, age_text, problems_of, why_lines
 
 WORDS = {HealthStatus.OK: "healthy", HealthStatus.WARNING: "warning", HealthStatus.CRITICAL: "critical"}
 _TONES = {HealthStatus.OK: Tone.GOOD, HealthStatus.WARNING: Tone.WARN, HealthStatus.CRITICAL: Tone.BAD}
@@ -144,9 +144,10 @@ def _banner(board: Board, problems: Sequence[Problem], width: int, *, is_tall: b
 def _stakes(problems: Sequence[Problem], board: Board) -> Line:
     """Say what is wrong in a few words: the cluster's worst, since when, and how many readers are in trouble."""
     worst = [problem for problem in problems if problem.is_of_cluster][:3]
-    age = age_told(worst[0], board) if worst else ""
+    age = age_text(worst[0], board) if worst else ""
     parts: list[Span] = [
-        (f"{one.subject} {age}" if age and one is worst[0] else one.subject, one.tone) for one in worst
+        (f"{problem.subject} {age}" if age and problem is worst[0] else problem.subject, problem.tone)
+        for problem in worst
     ]
     readers = [problem for problem in problems if not problem.is_of_cluster]
     if readers:
@@ -208,16 +209,16 @@ def _problem_lines(
         return [], 0
     top = max(0, min(cursor - height + 1, len(problems) - height)) if cursor >= height else 0
     seen = problems[top : top + height]
-    subject = min(max(width_of(line(event.subject)) for event in seen), _SUBJECT_MAX, width // 2)
-    ages = [age_told(event, board) for event in seen]
-    age = max((len(one) for one in ages), default=0)
+    subject = min(max(width_of(line(problem.subject)) for problem in seen), _SUBJECT_MAX, width // 2)
+    ages = [age_text(problem, board) for problem in seen]
+    age = max((len(age_shown) for age_shown in ages), default=0)
     lines = []
-    for index, one in enumerate(seen):
+    for index, problem in enumerate(seen):
         mark = ("▌", Tone.ACCENT) if top + index == cursor else (" ", Tone.PLAIN)
-        name = fitted(line((one.subject, one.tone if one.tone is Tone.BAD else Tone.STRONG)), subject)
-        effect = fitted(line(one.effect), max(1, width - subject - age - 9))
-        lines.append(line(mark, (f"{one.sign} ", one.tone), *name, "  ", *effect, "  ", (f"{ages[index]:>{age}} ",
-                     Tone.QUIET)))  # fmt: skip
+        name = fitted(line((problem.subject, problem.tone if problem.tone is Tone.BAD else Tone.STRONG)), subject)
+        effect = fitted(line(problem.effect), max(1, width - subject - age - 9))
+        sign, since = (f"{problem.sign} ", problem.tone), (f"{ages[index]:>{age}} ", Tone.QUIET)
+        lines.append(line(mark, sign, *name, "  ", *effect, "  ", since))
     return lines, top
 
 
@@ -235,7 +236,7 @@ def _more_of_them(problems: Sequence[Problem], cursor: int, board: Board, width:
 
 
 def _more_of(problem: Problem, board: Board, width: int) -> list[Line]:
-    """Return what else is known of a problem, as the window that ``w`` opens tells it."""
+    """Return what else is known of a problem, as the window that ``w`` opens shows it."""
     reasons = why_lines(problem, board, run_width=width - 4)[1:]
     lines = [line("  ", *part) for row in reasons for part in folded(row, width - 4)]
     title = f" {problem.subject} "
@@ -254,7 +255,9 @@ def _charts(board: Board, width: int, height: int, *, across: int = 1) -> list[L
     """Return the course of the main figures, one below the other, or up to ``across`` side by side."""
     every = [(title, [value(sample) for sample in board.samples], tone) for title, value, tone in _CHARTS]
     # A curve of zeros needs no eye if zero is well, and a chart without a figure is a hole.
-    shown = [one for one in every if any(value if one[2] is Tone.BAD else value is not None for value in one[1])]
+    shown = [
+        chart for chart in every if any(value if chart[2] is Tone.BAD else value is not None for value in chart[1])
+    ]
     shown = (shown or every[:1])[: across if across > 1 else max(1, height // 4)]
     lines: list[Line] = []
     for index, (title, values, tone) in enumerate(shown):
@@ -364,13 +367,13 @@ def _groups(board: Board, width: int, lines_max: int) -> list[Line]:
     shown = sorted(lags, key=lambda lag: (not lag.has_unknown_lag, -(lag.lag or 0)))[:lines_max]
     most = max((group.lag or 0 for group in shown), default=0)
     bar = max(0, min(12, width - 56))
-    more_width = max((len(unknown_told(group)) if group.has_unknown_lag else 10 for group in shown), default=0)
+    more_width = max((len(unknown_text(group)) if group.has_unknown_lag else 10 for group in shown), default=0)
     lines = []
     for lag in shown:
         status, behind, trend = status_cell(lag.status, lag.reason), time_lag_cell(lag), trend_cell(lag)
         # Lag that rises needs no eye as long as its reader is well.
         course = Tone.QUIET if trend.tone is Tone.BAD and lag.status.is_fine else trend.tone
-        more = (unknown_told(lag), Tone.QUIET) if lag.has_unknown_lag else (trend.text, course)
+        more = (unknown_text(lag), Tone.QUIET) if lag.has_unknown_lag else (trend.text, course)
         figure = at_least(short_count(lag.lag), is_least=lag.has_unknown_lag)
         length = max(round(lag.lag / most * bar), bar > 0) if lag.lag else 0
         name = fitted(line((plain(lag.group), Tone.STRONG)), max(8, width - 31 - bar - more_width))
@@ -387,8 +390,8 @@ def _groups(board: Board, width: int, lines_max: int) -> list[Line]:
             lines.append(
                 line("  ", *name, f"{short_count(rate):>8} ", ("▇" * round(rate / busiest[0][1] * bar), Tone.QUIET))
             )
-    told = "measuring" if board.rates.in_per_s is None else "nothing is written, as far as is known"
-    return lines or [line((f"  {told}", Tone.QUIET))]
+    why_empty = "measuring" if board.rates.in_per_s is None else "nothing is written, as far as is known"
+    return lines or [line((f"  {why_empty}", Tone.QUIET))]
 
 
 def _moves(board: Board, width: int, lines_max: int) -> list[Line]:
@@ -451,11 +454,15 @@ def _events(board: Board, width: int, lines_max: int) -> list[Line]:
 def _page_rows(view: View) -> Rows:
     board = view.board
     columns = (
-        Column("problem", "PROBLEM", lambda one: Cell(one.subject, one.tone), lambda one: one.subject),
-        Column("effect", "EFFECT", lambda one: Cell(one.effect), lambda one: one.effect),
-        Column("since_ms", "FOR", lambda one: Cell(age_told(one, board)), attribute("since.at_ms")),
+        Column(
+            "problem", "PROBLEM", lambda problem: Cell(problem.subject, problem.tone), lambda problem: problem.subject
+        ),
+        Column("effect", "EFFECT", lambda problem: Cell(problem.effect), lambda problem: problem.effect),
+        Column("since_ms", "FOR", lambda problem: Cell(age_text(problem, board)), attribute("since.at_ms")),
     )
-    return Rows(columns, problems_of(board), lambda one: one.key, lambda one: f"{one.subject} {one.effect}")
+    return Rows(
+        columns, problems_of(board), lambda problem: problem.key, lambda problem: f"{problem.subject} {problem.effect}"
+    )
 
 
 PAGE = Page(

@@ -199,12 +199,12 @@ def _topic_summary(board: Board, name: str) -> list[Line]:
     figures = board.topic_figures(topic)
     under, elsewhere = figures.under_replicated, figures.led_elsewhere.total()
     settings = NOTHING if topic.configs is None else ", ".join(f"{k}={v}" for k, v in sorted(topic.configs.items()))
-    told = line(
+    facts = line(
         f"{counted(figures.partitions, 'partition')}, factor {topic.replication_factor}   ",
         (f"{count(under)} under-replicated", Tone.BAD if under else Tone.QUIET),
         (f"   {count(elsewhere)} not preferred", Tone.WARN if elsewhere else Tone.QUIET),
     )
-    return [told, line((f"set: {settings or 'nothing of its own'}", Tone.QUIET))]
+    return [facts, line((f"set: {settings or 'nothing of its own'}", Tone.QUIET))]
 
 
 def _command(view: View, items: Sequence[Any]) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from engine.admin.reassignment.plan_file import PartitionMove
 from engine.common.model import TopicPartition
+from engine.common.quantities import counted
 from tui.drawing.cells import Cell, Column, Tone, column, figure
 from tui.drawing.lines import Line, beside, folded, line, text_of, width_of, wrapped
 from tui.drawing.table_model import Rows
@@ -135,7 +136,7 @@ def _standing(plan: OpenedPlan, items: Sequence[PlannedItem], width: int) -> lis
     states = Counter(item.state for item in items)
     parts = [", ".join(f"{count(number)} {state}" for state, number in states.items())]
     if plan.wave_count:
-        parts.append(f"{plan.wave_count} wave{'' if plan.wave_count == 1 else 's'}")
+        parts.append(counted(plan.wave_count, "wave"))
     return wrapped([line(name), *(line((text, Tone.QUIET)) for text in parts)], width)
 
 
@@ -185,7 +186,7 @@ def _in_rows(text: str, width: int, rows: int) -> list[Line]:
     """Return a text in exactly ``rows`` lines. If the text is too long, so is the last line: drawing cuts it."""
     lines = [text_of(part) for part in folded(line(text), width)]
     kept = [*lines[: rows - 1], " ".join(lines[rows - 1 :]), *[""] * rows][:rows]
-    return [line((one, Tone.QUIET)) for one in kept]
+    return [line((text, Tone.QUIET)) for text in kept]
 
 
 def command_of(plan: OpenedPlan | None) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.admin.analysis.moves import CopyProgress, CopyState, MovesBoard
-from engine.admin.analysis.throttles import ThrottleVerdict, throttle_advice, throttles_told
+from engine.admin.analysis.throttles import ThrottleVerdict, throttle_advice, throttle_texts
 from engine.admin.health.report import Check
 from engine.admin.watch.frame import Frame, Stage
 from engine.common.model import ReplicaAssignment, TopicPartition
@@ -16,11 +16,11 @@ from tui.drawing.units import NOTHING, byte_rate, count, counted, ids, percent, 
 from tui.pages.page import Page, View, why_empty
 from tui.state.board import Board
 from tui.state.location import Location, Only
-from tui.state.status import rights_told
+from tui.state.status import rights_text
 
 BAR_MIN = 6
 THROTTLES_MAX = 4
-"""As many lines tell of throttles: brokers with the same one, that does the same, share a line."""
+"""This many lines are about throttles: brokers with the same one, that does the same, share a line."""
 FINISHING = "finishing"
 """A partition that moves and has nothing left to copy."""
 _TONES = {
@@ -62,7 +62,7 @@ def items_of(board: Board) -> list[MoveItem]:
     copies = board.moves.copies
     items = [MoveItem(copy.name, moving[copy.name].assignment, copy) for copy in copies]
     copied = {copy.name for copy in copies}
-    return items + [MoveItem(name, found.assignment, None) for name, found in moving.items() if name not in copied]
+    return items + [MoveItem(name, move.assignment, None) for name, move in moving.items() if name not in copied]
 
 
 def bar(share: float | None, width: int = 12) -> str:
@@ -140,7 +140,7 @@ def _why_empty(view: View) -> str:
     if not view.board.has_metadata:
         return why_empty(view, "reassignments")
     if frame.stage(Stage.REASSIGNMENTS).is_denied:
-        return f"{DENIED.text} reassignments are hidden: {rights_told(frame)}"
+        return f"{DENIED.text} reassignments are hidden: {rights_text(frame)}"
     return "nothing is being moved"
 
 
@@ -174,14 +174,14 @@ def _summary(view: View, width: int) -> list[Line]:
 def _left_behind(frame: Frame) -> list[Line]:
     """Say that there are throttles which no move needs: they slow down ordinary replication."""
     reasons = () if frame.health is None else frame.health.reasons
-    found = next((reason for reason in reasons if reason.check is Check.LEAKED_THROTTLES), None)
-    if found is None:
+    leaked = next((reason for reason in reasons if reason.check is Check.LEAKED_THROTTLES), None)
+    if leaked is None:
         return []
-    text = f"{counted(found.count, 'throttle setting')} {'serves' if found.count == 1 else 'serve'} no move"
-    rest = found.count - len(found.examples)
+    text = f"{counted(leaked.count, 'throttle setting')} {'serves' if leaked.count == 1 else 'serve'} no move"
+    rest = leaked.count - len(leaked.examples)
     return [
         line((text, Tone.WARN), ("   X removes klamm's, then those of others", Tone.QUIET)),
-        *(line(f"  {plain(example)}") for example in found.examples),
+        *(line(f"  {plain(example)}") for example in leaked.examples),
         *([line((f"  and {counted(rest, 'other')}", Tone.QUIET))] if rest > 0 else []),
     ]
 
@@ -190,7 +190,7 @@ def _waiting_long(copies: list[CopyProgress]) -> list[Line]:
     """Point to the copy that has waited longest: whether it is stuck is not known from outside."""
     if not copies:
         return []
-    worst = max(copies, key=lambda one: one.stalled_s or 0)
+    worst = max(copies, key=lambda copy: copy.stalled_s or 0)
     more = f"   and {counted(len(copies) - 1, 'other')}" if len(copies) > 1 else ""
     text = f"{worst.name} to broker {worst.broker}: {waited(worst)}{more}"
     return [line((text, Tone.WARN), (f"   if it is stuck, broker {worst.broker}'s log says why", Tone.QUIET))]
@@ -198,15 +198,15 @@ def _waiting_long(copies: list[CopyProgress]) -> list[Line]:
 
 def _throttles(board: Board, moves: MovesBoard) -> list[Line]:
     """Say what the throttles do, beginning with those that never let it end."""
-    told = throttles_told(throttle_advice(board.frame, moves))
-    if not told:
+    throttles = throttle_texts(throttle_advice(board.frame, moves))
+    if not throttles:
         return [line(("no throttle limits these copies   H sets one", Tone.QUIET))]
     lines = []
-    for text, verdict in told[:THROTTLES_MAX]:
+    for text, verdict in throttles[:THROTTLES_MAX]:
         tone = Tone.BAD if verdict is ThrottleVerdict.NEVER_ENDS else Tone.QUIET
         lines.append(line((text, tone), ("   H changes it", Tone.QUIET)))
-    if len(told) > THROTTLES_MAX:
-        lines.append(line((f"and {counted(len(told) - THROTTLES_MAX, 'other throttle')}", Tone.QUIET)))
+    if len(throttles) > THROTTLES_MAX:
+        lines.append(line((f"and {counted(len(throttles) - THROTTLES_MAX, 'other throttle')}", Tone.QUIET)))
     return lines
 
 

@@ -92,10 +92,10 @@ def _rows(view: View) -> Rows:
 
 
 def _summary(view: View, width: int) -> list[Line]:
-    frame, found = view.board.frame, chosen(view)
-    if not found:
+    frame, chosen_items = view.board.frame, chosen(view)
+    if not chosen_items:
         return []
-    (item,) = found
+    (item,) = chosen_items
     partition = item.partition
     min_isr = frame.min_isr.get(item.topic.name)
     end = frame.offsets.get(item.name)

@@ -207,9 +207,11 @@ def _query_rows(view: View) -> Rows:
         empty = "this query is gone" if view.board.frame.stages else "queries have not been read yet"
     elif row.lag is None:
         empty = "its partitions are not known while no broker says where they end"
-    return Rows(
-        PARTITION_COLUMNS, partitions, lambda one: one.name, lambda one: f"{one.name} {one.status}", empty
-    )  # fmt: skip
+
+    def searched(partition: QueryPartitionLag) -> str:
+        return f"{partition.name} {partition.status}"
+
+    return Rows(PARTITION_COLUMNS, partitions, lambda partition: partition.name, searched, empty)
 
 
 def _query_summary(view: View, width: int) -> list[Line]:
@@ -233,7 +235,7 @@ QUERY_PAGE = Page(
     "query",
     _query_rows,
     _query_summary,
-    lambda view, one: Location("partitions", topic=one.topic, row=one.name),
-    lambda view, one: one.status.is_trouble,
+    lambda view, partition: Location("partitions", topic=partition.topic, row=partition.name),
+    lambda view, partition: partition.status.is_trouble,
     lambda view, items: [*_command(view, [row] if (row := _query_of(view)) else []), "--partitions"],
 )

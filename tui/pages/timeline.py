@@ -124,7 +124,7 @@ def columns_of(board: Board, *, is_folded: bool = True, is_incident: bool = Fals
 
     def change(numbered: tuple[int, Event]) -> str:
         if (incident := board.incident_of(numbered)) is not None:
-            return "" if is_incident else effects_told(incident)
+            return "" if is_incident else effects_text(incident)
         run = run_of(numbered)
         return change_text(numbered[1]) if run is None or run.is_alike else _named(run)
 
@@ -153,7 +153,7 @@ def columns_of(board: Board, *, is_folded: bool = True, is_incident: bool = Fals
     )  # fmt: skip
 
 
-def effects_told(incident: Incident) -> str:
+def effects_text(incident: Incident) -> str:
     """Return what followed from a failure in one line."""
     return ", ".join(effects_of(incident))
 
@@ -207,13 +207,13 @@ def run_of(view: View, numbered: tuple[int, Event]) -> Run | None:
 def _summary(view: View, width: int) -> list[Line]:
     board = view.board
     hidden = len(board.events) - len(board.folded_events()) if _is_folded(view) else 0
-    told = f"{counted(len(board.events), 'event')}{f', {count(hidden)} of them folded' * bool(hidden)}"
-    text = f"{told}   klamm does not see what comes and goes between two looks"
+    facts = f"{counted(len(board.events), 'event')}{f', {count(hidden)} of them folded' * bool(hidden)}"
+    text = f"{facts}   klamm does not see what comes and goes between two looks"
     number, incidents = view.location.incident, view.board.history.incidents
     if number is not None and number in incidents:
         cause = incidents[number].cause
         head = f"what followed when {plain(cause.subject)} was {kind_cell(cause).text.rpartition(' ')[2]}: "
-        return folded(line((head, Tone.QUIET), effects_told(incidents[number])), width)
+        return folded(line((head, Tone.QUIET), effects_text(incidents[number])), width)
     return [line((text, Tone.QUIET)), *_absent(view)]
 
 

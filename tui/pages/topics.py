@@ -67,11 +67,11 @@ def columns_of(board: Board) -> tuple[Column, ...]:
             return None if traffic is None else traffic[place]
 
         def cell(topic: TopicSnapshot) -> Cell:
-            found = value(topic)
-            if found is None:
+            figure = value(topic)
+            if figure is None:
                 return NO_DATA
             is_least = bool(board.untold(topic))
-            return Cell(at_least(byte_rate(found), is_least=is_least), Tone.PLAIN if found else Tone.QUIET)
+            return Cell(at_least(byte_rate(figure), is_least=is_least), Tone.PLAIN if figure else Tone.QUIET)
 
         return Column(name, title, cell, value, rank=3, is_figure=True, width=9)
 
@@ -87,11 +87,11 @@ def columns_of(board: Board) -> tuple[Column, ...]:
         figure("replication_factor", "RF", "replication_factor", rank=1),
         Column("min_isr", "MIN ISR", lambda t: known(min_isr(t), str(min_isr(t)), is_hidden=hides(t)), min_isr, rank=4,
                is_figure=True),
-        tally("under_replicated", "UNDER-REPL", 0, lambda one: one.under_replicated),
-        tally("offline", "OFFLINE", 1, lambda one: one.leaderless),
-        tally("under_min_isr", "UNDER MIN", 2, lambda one: one.below_min),
-        tally("not_preferred", "NOT PREF", 3, lambda one: one.led_elsewhere.total(), Tone.WARN),
-        tally("moving", "MOVING", 4, lambda one: one.moving, Tone.ACCENT),
+        tally("under_replicated", "UNDER-REPL", 0, lambda counts: counts.under_replicated),
+        tally("offline", "OFFLINE", 1, lambda counts: counts.leaderless),
+        tally("under_min_isr", "UNDER MIN", 2, lambda counts: counts.below_min),
+        tally("not_preferred", "NOT PREF", 3, lambda counts: counts.led_elsewhere.total(), Tone.WARN),
+        tally("moving", "MOVING", 4, lambda counts: counts.moving, Tone.ACCENT),
         figure("in_per_s", "IN/S", board.rates.topic_in, short_count, rank=2, width=6),
         *(figures if board.reads_metrics else ()),
         Column("bytes", "ON DISK", lambda t: known(bytes_of(t), size(bytes_of(t)), is_hidden=board.hides_log_dirs),

@@ -17,7 +17,7 @@ from tui.state.location import Location, Only
 from tui.state.off_board import ZnodeLevel
 
 if TYPE_CHECKING:
-    # The import for reading znodes is slow, so it waits until somebody looks at them.
+    # The import for reading znodes is slow, so it waits until the screen is opened.
     from engine.admin.znodes.tree import Znode
 
 

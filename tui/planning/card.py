@@ -120,11 +120,11 @@ def card_lines(score: Score) -> list[Line]:
     """Return the score card: each measure before and after, in ``CARD_WIDTH`` cells."""
     lines = [line((f"{'brokers that remain':<34}{'before':>9} {'after':>9}", Tone.QUIET))]
     for label, before, after in card_rows(score):
-        told, later = _figure(before), _figure(after)
+        before_text, after_text = _figure(before), _figure(after)
         tone = Tone.PLAIN if before == after else Tone.ACCENT
         if label == "rack violations" and after:
             tone = Tone.BAD
-        lines.append(line((f"{label:<34}", Tone.QUIET), f"{told:>9} ", (f"{later:>9}", tone)))
+        lines.append(line((f"{label:<34}", Tone.QUIET), f"{before_text:>9} ", (f"{after_text:>9}", tone)))
     return lines
 
 
@@ -167,7 +167,7 @@ def wave_lines(plan: OpenedPlan) -> list[Line]:
     lines = []
     for wave in sorted(partitions)[:WAVES_MAX]:
         known = [sizes.get(name) for name, number in plan.wave_of.items() if number == wave]
-        copied = NOTHING if None in known else size(sum(one or 0 for one in known))
+        copied = NOTHING if None in known else size(sum(size_bytes or 0 for size_bytes in known))
         lines.append(line((f"wave {wave:<4}", Tone.STRONG), f"{count(partitions[wave]):>6} partitions   {copied}"))
     more = len(partitions) - WAVES_MAX
     return [*lines, line((f"and {more} more", Tone.QUIET))] if more > 0 else lines
@@ -185,10 +185,10 @@ def detail_lines(plan: OpenedPlan, width: int) -> list[Line]:
     lines += [(), *card_lines(score), (), *flow_lines(score.brokers)]
     if score.log_dirs:
         lines += [(), line(("log dirs", Tone.QUIET))]
-    for one in score.log_dirs:
-        text = f"{one.log_dir}   {one.replicas_before} → {counted(one.replicas_after, 'replica')}"
-        sizes = f"   {size(one.bytes_before)} → {size(one.bytes_after)}"
-        lines.append(line((f"{one.broker:<4}", Tone.STRONG), text + sizes))
+    for log_dir in score.log_dirs:
+        text = f"{log_dir.log_dir}   {log_dir.replicas_before} → {counted(log_dir.replicas_after, 'replica')}"
+        sizes = f"   {size(log_dir.bytes_before)} → {size(log_dir.bytes_after)}"
+        lines.append(line((f"{log_dir.broker:<4}", Tone.STRONG), text + sizes))
     blocks = [
         [line(("the largest moves", Tone.QUIET)), *largest_lines(plan)],
         [line(("waves of at most 10 replicas per broker", Tone.QUIET)), *wave_lines(plan)],

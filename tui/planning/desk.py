@@ -79,7 +79,7 @@ class PlanDesk:
 
     def ask_for_strategy(self) -> None:
         """Let a person choose the strategy, then ask for the rest."""
-        choices = [Choice(one.value, f"{one.value:<14}{text}") for one, text in STRATEGIES.items()]
+        choices = [Choice(strategy.value, f"{strategy.value:<14}{text}") for strategy, text in STRATEGIES.items()]
 
         def chosen(name: str | None) -> None:
             if name is not None:
@@ -157,11 +157,11 @@ class PlanDesk:
 
     async def _open(self, path: Path | None, *, resumes: bool) -> None:
         if path is None:
-            found = await asyncio.to_thread(unfinished_plans, self.folders)
-            if not found:
+            plans = await asyncio.to_thread(unfinished_plans, self.folders)
+            if not plans:
                 self._screen.tell("no journal in the working folder belongs to an unfinished plan", is_error=True)
                 return
-            path = found[0].path
+            path = plans[0].path
         self._show(await asyncio.to_thread(read_plan_file, path))
         if resumes:
             self._work.offer(self._run_offer(Verb.RESUME))
@@ -373,7 +373,8 @@ class PlanDesk:
             self._shown.run.says(text)
 
     def last_throttle(self) -> int | None:
-        """Return the throttle of the open plan's last run. A journal that cannot be read is told when a run begins."""
+        """Return the throttle of the open plan's last run. A journal that cannot be read is reported when a run
+        begins."""
         if self._shown.plan is None or self._shown.plan.path is None:
             return None
         with suppress(AdminError, OSError):
@@ -381,10 +382,10 @@ class PlanDesk:
         return None
 
     def set_throttle(self, limits: ThrottleRange) -> None:
-        """Let the run go on at another rate."""
+        """Continue the run at another rate."""
         self._control.set_throttle(limits)
         if self._shown.run is not None:
-            # Whoever goes on later keeps the rate that was chosen last.
+            # A later continuation keeps the rate that was chosen last.
             self._shown.run.run = replace(self._shown.run.run, throttle=limits)
 
     async def stop(self) -> None:
@@ -402,7 +403,7 @@ class PlanDesk:
             if not is_meant:
                 self._screen.tell("the run goes on")
             elif self._is_under_way():
-                self._screen.run_in_background(self._stop_told(), name="stop", group="plan-stop", exclusive=True)
+                self._screen.run_in_background(self._stop_and_say(), name="stop", group="plan-stop", exclusive=True)
 
         if self._is_under_way():
             prepared = self.end_prepared("End the run of the plan?")
@@ -422,7 +423,7 @@ class PlanDesk:
         lines = "moves under way go on in the cluster; the remaining waves do not begin"
         return Prepared(question, (lines, f"{run.run.path.name} will stop in {run.place}"), command=self.way_on)
 
-    async def _stop_told(self) -> None:
+    async def _stop_and_say(self) -> None:
         await self.stop()
         assert self._shown.run is not None
         self._shown.run.says("moves under way go on in the cluster")
@@ -441,7 +442,7 @@ class PlanDesk:
 
     @property
     def way_on(self) -> str:
-        """The command that goes on with the run, if it is stopped now."""
+        """The command that continues the run, if it is stopped now."""
         run, target = self._shown.run, self._screen.dashboard.session.target
         assert run is not None and target is not None
         return command_text(running_words(run.run, run.run.goes_on_with), target)

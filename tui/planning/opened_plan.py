@@ -13,7 +13,7 @@ from engine.admin.reassignment.waves import WaveCaps, WaveMove, waves_of
 from engine.common.model import TopicPartition
 from plans.digest import plan_digest
 from plans.errors import BadPlanFile
-from plans.explaining import explanations, told_by_file
+from plans.explaining import explanations, lines_of_file
 from plans.made import MadePlan
 from plans.plan_file import PlanFile, decode_plan, encode_plan
 from plans.telling import PlannedMove, moves_of
@@ -78,7 +78,7 @@ class OpenedPlan:
         if self.made is not None:
             return explanations(self.made, (str(name),))
         if self.file is not None:
-            return told_by_file(self.file, name)
+            return lines_of_file(self.file, name)
         target = next((partition for partition in self.targets if partition.name == name), None)
         return () if target is None else (f"{name}: becomes {', '.join(map(str, target.replicas))}",)
 

@@ -32,7 +32,7 @@ async def solve_apart(
     command = module_command("plans.solver_process")
     process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
     try:
-        answer, told = await asyncio.gather(
+        answer, complaint = await asyncio.gather(
             _answer(process, pickle.dumps(Request(text, strategy, options)), progress), _errors(process)
         )
         await process.wait()
@@ -44,7 +44,7 @@ async def solve_apart(
         raise answer
     if isinstance(answer, MadePlan):
         return answer
-    raise OperationError(f"the planner ended without a plan: {told or process.returncode}")
+    raise OperationError(f"the planner ended without a plan: {complaint or process.returncode}")
 
 
 async def _answer(process: asyncio.subprocess.Process, request: bytes, progress: Callable[[str], None]) -> object:

@@ -91,7 +91,7 @@ def _open_partition_of_group(screen: MainScreen, item: PartitionLag) -> None:
 
     def told() -> list[Line]:
         partitions = screen.pages["group"].rows(screen.view).items
-        now = next((one for one in partitions if one.name == item.name), item)
+        now = next((partition for partition in partitions if partition.name == item.name), item)
         return aside_of(screen.view, "group", now, min(150, max(40, screen.size.width * 94 // 100 - 8)))
 
     def reset() -> None:
@@ -107,12 +107,17 @@ def _why(screen: MainScreen) -> None:
     problem, item = screen.model.cursor_item, screen.model.cursor_item
     if screen.location.screen == "groups":
         group = screen.location.group or (None if item is None else item.name)
-        problem = next((one for one in problems_of(screen.dashboard.board) if one.opens.group == group), None)
+        problem = next(
+            (candidate for candidate in problems_of(screen.dashboard.board) if candidate.opens.group == group), None
+        )
         if item is not None and problem is None:
             screen.tell(f"nothing is wrong with group {group}")
             return
     elif screen.location.page == "reassignments":
-        problem = next((one for one in problems_of(screen.dashboard.board) if one.opens.page == "reassignments"), None)
+        problem = next(
+            (candidate for candidate in problems_of(screen.dashboard.board) if candidate.opens.page == "reassignments"),
+            None,
+        )
         item = problem
     if item is None or problem is None:
         screen.tell("nothing is wrong")
@@ -121,9 +126,9 @@ def _why(screen: MainScreen) -> None:
     def told() -> list[Line]:
         board = screen.dashboard.board
         now = problems_of(board)
-        shown = next((one for one in now if one.key == problem.key), None)
+        shown = next((candidate for candidate in now if candidate.key == problem.key), None)
         if shown is None:
-            rest = ", ".join(one.subject for one in now[:3]) or "nothing is wrong"
+            rest = ", ".join(other.subject for other in now[:3]) or "nothing is wrong"
             return [line((problem.subject, Tone.STRONG), (f"  is over; now: {rest}", Tone.GOOD))]
         return why_lines(shown, board, screen.dashboard.session.registry)
 
@@ -361,7 +366,7 @@ def _is_busy(screen: MainScreen) -> bool:
 
 
 async def _look_at(screen: MainScreen, target: ClusterTarget | None) -> None:
-    """Begin anew with a cluster, or with the table of all, on the row of the one that was left."""
+    """Open a cluster, or the table of all, on the row of the cluster that was left."""
     row = screen.dashboard.cluster_name if target is None else None
     await screen.dashboard.switch_cluster(target)
     screen.begin_anew(row)

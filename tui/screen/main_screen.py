@@ -58,7 +58,7 @@ class MainScreen(PageScreen):
 
     @property
     def desk(self) -> PlanDesk:
-        """Where plans are made and carried out. Its import is slow, so it waits until somebody needs it."""
+        """Where plans are made and carried out. Its import is slow, so it waits until it is needed."""
         if self.opened_desk is None:
             from tui.planning.desk import PlanDesk
 

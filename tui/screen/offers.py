@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.admin.analysis.disks import DirTrend
-from engine.admin.analysis.throttles import ThrottleAdvice, throttle_advice, throttles_told
+from engine.admin.analysis.standstills import scope_text
+from engine.admin.analysis.throttles import ThrottleAdvice, throttle_advice, throttle_texts
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import Side
 from engine.admin.configs.values import Entity, EntityType
 from engine.admin.elections.scope_and_result import ElectionScope, ElectionType
 from engine.admin.lag.results import PartitionLag
-from engine.admin.lag.stepping_over import scope_text
 from engine.admin.watch.frame import Stage
 from engine.common.quantities import counted
 from tui.drawing.units import byte_rate, size
@@ -181,7 +181,11 @@ def _making_room(view: View, topic: str, trend: DirTrend) -> dict[str, str | Non
     """Return settings that halve the largest replica of a topic, at once if there is no time left."""
     logs = view.board.frame.logs.items()
     sizes = [
-        one.size_bytes for name, found in logs if name.topic == topic for one in found if one.broker == trend.broker
+        log.size_bytes
+        for name, replica_logs in logs
+        if name.topic == topic
+        for log in replica_logs
+        if log.broker == trend.broker
     ]
     edits: dict[str, str | None] = {"retention.bytes": str(max(sizes) // 2)} if any(sizes) else {}
     return edits | ({"file.delete.delay.ms": "1000"} if trend.is_urgent else {})
@@ -202,7 +206,7 @@ def _held_by(view: View, names: Sequence[str]) -> str:
     text = counted(sum(len(topic.partitions) for topic in topics), "partition")
     if not topics or None in sizes:
         return text if topics else ""
-    return f"{text}, {size(sum(one or 0 for one in sizes))} on all brokers"
+    return f"{text}, {size(sum(size_bytes or 0 for size_bytes in sizes))} on all brokers"
 
 
 def _elect(view: View, items: Sequence[Any]) -> Offer:
@@ -254,8 +258,8 @@ def _throttle(view: View, items: Sequence[Any]) -> Offer:
     from tui.operations.reassignments import ChangeThrottle, typed_rate
 
     advice = _throttles_in_force(view)
-    suggested = max((one.suggested_rate or 0 for one in advice), default=0)
-    rates = sorted({one.rate for one in advice})
+    suggested = max((throttle.suggested_rate or 0 for throttle in advice), default=0)
+    rates = sorted({throttle.rate for throttle in advice})
     value = typed_rate(suggested or rates[-1]) if rates else ""
     now = f"now {' or '.join(map(byte_rate, rates))}" if rates else "for example 50M; now without a throttle"
     more = f", {byte_rate(suggested)} would let it end within an hour" if suggested else ""
@@ -266,7 +270,7 @@ def _throttle(view: View, items: Sequence[Any]) -> Offer:
 def _remove_throttles(view: View, items: Sequence[Any]) -> Offer:
     from tui.operations.reassignments import RemoveThrottles
 
-    return RemoveThrottles(tuple(told for told, _ in throttles_told(_throttles_in_force(view))))
+    return RemoveThrottles(tuple(text for text, _ in throttle_texts(_throttles_in_force(view))))
 
 
 def _throttles_in_force(view: View) -> list[ThrottleAdvice]:
@@ -321,9 +325,9 @@ def _reset(view: View, items: Sequence[Any]) -> Offer:
         is_problem = view.location.page == "overview"
         return NotNow("put the cursor on a group that one record holds up" if is_problem else "choose one group")
     named = [
-        one
-        for one in _partitions_of(view, group, items)
-        if view.location.page == "group" or view.board.standstills.holds_up(group, one)
+        partition
+        for partition in _partitions_of(view, group, items)
+        if view.location.page == "group" or view.board.standstills.holds_up(group, partition)
     ]
     fields = (
         FieldNeeded("topics", "Topics", scope_text(named), "orders or orders:0,1; *: all that the group has committed"),
@@ -340,7 +344,7 @@ def _partitions_of(view: View, name: str, items: Sequence[Any]) -> Sequence[Part
 
 
 def _next_offset(view: View, name: str, named: Sequence[PartitionLag]) -> str:
-    """Return where the one partition that a record holds up goes on; empty: only a person can say where to."""
+    """Return where the one partition that a record holds up continues; empty: only a person can say where to."""
     if len(named) != 1 or not view.board.standstills.holds_up(name, named[0]):
         return ""
     read = view.off_board.record_at(named[0].topic, named[0].partition, named[0].committed_offset)
@@ -356,7 +360,9 @@ def _delete_offsets(view: View, items: Sequence[Any]) -> Offer:
         return NotNow("choose one group")
     partitions = _partitions_of(view, group, items)
     is_whole = view.location.page == "groups"
-    topics = " ".join(dict.fromkeys(one.topic for one in partitions)) if is_whole else scope_text(partitions)
+    topics = (
+        " ".join(dict.fromkeys(partition.topic for partition in partitions)) if is_whole else scope_text(partitions)
+    )
     needed = FieldNeeded("topics", "Topics", topics, "orders or orders:0,1")
     title = f"Delete offsets of group {group}"
     return Ask(title, (needed,), lambda v: DeleteOffsets(group, tuple(v["topics"].split())))

@@ -61,7 +61,7 @@ class PageScreen(Screen[None]):
 
     @property
     def is_free(self) -> bool:
-        """Whether no window is in front, and nobody types into the filter."""
+        """Whether no window is in front, and the filter does not have the focus."""
         return self.app.screen is self and not isinstance(self.focused, Input)
 
     @property
@@ -145,7 +145,7 @@ class PageScreen(Screen[None]):
             # Another topic has other rows: tags and cursor belong to the topic before.
             self.models.pop(location.page, None)
         if location.page == "timeline" and location != self.location and "timeline" in self.models:
-            # Whoever goes there wants to know what has just happened; whoever goes back finds his row.
+            # Whoever goes there wants to know what has just happened; the way back leads to the same row.
             self.models["timeline"].begin_at_top()
         if is_visit:
             self.history.visit(location)
@@ -209,7 +209,7 @@ class PageScreen(Screen[None]):
         lines = status_lines(app.newest, self.size.width - 2, now_ms=app.now_ms)
         if (fleet := app.session.shown_fleet) is not None:
             lines = [clusters.tally_line(fleet, app.now_ms)]
-        self.query_one("#status", LinesView).set_lines([line(" ", *one) for one in lines])
+        self.query_one("#status", LinesView).set_lines([line(" ", *spans) for spans in lines])
 
     def _overview_lines(self, width: int, height: int) -> list[Line]:
         app = self.dashboard
@@ -229,7 +229,7 @@ class PageScreen(Screen[None]):
         was_first = self.model.cursor == 0
         self.model.show(rows)
         if was_first and not self.model.is_opened and self.location.page in ("overview", "clusters"):
-            # Until somebody chooses another, the gravest is the chosen one.
+            # Until another is chosen, the gravest is the chosen one.
             self.model.cursor = 0
         table = self.table
         if table.model is self.model:
@@ -273,7 +273,7 @@ class PageScreen(Screen[None]):
         self.notify(plain(text), severity="warning" if is_error else "information", markup=False)
 
     def show_text(self, title: str, lines: list[Line], command: str = "") -> None:
-        """Show lines, and a command to copy, until somebody closes them."""
+        """Show lines, and a command to copy, until the window is closed."""
         self.app.push_screen(TextDialog(title, lines, copied=command, is_wide=True, folds=True))
 
     # The filter
@@ -286,7 +286,7 @@ class PageScreen(Screen[None]):
         self.set_focus(field)
 
     def leave_filter(self) -> bool:
-        """Stop typing; return False if nobody types a filter."""
+        """Stop typing; return False if no filter is being typed."""
         if not self.query_one("#filter", Input).has_class("-shown"):
             return False
         self.close_filter()

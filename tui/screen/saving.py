@@ -205,7 +205,7 @@ async def copy_natively(text: str, command: list[str], environment: Mapping[str,
     return "" if process.returncode == 0 else f"{command[0]} ended with {process.returncode}"
 
 
-def told(used: str, why_not: str, size_bytes: int) -> str:
+def copied_text(used: str, why_not: str, size_bytes: int) -> str:
     """Return the message that follows copying."""
     if used:
         return f"copied by {used}, and by the terminal (OSC 52)"

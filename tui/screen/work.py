@@ -1,4 +1,4 @@
-"""What the dashboard does with a cluster besides showing frames: operations, znodes. Plans have their own desk.
+"""What the dashboard does with a cluster apart from showing frames: operations, znodes. Plans have their own desk.
 
 All of it runs in workers, so the dashboard goes on drawing. A worker never touches what another one has begun.
 """
@@ -145,7 +145,7 @@ class Work:
     # What is read on demand
 
     def look_for_stopped_plan(self) -> None:
-        """Find out, now and then, whether a plan of this cluster was stopped that nobody carries out now."""
+        """Find out, now and then, whether a plan of this cluster was stopped and is not being carried out now."""
         app, now_s = self._screen.dashboard, self._screen.dashboard.session.clock()
         is_early = self._looked_s is not None and now_s - self._looked_s < LOOK_FOR_PLANS_S
         if not is_early and app.session.target is not None and app.board.has_metadata:
@@ -158,15 +158,15 @@ class Work:
         cluster = board.frame.cluster
         if target is None or cluster is None or self._screen.off_board.is_plan_under_way:
             return
-        found = await asyncio.to_thread(_stopped_plan, session.folder, cluster.cluster_id)
-        if found is not None:
+        plan = await asyncio.to_thread(_stopped_plan, session.folder, cluster.cluster_id)
+        if plan is not None:
             try:
                 async with session.connection(target) as opened:
-                    found = None if await read_holder(opened) is not None else found
+                    plan = None if await read_holder(opened) is not None else plan
             except EXPECTED:
-                # Nobody knows whether somebody carries it out.
+                # It is not known whether it is being carried out.
                 return
-        board.stopped_plan = found
+        board.stopped_plan = plan
 
     def read_znodes(self, path: str) -> None:
         """Read a znode and its children."""
@@ -238,8 +238,8 @@ class Work:
         session, off_board = self._screen.dashboard.session, self._screen.off_board
         try:
             async with asyncio.timeout(session.timeout_s), session.connection(target) as cluster:
-                found = await next_record(await cluster.wire(), name, offset, give_up_s=session.timeout_s)
-            shown = ShownRecord(name, offset, found)
+                record = await next_record(await cluster.wire(), name, offset, give_up_s=session.timeout_s)
+            shown = ShownRecord(name, offset, record)
         except EXPECTED as error:
             shown = ShownRecord(name, offset, error=failure_text(error))
         off_board.record = shown

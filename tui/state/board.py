@@ -118,7 +118,7 @@ class Board:
         self.standstills = Standstills()
         self.findings: list[Finding] = []
         self.stopped_plan: UnfinishedPlan | None = None
-        """The newest plan of this cluster, in the working folder, that was begun and that nobody carries out now."""
+        """The newest plan of this cluster, in the working folder, that was begun and is not being carried out now."""
         self._tallies = Tallies()
         self._sanity = SanityCheck()
         self._replicas: Counter[int] | None = None
@@ -237,7 +237,7 @@ class Board:
         figures = self.frame.figures
         if all(figure.told_by is not None for figure in figures.values()):
             return []
-        silent = {broker for broker, one in figures.items() if one.told_by is None}
+        silent = {broker for broker, measured in figures.items() if measured.told_by is None}
         return sorted(silent & {partition.leader for partition in topic.partitions})
 
     @property
@@ -256,7 +256,7 @@ class Board:
 
     @property
     def filling(self) -> list[DirTrend]:
-        """The log dirs in which somebody has to make room."""
+        """The log dirs in which an operator has to make room."""
         return [trend for trend in self.dir_trends if trend.is_filling]
 
     @property
@@ -314,9 +314,9 @@ class Board:
         kept = self._replicas_of.get(topic.name)
         if kept is not None and kept[0] is topic:
             return kept[1]
-        found = Counter(broker for partition in topic.partitions for broker in partition.replicas)
-        self._replicas_of[topic.name] = topic, found
-        return found
+        replicas = Counter(broker for partition in topic.partitions for broker in partition.replicas)
+        self._replicas_of[topic.name] = topic, replicas
+        return replicas
 
     @property
     def events(self) -> deque[Event]:

@@ -122,9 +122,9 @@ class History:
         """Go forward again; False at the last screen."""
         return self._go(self.future, self.past)
 
-    def _go(self, there: list[Location], behind: list[Location]) -> bool:
-        if there:
+    def _go(self, ahead: list[Location], behind: list[Location]) -> bool:
+        if ahead:
             behind.append(self.current)
-            self.current = there.pop()
+            self.current = ahead.pop()
             return True
         return False

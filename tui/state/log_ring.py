@@ -47,7 +47,7 @@ class LogRing(logging.Handler):
         """Keep a line, with the last line of its exception."""
         try:
             message = record.getMessage()
-        except Exception:  # whoever logs must not fail by a line that does not fit its values
+        except Exception:  # a line that does not fit its values must not fail the caller
             message = f"{record.msg} {record.args}"
         if record.exc_info and record.exc_info[1] is not None:
             message = f"{message}: {type(record.exc_info[1]).__name__}: {record.exc_info[1]}"

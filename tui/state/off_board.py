@@ -49,7 +49,7 @@ class ShownRecord:
 
 @dataclass(slots=True)
 class OffBoard:
-    """What is shown of one cluster besides its board. ``run`` may be that of another plan."""
+    """What is shown of one cluster, apart from its board. ``run`` may be that of another plan."""
 
     znodes: ZnodeLevel = ZnodeLevel("/")
     partition_log: ShownLog | None = None
@@ -58,7 +58,7 @@ class OffBoard:
     run: PlanRunState | None = None
 
     def record_at(self, topic: str, partition: int, offset: int | None) -> ShownRecord | None:
-        """Return what was read there; None if somebody asked for another record since, or for none."""
+        """Return what was read there; None if another record was asked for since, or none."""
         shown = self.record
         is_it = shown is not None and (shown.name, shown.offset) == (TopicPartition(topic, partition), offset)
         return shown if is_it else None

@@ -11,7 +11,7 @@ from engine.admin.analysis.disks import NO_ROOM_SOON_S, DirTrend, room_advice
 from engine.admin.analysis.incidents import runs_around
 from engine.admin.analysis.moves import CopyState
 from engine.admin.analysis.rebalances import changes_of_members
-from engine.admin.analysis.throttles import ThrottleVerdict, throttle_advice, throttles_told, what_is_held
+from engine.admin.analysis.throttles import ThrottleVerdict, throttle_advice, throttle_texts, what_is_held
 from engine.admin.health.report import Check, HealthReason, Severity
 from engine.admin.lag.results import PartitionLag
 from engine.admin.lag.verdicts import Reason
@@ -158,7 +158,7 @@ class Problem:
 
 def problems_of(board: Board) -> Sequence[Problem]:
     """Return what is wrong, the gravest first: what offline partitions wait for, these, what follows, late readers."""
-    found = [
+    problems = [
         *_of_cluster(board),
         *_of_moves(board),
         *_of_plans(board),
@@ -169,12 +169,17 @@ def problems_of(board: Board) -> Sequence[Problem]:
     causes = {f"broker {broker}" for broker in board.total.last_in_sync}
     first = Check.OFFLINE_PARTITIONS.value
     return sorted(
-        found,
-        key=lambda one: (one.key not in causes, one.key != first, one.tone is not Tone.BAD, not one.is_of_cluster),
+        problems,
+        key=lambda problem: (
+            problem.key not in causes,
+            problem.key != first,
+            problem.tone is not Tone.BAD,
+            not problem.is_of_cluster,
+        ),
     )
 
 
-def age_told(problem: Problem, board: Board) -> str:
+def age_text(problem: Problem, board: Board) -> str:
     """Return for how long it has been so, as far as anybody saw it."""
     if problem.since is None:
         return ""
@@ -196,24 +201,24 @@ def why_lines(
         effect = effect.partition(plain(problem.examples[0]))[0].rstrip(", ")
     lines = [line((f"{problem.sign} {problem.subject}", problem.tone), f"  {effect}")]
     cases = (problem.means, *problem.examples)
-    lines += [line(f"  {plain(one)}") for one in cases if one not in ("", effect)]
-    # If nobody saw it begin, nobody knows what happened then.
+    lines += [line(f"  {plain(case)}") for case in cases if case not in ("", effect)]
+    # If its beginning was not seen, what happened then is not known.
     since, past = problem.since, board.history
     setting = "throttled" * (problem.key == Check.LEAKED_THROTTLES)
     at_ms = None if since is None or since.is_least else since.at_ms
     runs = [run for run in past.runs if problem.is_of_cluster or _may_hold_up(problem, run.event)]
-    if at_ms is not None and (told := runs_around(runs, past.events, at_ms, severity, setting)):
-        width = max(len(run.event.kind) for run in told) + 2
+    if at_ms is not None and (incident_runs := runs_around(runs, past.events, at_ms, severity, setting)):
+        width = max(len(run.event.kind) for run in incident_runs) + 2
         lines.append(line(("what happened then", Tone.QUIET)))
-        happened = [line("  ", *run_line(run, width)) for run in told]
-        lines += happened if run_width is None else [fitted(one, run_width) for one in happened]
+        happened = [line("  ", *run_line(run, width)) for run in incident_runs]
+        lines += happened if run_width is None else [fitted(event_line, run_width) for event_line in happened]
     if problem.advice:
         # Where lines are cut for want of room, it comes first.
         lines.insert(len(lines) if run_width is None else 1, line(("what to do  ", Tone.QUIET), problem.advice))
     if registry is not None and problem.mends:
         keys = line(("on its row  ", Tone.QUIET))
-        for one in map(registry.named, problem.mends):
-            keys = line(*keys, (f"{one.key_text} ", Tone.ACCENT), f"{one.title.lower()}  ")
+        for action in map(registry.named, problem.mends):
+            keys = line(*keys, (f"{action.key_text} ", Tone.ACCENT), f"{action.title.lower()}  ")
         lines.append(keys)
     return lines
 
@@ -303,10 +308,10 @@ def _may_shrink(trend: DirTrend | None) -> bool:
 
 
 def _filling(board: Board, dirs: Sequence[DirTrend]) -> Problem:
-    """The log dirs of one broker that need room, the most urgent first: often they share a volume."""
+    """Return the log dirs of one broker that need room, the most urgent first: often they share a volume."""
     broker = dirs[0].broker
-    is_soon = any(one.full_in_s is not None and one.full_in_s < NO_ROOM_SOON_S for one in dirs)
-    seen = [since for one in dirs if (since := board.since.get(("log dir", broker, one.log_dir))) is not None]
+    is_soon = any(trend.full_in_s is not None and trend.full_in_s < NO_ROOM_SOON_S for trend in dirs)
+    seen = [since for trend in dirs if (since := board.since.get(("log dir", broker, trend.log_dir))) is not None]
     more = f", and {counted(len(dirs) - 1, 'more log dir')}" if len(dirs) > 1 else ""
     return Problem(
         f"disks of broker {broker}", Tone.BAD if is_soon else Tone.WARN,
@@ -328,15 +333,15 @@ def _room_left(trend: DirTrend) -> str:
 
 
 def _problem(board: Board, reason: HealthReason) -> Problem:
-    one, many = _SUBJECTS[reason.check]
+    single, many = _SUBJECTS[reason.check]
     if reason.check is Check.RUNNING_REASSIGNMENTS and _is_held_up(board):
-        one, many = "{} reassignment held up", "{} reassignments held up"
+        single, many = "{} reassignment held up", "{} reassignments held up"
     rest = reason.count - len(reason.examples)
     more = (f"and {counted(rest, 'other')}",) if reason.examples and rest > 0 else ()
     return Problem(
         reason.check.value,
         Tone.BAD if reason.severity is Severity.CRITICAL else Tone.WARN,
-        (one if reason.count == 1 else many).format(count(reason.count)),
+        (single if reason.count == 1 else many).format(count(reason.count)),
         _effect(board, reason),
         board.since.get(reason.check),
         _PLACES.get(reason.check, Location("brokers")),
@@ -358,7 +363,7 @@ def _mends(reason: HealthReason) -> tuple[str, ...]:
 def _advice_of(board: Board, reason: HealthReason) -> str:
     """Return the check's advice; where only certain brokers help, these are named instead of any replica."""
     if reason.check is Check.LEAKED_THROTTLES:
-        # What the engine advises step by step, the dashboard does by one key.
+        # The dashboard does with one key what the engine advises step by step.
         return "remove them (X)"
     advice = spelled(reason.advice)
     if reason.check in _OF_MOVES and _throttles(board):
@@ -369,17 +374,17 @@ def _advice_of(board: Board, reason: HealthReason) -> str:
 
 
 def _is_held_up(board: Board) -> bool:
-    return board.total.moving > 0 and any(one.holds_up for one in throttle_advice(board.frame, board.moves))
+    return board.total.moving > 0 and any(throttle.holds_up for throttle in throttle_advice(board.frame, board.moves))
 
 
 def _throttles(board: Board) -> list[str]:
     """Say which throttles hold moves up, or may."""
-    told = throttles_told(throttle_advice(board.frame, board.moves)) if board.total.moving else []
-    return [text for text, verdict in told if verdict is not ThrottleVerdict.NOT_THE_LIMIT]
+    texts = throttle_texts(throttle_advice(board.frame, board.moves)) if board.total.moving else []
+    return [text for text, verdict in texts if verdict is not ThrottleVerdict.NOT_THE_LIMIT]
 
 
 def _who_helps(board: Board) -> str:
-    """Return which dead brokers bring offline partitions back, those of most partitions first."""
+    """Return which dead brokers would bring offline partitions back, those with most partitions first."""
     awaited = board.total.last_in_sync
     who = ", ".join(str(broker) for broker, _ in awaited.most_common(_NAMED_MAX))
     full = tuple(sorted(awaited.keys() & board.filled.keys()))
@@ -388,7 +393,7 @@ def _who_helps(board: Board) -> str:
 
 
 def _incident_of(board: Board, check: Check) -> int | None:
-    """Return the number of the incident in which a finding began, if anybody saw that."""
+    """Return the number of the incident in which a finding began, if that was seen."""
     since, kind = board.since.get(check), _FOLLOWS.get(check)
     if since is None or since.is_least or kind is None:
         return None
@@ -397,7 +402,7 @@ def _incident_of(board: Board, check: Check) -> int | None:
 
 
 def _of_moves(board: Board) -> Iterator[Problem]:
-    """Copies that do not end by themselves."""
+    """Yield a problem for copies that will not end by themselves."""
     if not board.total.moving:
         return
     moves = board.moves
@@ -405,11 +410,17 @@ def _of_moves(board: Board) -> Iterator[Problem]:
         stuck = [copy for copy in moves.copies if copy.state is state]
         if not stuck:
             continue
-        cases = [f"{plain(str(one.name))} to broker {one.broker}" for one in stuck[:_NAMED_MAX]]
+        cases = [f"{plain(str(copy.name))} to broker {copy.broker}" for copy in stuck[:_NAMED_MAX]]
         longest = max(stuck, key=lambda copy: copy.stalled_s or 0)
         through = {(copy.source, True) for copy in stuck} | {(copy.broker, False) for copy in stuck}
-        limits = [one for one in throttle_advice(board.frame, moves) if (one.broker, one.is_leader) in through]
-        throttles = throttles_told([one for one in limits if one.verdict is not ThrottleVerdict.NOT_THE_LIMIT])
+        limits = [
+            throttle
+            for throttle in throttle_advice(board.frame, moves)
+            if (throttle.broker, throttle.is_leader) in through
+        ]
+        throttles = throttle_texts(
+            [throttle for throttle in limits if throttle.verdict is not ThrottleVerdict.NOT_THE_LIMIT]
+        )
         yield Problem(
             state.value, Tone.BAD, (singular if len(stuck) == 1 else plural).format(count(len(stuck))),
             ", ".join(cases) + ", …" * (len(stuck) > _NAMED_MAX),
@@ -417,8 +428,8 @@ def _of_moves(board: Board) -> Iterator[Problem]:
             else Since(board.frame.at_ms - round(longest.stalled_s * 1000), longest.is_at_least),
             Location("reassignments", only=Only.STUCK),
             examples=(
-                *(f"{case}: {why_of_copy(one)}" for case, one in zip(cases, stuck, strict=False)),
-                *(told for told, _ in throttles[:_NAMED_MAX]),
+                *(f"{case}: {why_of_copy(copy)}" for case, copy in zip(cases, stuck, strict=False)),
+                *(text for text, _ in throttles[:_NAMED_MAX]),
             ),
             advice="raise the throttle (H); or cancel it (C)" if throttles
             else "see what both brokers log; or cancel it (C)",
@@ -427,7 +438,7 @@ def _of_moves(board: Board) -> Iterator[Problem]:
 
 
 def _of_plans(board: Board) -> Iterator[Problem]:
-    """A plan that was stopped or killed: its moves under way go on, the rest of it does not."""
+    """Yield a problem for a plan that was stopped or killed: its moves under way continue, the rest does not."""
     plan = board.stopped_plan
     if plan is None:
         return
@@ -460,7 +471,7 @@ def _effect(board: Board, reason: HealthReason) -> str:
 
 
 def _doubts(board: Board) -> Iterator[Problem]:
-    """Findings of a look at the data itself: it contradicts itself, or cannot be."""
+    """Yield a problem for each contradiction in the data."""
     for finding in board.findings[:_NAMED_MAX]:
         words = finding.doubt.value.replace("_", " ")
         subject = f"{plain(finding.subject)}: {words}"
@@ -478,7 +489,7 @@ def _of_groups(board: Board) -> Iterator[Problem]:
         parts = [*([] if still_s is None else [f"no commit for {span(still_s)}"]), f"{lag} behind"]
         if group.lag.time_lag_ms is not None:
             parts.append(time_lag_cell(group.lag).text)
-        held = [one for one in group.lag.partitions if board.standstills.holds_up(group.name, one)]
+        held = [partition for partition in group.lag.partitions if board.standstills.holds_up(group.name, partition)]
         growth = growth_of(group.lag)
         if growth is not None and abs(growth) >= 1:
             parts.append(f"{'↑' if growth > 0 else '↓'} {short_count(abs(growth))}/s")
@@ -487,7 +498,7 @@ def _of_groups(board: Board) -> Iterator[Problem]:
             board.since.get(("group", group.name)), Location("group", group=group.name, only=Only.IN_TROUBLE),
             is_of_cluster=False,
             examples=tuple(_cases_of(board, group, still_s)),
-            advice=(_OVER_A_RECORD if any(one.consumer_id for one in held) else _STEP_OVER) if held
+            advice=(_OVER_A_RECORD if any(partition.consumer_id for partition in held) else _STEP_OVER) if held
             else _OF_READERS.get(group.lag.reason, "see which partitions are behind, and who owns them (enter)"),
             mends=("group.reset",) if held else (),
         )  # fmt: skip
@@ -502,22 +513,24 @@ def _cases_of(board: Board, group: WatchedGroup, still_s: float | None) -> Itera
     if changes >= _OFTEN:
         yield f"its members left or joined {count(changes)} times in the last minute: see whether they crash"
     by_reader: dict[str, list[PartitionLag]] = {}
-    for one in sorted(lag.partitions, key=lambda one: -(one.lag or 0)):
-        is_unread = lag.reason is Reason.NOBODY_READS and one.is_behind and not one.consumer_id
-        if one.status is lag.status or is_unread:
-            by_reader.setdefault(reader_of(group, one), []).append(one)
-    for reader, found in list(by_reader.items())[:_NAMED_MAX]:
-        rest = len(found) - _NAMED_MAX
-        names = ", ".join(one.name for one in found[:_NAMED_MAX]) + (f" and {count(rest)} more" if rest > 0 else "")
-        known = [one.lag for one in found if one.lag is not None]
-        told = at_least(short_count(sum(known)), is_least=len(known) < len(found)) if known else NOTHING
-        yield f"{names}: {told} behind, read by {reader or 'nobody'}"
+    for partition in sorted(lag.partitions, key=lambda partition: -(partition.lag or 0)):
+        is_unread = lag.reason is Reason.NOBODY_READS and partition.is_behind and not partition.consumer_id
+        if partition.status is lag.status or is_unread:
+            by_reader.setdefault(reader_of(group, partition), []).append(partition)
+    for reader, partitions in list(by_reader.items())[:_NAMED_MAX]:
+        rest = len(partitions) - _NAMED_MAX
+        names = ", ".join(partition.name for partition in partitions[:_NAMED_MAX]) + (
+            f" and {count(rest)} more" if rest > 0 else ""
+        )
+        known = [partition.lag for partition in partitions if partition.lag is not None]
+        behind = at_least(short_count(sum(known)), is_least=len(known) < len(partitions)) if known else NOTHING
+        yield f"{names}: {behind} behind, read by {reader or 'nobody'}"
     if len(by_reader) > _NAMED_MAX:
         yield f"and {counted(len(by_reader) - _NAMED_MAX, 'other reader')}"
 
 
 def _of_queries(board: Board) -> Iterator[Problem]:
-    """Queries of Spark, which read the cluster as groups do."""
+    """Yield a problem for each query of Spark in trouble."""
     for job in (query.job for query in board.frame.queries if query.job.status.is_trouble):
         status = status_cell(job.status)
         name = plain(job.name or job.path)

@@ -25,7 +25,7 @@ class Standing(StrEnum):
 
     @property
     def is_seen(self) -> bool:
-        """Whether the screen shows the cluster as it is now, as far as anybody can tell."""
+        """Whether the screen shows the cluster as it is now, as far as can be known."""
         return self in (Standing.LIVE, Standing.DEGRADED)
 
 
@@ -62,11 +62,11 @@ def _is_hidden(frame: Frame, status: StageStatus) -> bool:
 
 
 def login_of(frame: Frame) -> str | None:
-    """Return who is logged in; None where nobody logs in and nothing is hidden."""
+    """Return who is logged in; None without a login, if nothing is hidden."""
     return None if frame.principal == _ANONYMOUS and not frame.denied else frame.principal
 
 
-def rights_told(frame: Frame) -> str:
+def rights_text(frame: Frame) -> str:
     """Return who lacks which rights, with equal rights merged; empty if no right is missing."""
     alike: dict[tuple[object, object], list[Right]] = {}
     for right in frame.denied:
@@ -89,7 +89,7 @@ def oldest_late_stage(frame: Frame, now_ms: int | None = None) -> tuple[Stage, i
         age_ms = now_ms - status.read_at_ms
         if age_ms > max(STALE_MIN_MS, STALE_FACTOR * (status.interval_ms or 0)):
             late.append((stage, age_ms))
-    return max(late, key=lambda one: one[1], default=None)
+    return max(late, key=lambda stage_age: stage_age[1], default=None)
 
 
 def status_lines(frame: Frame, width: int, *, now_ms: int | None = None) -> list[Line]:
@@ -127,7 +127,7 @@ def _causes(frame: Frame, now_ms: int) -> list[Span]:
     if late is not None and not spans:
         stage, age_ms = late
         spans.append((f"{stage.value.replace('_', ' ')} {span(age_ms / 1000)} old, asked and not answered", Tone.WARN))
-    if rights := rights_told(frame):
+    if rights := rights_text(frame):
         spans.append((f"⊘ {plain(rights)}", Tone.QUIET))
     return spans
 

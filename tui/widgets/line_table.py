@@ -144,7 +144,10 @@ class LineTable(Toned, ScrollView, can_focus=True):
         self._out_of_sight = len(columns) - len(kept) - self.model.skipped
         room -= _MORE * (bool(self._out_of_sight) + bool(self.model.skipped))
         # Its whole text and a little: the eye has to be able to follow a row.
-        spread = max((self._widths[one.name] - self._width_of(one) for one in kept if one.is_wide), default=0) + _AIR
+        spread = (
+            max((self._widths[column.name] - self._width_of(column) for column in kept if column.is_wide), default=0)
+            + _AIR
+        )
         spare = min(room - self._needed(kept), spread)
         self._layout = [(column, self._width_of(column) + (spare if column.is_wide else 0)) for column in kept]
         if spare < 0 or not any(column.is_wide for column in kept):
@@ -187,7 +190,7 @@ class LineTable(Toned, ScrollView, can_focus=True):
         """Return the columns plus those that were left out for others but are narrow enough to fit."""
         columns = self.model.rows.columns
         names = {column.name for column in kept}
-        for column in sorted(columns, key=lambda one: one.rank):
+        for column in sorted(columns, key=lambda other: other.rank):
             if column.name not in names and self._needed([*kept, column]) <= room:
                 names.add(column.name)
                 kept = [*kept, column]

@@ -229,7 +229,7 @@ WIDE = 140
 """From this many columns on, a terminal has room for two things side by side."""
 ASIDE_MIN, ASIDE_MAX = 36, 76
 BELOW_MIN = 8
-"""Fewer lines below the rows tell too little."""
+"""Fewer lines below the rows say too little."""
 _MARGIN = 5
 """The rule between the two, and the room around the text."""
 
@@ -270,7 +270,8 @@ class TableRoom(Horizontal):
         aside.set_lines(lines)
 
     def _place(self, rows: int, spare: int) -> None:
-        """Put the text below ``rows`` lines, or beside the table in ``spare`` cells. Each change lays all out anew."""
+        """Put the text below ``rows`` lines, or beside the table in ``spare`` cells. Each change lays out everything
+        again."""
         if (rows, spare) == self._placed:
             return
         self._placed = rows, spare

@@ -57,12 +57,12 @@ class Toned(Widget):
 
     def tone_style(self, tone: Tone) -> Style:
         """Return the tone's colour on this widget's background."""
-        found = self._styles.get(tone)
-        if found is None:
+        style = self._styles.get(tone)
+        if style is None:
             part = self.get_component_rich_style(f"tone--{tone.value}", partial=True)
             behind = Style(bgcolor=part.bgcolor) if tone in _LOUD else Style()
-            found = self._styles[tone] = self.base_style + Style(color=part.color, bold=part.bold) + behind
-        return found
+            style = self._styles[tone] = self.base_style + Style(color=part.color, bold=part.bold) + behind
+        return style
 
     def behind(self, what: str) -> Style:
         """Return the background alone of what is ``chosen`` or ``changed``."""

@@ -97,6 +97,6 @@ async def delete_offsets(
 
 
 def _counted(names: list[str]) -> str:
-    from engine.admin.groups.scope import by_name
+    from engine.common.listing import first_few
 
-    return f"group {names[0]}" if len(names) == 1 else f"{len(names)} groups ({by_name(names)})"
+    return f"group {names[0]}" if len(names) == 1 else f"{len(names)} groups ({first_few(names)})"

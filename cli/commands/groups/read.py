@@ -103,8 +103,8 @@ async def describe(
     from cli.framework.talk import Verbosity
     from cli.views.groups import members_report, offsets_report, states_report
     from engine.admin.groups.describing import Wanted, describe, describe_readers
-    from engine.admin.groups.scope import by_name
     from engine.admin.topics.selection import select_topics
+    from engine.common.listing import first_few
 
     if offsets + members + state > 1:
         raise UsageError("give at most one of --offsets, --members and --state")
@@ -118,7 +118,7 @@ async def describe(
     tell = invocation.tell_failures_but_hidden if meant.is_all else invocation.tell_failures
     code = tell(described.failures)
     if described.others and not topic:
-        others = by_name(described.others)
+        others = first_few(described.others)
         invocation.talk.say(f"groups of other protocols are not described, unless named: {others}")
     if wanted is Wanted.MEMBERS:
         is_verbose = invocation.talk.verbosity >= Verbosity.VERBOSE

@@ -18,7 +18,8 @@ from cli.framework.options import Asks, Needs
 from cli.framework.stdout import data_stream
 from cli.output.format import OutputFormat
 from cli.output.report import Report
-from engine.kafka.config.input_files import name_of, read_input
+from engine.common.quantities import counted, plural
+from engine.runtime.input_files import name_of, read_input
 
 if TYPE_CHECKING:
     from engine.admin.cluster.connection import Cluster
@@ -209,19 +210,19 @@ def _tell(invocation: Invocation, plan: PlannedReset) -> ExitCode:
         if planned.is_new:
             invocation.talk.warn(f"group {planned.group} does not exist yet; committing offsets creates it")
     if plan.others:
-        from engine.admin.groups.scope import by_name
+        from engine.common.listing import first_few
 
-        invocation.talk.warn(f"left out, because they are not consumer groups: {by_name(plan.others)}")
+        invocation.talk.warn(f"left out, because they are not consumer groups: {first_few(plan.others)}")
     return invocation.tell_failures(plan.refusals)
 
 
 def _counted(plan: PlannedReset) -> str:
-    from engine.admin.groups.scope import by_name
+    from engine.common.listing import first_few
 
     count = sum(len(planned.resets) for planned in plan.able)
     names = [planned.group for planned in plan.able]
-    groups = f"group{'' if len(names) == 1 else 's'} {by_name(names)}"
-    return f"{count} offset{'' if count == 1 else 's'} of {groups}"
+    groups = f"{plural('group', len(names))} {first_few(names)}"
+    return f"{counted(count, 'offset')} of {groups}"
 
 
 def _way_back(invocation: Invocation, plan: PlannedReset, path: Path, *, with_group: bool) -> str:
@@ -230,7 +231,7 @@ def _way_back(invocation: Invocation, plan: PlannedReset, path: Path, *, with_gr
     deletion = _deletion(invocation, plan)
     if blank:
         hint = f"to go back, delete what is set now: {deletion}"
-        invocation.talk.warn(f"{blank} partition{'' if blank == 1 else 's'} had no offset before; {hint}")
+        invocation.talk.warn(f"{counted(blank, 'partition')} had no offset before; {hint}")
     if blank == sum(len(planned.resets) for planned in plan.able):
         return deletion
     which = "--all-groups" if with_group else f"--group {shlex.quote(plan.able[0].group)}"

@@ -357,10 +357,10 @@ def _lines(signals: StopSignals) -> Iterator[str]:
 def _carry_out(line: str) -> tuple[int, str, str]:
     from cli.main import main
 
-    with redirect_stdout(io.StringIO()) as written, redirect_stderr(io.StringIO()) as told:
+    with redirect_stdout(io.StringIO()) as written, redirect_stderr(io.StringIO()) as complaints:
         try:
             code = main(["local", *shlex.split(line)])
         except ValueError as error:
             code = ExitCode.USAGE
-            told.write(f"error: not a command line: {error}\n")
-    return code, written.getvalue(), told.getvalue()
+            complaints.write(f"error: not a command line: {error}\n")
+    return code, written.getvalue(), complaints.getvalue()

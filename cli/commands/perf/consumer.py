@@ -22,8 +22,8 @@ from cli.commands.perf.shared import (
 )
 from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
+from cli.framework.option_values import seconds_option
 from cli.framework.options import Asks, Needs
-from cli.framework.quantities import seconds_option
 from cli.output.format import OutputFormat
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from cli.commands.perf.shared import (
     words_and_properties,
 )
 from cli.framework.invocation import Invocation
+from cli.framework.option_values import seconds_option
 from cli.framework.options import Asks, Needs
-from cli.framework.quantities import seconds_option
 from cli.output.format import OutputFormat
 from engine.common.quantities import counted
 

@@ -14,11 +14,11 @@ from cli.commands.perf.shared import group
 from cli.exit_codes import ExitCode
 from cli.framework.failure import Failure
 from cli.framework.invocation import Invocation, Stop
+from cli.framework.option_values import seconds_option
 from cli.framework.options import Asks, Needs
-from cli.framework.quantities import seconds_option
 from cli.output.report import Report
 from engine.common.quantities import counted
-from engine.kafka.config.input_files import name_of, read_input
+from engine.runtime.input_files import name_of, read_input
 
 if TYPE_CHECKING:
     from engine.admin.cluster.connection import Cluster

@@ -10,21 +10,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.commands.plan.files import (
+from cli.commands.plan.shared import (
     JournalOption,
     LoadedPlan,
     PlanArgument,
+    group,
     load_plan,
-    seconds_option,
     size_option,
     throttle_options,
 )
-from cli.commands.plan.shared import group
 from cli.exit_codes import ExitCode
 from cli.framework.failure import Failure
 from cli.framework.invocation import Invocation, Stop
+from cli.framework.option_values import seconds_option
 from cli.framework.options import Needs
 from cli.output.report import Report
+from engine.common.quantities import counted
 
 if TYPE_CHECKING:
     from engine.admin.cluster.connection import Cluster
@@ -190,7 +191,7 @@ async def _carry_out(invocation: Invocation, wanted: tuple[LoadedPlan, PlanRun])
             return waves_report(waves)
         await _warn_of_room(invocation, cluster, waves, standings)
         if invocation.is_dry_run and (holder := await plan_in_the_way(cluster, None)) is not None:
-            invocation.talk.warn(f"another operator is carrying out a plan: {holder.told}")
+            invocation.talk.warn(f"another operator is carrying out a plan: {holder.description}")
         if not invocation.confirm(run.question(cluster, waves, standings)):
             return waves_report(what_is_left(waves, standings))
         view = ExecutionView(invocation, goes_on, is_throttled=run.throttle is not None)
@@ -209,7 +210,7 @@ async def _warn_of_room(
     standings: Mapping[TopicPartition, Standing] | None,
 ) -> None:
     """Warn of brokers that have too little room for what is not copied yet, as far as sizes are known."""
-    from cli.views.reassignment import shortage_told
+    from cli.views.reassignment import shortage_text
     from engine.admin.brokers.reading_load import read_volumes
     from engine.admin.reassignment.room import of_wave, room_shortages
     from engine.admin.reassignment.waves import Standing
@@ -222,7 +223,7 @@ async def _warn_of_room(
     ]
     sizes = {move.name: move.size_bytes for move in ahead if move.size_bytes is not None}
     for shortage in room_shortages(map(of_wave, ahead), sizes, await read_volumes(cluster)):
-        invocation.talk.warn(shortage_told(shortage))
+        invocation.talk.warn(shortage_text(shortage))
 
 
 async def _refuse_drift(invocation: Invocation, cluster: Cluster, loaded: LoadedPlan, run: PlanRun) -> bool:
@@ -256,7 +257,7 @@ async def _refuse_drift(invocation: Invocation, cluster: Cluster, loaded: Loaded
     path = run.path
     for finding in serious:
         invocation.talk.say(finding.message)
-    message = f"the plan does not fit the cluster: {len(serious)} finding{'' if len(serious) == 1 else 's'}"
+    message = f"the plan does not fit the cluster: {counted(len(serious), 'finding')}"
     if is_elsewhere:
         hint = "name the cluster that the plan was made for, or plan again for this one"
     else:

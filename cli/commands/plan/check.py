@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.commands.plan.files import LoadedPlan, PlanArgument, load_plan, read_named
-from cli.commands.plan.shared import group
+from cli.commands.plan.shared import LoadedPlan, PlanArgument, group, load_plan, read_named
 from cli.exit_codes import ExitCode
 from cli.framework.failure import Failure
 from cli.framework.invocation import Invocation, Stop

@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 from typer._click.exceptions import UsageError
 
-from cli.commands.plan.files import read_named
-from cli.commands.plan.shared import group
+from cli.commands.plan.shared import group, read_named
 from cli.exit_codes import ExitCode
 from cli.framework.failure import Failure
 from cli.framework.invocation import Invocation, Stop
+from cli.framework.option_values import seconds_option
 from cli.framework.options import Needs
-from cli.framework.quantities import seconds_option
 from cli.output.format import OutputFormat
 from cli.output.report import Report
-from engine.kafka.config.input_files import name_of
+from engine.runtime.input_files import name_of
 
 if TYPE_CHECKING:
     from engine.common.snapshot import ClusterSnapshot

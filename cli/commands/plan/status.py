@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli.commands.plan.files import JournalOption, PlanArgument, load_plan
-from cli.commands.plan.shared import group
+from cli.commands.plan.shared import JournalOption, PlanArgument, group, load_plan
 from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs
 from cli.output.report import Report
 from engine.common.quantities import counted
-from engine.kafka.config.input_files import name_of
+from engine.runtime.input_files import name_of
 
 if TYPE_CHECKING:
     from engine.admin.reassignment.journal import JournalRecord

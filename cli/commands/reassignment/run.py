@@ -125,7 +125,7 @@ async def execute(
             return _started(report, prepared, Throttle(), is_done=started_is_done and not wait)
         async with asyncio.timeout(invocation.timeout_s):
             sizes = await _sizes_with_warnings(invocation, cluster, prepared)
-        details = () if invocation.is_dry_run else _details(prepared)
+        details = () if invocation.is_dry_run else [str(move) for move in prepared.planned]
         # Brokers have one throttle for all that they copy.
         topics = None if prepared.throttle else {move.name.topic for move in prepared.plan}
         is_risky = await minds_plan(invocation, cluster, topics, is_forced=force)
@@ -280,8 +280,8 @@ async def cancel(
             await plan.check_cluster(cluster)
         prepared = await prepare_cancellation(cluster, None if plan is None else plan.moves, is_forced=force)
         running = prepared.running
-        lines = [f"{n}: back to {_listed(p.assignment.origin_replicas)}" for n, p in list(running.items())[:20]]
-        what = f"cancel {len(running)} reassignment{'' if len(running) == 1 else 's'} in {cluster.target.title}"
+        lines = [f"{n}: back to {_listed(p.assignment.origin_replicas)}" for n, p in running.items()]
+        what = f"cancel {counted(len(running), 'reassignment')} in {cluster.target.title}"
         is_risky = is_all
         if running:
             topics = {name.topic for name in running}
@@ -310,7 +310,7 @@ async def _sizes_with_warnings(
     """Return the sizes of what moves, as far as they are known; warn of brokers that have too little room for it."""
     import asyncio
 
-    from cli.views.reassignment import shortage_told
+    from cli.views.reassignment import shortage_text
     from engine.admin.brokers.reading_load import read_sizes, read_volumes
     from engine.admin.reassignment.room import room_shortages
 
@@ -318,7 +318,7 @@ async def _sizes_with_warnings(
     # Each may wait for a silent broker up to its limit, so they run side by side.
     sizes, volumes = await asyncio.gather(read_sizes(cluster, [move.name for move in planned]), read_volumes(cluster))
     for shortage in room_shortages(planned, sizes, volumes):
-        invocation.talk.warn(shortage_told(shortage))
+        invocation.talk.warn(shortage_text(shortage))
     return sizes
 
 
@@ -352,17 +352,7 @@ def _summary(prepared: PreparedReassignment, cluster: str) -> str:
     if not count:
         return f"change throttles and log dirs of {counted(len(prepared.plan), 'partition')} in {cluster}"
     copies = sum(len(prepared.flows[move.name].destinations) for move in prepared.changing)
-    return (
-        f"move {count} partition{'' if count == 1 else 's'} in {cluster} "
-        f"({copies} new replica{'' if copies == 1 else 's'})"
-    )
-
-
-def _details(prepared: PreparedReassignment) -> list[str]:
-    planned = prepared.planned
-    lines = [str(move) for move in planned[:20]]
-    more = len(planned) - len(lines)
-    return [*lines, f"… and {more} more"] if more else lines
+    return f"move {counted(count, 'partition')} in {cluster} ({counted(copies, 'new replica')})"
 
 
 def _listed(values: Sequence[int]) -> str:

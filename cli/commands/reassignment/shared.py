@@ -12,7 +12,7 @@ import typer
 from cli.framework.command import CommandGroup
 from cli.framework.invocation import Invocation
 from cli.output.report import Section
-from engine.kafka.config.input_files import name_of, read_input
+from engine.runtime.input_files import name_of, read_input
 
 if TYPE_CHECKING:
     from engine.admin.brokers.load import Replicas

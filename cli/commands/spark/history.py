@@ -11,8 +11,8 @@ from typer._click.exceptions import UsageError
 
 from cli.commands.spark.shared import group
 from cli.framework.invocation import Invocation
+from cli.framework.option_values import seconds_option
 from cli.framework.options import NEEDS_NOTHING
-from cli.framework.quantities import seconds_option
 from cli.output.report import Report
 
 

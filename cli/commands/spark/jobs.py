@@ -14,6 +14,7 @@ from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs
 from cli.framework.places import EventLogs
 from cli.output.report import Report
+from engine.common.quantities import counted
 
 if TYPE_CHECKING:
     from engine.admin.cluster.errors import AdminError
@@ -97,8 +98,7 @@ async def commit(
         plans = await plan_mirror(cluster, query, group_name)
         rows = [reset for plan in plans for reset in plan.resets]
         names = ", ".join(plan.group for plan in plans)
-        many = "" if len(rows) == 1 else "s"
-        change = f"commit {len(rows)} offset{many} of {query.job} to group {names} in {cluster.target.title}"
+        change = f"commit {counted(len(rows), 'offset')} of {query.job} to group {names} in {cluster.target.title}"
         if invocation.confirm(change, planned_lines(rows) if invocation.is_dry_run else ()):
             invocation.accepted(f"some offsets may be committed already; look with: klamm groups describe {names}")
             rows, failures = await mirror(cluster, plans)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.commands.spark.shared import Confs, Master, Packages, group, open_spark, path_of, tasks_shown
-from cli.commands.state_changes.shared import Brokers, End, Partitions, Start, Topics, Zones, zones_of
+from cli.commands.state_changes import Brokers, End, Partitions, Start, Topics, Zones, zones_of
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.output.report import Column, Kind, Report, Table

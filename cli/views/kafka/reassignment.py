@@ -12,6 +12,7 @@ from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState
 from engine.admin.reassignment.plan_file import PartitionMove, plan_document, plan_text
 from engine.admin.reassignment.values import RunningReassignment
 from engine.common.model import TopicPartition
+from engine.common.quantities import plural
 
 _MOVING = (ReassignmentState.IN_PROGRESS, ReassignmentState.WAITING)
 _NO_REPLICA_MOVES = "None of the specified partition moves are active."
@@ -54,7 +55,7 @@ def started_text(
     if log_dir_throttle is not None:
         lines.append(f"The replica-alter-dir throttle limit was set to {log_dir_throttle} B/s")
     names = sorted(move.name for move in plan)
-    lines.append(f"Successfully started partition reassignment{_s(names)} for {','.join(map(str, names))}")
+    lines.append(f"Successfully started partition {plural('reassignment', len(names))} for {','.join(map(str, names))}")
     dirs = sorted((broker, move.name, path) for move in plan for broker, path in move.wanted_dirs.items())
     lines += [
         f"Successfully started moving log directory to {path} for replica {name} with broker {broker} "
@@ -110,7 +111,9 @@ def cancelled_text(
     names = sorted(TopicPartition(result.topic, result.partition) for result in results if result.result in stopped)
     message = "None of the specified partition reassignments are active."
     if names:
-        message = f"Successfully cancelled partition reassignment{_s(names)} for: {','.join(map(str, names))}"
+        message = (
+            f"Successfully cancelled partition {plural('reassignment', len(names))} for: {','.join(map(str, names))}"
+        )
     # The tool ends this line only if another follows.
     clearing = _clearing(plan, brokers) if left is not None and not left else ()
     return KafkaText(f"{message}\n{_NO_REPLICA_MOVES}{_ended(clearing)}", _ended(left or ()))
@@ -124,8 +127,8 @@ def _clearing(plan: Sequence[PartitionMove], brokers: Iterable[int]) -> list[str
     ids = sorted({*brokers, *(broker for move in plan for broker in move.replicas)})
     topics = in_hash_order({move.name.topic: None for move in plan}, lambda name: name)
     return [
-        f"Clearing broker-level throttles on broker{_s(ids)} {_listed(ids)}",
-        f"Clearing topic-level throttles on topic{_s(topics)} {','.join(topics)}",
+        f"Clearing broker-level throttles on {plural('broker', len(ids))} {_listed(ids)}",
+        f"Clearing topic-level throttles on {plural('topic', len(topics))} {','.join(topics)}",
     ]
 
 
@@ -158,10 +161,6 @@ def _partitions(elections: Sequence[PartitionElection]) -> str:
 
 def _name(result: PartitionStatus | PartitionElection) -> TopicPartition:
     return TopicPartition(result.topic, result.partition)
-
-
-def _s(values: Sequence[object]) -> str:
-    return "" if len(values) == 1 else "s"
 
 
 def _listed(ids: Iterable[int]) -> str:

@@ -55,17 +55,19 @@ async def read_authorizer_files(cluster: Cluster) -> dict[str, str | None] | Non
             resource_name=str(broker_id),
             configuration_keys=[SUPER_USERS, OPEN_WITHOUT_RULES],
         )
-        (found,) = (await wire.call_broker(broker_id, DescribeConfigsRequest(resources=[asked]))).results
+        (described,) = (await wire.call_broker(broker_id, DescribeConfigsRequest(resources=[asked]))).results
     except AdminError:
         return None
-    return {config.name: config.value for config in found.configs} if found.error_code == ErrorCode.NONE else None
+    return (
+        {config.name: config.value for config in described.configs} if described.error_code == ErrorCode.NONE else None
+    )
 
 
 async def _all_in_zookeeper(cluster: Cluster) -> list[AclBinding]:
     from engine.kafka.zk.kafka_client import KafkaZkClient
 
-    found = await KafkaZkClient(await cluster.zookeeper()).acls.get_all()
-    return [AclBinding(pattern, entry) for pattern, entries in found.items() for entry in entries]
+    by_pattern = await KafkaZkClient(await cluster.zookeeper()).acls.get_all()
+    return [AclBinding(pattern, entry) for pattern, entries in by_pattern.items() for entry in entries]
 
 
 async def add_acls(cluster: Cluster, rules: Sequence[AclBinding]) -> list[AdminError]:
@@ -142,10 +144,10 @@ def filter_of(rule: AclBinding) -> AclFilter:
 
 
 def _by_pattern(rules: Iterable[AclBinding]) -> dict[ResourcePattern, list[AclEntry]]:
-    found: dict[ResourcePattern, list[AclEntry]] = {}
+    by_pattern: dict[ResourcePattern, list[AclEntry]] = {}
     for rule in rules:
-        found.setdefault(rule.pattern, []).append(rule.entry)
-    return found
+        by_pattern.setdefault(rule.pattern, []).append(rule.entry)
+    return by_pattern
 
 
 async def _described(wire: WireCluster, wanted: AclFilter) -> list[AclBinding]:
@@ -157,11 +159,11 @@ async def _described(wire: WireCluster, wanted: AclFilter) -> list[AclBinding]:
     try:
         return [
             AclBinding(
-                ResourcePattern(types[found.resource_type], found.resource_name, kinds[found.pattern_type]),
+                ResourcePattern(types[described.resource_type], described.resource_name, kinds[described.pattern_type]),
                 AclEntry(acl.principal, acl.host, AclOperation(acl.operation), permissions[acl.permission_type]),
             )
-            for found in response.resources
-            for acl in found.acls
+            for described in response.resources
+            for acl in described.acls
         ]
     except (KeyError, ValueError) as unknown:
         message = f"it has a rule of a kind that klamm does not know: {unknown}"

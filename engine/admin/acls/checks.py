@@ -34,7 +34,7 @@ _DANGEROUS = {
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Whether somebody may do something, by which rule, and all the rules that match, the deciding one first."""
+    """Whether a principal may do something, by which rule, and all the rules that match, the deciding one first."""
 
     allowed: bool
     because: str

@@ -9,7 +9,7 @@ from pathlib import Path
 from engine.admin.acls.values import AclRow, rule_of
 from engine.admin.cluster.errors import BadRequest
 from engine.kafka.acls import ANY_HOST, CLUSTER_NAME, AclBinding
-from engine.kafka.config.input_files import name_of, read_input
+from engine.runtime.input_files import name_of, read_input
 
 _WORDS = [field.name for field in fields(AclRow)]
 _DEFAULTS = {"pattern_type": "literal", "host": ANY_HOST, "permission": "allow"}
@@ -17,7 +17,7 @@ _DEFAULTS = {"pattern_type": "literal", "host": ANY_HOST, "permission": "allow"}
 
 @dataclass(frozen=True, slots=True)
 class AclDiff:
-    """What a cluster lacks of a file, and what it has besides."""
+    """Which rules of a file a cluster lacks, and which others it has."""
 
     missing: tuple[AclBinding, ...]
     extra: tuple[AclBinding, ...]

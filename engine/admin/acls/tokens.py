@@ -33,7 +33,7 @@ AT_ONCE = -1
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token. Times are in milliseconds since 1970; ``hmac`` is the base64 text that somebody logs in with."""
+    """A token. Times are in milliseconds since 1970; ``hmac`` is the base64 text that a client logs in with."""
 
     token_id: str
     owner: str
@@ -92,18 +92,18 @@ async def list_tokens(cluster: Cluster, owners: Sequence[str] = ()) -> list[Toke
     return sorted(map(_token, answer.tokens), key=lambda token: (token.owner, token.issue_timestamp_ms, token.token_id))
 
 
-def _token(found: Any) -> Token:
-    owner = f"{found.principal_type}:{found.principal_name}"
-    asked = f"{found.token_requester_principal_type}:{found.token_requester_principal_name}"
+def _token(described: Any) -> Token:
+    owner = f"{described.principal_type}:{described.principal_name}"
+    asked = f"{described.token_requester_principal_type}:{described.token_requester_principal_name}"
     return Token(
-        found.token_id,
+        described.token_id,
         owner,
         owner if asked == ":" else asked,
-        tuple(f"{renewer.principal_type}:{renewer.principal_name}" for renewer in found.renewers),
-        found.issue_timestamp,
-        found.expiry_timestamp,
-        found.max_timestamp,
-        base64.b64encode(found.hmac).decode(),
+        tuple(f"{renewer.principal_type}:{renewer.principal_name}" for renewer in described.renewers),
+        described.issue_timestamp,
+        described.expiry_timestamp,
+        described.max_timestamp,
+        base64.b64encode(described.hmac).decode(),
     )
 
 

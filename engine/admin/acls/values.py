@@ -184,11 +184,11 @@ class Wish:
 
     def _filter(self, resource_type: ResourceType, name: str, entry: AclEntry | None = None) -> AclFilter:
         kind = PatternType(self.pattern_type.upper()) if self.pattern_type in ("literal", "prefixed") else None
-        found = AclFilter(resource_type, name, kind, matches_name=self.pattern_type == "match")
+        wanted = AclFilter(resource_type, name, kind, matches_name=self.pattern_type == "match")
         if entry is None:
-            return found
+            return wanted
         return replace(
-            found, principal=entry.principal, host=entry.host, operation=entry.operation, permission=entry.permission
+            wanted, principal=entry.principal, host=entry.host, operation=entry.operation, permission=entry.permission
         )
 
     def _entries(self) -> list[tuple[ResourceType, str, list[AclEntry]]]:
@@ -198,14 +198,14 @@ class Wish:
         if not self.is_producer and not self.is_consumer:
             operations = self.operations or (AclOperation.ALL,)
             return [(*resource, self._for(operations)) for resource in self.resources]
-        found: dict[tuple[ResourceType, str], list[AclEntry]] = {}
+        by_resource: dict[tuple[ResourceType, str], list[AclEntry]] = {}
         for resource in self.resources:
             operations = tuple(self._convenient(resource[0]))
             if operations:
-                found[resource] = self._for(operations)
+                by_resource[resource] = self._for(operations)
         if self.is_idempotent:
-            found[ResourceType.CLUSTER, CLUSTER_NAME] = self._for((AclOperation.IDEMPOTENT_WRITE,))
-        return [(*resource, entries) for resource, entries in found.items()]
+            by_resource[ResourceType.CLUSTER, CLUSTER_NAME] = self._for((AclOperation.IDEMPOTENT_WRITE,))
+        return [(*resource, entries) for resource, entries in by_resource.items()]
 
     def _convenient(self, resource_type: ResourceType) -> Iterable[AclOperation]:
         if self.is_producer and resource_type is ResourceType.TOPIC:

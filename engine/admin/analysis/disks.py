@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise, takewhile
 from typing import NamedTuple
 
-from engine.admin.analysis.history import History, Sample
-from engine.admin.analysis.slope import slope_of
+from engine.admin.analysis.history import History, Sample, slope_of
 from engine.admin.cluster.remedies import Do, Operation, Phrase, Words
 from engine.admin.health.checks import ALMOST_FULL_PERCENT
 from engine.admin.health.report import used_percent
@@ -21,15 +20,16 @@ WINDOW_MS = 30 * 60 * 1000
 RECENT_MS = 5 * 60 * 1000
 """A log dir that no longer fills in this time has no date at which it is full."""
 REST_MS = 30 * 1000
-"""What fills in bursts is over once it rests for so long, and for as long as it has filled in ``RECENT_MS``."""
+"""A burst is over once the volume has not grown for this long, and for as long as it grew within ``RECENT_MS``."""
 _FORESIGHT = 12
-"""What was seen for less than ``RECENT_MS`` tells so many times its length ahead: a burst of seconds is no trend."""
+"""A trend that was seen for less than ``RECENT_MS`` predicts this many times its own length: a burst of seconds is no
+trend."""
 _OTHERS = 0.1
 FILLS_SOON_S = 86_400
 """A log dir that has room for less than this is a problem, and for less than ``NO_ROOM_SOON_S`` a grave one."""
 NO_ROOM_SOON_S = 3_600
 DELETE_DELAY_MS = 60_000
-"""``file.delete.delay.ms`` unless it is set: a deleted segment or replica keeps its file for so long (Kafka 3.9)."""
+"""``file.delete.delay.ms`` unless it is set: a deleted segment or replica keeps its file for this long (Kafka 3.9)."""
 _CHECK_MS = 300_000
 """``log.retention.check.interval.ms`` unless it is set."""
 _LATE_MS = 15_000
@@ -120,10 +120,10 @@ def dir_trends(frame: Frame, history: History) -> list[DirTrend]:
 
 def note_filling(noted: dict[int, DirTrend], trends: Sequence[DirTrend], live: Set[int]) -> None:
     """Note by broker its most urgent log dir if that fills up; what was read before a disk or broker failed stays."""
-    told = [one for one in trends if one.used_percent is not None and one.broker in live]
-    for broker in {one.broker for one in told}:
+    live_trends = [trend for trend in trends if trend.used_percent is not None and trend.broker in live]
+    for broker in {trend.broker for trend in live_trends}:
         noted.pop(broker, None)
-    noted |= {one.broker: one for one in reversed(told) if one.is_filling}
+    noted |= {trend.broker: trend for trend in reversed(live_trends) if trend.is_filling}
 
 
 def room_advice(trend: DirTrend, trends: Sequence[DirTrend], frame: Frame, history: History) -> Phrase:
@@ -228,7 +228,7 @@ def _with_grower(trend: DirTrend, frame: Frame, history: History) -> DirTrend:
 def _deleted_bytes(trend: DirTrend, history: History) -> int:
     """Return how much was deleted whose files still take room; 0 if that is little, or not known.
 
-    The logs have shrunk, and what the volume holds besides them has grown by as much.
+    The logs have shrunk, and other files on the volume have grown by as much.
     """
     key = trend.broker, trend.log_dir or ""
     pairs = list(zip(reversed(history.used_bytes.of(key)), reversed(history.log_bytes.of(key)), strict=False))[::-1]

@@ -1,6 +1,6 @@
 """A frame as metrics, for ``klamm exporter``. Pure.
 
-What was not read lately is not told: an old figure would look like a new one. ``klamm_exporter_reading_age_seconds``
+What was not read lately is left out: an old figure would look like a new one. ``klamm_exporter_reading_age_seconds``
 says how old each part is, and ``klamm_exporter_series_left_out`` how much the limit on series has cut off.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from engine.admin.analysis.tallies import Tallies, Tally
 from engine.admin.brokers.load import load_of_brokers
 from engine.admin.health.report import health_metrics
-from engine.admin.lag.results import lag_metrics
+from engine.admin.lag.metrics import lag_metrics
 from engine.admin.log_dirs.totals import DIR_FIGURES
 from engine.admin.topics.selection import TopicSelection
 from engine.admin.watch.frame import Frame, LinkState, Stage, WatchedGroup
@@ -52,7 +52,7 @@ class MetricsScope:
         topics: these; totals of the cluster and of brokers are always over all topics.
         groups: those whose whole name matches one of these; all if there are none.
         has_partitions: also a series for each partition.
-        series_max: so many series of one metric at most.
+        series_max: at most this many series of one metric.
     """
 
     topics: TopicSelection = field(default_factory=TopicSelection)
@@ -62,7 +62,7 @@ class MetricsScope:
 
 
 def trouble_of(frame: Frame) -> str:
-    """Return why nobody answers for the cluster now; empty if somebody does."""
+    """Return why the cluster does not answer now; empty if it does."""
     used = [link for link in frame.links.values() if link.state is not LinkState.UNUSED]
     if any(link.state is LinkState.CONNECTED for link in used):
         return "" if frame.cluster is not None else "the cluster has not been read yet"

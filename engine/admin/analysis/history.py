@@ -1,4 +1,4 @@
-"""What earlier frames said: sizes, lags and ends as series, and all events. Pure.
+"""What earlier frames said: sizes, lags and ends as series, how fast they change, and all events. Pure.
 
 Nothing older ever replaces anything newer: a frame that is not newer than the last one is left out, and a sample counts
 only if its stage was read since. A frame from an earlier time (a jump back in a recording) takes back what came after
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import islice
 from math import nan
 from typing import Generic, NamedTuple, TypeVar
@@ -56,13 +56,13 @@ class Series(Generic[K]):
         self._times: deque[int] = deque(maxlen=samples_max)
         self._by_key: dict[K, array[float]] = {}
 
-    def take(self, at_ms: int | None, told: Callable[[], Iterable[tuple[K, float]]]) -> None:
+    def take(self, at_ms: int | None, values_read: Callable[[], Iterable[tuple[K, float]]]) -> None:
         """Take what was read at ``at_ms`` (None: nothing was), unless it is no newer than the last."""
         if at_ms is None or (self._times and at_ms <= self._times[-1]):
             return
         self._times.append(at_ms)
         fresh: dict[K, array[float]] = {}
-        for key, value in told():
+        for key, value in values_read():
             values = self._by_key.get(key)
             if values is None:
                 values = array("d")
@@ -106,7 +106,7 @@ class History:
 
     Attributes:
         latest: the newest frame taken.
-        used_bytes: what is used of each log dir's volume; if nobody reports that, what the logs in it take.
+        used_bytes: what is used of each log dir's volume; if no broker reports that, what the logs in it take.
         log_bytes: what the logs in each log dir take, without those that are deleted but whose files are still there.
         readings: all replicas' logs at a few earlier moments, oldest first, each with its time.
         copied_bytes: how much each new replica of a moving partition has.
@@ -169,8 +169,8 @@ class History:
         if self._grown[0] is not frame.logs:
             read_ms = frame.stage(Stage.LOG_DIRS).read_at_ms or 0
             seconds = (read_ms - self.readings[0][0]) / 1000 if self.readings else 0
-            found = _grown(self.readings[0][1], ReplicaLogs.of(frame.logs), seconds) if seconds > 0 else {}
-            self._grown = frame.logs, found
+            grown = _grown(self.readings[0][1], ReplicaLogs.of(frame.logs), seconds) if seconds > 0 else {}
+            self._grown = frame.logs, grown
         return self._grown[1]
 
     def _keep_reading(self, read_ms: int | None, frame: Frame) -> None:
@@ -250,3 +250,41 @@ def _leader_sizes(frame: Frame, moving: Moving) -> Iterable[tuple[TopicPartition
         for log in frame.logs.get(name, ()):
             if log.broker == partition.leader and not log.is_future:
                 yield name, log.size_bytes
+
+
+SAMPLES_MIN = 3
+"""With fewer samples there is no result."""
+
+
+class Slope(NamedTuple):
+    """A line through samples (least squares): the change per second. The true one is between ``low`` and ``high``
+    (two sigma).
+    """
+
+    per_s: float
+    low: float
+    high: float
+
+    @property
+    def is_rising(self) -> bool:
+        return self.low > 0
+
+
+def slope_of(samples: Sequence[Sample], window_ms: int) -> Slope | None:
+    """Return the slope over the last ``window_ms`` before the newest sample; None: too few samples."""
+    if not samples:
+        return None
+    since_ms = samples[-1].at_ms - window_ms
+    points = [(sample.at_ms / 1000, sample.value) for sample in samples if sample.at_ms >= since_ms]
+    count = len(points)
+    if count < SAMPLES_MIN:
+        return None
+    mean_x = sum(x for x, _ in points) / count
+    mean_y = sum(y for _, y in points) / count
+    spread_x = sum((x - mean_x) ** 2 for x, _ in points)
+    if spread_x <= 0:
+        return None
+    per_s = sum((x - mean_x) * (y - mean_y) for x, y in points) / spread_x
+    residue = sum((y - mean_y - per_s * (x - mean_x)) ** 2 for x, y in points)
+    error = (residue / (count - 2) / spread_x) ** 0.5 if count > 2 else 0.0
+    return Slope(per_s, per_s - 2 * error, per_s + 2 * error)

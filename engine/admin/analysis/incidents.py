@@ -161,7 +161,7 @@ class Runs:
             if len(self._by_moment) > RUNS_MAX:
                 # What comes again and again must not push out that a broker failed.
                 (often, _), *_ = Counter(kind for _, kind in self._by_moment).most_common(1)
-                del self._by_moment[next(one for one in self._by_moment if one[1] is often)]
+                del self._by_moment[next(moment for moment in self._by_moment if moment[1] is often)]
 
 
 def runs_around(
@@ -199,7 +199,7 @@ def runs_around(
 
 
 class Incidents:
-    """The incidents that events tell of, the oldest first. Owned by the history.
+    """The incidents that follow from the events, the oldest first. Owned by the history.
 
     Attributes:
         folds: for each event that the history keeps, the number of the incident that it causes, minus the number of the

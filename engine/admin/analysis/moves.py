@@ -13,8 +13,7 @@ from enum import StrEnum
 from functools import lru_cache
 from itertools import takewhile
 
-from engine.admin.analysis.history import SAMPLES_MAX, History, Sample
-from engine.admin.analysis.slope import SAMPLES_MIN, Slope, slope_of
+from engine.admin.analysis.history import SAMPLES_MAX, SAMPLES_MIN, History, Sample, Slope, slope_of
 from engine.admin.reassignment.throttle_settings import (
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
@@ -55,7 +54,7 @@ class CopyState(StrEnum):
     """More is produced than copied, now and over the last minute: at this rate it never ends."""
     STALLED = "stands still"
     UNKNOWN = "not known"
-    """Nobody reports the sizes."""
+    """The sizes are not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +118,7 @@ def moves_board(frame: Frame, history: History) -> MovesBoard:
     moving = history.moving(frame)
     throttled_ms = _last_ms(frame, history, _THROTTLES)
     changed_ms = max(throttled_ms, _last_ms(frame, history, _COPIES))
-    names = [(name, broker) for name, found in moving.items() for broker in found.assignment.adding_replicas]
+    names = [(name, broker) for name, move in moving.items() for broker in move.assignment.adding_replicas]
     growing = frozenset((name, broker) for name, broker in names if _grows(history, name, broker))
     busy = Counter(place for name, broker in growing for place in _queues(moving[name].leader, broker))
     copies = []
@@ -161,7 +160,7 @@ def _with_waiting_time(copies: list[CopyProgress]) -> list[CopyProgress]:
     for copy in copies:
         for queue in _queues(copy.source, copy.broker):
             beside.setdefault(queue, []).append(copy)
-    together = {queue: _together(found) for queue, found in beside.items()}
+    together = {queue: _together(group) for queue, group in beside.items()}
     reasons = []
     for copy in copies:
         if copy.state is CopyState.WAITING:
@@ -275,8 +274,8 @@ def _copy(
 
 def _left_s(remaining: float, slope: Slope, inflow: float) -> tuple[float | None, float | None, float | None]:
     """Return the time left, with the shortest and the longest that the samples allow; None: forever."""
-    found = [remaining / (rate - inflow) if rate > inflow else None for rate in (slope.per_s, slope.high, slope.low)]
-    return found[0], found[1], found[2]
+    seconds = [remaining / (rate - inflow) if rate > inflow else None for rate in (slope.per_s, slope.high, slope.low)]
+    return seconds[0], seconds[1], seconds[2]
 
 
 def _stalled_s(history: History, name: TopicPartition, broker: int) -> float | None:
@@ -323,8 +322,8 @@ def throttle_of(frame: Frame, name: TopicPartition, broker: int, *, is_leader: b
 @lru_cache(256)
 def _listed(text: str | None) -> frozenset[str]:
     """Return the entries of a topic's list of throttled replicas: read once for all of its copies."""
-    found = read_list(text)
-    return frozenset((*found.others, *found.ours))
+    throttled = read_list(text)
+    return frozenset((*throttled.others, *throttled.ours))
 
 
 def _longest(times: list[float | None]) -> float | None:

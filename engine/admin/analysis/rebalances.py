@@ -35,7 +35,7 @@ class GroupChange:
 class GroupPast:
     """The changes of a group, the newest first, and how often it rebalanced at least.
 
-    A rebalance that nobody saw is known by the members who came or went.
+    A rebalance between two frames shows by the members that came or went.
     """
 
     changes: tuple[GroupChange, ...]

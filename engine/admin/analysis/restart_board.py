@@ -38,13 +38,11 @@ class RestartAdvice:
     """One broker.
 
     Attributes:
-        reasons: why it is not simply safe, the gravest first.
-        missed_by: under-replicated partitions that miss it.
-        would_stop: partitions that would refuse writes with acks=all without it.
-        would_go: partitions that nobody could lead without it.
-        registered_s: for how long it has been registered; it may have run for longer, because each new session with
-        ZooKeeper registers it anew. None: nobody reports it.
-        only_here: of the partitions of ``would_go``, those that have no other replica.
+        reasons: why it is not simply safe, the gravest first. missed_by: under-replicated partitions that miss it.
+        would_stop: partitions that would refuse writes with acks=all without it. would_go: partitions that nobody could
+        lead without it. registered_s: for how long it has been registered; it may have run for longer, because each new
+        session with ZooKeeper registers it again. None: nobody reports it. only_here: of the partitions of
+        ``would_go``, those that have no other replica.
     """
 
     broker: int
@@ -65,7 +63,7 @@ class RestartAdvice:
 class RestartBoard:
     """All brokers by id, and which one to restart next; None: none.
 
-    It is the safe one that has been registered longest, since a restart registers a broker anew.
+    It is the safe one that has been registered longest, since a restart registers a broker again.
     """
 
     brokers: tuple[RestartAdvice, ...]
@@ -92,9 +90,9 @@ def _advice(
     stop, go = tally.would_stop[broker], tally.would_go[broker]
     own = []
     if go:
-        own.append(f"{_partitions(go)} would have no leader{_only_here(tally, broker)}")
+        own.append(f"{counted(go, 'partition')} would have no leader{_only_here(tally, broker)}")
     if stop:
-        own.append(f"{_partitions(stop)} would refuse writes with acks=all")
+        own.append(f"{counted(stop, 'partition')} would refuse writes with acks=all")
     is_controller = cluster is not None and cluster.controller_id == broker
     verdict: Verdict
     reasons: tuple[str, ...]
@@ -140,13 +138,15 @@ def _waiting(frame: Frame, tally: Tally, down: tuple[int, ...], *, but_for: int 
     if down:
         found.append(f"broker {', '.join(map(str, down))} {'is' if len(down) == 1 else 'are'} down")
     if tally.leaderless > tally.unelected[but_for]:
-        found.append(f"{_partitions(tally.leaderless)} have no leader".replace("partition have", "partition has"))
+        found.append(
+            f"{counted(tally.leaderless, 'partition')} have no leader".replace("partition have", "partition has")
+        )
     if tally.under_replicated and not tally.missing.keys() <= {but_for}:
         who = ", ".join(str(broker) for broker, _ in tally.missing.most_common(3) if broker not in down)
         catching = f" (waiting for {who})" if who else ""
-        found.append(f"{_partitions(tally.under_replicated)} under-replicated{catching}")
+        found.append(f"{counted(tally.under_replicated, 'partition')} under-replicated{catching}")
     if tally.moving:
-        found.append(f"{_partitions(tally.moving)} being reassigned")
+        found.append(f"{counted(tally.moving, 'partition')} being reassigned")
     if frame.link(Side.ZOOKEEPER).state not in (LinkState.CONNECTED, LinkState.UNUSED):
         # Nobody would lead what the broker leads now, and it could not register again.
         found.append("ZooKeeper does not answer")
@@ -177,7 +177,7 @@ def _unknown(frame: Frame, tally: Tally) -> tuple[str, ...]:
             f"{counted(len(topics), 'topic')} {'is' if len(topics) == 1 else 'are'} hidden, such as {topics[0]}"
         )
     if tally.no_min:
-        found.append(f"min.insync.replicas of {_partitions(tally.no_min)} is not known")
+        found.append(f"min.insync.replicas of {counted(tally.no_min, 'partition')} is not known")
     return tuple(found)
 
 
@@ -186,7 +186,3 @@ def _registered_s(frame: Frame, broker: int) -> float | None:
     if registration is None or registration.created_ms is None:
         return None
     return max(0, frame.at_ms - registration.created_ms) / 1000
-
-
-def _partitions(count: int) -> str:
-    return f"{count} partition{'' if count == 1 else 's'}"

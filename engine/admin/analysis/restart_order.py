@@ -13,7 +13,7 @@ from engine.admin.watch.live_feed import first_frame_with
 _NEEDED: Final = (
     Stage.MEMBERS, Stage.METADATA, Stage.REASSIGNMENTS, Stage.SETTINGS, Stage.PROBES, Stage.LOG_DIRS,
 )  # fmt: skip
-"""What a verdict rests on; log dirs tell of topics that lists hide. Where one cannot be read, the verdict says so."""
+"""What a verdict rests on; log dirs show topics that lists hide. Where one cannot be read, the verdict says so."""
 
 
 async def read_restart_order(cluster: Cluster) -> RestartBoard:

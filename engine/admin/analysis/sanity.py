@@ -10,7 +10,7 @@ from enum import StrEnum
 from engine.admin.watch.frame import Frame, Stage, StageSource
 from engine.common.model import NO_CONTROLLER, TopicPartition
 from engine.common.snapshot import TopicSnapshot
-from engine.common.turns import in_turns
+from engine.common.turns import topics_in_turns
 
 CLOCK_SKEW_MS = 2_000
 """A registration that is further in the future is reported."""
@@ -77,7 +77,7 @@ class SanityCheck:
             self._topics[topic.name] = topic, _states(frame, topic)
             return True
 
-        return in_turns(frame.cluster.topics, look)
+        return topics_in_turns(frame.cluster.topics, look)
 
     def check(self, frame: Frame) -> list[Finding]:
         """Return what cannot be right. A frame that is not newer than the last one says nothing new."""

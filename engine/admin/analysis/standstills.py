@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from engine.admin.lag.paces import Paces
+from engine.admin.lag.group_paces import Paces
 from engine.admin.lag.results import GroupLag, PartitionLag
-from engine.admin.lag.stepping_over import may_step_over, stands
 from engine.admin.lag.verdicts import LagStatus, Reason
 from engine.admin.watch.events import Event, EventKind
 from engine.admin.watch.frame import Frame, Stage, WatchedGroup
@@ -41,8 +40,8 @@ class Standstills:
             self._stalled.clear()
             self._held = frozenset()
         self._at_ms = frame.at_ms
-        told = self._paces.take((group.lag for group in frame.groups), frame.at_ms)
-        lags = [_warned(lag) if self._is_still(lag) else lag for lag in told]
+        measured = self._paces.take((group.lag for group in frame.groups), frame.at_ms)
+        lags = [_warned(lag) if self._is_still(lag) else lag for lag in measured]
         pairs = zip(frame.groups, lags, strict=True)
         groups = tuple(group if group.lag is lag else replace(group, lag=lag) for group, lag in pairs)
         self._held = frozenset(self._held_in(groups))
@@ -56,18 +55,20 @@ class Standstills:
         is_early = group.lag.status is LagStatus.WARN and group.lag.reason is Reason.STANDS_STILL
         return self._paces.still_s(group.lag) if is_early else None
 
-    def holds_up(self, group: str, one: PartitionLag) -> bool:
+    def holds_up(self, group: str, partition: PartitionLag) -> bool:
         """Whether the next record seems to hold up the reader of a partition, or did so until that reader left."""
-        return (group, one.name, one.committed_offset) in self._held
+        return (group, partition.name, partition.committed_offset) in self._held
 
     def _held_in(self, groups: Iterable[WatchedGroup]) -> Iterator[tuple[str, str, int | None]]:
         for group in groups:
             if group.lag.status.is_fine:
                 continue
             may_hold = may_step_over(group.lag)
-            for one in group.lag.partitions:
-                if (may_hold and stands(one)) or (not one.consumer_id and self.holds_up(group.name, one)):
-                    yield group.name, one.name, one.committed_offset
+            for partition in group.lag.partitions:
+                if (may_hold and stands(partition)) or (
+                    not partition.consumer_id and self.holds_up(group.name, partition)
+                ):
+                    yield group.name, partition.name, partition.committed_offset
 
     def _is_still(self, lag: GroupLag) -> bool:
         never_fell = lag.reason is Reason.LAG_NEVER_FELL and self._paces.still_s(lag) is not None
@@ -104,3 +105,23 @@ def _warned(lag: GroupLag) -> GroupLag:
         for partition in lag.partitions
     )
     return replace(lag, partitions=partitions, status=LagStatus.WARN, reason=Reason.STANDS_STILL)
+
+
+def stands(partition: PartitionLag) -> bool:
+    """Whether a member fails, or hangs, before the next record of a partition."""
+    return partition.reason is Reason.STANDS_STILL and bool(partition.consumer_id)
+
+
+def may_step_over(group: GroupLag) -> bool:
+    """Whether one record may hold up what stands still: if many partitions stand, and no other moves, members hang."""
+    waiting = [partition for partition in group.partitions if partition.is_behind]
+    stuck = [partition for partition in waiting if partition.reason is Reason.STANDS_STILL and partition.status.is_bad]
+    return len(stuck) == 1 or 0 < len(stuck) < len(waiting)
+
+
+def scope_text(partitions: Iterable[PartitionLag]) -> str:
+    """Return partitions as ``parse_topic_scope`` reads them: ``orders:0,1 audit:3``."""
+    numbers: dict[str, list[int]] = {}
+    for partition in partitions:
+        numbers.setdefault(partition.topic, []).append(partition.partition)
+    return " ".join(f"{topic}:{','.join(map(str, sorted(partitions_of)))}" for topic, partitions_of in numbers.items())

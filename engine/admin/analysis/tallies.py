@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from engine.admin.watch.frame import Frame
 from engine.common.model import NO_LEADER, TopicPartition
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
-from engine.common.turns import in_turns
+from engine.common.turns import topics_in_turns
 
 
 @dataclass(slots=True)
@@ -22,7 +22,7 @@ class Tally:
         leaderless: those whose leader is not alive, as the health checks count them.
         last_in_sync: of these partitions, how often each dead broker has all that was acknowledged, and nobody else.
         below_min, at_min, one_above, well_above: the others by how many replicas in sync they have beyond min ISR;
-            ``no_min`` those of which min ISR is not known.
+            ``no_min`` those whose min ISR is not known.
         leaders: partitions by who leads them.
         preferred: partitions by who should lead them, the preferred replica.
         led_elsewhere: of these, those that another replica leads, or nobody.
@@ -99,7 +99,7 @@ class Tallies:
         if frame.cluster is None:
             return iter(())
         self._take(frame)
-        return in_turns(frame.cluster.topics, lambda topic: self._counts(topic, frame.min_isr.get(topic.name)))
+        return topics_in_turns(frame.cluster.topics, lambda topic: self._counts(topic, frame.min_isr.get(topic.name)))
 
     def of_frame(self, frame: Frame) -> Tally:
         """Return the counts of all partitions of a frame."""
@@ -141,64 +141,64 @@ class Tallies:
 
 def tally_of(topic: TopicSnapshot, min_isr: int | None, live: frozenset[int], *, is_capped: bool = False) -> Tally:
     """Count the partitions of one topic. ``is_capped``: as for ``PartitionSnapshot.is_under_min_isr``."""
-    found = Tally()
+    tally = Tally()
     if not topic.is_marked_for_deletion:
         for partition in topic.partitions:
             wanted = min_isr if min_isr is None or not is_capped else min(min_isr, len(partition.replicas))
             is_led = partition.is_led(live)
-            _count(found, partition, wanted, is_led=is_led)
+            _count(tally, partition, wanted, is_led=is_led)
             if not is_led:
-                found.last_in_sync.update(partition.last_in_sync(live))
-                found.unelected.update(live.intersection(partition.isr))
+                tally.last_in_sync.update(partition.last_in_sync(live))
+                tally.unelected.update(live.intersection(partition.isr))
             elif len(partition.replicas) == 1:
-                found.only_here[partition.leader] += 1
-                found.one_only_here.setdefault(partition.leader, TopicPartition(topic.name, partition.partition))
-    return found
+                tally.only_here[partition.leader] += 1
+                tally.one_only_here.setdefault(partition.leader, TopicPartition(topic.name, partition.partition))
+    return tally
 
 
-def _count(found: Tally, partition: PartitionSnapshot, min_isr: int | None, *, is_led: bool) -> None:
-    found.partitions += 1
-    found.moving += partition.assignment.is_being_reassigned
-    _count_leadership(found, partition, is_led=is_led)
+def _count(tally: Tally, partition: PartitionSnapshot, min_isr: int | None, *, is_led: bool) -> None:
+    tally.partitions += 1
+    tally.moving += partition.assignment.is_being_reassigned
+    _count_leadership(tally, partition, is_led=is_led)
     isr = partition.isr
     if partition.is_under_replicated:
-        found.under_replicated += 1
+        tally.under_replicated += 1
         adding = partition.assignment.adding_replicas
         for broker in partition.osr:
             if broker not in adding:
-                found.missing[broker] += 1
+                tally.missing[broker] += 1
     if len(isr) == 1 and is_led:
-        found.would_go[isr[0]] += 1
+        tally.would_go[isr[0]] += 1
     if min_isr is None:
-        found.no_min += 1
+        tally.no_min += 1
         return
     if not is_led:
         return
     margin = len(isr) - min_isr
     if margin < 0:
-        found.below_min += 1
+        tally.below_min += 1
     elif margin == 0:
-        found.at_min += 1
+        tally.at_min += 1
         for broker in isr if len(isr) > 1 else ():
-            found.would_stop[broker] += 1
+            tally.would_stop[broker] += 1
     elif margin == 1:
-        found.one_above += 1
+        tally.one_above += 1
     else:
-        found.well_above += 1
+        tally.well_above += 1
 
 
-def _count_leadership(found: Tally, partition: PartitionSnapshot, *, is_led: bool) -> None:
+def _count_leadership(tally: Tally, partition: PartitionSnapshot, *, is_led: bool) -> None:
     leader, preferred = partition.leader, partition.preferred_leader
     if is_led:
-        found.leaders[leader] += 1
+        tally.leaders[leader] += 1
     else:
-        found.leaderless += 1
+        tally.leaderless += 1
     if preferred == NO_LEADER or partition.assignment.is_being_reassigned:
         return
-    found.preferred[preferred] += 1
+    tally.preferred[preferred] += 1
     if leader != preferred:
-        found.led_elsewhere[preferred] += 1
+        tally.led_elsewhere[preferred] += 1
         if preferred in partition.isr and is_led:
             # Without a leader nobody of the ISR is alive: the controller would have elected one.
-            found.electable[preferred] += 1
-            found.left_by_election[leader] += 1
+            tally.electable[preferred] += 1
+            tally.left_by_election[leader] += 1

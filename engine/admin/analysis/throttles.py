@@ -23,7 +23,7 @@ _AT_LIMIT, _FAR_BELOW = 0.85, 0.25
 """
 _ROUND_TO = 1_000_000
 _TOPICS_MAX, _BROKERS_MAX = 3, 8
-"""What there is more of is counted, not named."""
+"""More than this many are counted, not named."""
 
 
 class ThrottleVerdict(StrEnum):
@@ -67,7 +67,7 @@ class ThrottleAdvice:
 
     @property
     def holds_up(self) -> bool:
-        """Whether nobody can want it so low: the copies never end under it, or it is a crawl."""
+        """Whether it is too low to be meant: the copies never end under it, or it is a crawl."""
         is_crawl = self.suggested_rate is not None and self.rate < _ROUND_TO
         return self.verdict is ThrottleVerdict.NEVER_ENDS or is_crawl
 
@@ -93,30 +93,30 @@ def throttle_advice(frame: Frame, moves: MovesBoard) -> list[ThrottleAdvice]:
     return sorted(found, key=lambda verdict: (order.index(verdict.verdict), verdict.broker, not verdict.is_leader))
 
 
-def throttles_told(advice: Sequence[ThrottleAdvice]) -> list[tuple[str, ThrottleVerdict]]:
+def throttle_texts(advice: Sequence[ThrottleAdvice]) -> list[tuple[str, ThrottleVerdict]]:
     """Say of throttles what they do; brokers with the same one, that does the same, share a sentence."""
     alike: dict[tuple[ThrottleVerdict, bool, int], list[ThrottleAdvice]] = {}
     for throttle in advice:
         alike.setdefault((throttle.verdict, throttle.is_leader, throttle.rate), []).append(throttle)
-    told: dict[tuple[ThrottleVerdict, int, tuple[int, ...]], list[ThrottleAdvice]] = {}
-    for (verdict, _, rate), found in alike.items():
-        told.setdefault((verdict, rate, tuple(one.broker for one in found)), []).extend(found)
-    return [(_told(rate, brokers, found), verdict) for (verdict, rate, brokers), found in told.items()]
+    sides: dict[tuple[ThrottleVerdict, int, tuple[int, ...]], list[ThrottleAdvice]] = {}
+    for (verdict, _, rate), throttles in alike.items():
+        sides.setdefault((verdict, rate, tuple(one.broker for one in throttles)), []).extend(throttles)
+    return [(_text_of(rate, brokers, throttles), verdict) for (verdict, rate, brokers), throttles in sides.items()]
 
 
-def _told(rate: int, brokers: Sequence[int], found: Sequence[ThrottleAdvice]) -> str:
+def _text_of(rate: int, brokers: Sequence[int], throttles: Sequence[ThrottleAdvice]) -> str:
     """Say what one throttle of these brokers does, to what they send, to what they take, or to both."""
-    sides = {one.is_leader for one in found}
+    sides = {throttle.is_leader for throttle in throttles}
     does = [word + "s" * (len(brokers) == 1) for word, side in (("send", True), ("take", False)) if side in sides]
-    who = f"broker {brokers[0]}" if len(brokers) == 1 else _brokers_told(brokers)
-    suggested = max(one.suggested_rate or 0 for one in found)
+    who = f"broker {brokers[0]}" if len(brokers) == 1 else _brokers_text(brokers)
+    suggested = max(throttle.suggested_rate or 0 for throttle in throttles)
     more = f": {rate_text(suggested)} would let it end within an hour" if suggested else ""
-    verdict = found[0].verdict
+    verdict = throttles[0].verdict
     effect = "" if verdict is ThrottleVerdict.UNKNOWN else f": it {verdict.value}"
     return f"{who} {' and '.join(does)} under a throttle of {rate_text(rate)}{effect}{more}"
 
 
-def _brokers_told(brokers: Sequence[int]) -> str:
+def _brokers_text(brokers: Sequence[int]) -> str:
     return (
         f"brokers {', '.join(map(str, brokers))}" if len(brokers) <= _BROKERS_MAX else counted(len(brokers), "broker")
     )

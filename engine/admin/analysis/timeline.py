@@ -1,6 +1,7 @@
-"""Who was out of the ISR when, for how long, and who led meanwhile: a row for each partition, from the events. Pure.
+"""Which replica was out of the ISR when, for how long, and who led meanwhile: a row per partition, from the events.
+Pure.
 
-It is as fine as the samples of the cluster: what came and went between two of them is not seen.
+What came and went between two samples of the cluster is not seen.
 """
 
 from __future__ import annotations
@@ -93,8 +94,8 @@ def _note_isr(row: _Row, event: Event) -> None:
 
 
 def _absences(row: _Row) -> tuple[Absence, ...]:
-    found = [*row.closed, *(Absence(broker, since_ms, None) for broker, since_ms in row.open.items())]
-    return tuple(sorted(found, key=lambda row: (row.since_ms or 0, row.broker)))
+    absences = [*row.closed, *(Absence(broker, since_ms, None) for broker, since_ms in row.open.items())]
+    return tuple(sorted(absences, key=lambda row: (row.since_ms or 0, row.broker)))
 
 
 def _broker(text: str) -> int | None:

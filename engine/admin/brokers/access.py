@@ -1,4 +1,4 @@
-"""The interface to facts about single brokers, and the only place that chooses whom to ask."""
+"""The interface to facts about single brokers. Only this module chooses where they are read."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class BrokerReader(Protocol):
     async def sizes_of_brokers(self, topics: Sequence[TopicSnapshot], *, are_all: bool) -> Mapping[int, int]:
         """Return the bytes that brokers hold of topics, or of all (``topics`` are those that a list has). Never fails.
 
-        Leaves out a broker that does not tell, or cannot because a log dir has failed.
+        Leaves out a broker that does not report them, or cannot because a log dir has failed.
         """
 
 
@@ -79,7 +79,7 @@ async def read_selected_log_dirs(
     if selection is not None:
         reader = await topic_reader(cluster, on_unknown_settings=cluster.observe)
         topics = await read_selected(reader, selection, if_exists=False)
-    found = await broker_reader(cluster).log_dirs(brokers, topics)
-    if found and all(broker.error == NOT_ALLOWED for broker in found):
+    log_dirs = await broker_reader(cluster).log_dirs(brokers, topics)
+    if log_dirs and all(broker.error == NOT_ALLOWED for broker in log_dirs):
         raise Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, where="log dirs")
-    return found
+    return log_dirs

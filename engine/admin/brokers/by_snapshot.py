@@ -53,21 +53,21 @@ def log_dirs_of(
         NotFound: it has no such broker.
     """
     chosen = None if topics is None else set(topics)
-    found: dict[tuple[int, str], list[DirReplica]] = {}
+    replicas_of: dict[tuple[int, str], list[DirReplica]] = {}
     for topic in snapshot.topics:
         for partition in topic.partitions:
             for log in partition.replica_logs:
-                replicas = found.setdefault((log.broker, log.log_dir), [])
+                replicas = replicas_of.setdefault((log.broker, log.log_dir), [])
                 if chosen is None or topic.name in chosen:
                     lag = None if log.offset_lag < 0 else log.offset_lag
                     replicas.append(DirReplica(topic.name, partition.partition, log.size_bytes, lag, log.is_future))
-    if not found and not snapshot.failed_log_dirs and any(topic.partitions for topic in snapshot.topics):
+    if not replicas_of and not snapshot.failed_log_dirs and any(topic.partitions for topic in snapshot.topics):
         hint = Phrase("take one with them: ", Operation.TAKE_SNAPSHOT_WITH_SIZES)
         raise BadRequest("this snapshot has no log dirs", hint=hint)
-    absent = set(brokers or ()) - {broker for broker, _ in found} - snapshot.live_broker_ids
+    absent = set(brokers or ()) - {broker for broker, _ in replicas_of} - snapshot.live_broker_ids
     if absent:
         raise NotFound(f"the snapshot has no such brokers: {', '.join(map(str, sorted(absent)))}")
-    dirs = [log_dir_with(broker, path, replicas) for (broker, path), replicas in found.items()]
+    dirs = [log_dir_with(broker, path, replicas) for (broker, path), replicas in replicas_of.items()]
     dirs += [LogDir(f.broker, f.log_dir, f.error, 0, 0, None, None) for f in snapshot.failed_log_dirs or ()]
     chosen_dirs = [log_dir for log_dir in dirs if brokers is None or log_dir.broker in brokers]
     return sorted(chosen_dirs, key=lambda log_dir: (log_dir.broker, log_dir.log_dir or ""))

@@ -37,12 +37,12 @@ class WireBrokerReader:
         return await read_log_dirs(self._cluster, brokers, None if topics is None else _partitions_of(topics))
 
     async def sizes(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        found: dict[TopicPartition, int] = {}
+        sizes: dict[TopicPartition, int] = {}
         for log_dir in await self._log_dirs_in_time(frozenset(partitions)):
             for replica in log_dir.replicas:
                 name = TopicPartition(replica.topic, replica.partition)
-                found[name] = max(found.get(name, 0), replica.size_bytes)
-        return found
+                sizes[name] = max(sizes.get(name, 0), replica.size_bytes)
+        return sizes
 
     async def volumes(self) -> Sequence[LogDirSnapshot]:
         return [

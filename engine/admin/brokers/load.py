@@ -17,9 +17,10 @@ Replicas = Mapping[TopicPartition, Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class BrokerLoad:
-    """What one broker carries. ``size_bytes`` is None if it did not tell; the rates if it did not, or was not asked.
+    """What one broker carries. ``size_bytes`` is None if the broker did not report it; the rates if it did not, or was
+    not asked.
 
-    Rates are by the second: over the last minute, or over two seconds of a broker that tells counts only.
+    Rates are by the second: over the last minute, or over two seconds for a broker that reports counts only.
     """
 
     broker: int
@@ -58,7 +59,8 @@ class LoadOfPlan:
 def load_of_brokers(
     brokers: Sequence[BrokerInfo], topics: Iterable[TopicSnapshot], sizes: Mapping[int, int]
 ) -> list[BrokerLoad]:
-    """Return one line per broker that lives or has a replica, by id; ``sizes`` in bytes, of those that told."""
+    """Return one line per broker that lives or has a replica, by id; ``sizes`` in bytes, of those that reported
+    them."""
     replicas: Counter[int] = Counter()
     leaders: Counter[int] = Counter()
     preferred: Counter[int] = Counter()
@@ -135,8 +137,8 @@ def _leaders(assignment: Replicas) -> Counter[int]:
 
 
 def _bytes(assignment: Replicas, sizes: Mapping[TopicPartition, int]) -> Counter[int]:
-    found: Counter[int] = Counter()
+    bytes_held: Counter[int] = Counter()
     for name, replicas in assignment.items():
         for broker in replicas:
-            found[broker] += sizes.get(name, 0)
-    return found
+            bytes_held[broker] += sizes.get(name, 0)
+    return bytes_held

@@ -1,4 +1,4 @@
-"""What brokers count and measure, by the names of Kafka's MBeans: the same figures whoever tells them. Pure.
+"""What brokers count and measure, by the names of Kafka's MBeans: the same figures, whichever source has them. Pure.
 
 Sources: ``BrokerTopicMetrics``, ``RequestMetrics``, ``KafkaRequestHandlerPool`` and ``ReplicaManager`` of Kafka 3.9,
 and the names that the JMX exporter's usual rules for Kafka give them.
@@ -29,7 +29,7 @@ IDLE_LOW_PERCENT: Final = 20
 """Request handlers that wait less than this part of their time are the limit of what a broker can do."""
 
 TOPICS_MAX: Final = 2_000
-"""In a larger cluster nobody reads the traffic of each topic every few seconds: that would take brokers too long."""
+"""In a larger cluster the traffic of each topic is not read every few seconds: that would take brokers too long."""
 
 QUOTA_TYPES: Final = ("Produce", "Fetch", "Request", "ControllerMutation")
 """MBeans about the use of quotas, one for each user and client id of each kind."""
@@ -40,7 +40,7 @@ _LABEL: Final = re.compile(r'\b(\w++)="((?:\\.|[^"\\])*+)"')
 
 
 class Teller(StrEnum):
-    """How a broker tells its figures."""
+    """How a broker reports its figures."""
 
     JOLOKIA = "jolokia"
     JMX = "jmx"
@@ -49,12 +49,12 @@ class Teller(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Something that is counted. What nobody reports is None.
+    """Something that is counted. What is not reported is None.
 
     Attributes:
         total: the count since the broker started.
         one_minute: events a second, as the broker averages them; likewise the two below.
-        measured: events a second between two readings, where the broker tells counts only.
+        measured: events a second between two readings, where the broker reports counts only.
     """
 
     total: float | None = None
@@ -89,7 +89,7 @@ class TopicFigures:
 
 
 class TopicTraffic(NamedTuple):
-    """The bytes a second of one topic, over the brokers that tell. None: nobody does."""
+    """The bytes a second of one topic, over the brokers that report it. None: nobody does."""
 
     bytes_in: float | None = None
     bytes_out: float | None = None
@@ -97,7 +97,7 @@ class TopicTraffic(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BrokerFigures:
-    """What one broker tells.
+    """What one broker reports.
 
     Attributes:
         told_by: how; None if it does not tell. ``where`` is the address.
@@ -131,20 +131,20 @@ class BrokerFigures:
 
     @property
     def throttle_ms(self) -> float | None:
-        """The longer of the two times for which answers were held back; None if neither is told."""
+        """The longer of the two times for which answers were held back; None if neither is reported."""
         return max((ms for ms in (self.produce_throttle_ms, self.fetch_throttle_ms) if ms is not None), default=None)
 
 
 def traffic_of(figures: Iterable[BrokerFigures]) -> dict[str, TopicTraffic]:
-    """Return the traffic of each topic of which a broker tells something."""
-    found: dict[str, TopicTraffic] = {}
+    """Return the traffic of each topic that a broker reports."""
+    traffic: dict[str, TopicTraffic] = {}
     for broker in figures:
         for topic in broker.topics or ():
-            known = found.get(topic.topic, TopicTraffic())
-            found[topic.topic] = TopicTraffic(
+            known = traffic.get(topic.topic, TopicTraffic())
+            traffic[topic.topic] = TopicTraffic(
                 _together(known.bytes_in, topic.bytes_in.now), _together(known.bytes_out, topic.bytes_out.now)
             )
-    return found
+    return traffic
 
 
 def _together(value: float | None, other: float | None) -> float | None:
@@ -205,8 +205,8 @@ def numbers(attributes: Mapping[str, object]) -> dict[str, float]:
 
 
 def beans_of_page(page: str) -> Beans:
-    """Return what a page for Prometheus tells: by the JMX exporter's usual rules for Kafka, or by none."""
-    found: Beans = {}
+    """Return what a page for Prometheus contains: by the JMX exporter's usual rules for Kafka, or by none."""
+    beans: Beans = {}
     for line in page.splitlines():
         match = _SERIES.match(line)
         if match is None:
@@ -222,8 +222,8 @@ def beans_of_page(page: str) -> Beans:
             tag = _plain(labels.get("topic") or labels.get("request") or "")
             if name in QUOTA_TYPES:
                 tag = whose(_plain(labels.get("user", "")), _plain(labels.get("clientId", "")))
-            found.setdefault((name, tag), {})[attribute] = value
-    return found
+            beans.setdefault((name, tag), {})[attribute] = value
+    return beans
 
 
 _FAMILIES: Final = {
@@ -273,7 +273,7 @@ def is_of_klamm(page: str) -> bool:
 
 
 def has_rates(beans: Beans) -> bool:
-    """Whether a broker told averages, not only counts."""
+    """Whether a broker reported averages, not only counts."""
     return any("OneMinuteRate" in attributes for attributes in beans.values())
 
 
@@ -283,7 +283,7 @@ def figures_of(
     """Return what MBeans say.
 
     Args:
-        before: what they said ``measured_s`` seconds earlier, where only counts are told.
+        before: what they said ``measured_s`` seconds earlier, where only counts are reported.
     """
 
     def rate(name: str, tag: str = "") -> Rate:
@@ -295,7 +295,7 @@ def figures_of(
             attributes.get("OneMinuteRate"),
             attributes.get("FiveMinuteRate"),
             attributes.get("FifteenMinuteRate"),
-            # A count falls if the broker has started anew between the two.
+            # A count falls if the broker has restarted between the two.
             None if total is None or earlier is None or total < earlier else (total - earlier) / measured_s,
         )
 
@@ -329,13 +329,13 @@ def figures_of(
 
 
 def _requests(beans: Beans) -> Iterator[RequestFigures]:
-    """Yield the APIs of which there was a request, the slowest first."""
-    found = [
+    """Yield the APIs that were called, the slowest first."""
+    figures = [
         RequestFigures(api, attributes.get("Count"), attributes.get(_P99))
         for (name, api), attributes in beans.items()
         if name == "TotalTimeMs" and attributes.get("Count") != 0
     ]
-    yield from sorted(found, key=lambda request: (-(request.p99_ms or 0), request.api))
+    yield from sorted(figures, key=lambda request: (-(request.p99_ms or 0), request.api))
 
 
 def _topics(beans: Beans) -> list[str]:

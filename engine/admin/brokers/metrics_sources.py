@@ -1,4 +1,4 @@
-"""Where a broker tells its metrics, and how they are read: Prometheus' format and Jolokia's protocol over HTTP.
+"""Where a broker serves its metrics, and how they are read: Prometheus' format and Jolokia's protocol over HTTP.
 
 JMX itself needs a Java, which the caller brings. TLS goes by the ``ssl.*`` properties of the cluster's client.
 """
@@ -30,7 +30,7 @@ _PAGE_BYTES_MAX: Final = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where one broker tells its metrics. A login never shows.
+    """Where one broker serves its metrics. A login never shows.
 
     ``is_tls`` is about HTTP, and about the registry of JMX: without it, a broker says itself whether it speaks TLS.
     """
@@ -54,7 +54,7 @@ class Source:
 
 ReadJmx = Callable[[Mapping[int, Source], Sequence[str], float, float], Awaitable[Mapping[int, Beans | str]]]
 """Reads MBeans of several brokers by JMX: where each is, which, the seconds that each has, and the seconds for all.
-Gives the reason for a broker that does not tell. It never fails."""
+Gives the reason why a broker reports nothing. It never fails."""
 
 
 _REFERENCE: Final = re.compile(r"\$\{[^}:]*+:[^}]*+\}")
@@ -124,7 +124,7 @@ def source_of(pattern: str, broker_id: int, host: str, tls: TlsSettings | None =
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a broker told, and who it turned out to be."""
+    """What a broker reported, and who it turned out to be."""
 
     source: Source
     beans: Beans
@@ -140,7 +140,7 @@ async def read_http(source: Source, patterns: Sequence[str]) -> Reading:
         return Reading(source, await _read_jolokia(source, patterns))
     page = (await _ask(source, None)).decode("utf-8", "replace")
     if is_of_klamm(page):
-        # Its page has counts; by the other protocol it tells rates, too.
+        # Its page has counts; by the other protocol it reports rates, too.
         jolokia = replace(source, teller=Teller.JOLOKIA, path="/jolokia")
         return Reading(jolokia, await _read_jolokia(jolokia, patterns))
     beans = await asyncio.to_thread(beans_of_page, page)

@@ -59,7 +59,7 @@ class OwnWords:
 
 
 async def ask_brokers(cluster: Cluster, brokers: Iterable[int]) -> dict[int, OwnWords]:
-    """Return what each of these live brokers tells."""
+    """Return what each of these live brokers reports about itself."""
     chosen = list(brokers)
     if not chosen:
         return {}
@@ -76,7 +76,7 @@ async def ask_brokers(cluster: Cluster, brokers: Iterable[int]) -> dict[int, Own
 
 
 async def _ask(cluster: Cluster, broker: int) -> OwnWords:
-    """Return what a broker tells within its time; if it falls silent, what it has told until then."""
+    """Return what a broker reports within its time; if it falls silent, what it had reported until then."""
     wire = await cluster.wire()
     words = OwnWords()
     try:
@@ -95,7 +95,7 @@ async def _ask(cluster: Cluster, broker: int) -> OwnWords:
 
 
 async def _protocol_version(cluster: Cluster, broker: int) -> str | None:
-    """Return the broker's inter.broker.protocol.version; None if it does not tell."""
+    """Return the broker's inter.broker.protocol.version; None if it does not report it."""
     from engine.admin.cluster.errors import Refused
     from engine.kafka.protocol.apis.describe_configs import (
         DescribeConfigsRequest,
@@ -117,8 +117,8 @@ async def _protocol_version(cluster: Cluster, broker: int) -> str | None:
 async def _dirs(cluster: Cluster, broker: int) -> tuple[DirSummary, ...] | None:
     from engine.admin.log_dirs.describing import read_log_dirs
 
-    (*found,) = await read_log_dirs(cluster, [broker])
-    if any(log_dir.log_dir is None for log_dir in found):
+    (*log_dirs,) = await read_log_dirs(cluster, [broker])
+    if any(log_dir.log_dir is None for log_dir in log_dirs):
         return None
     return tuple(
         DirSummary(
@@ -129,7 +129,7 @@ async def _dirs(cluster: Cluster, broker: int) -> tuple[DirSummary, ...] | None:
             log_dir.usable_bytes,
             log_dir.error,
         )
-        for log_dir in found
+        for log_dir in log_dirs
     )
 
 
@@ -137,10 +137,10 @@ def _api_name(key: int) -> str | None:
     return next((spec.name for known, spec in API_SPECS.items() if int(known) == key), None)
 
 
-# A broker's release, guessed from the APIs that it offers: brokers do not tell their version.
+# A broker's release, guessed from the APIs that it offers: brokers do not report their version.
 #
-# An API, or a version of one, that a release was the first to have identifies it. A release that added nothing cannot
-# be told from the one before.
+# An API, or a version of one, that a release was the first to have identifies it. A release that added nothing looks
+# like the one before.
 
 _MARKS: tuple[tuple[str, ApiKey, int], ...] = (
     ("4.2", ApiKey.OFFSET_FETCH, 10),

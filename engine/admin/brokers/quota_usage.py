@@ -13,7 +13,7 @@ from urllib.parse import unquote_plus
 
 from engine.admin.brokers.metrics import QUOTA_TYPES, quota_patterns
 from engine.admin.brokers.metrics_sources import ReadJmx
-from engine.admin.brokers.reading_metrics import Told, read_beans
+from engine.admin.brokers.reading_metrics import BrokerReading, read_beans
 from engine.admin.cluster.connection import Cluster
 from engine.admin.configs.quota_reading import OwnedQuota, all_quotas, in_force
 from engine.admin.configs.quotas import user_and_client
@@ -61,7 +61,7 @@ class QuotaUsage:
 
 @dataclass(frozen=True, slots=True)
 class UsageOfBrokers:
-    """All uses, the nearest to its limit first, and why a broker does not tell."""
+    """All uses, the nearest to its limit first, and why a broker reports none."""
 
     usages: Sequence[QuotaUsage]
     troubles: Sequence[tuple[int, str]]
@@ -86,9 +86,9 @@ async def read_usage(
     )
 
 
-def usages_of(told: Told, quotas: Sequence[OwnedQuota]) -> Iterator[QuotaUsage]:
+def usages_of(reading: BrokerReading, quotas: Sequence[OwnedQuota]) -> Iterator[QuotaUsage]:
     """Yield what one broker's MBeans say, beside the limits that are set."""
-    for (kind, tag), attributes in (told.beans or {}).items():
+    for (kind, tag), attributes in (reading.beans or {}).items():
         if kind not in _KEYS or tag == "/":
             continue
         encoded, _, client_id = tag.partition("/")
@@ -97,7 +97,7 @@ def usages_of(told: Told, quotas: Sequence[OwnedQuota]) -> Iterator[QuotaUsage]:
         limits = {quota.quota: quota.value for quota in in_force(_entity(user, client_id), quotas)}
         limit = limits.get(key)
         yield QuotaUsage(
-            told.broker,
+            reading.broker,
             user or None,
             client_id or None,
             key,

@@ -35,7 +35,7 @@ async def read_broker_load(cluster: Cluster, selection: TopicSelection) -> list[
 async def add_rates(
     cluster: Cluster, loads: Sequence[BrokerLoad], selection: TopicSelection, read_jmx: ReadJmx, pattern: str | None
 ) -> tuple[list[BrokerLoad], dict[int, str]]:
-    """Return the loads with the rates of the chosen topics, and why a live broker does not tell them."""
+    """Return the loads with the rates of the chosen topics, and why a live broker does not report them."""
     is_all = selection.is_all
     figures = await read_figures(cluster, read_jmx, pattern=pattern, topics=not is_all)
     by_broker = {figure.broker: figure for figure in figures}
@@ -63,7 +63,7 @@ async def add_rates(
 
 
 def _sum(rates: Iterable[Rate]) -> float:
-    """Return the rates together. A topic that nobody has used yet has none."""
+    """Return the rates together. A topic without any traffic yet has none."""
     return sum(rate.now or 0.0 for rate in rates)
 
 

@@ -1,4 +1,4 @@
-"""Finds out where brokers tell their metrics, and reads them from all at once: a slow broker never holds the others.
+"""Finds out where brokers serve their metrics, and reads them from all at once: a slow broker never delays the others.
 
 A profile or the caller may say where. Else a broker of klamm says it among its settings, and one of Apache Kafka
 registers its JMX port in ZooKeeper.
@@ -35,7 +35,7 @@ from engine.kafka.client.tls.context import tls_settings
 
 _KEY: Final = "klamm.metrics.listener"
 MEASURE_S: Final = 2.0
-"""Seconds between two readings of a broker that tells counts only."""
+"""Seconds between two readings of a broker that reports counts only."""
 
 _LIMIT_SHARE, _ALL_SHARE = 0.4, 0.8
 """The shares of the operation's time that one reading of one broker may take, and all by JMX with the start of Java. A
@@ -43,10 +43,10 @@ JMX exporter needs many seconds for its page where a broker has thousands of par
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What one broker told. Without ``beans`` there is a ``trouble``.
+class BrokerReading:
+    """What one broker reported. Without ``beans`` there is a ``trouble``.
 
-    ``before`` is what it had told ``measured_s`` seconds earlier, where it tells counts only.
+    ``before`` is what it had reported ``measured_s`` seconds earlier, if it reports counts only.
     """
 
     broker: int
@@ -66,7 +66,7 @@ async def read_figures(
     requests: bool = False,
     topics: bool = False,
 ) -> list[BrokerFigures]:
-    """Return what live brokers tell (none named: all), by id. A broker that does not tell has the reason.
+    """Return what live brokers report (none named: all), by id. A broker that reports nothing has the reason.
 
     Args:
         pattern: where each broker serves its metrics, instead of what the profile says.
@@ -80,12 +80,14 @@ async def read_figures(
     return [_figures(answer, requests=requests, topics=topics) for answer in answers]
 
 
-def _figures(told: Told, *, requests: bool, topics: bool) -> BrokerFigures:
-    where = None if told.source is None else str(told.source)
-    if told.source is None or told.beans is None:
-        return BrokerFigures(told.broker, where=where, trouble=told.trouble)
-    figures = figures_of(told.beans, told.broker, told.before, told.measured_s or 0.0, requests=requests, topics=topics)
-    return replace(figures, told_by=told.source.teller, where=where)
+def _figures(reading: BrokerReading, *, requests: bool, topics: bool) -> BrokerFigures:
+    where = None if reading.source is None else str(reading.source)
+    if reading.source is None or reading.beans is None:
+        return BrokerFigures(reading.broker, where=where, trouble=reading.trouble)
+    figures = figures_of(
+        reading.beans, reading.broker, reading.before, reading.measured_s or 0.0, requests=requests, topics=topics
+    )
+    return replace(figures, told_by=reading.source.teller, where=where)
 
 
 async def read_beans(
@@ -96,11 +98,11 @@ async def read_beans(
     *,
     pattern: str | None = None,
     measures: bool = False,
-) -> list[Told]:
+) -> list[BrokerReading]:
     """Return the MBeans of live brokers that have one of the names, by id; see ``read_figures``.
 
     Args:
-        measures: read a broker that tells counts only twice.
+        measures: read a broker that reports only counts twice.
     """
     pattern = pattern or cluster.target.metrics
     if pattern is not None:
@@ -113,10 +115,10 @@ async def read_beans(
     ports = {broker: registration.jmx_port for broker, registration in registered.items()}
     sources = await _sources(cluster, [brokers[broker_id] for broker_id in sorted(set(ids) or brokers)], pattern, ports)
     limit_s = cluster.timeout_s * _LIMIT_SHARE
-    return await _told(sources, read_jmx, wanted, limit_s, cluster.timeout_s * _ALL_SHARE, measures=measures)
+    return await _read_sources(sources, read_jmx, wanted, limit_s, cluster.timeout_s * _ALL_SHARE, measures=measures)
 
 
-async def _told(
+async def _read_sources(
     sources: Mapping[int, Source | str],
     read_jmx: ReadJmx,
     wanted: Sequence[str],
@@ -124,18 +126,18 @@ async def _told(
     within_s: float,
     *,
     measures: bool,
-) -> list[Told]:
+) -> list[BrokerReading]:
     """Read all sources at once. A text in place of one says why there is none."""
     by_jmx = {broker: source for broker, source in sources.items() if _is_jmx(source)}
     read = read_jmx(by_jmx, wanted, limit_s, within_s) if by_jmx else _nothing()
     by_http = [
-        told_by_http(broker, source, wanted, limit_s, measures=measures)
+        read_by_http(broker, source, wanted, limit_s, measures=measures)
         for broker, source in sources.items()
         if isinstance(source, Source) and broker not in by_jmx
     ]
-    told, others = await asyncio.gather(_all_by_jmx(read, by_jmx), asyncio.gather(*by_http))
-    silent = [Told(broker, trouble=why) for broker, why in sources.items() if isinstance(why, str)]
-    return sorted([*told, *others, *silent], key=lambda figures: figures.broker)
+    from_jmx, from_http = await asyncio.gather(_all_by_jmx(read, by_jmx), asyncio.gather(*by_http))
+    silent = [BrokerReading(broker, trouble=why) for broker, why in sources.items() if isinstance(why, str)]
+    return sorted([*from_jmx, *from_http, *silent], key=lambda figures: figures.broker)
 
 
 def _is_jmx(source: Source | str) -> TypeGuard[Source]:
@@ -146,25 +148,29 @@ async def _nothing() -> dict[int, Beans | str]:
     return {}
 
 
-async def _all_by_jmx(read: Awaitable[Mapping[int, Beans | str]], sources: Mapping[int, Source]) -> list[Told]:
+async def _all_by_jmx(read: Awaitable[Mapping[int, Beans | str]], sources: Mapping[int, Source]) -> list[BrokerReading]:
     return [
-        Told(broker, sources[broker], trouble=beans) if isinstance(beans, str) else Told(broker, sources[broker], beans)
+        BrokerReading(broker, sources[broker], trouble=beans)
+        if isinstance(beans, str)
+        else BrokerReading(broker, sources[broker], beans)
         for broker, beans in (await read).items()
     ]
 
 
-async def told_by_http(broker: int, source: Source, wanted: Sequence[str], limit_s: float, *, measures: bool) -> Told:
-    """Read a broker; where it tells counts only, read it again after a while: rates are made of both."""
+async def read_by_http(
+    broker: int, source: Source, wanted: Sequence[str], limit_s: float, *, measures: bool
+) -> BrokerReading:
+    """Read a broker; if it reports counts only, read it again after a while: rates are made of both."""
     try:
         first = await _in_time(source, wanted, limit_s)
         if not measures or has_rates(first.beans):
-            return Told(broker, first.source, first.beans)
+            return BrokerReading(broker, first.source, first.beans)
         began_s = time.monotonic()
         await asyncio.sleep(MEASURE_S)
         second = await _in_time(first.source, wanted, limit_s)
-        return Told(broker, second.source, second.beans, first.beans, time.monotonic() - began_s)
+        return BrokerReading(broker, second.source, second.beans, first.beans, time.monotonic() - began_s)
     except Unreachable as error:
-        return Told(broker, source, trouble=str(error))
+        return BrokerReading(broker, source, trouble=str(error))
 
 
 async def _in_time(source: Source, wanted: Sequence[str], limit_s: float) -> Reading:
@@ -178,7 +184,7 @@ async def _in_time(source: Source, wanted: Sequence[str], limit_s: float) -> Rea
 async def _sources(
     cluster: Cluster, brokers: Sequence[BrokerInfo], pattern: str | None, jmx_ports: Mapping[int, int | None]
 ) -> dict[int, Source | str]:
-    """Return where each broker tells its metrics, or why nobody knows.
+    """Return where each broker serves its metrics, or why that is not known.
 
     Args:
         jmx_ports: of each broker that is known to be registered in ZooKeeper.
@@ -186,11 +192,11 @@ async def _sources(
     tls = tls_settings(cluster.target.client_properties.entries)
     if pattern is not None:
         return {broker.id: source_of(pattern, broker.id, _host(broker), tls) for broker in brokers}
-    found: dict[int, Source | str] = {}
+    sources: dict[int, Source | str] = {}
     unknown: list[BrokerInfo] = []
     for broker in brokers:
         if port := jmx_ports.get(broker.id):
-            found[broker.id] = Source(Teller.JMX, _host(broker), port, tls=tls)
+            sources[broker.id] = Source(Teller.JMX, _host(broker), port, tls=tls)
         else:
             unknown.append(broker)
     reason = (
@@ -199,9 +205,9 @@ async def _sources(
         else "no address of its metrics is known; a JMX port would stand in ZooKeeper"
     )
     if not cluster.target.may_ask_brokers:
-        return found | dict.fromkeys((member.id for member in unknown), reason)
+        return sources | dict.fromkeys((member.id for member in unknown), reason)
     listeners = await _listeners(cluster, unknown)
-    return found | {member.id: await _source_of_listener(member, listeners[member.id], reason) for member in unknown}
+    return sources | {member.id: await _source_of_listener(member, listeners[member.id], reason) for member in unknown}
 
 
 async def _listeners(cluster: Cluster, brokers: Sequence[BrokerInfo]) -> dict[int, str | AdminError | None]:
@@ -240,7 +246,7 @@ async def _source_of_listener(broker: BrokerInfo, listener: str | AdminError | N
     if host in ("", "0.0.0.0", "::"):
         host = _host(broker)
     elif await _is_here(host) and not await _is_here(_host(broker)):
-        # The same address of this machine is somebody else's.
+        # The same address of this machine belongs to another process.
         return f"it serves its metrics to its own machine alone, at {listener}"
     return Source(Teller.JOLOKIA, host, int(port), "/jolokia")
 
@@ -248,8 +254,8 @@ async def _source_of_listener(broker: BrokerInfo, listener: str | AdminError | N
 async def _is_here(host: str) -> bool:
     """Whether an address belongs to this machine: only then can a socket have it."""
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, 0, type=socket.SOCK_STREAM)
-        family, kind, protocol, _, address = found[0]
+        addresses = await asyncio.get_running_loop().getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, address = addresses[0]
         with socket.socket(family, kind, protocol) as probe:
             probe.bind(address)
     except OSError:
@@ -269,11 +275,11 @@ _WATCH_LIMIT_S, _WATCH_ALL_S = 8.0, 12.0
 
 @dataclass(frozen=True, slots=True)
 class WatchedFigures:
-    """What brokers told at one time.
+    """What brokers reported at one time.
 
     Attributes:
         brokers: by id; each live broker has some, or the reason why not.
-        topics: the traffic of topics that somebody uses.
+        topics: the traffic of the topics in use.
         requests: how many questions it took.
         missing: what did not answer although it should, a line for each.
     """
@@ -287,7 +293,7 @@ class WatchedFigures:
 class FiguresReader:
     """Reads the same brokers' figures again and again.
 
-    It finds out once where a broker tells them, until that broker does not answer. Of one that tells counts only it
+    It finds out once where a broker serves them, until that broker does not answer. If a broker reports counts only, it
     makes rates between two readings.
     """
 
@@ -305,7 +311,7 @@ class FiguresReader:
         *,
         topics: bool,
     ) -> WatchedFigures:
-        """Read live brokers, except those that answer nobody.
+        """Read live brokers, except those that answer no request.
 
         Args:
             topics: read the traffic of each topic, too.
@@ -322,19 +328,21 @@ class FiguresReader:
         found = await _sources(self._cluster, new, pattern, jmx_ports)
         sources = {broker.id: found.get(broker.id) or self._known[broker] for broker in asked}
         wanted = [*patterns(requests=False, topics=False), *(traffic_patterns() if topics else ())]
-        told = await _told(sources, self._read_jmx, wanted, _WATCH_LIMIT_S, _WATCH_ALL_S, measures=False)
+        readings = await _read_sources(sources, self._read_jmx, wanted, _WATCH_LIMIT_S, _WATCH_ALL_S, measures=False)
         answers = {
-            answer.broker: answer.source for answer in told if answer.source is not None and answer.beans is not None
+            answer.broker: answer.source
+            for answer in readings
+            if answer.source is not None and answer.beans is not None
         }
         self._known = {broker: answers[broker.id] for broker in asked if broker.id in answers}
         # Thousands of topics take longer than an event loop may stand still.
-        figures = await asyncio.to_thread(self._figures, told, topics)
+        figures = await asyncio.to_thread(self._figures, readings, topics)
         figures += [BrokerFigures(broker, trouble="it answers nobody") for broker in sorted(silent)]
         # The start of a Java is work, whether a broker then answers it or not; waiting for a broker is none.
         has_java = any(map(_is_jmx, sources.values()))
         missing = [
             f"broker {answer.broker}: {answer.trouble}"
-            for answer in told
+            for answer in readings
             if answer.source is not None and answer.trouble
         ]
         return WatchedFigures(
@@ -344,23 +352,27 @@ class FiguresReader:
             () if has_java else tuple(missing),
         )
 
-    def _figures(self, told: Sequence[Told], topics: bool) -> list[BrokerFigures]:
+    def _figures(self, readings: Sequence[BrokerReading], topics: bool) -> list[BrokerFigures]:
         now_s, before = time.monotonic(), self._before
         counted = {
-            answer.broker: answer.beans for answer in told if answer.beans is not None and not has_rates(answer.beans)
+            answer.broker: answer.beans
+            for answer in readings
+            if answer.beans is not None and not has_rates(answer.beans)
         }
         self._before = {broker: (now_s, beans) for broker, beans in counted.items()}
         return [
             _figures(answer, requests=False, topics=topics)
             if answer.broker not in counted
             else _measured(answer, before.get(answer.broker), now_s, topics=topics)
-            for answer in told
+            for answer in readings
         ]
 
 
-def _measured(told: Told, before: tuple[float, Beans] | None, now_s: float, *, topics: bool) -> BrokerFigures:
+def _measured(
+    reading: BrokerReading, before: tuple[float, Beans] | None, now_s: float, *, topics: bool
+) -> BrokerFigures:
     """Make rates of what a broker counts and what it had counted before."""
     if before is None:
-        told = replace(told, trouble="it reports only counts: rates follow with its next reading")
-        return replace(_figures(told, requests=False, topics=topics), trouble=told.trouble)
-    return _figures(replace(told, before=before[1], measured_s=now_s - before[0]), requests=False, topics=topics)
+        reading = replace(reading, trouble="it reports only counts: rates follow with its next reading")
+        return replace(_figures(reading, requests=False, topics=topics), trouble=reading.trouble)
+    return _figures(replace(reading, before=before[1], measured_s=now_s - before[0]), requests=False, topics=topics)

@@ -75,23 +75,23 @@ async def ask_all(
     Both waiting and asking again end early if the operation has less time.
     """
     asked = dict.fromkeys(keys)
-    found: dict[K, V | Unknown] = {}
+    results: dict[K, V | Unknown] = {}
     waiting, at_home = list(asked), dict(known or {})
     deadline = time.monotonic() + min(patience_s, wire.operation_s * _PATIENCE_SHARE)
     while waiting:
-        await _find_homes(homes, waiting, at_home, found)
+        await _find_homes(homes, waiting, at_home, results)
         by_broker: dict[int, list[K]] = {}
         for key in waiting:
             if key in at_home:
                 by_broker.setdefault(at_home[key], []).append(key)
         parts = (_ask_broker(wire, b, k, ask, batch, is_change=is_change) for b, k in by_broker.items())
         for answers in await asyncio.gather(*parts):
-            found.update(answers)
+            results.update(answers)
         # A frozen coordinator is not moving.
         waiting = [
             key
             for key in waiting
-            if isinstance(why := found[key], Unknown) and may_repeat(why) and at_home.get(key) not in wire.silent
+            if isinstance(why := results[key], Unknown) and may_repeat(why) and at_home.get(key) not in wire.silent
         ]
         if not waiting or time.monotonic() > deadline:
             break
@@ -99,7 +99,7 @@ async def ask_all(
         for key in waiting:
             at_home.pop(key, None)
         await _look_around(wire)
-    return {key: found[key] for key in asked}
+    return {key: results[key] for key in asked}
 
 
 def beside_limit_s(wire: WireCluster) -> float:
@@ -132,7 +132,7 @@ def batches_of(keys: Sequence[K], size: int) -> Iterable[list[K]]:
         yield batch
 
 
-async def _find_homes(homes: Homes[K], keys: Iterable[K], at_home: dict[K, int], found: dict[K, V | Unknown]) -> None:
+async def _find_homes(homes: Homes[K], keys: Iterable[K], at_home: dict[K, int], answers: dict[K, V | Unknown]) -> None:
     """Find the homes that are not known. A key without one gets the reason as its answer.
 
     If nobody answers the first time, the call fails; later that is one more reason.
@@ -143,12 +143,12 @@ async def _find_homes(homes: Homes[K], keys: Iterable[K], at_home: dict[K, int],
     try:
         located = await homes(homeless)
     except FAILURES as error:
-        if not found:
+        if not answers:
             raise
         located = dict.fromkeys(homeless, Unknown.of_error(error))
     for key, home in located.items():
         if isinstance(home, Unknown):
-            found[key] = home
+            answers[key] = home
         else:
             at_home[key] = home
 
@@ -178,7 +178,7 @@ async def answer_limit(wire: WireCluster, broker_id: int, limit_s: float | None 
 async def _ask_broker(
     wire: WireCluster, broker_id: int, keys: list[K], ask: Part[K, V], batch: int, *, is_change: bool
 ) -> dict[K, V | Unknown]:
-    found: dict[K, V | Unknown] = {}
+    results: dict[K, V | Unknown] = {}
     try:
         if broker_id == NO_LEADER:
             return dict.fromkeys(keys, Unknown("there is no leader"))
@@ -196,10 +196,10 @@ async def _ask_broker(
         except FAILURES as error:
             answers = dict.fromkeys(some, Unknown.of_error(error))
         for key in some:
-            found[key] = answers.get(key, Unknown(f"broker {broker_id} left it out of its answer"))
+            results[key] = answers.get(key, Unknown(f"broker {broker_id} left it out of its answer"))
 
     await run_window(part(some) for some in batches_of(keys, batch))
-    return found
+    return results
 
 
 async def _look_around(wire: WireCluster) -> None:

@@ -93,7 +93,7 @@ class BrokerConnections:
             raise unreachable(error) from error
 
     async def close(self, reason: str) -> None:
-        """Close all; whoever waits for an answer is given the reason."""
+        """Close all; requests that wait for an answer fail with the reason."""
         clients, self._clients = list(self._clients.values()), {}
         for client in clients:
             await client.close(reason)

@@ -17,9 +17,9 @@ from engine.common.errors import ConfigError
 from engine.common.model import SecurityProtocol
 from engine.kafka.client.config_providers import resolve_references
 from engine.kafka.client.security import PLAINTEXT, Security, security_of
-from engine.kafka.config.input_files import name_of, read_input
 from engine.kafka.config.properties import parse_properties
 from engine.kafka.zk.security import DIGEST_KEY, JAAS_KEY, TLS_KEYS
+from engine.runtime.input_files import name_of, read_input
 
 if TYPE_CHECKING:
     from engine.kafka.client.jaas import LoginModule

@@ -27,7 +27,7 @@ from engine.admin.cluster.remedies import NAME_ZOOKEEPER, Give, Operation, Param
 from engine.admin.cluster.rights import Right, asked_for
 from engine.admin.cluster.settings_silence import SettingsSilence
 from engine.admin.cluster.target import ClusterTarget, Side, Source
-from engine.admin.cluster.waits import Accepted, Complain, Observer, OnRead, Waits, tell_nobody, tell_nobody_how_far
+from engine.admin.cluster.waits import Accepted, Complain, Observer, OnRead, Waits, ignore_line, ignore_progress
 from engine.common.acl import AclOperation, ResourceType
 from engine.common.errors import ErrorCode
 from engine.common.topic_names import invalid_topic_name
@@ -71,10 +71,10 @@ class Cluster:
         self,
         target: ClusterTarget,
         *,
-        observe: Observer = tell_nobody,
-        accepted: Accepted = tell_nobody,
-        complain: Complain = tell_nobody,
-        on_read: OnRead = tell_nobody_how_far,
+        observe: Observer = ignore_line,
+        accepted: Accepted = ignore_line,
+        complain: Complain = ignore_line,
+        on_read: OnRead = ignore_progress,
         timeout_s: float = 30.0,
         settings: SettingsSilence | None = None,
         is_dry_run: bool = False,
@@ -89,7 +89,7 @@ class Cluster:
             essential: those of them without which the work is refused. Without the others a part of it is hidden.
             settings: what an earlier cluster of the same command has found out about ZooKeeper, and brokers that wait
                 for it.
-            is_dry_run: a change is only tried; nobody is waited for as long as if it had been sent.
+            is_dry_run: a change is only tried; later waits are shorter than if it had been sent.
         """
         self.target = target
         self._accepted = accepted
@@ -344,7 +344,7 @@ class Cluster:
         return list(dict.fromkeys(found))
 
     def awaited(self, least_s: float) -> dict[str, float]:
-        """Return whom this has waited for at least this many seconds, and how long."""
+        """Return who has kept this waiting for at least this many seconds, and for how long."""
         zookeeper_s = 0.0 if self._zk is None else self._zk.silent_s
         silent = {self._zookeeper_name: zookeeper_s} if zookeeper_s >= least_s else {}
         return self.waits.silent(least_s) | silent
@@ -384,9 +384,9 @@ class Cluster:
     async def _registered(self) -> tuple[tuple[str, int], ...]:
         from engine.admin.cluster.zookeeper import registered_addresses
 
-        found = await registered_addresses(await self.zookeeper(), self.target.client_properties.security_protocol)
-        if not found:
+        addresses = await registered_addresses(await self.zookeeper(), self.target.client_properties.security_protocol)
+        if not addresses:
             where = self.target.zookeeper
             raise Unreachable("no broker is registered", where=where, hint="start the cluster's brokers")
-        self.observe(f"brokers found in ZooKeeper: {', '.join(f'{host}:{port}' for host, port in found)}")
-        return found
+        self.observe(f"brokers found in ZooKeeper: {', '.join(f'{host}:{port}' for host, port in addresses)}")
+        return addresses

@@ -136,10 +136,10 @@ class Refused(AdminError):
             self.kind = FailureKind.AUTHORIZATION
 
     def for_want_of(self, right: Right, principal: str | None) -> Refused:
-        """Add which right is missing, who lacks it, and how an administrator grants it; return this error."""
+        """Add which right is missing, who lacks it, and how an administrator grants it; return the error itself."""
         self.right, self.principal = right, principal
         lacks = f"{principal or 'this login'} lacks {right}"
-        # Brokers' own words say less than this. An operation's say what it was for.
+        # A broker's own text says less than this. An operation's text says what it was for.
         is_said = self.message == self.code.name or "authoriz" in str(self.message).lower()
         self.message = lacks if is_said else Phrase(self.message, ": ", lacks)
         self.where, self.hint = None, right.remedy(principal)

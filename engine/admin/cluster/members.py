@@ -46,8 +46,10 @@ async def read_members(cluster: Cluster) -> ClusterMembers:
     """Return who is in the cluster."""
     match cluster.source:
         case Source.SNAPSHOT:
-            found = cluster.snapshot()
-            return ClusterMembers(found.cluster_id, found.controller_id, found.controller_epoch, found.brokers)
+            snapshot = cluster.snapshot()
+            return ClusterMembers(
+                snapshot.cluster_id, snapshot.controller_id, snapshot.controller_epoch, snapshot.brokers
+            )
         case Source.ZOOKEEPER:
             return await _read_by_znode(await cluster.zookeeper())
         case Source.WIRE:
@@ -74,10 +76,10 @@ async def holds_replicas(cluster: Cluster, broker_id: int) -> bool:
             from engine.kafka.zk.topics import TopicIdReplicaAssignment
 
             kafka = KafkaZkClient(await cluster.zookeeper())
-            found = (await kafka.topics.read_topics(await kafka.topics.get_all_topics())).values()
+            topic_reads = (await kafka.topics.read_topics(await kafka.topics.get_all_topics())).values()
             return any(
                 broker_id in assignment.replicas
-                for topic in found
+                for topic in topic_reads
                 if isinstance(topic, TopicIdReplicaAssignment)
                 for assignment in topic.by_partition().values()
             )

@@ -58,7 +58,7 @@ class Profile:
 
     ``checkpoints`` and ``event_logs`` are where Spark's queries that read from it leave their traces, ``logs`` where
     its brokers' state-change logs can be read. ``metrics`` is where each broker serves its metrics: a URL with
-    ``{host}`` or ``{id}``. ``label`` and ``colour`` help a person tell it from others.
+    ``{host}`` or ``{id}``. ``label`` and ``colour`` help a person distinguish it from others.
     """
 
     name: str
@@ -245,15 +245,15 @@ def _flat(table: Any, where: str) -> dict[str, str]:
     """Return the properties of a table. TOML reads ``ssl.protocol = 1`` without quotes as tables within each other."""
     if not isinstance(table, dict):
         raise BadRequest("not a table", where=where)
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for key, value in table.items():
         if isinstance(value, dict):
-            found |= {f"{key}.{name}": text for name, text in _flat(value, where).items()}
+            settings |= {f"{key}.{name}": text for name, text in _flat(value, where).items()}
         elif isinstance(value, str | int | float):
-            found[key] = str(value).lower() if isinstance(value, bool) else str(value)
+            settings[key] = str(value).lower() if isinstance(value, bool) else str(value)
         else:
             raise BadRequest(f"{key} must be a text, a number, true or false", where=where)
-    return found
+    return settings
 
 
 def _table(profile: Profile) -> str:

@@ -63,10 +63,10 @@ async def read_quorum(wire: WireCluster) -> Quorum:
     response: DescribeQuorumResponse = await wire.call_any(
         DescribeQuorumRequest(topics=[asked]), limit_s=beside_limit_s(wire)
     )
-    found = [partition for topic in response.topics for partition in topic.partitions if not partition.error_code]
-    if response.error_code or not found:
+    partitions = [partition for topic in response.topics for partition in topic.partitions if not partition.error_code]
+    if response.error_code or not partitions:
         raise Unreachable("the brokers know no leader of the quorum")
-    (partition,) = found
+    (partition,) = partitions
     ends = [voter.log_end_offset for voter in partition.current_voters if voter.replica_id == partition.leader_id]
     end = max(ends, default=partition.high_watermark)
     voters = _members(partition.current_voters, partition.leader_id, end, is_voter=True)
@@ -83,8 +83,8 @@ async def read_finalized_features(wire: WireCluster) -> tuple[FinalizedFeature, 
         )
     except FAILURES:
         return ()
-    found = (FinalizedFeature(feature.name, feature.max_version_level) for feature in response.finalized_features)
-    return tuple(sorted(found, key=lambda feature: feature.name))
+    features = (FinalizedFeature(feature.name, feature.max_version_level) for feature in response.finalized_features)
+    return tuple(sorted(features, key=lambda feature: feature.name))
 
 
 def _members(

@@ -149,14 +149,14 @@ class Right(NamedTuple):
 def asked_for(right: Right, needs: Sequence[Requirement]) -> Right:
     """Return the right to ask for: where ``needs`` holds one that implies the missing one, that."""
     stronger = (need.operation for need in needs if need.resource_type is right.resource_type)
-    found = next(
+    needed = next(
         (operation for operation in stronger if operation in IMPLIED.get(right.operation, ())), right.operation
     )
-    return right._replace(operation=found)
+    return right._replace(operation=needed)
 
 
 def missing_rights(request: Request, response: Response) -> Iterator[Right]:
-    """Yield the rights for want of which a broker refused something, or left something out, once for each refusal."""
+    """Yield each missing right that made a broker refuse something or leave it out, once for each refusal."""
     key = request.api_key
     if key is ApiKey.DESCRIBE_LOG_DIRS and not response.results:  # type: ignore[attr-defined]
         # Every broker has a log dir: before version 3 it refuses like this.

@@ -10,7 +10,7 @@ from engine.admin.cluster.remedies import Operation, Phrase
 from engine.common.collection import collector_paused
 from engine.common.snapshot import ClusterSnapshot
 from engine.common.snapshot_json import snapshot_from_json, snapshot_to_json
-from engine.kafka.config.input_files import name_of, read_input_bytes
+from engine.runtime.input_files import name_of, read_input_bytes
 
 
 def load_snapshot(path: Path) -> ClusterSnapshot:

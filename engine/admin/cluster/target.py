@@ -24,8 +24,8 @@ from engine.admin.cluster.profiles import Colour, Profile, load_profiles, profil
 from engine.admin.cluster.remedies import Give, Operation, Parameter, Phrase
 from engine.common.errors import ConfigError
 from engine.common.model import SecurityProtocol, address_text
-from engine.kafka.config.input_files import STDIN, name_of
 from engine.kafka.zk.security import OPEN, TLS_KEYS, ZkSecurity, zk_security
+from engine.runtime.input_files import STDIN, name_of
 
 LOCAL_CLUSTER_FILE = Path(".klamm") / "local.json"
 
@@ -78,7 +78,7 @@ class Naming:
     jaas_config: str | None = None
     zk_tls_config: str | None = None
     may_jaas_idle: bool = False
-    """Several clusters share the JAAS file: not each of them need use it."""
+    """Several clusters share the JAAS file: not every one has to use it."""
 
     @property
     def jaas_file(self) -> Path | None:
@@ -115,11 +115,11 @@ class ClusterTarget:
     """Where each broker serves its metrics, as the profile says: a URL with ``{host}`` or ``{id}``."""
     label: str = ""
     colour: Colour | None = None
-    """Helps a person tell it from other clusters."""
+    """Helps a person distinguish it from other clusters."""
 
     @property
     def title(self) -> str:
-        """Name and address, for whoever has to say yes to a change: ``profile prod (kafka1:9092)``."""
+        """Name and address, for the question before a change: ``profile prod (kafka1:9092)``."""
         address = ",".join(address_text(host, port) for host, port in self.bootstrap) or self.zookeeper
         match self.origin:
             case Origin.PROFILE:
@@ -135,12 +135,12 @@ class ClusterTarget:
 
     @property
     def may_ask_zookeeper(self) -> bool:
-        """ZooKeeper is named, and nobody demanded brokers only."""
+        """ZooKeeper is named, and the user did not ask for brokers only."""
         return self.zookeeper is not None and self.via is not Side.WIRE
 
     @property
     def may_ask_brokers(self) -> bool:
-        """Nobody demanded ZooKeeper only; it knows brokers even if none are named."""
+        """The user did not ask for ZooKeeper only; it knows brokers even if none are named."""
         return self.snapshot is None and self.via is not Side.ZOOKEEPER
 
     @property
@@ -181,7 +181,7 @@ def resolve_target(naming: Naming, environment: Mapping[str, str], folder: Path)
         message = Phrase(Parameter.JAAS_CONFIG, " holds a login, but neither client properties nor ZooKeeper use it")
         hint = Phrase("set security.protocol=SASL_SSL, or SASL_PLAINTEXT, in ", Give(Parameter.COMMAND_CONFIG))
         raise BadRequest(message, hint=hint)
-    # Not a profile's own: whoever names the profile again has that.
+    # Not a profile's own: naming the profile again brings that.
     target = replace(
         target, jaas_file=naming.jaas_file, command_config=config or None, zk_tls_config=naming.zk_tls_config
     )
@@ -197,8 +197,8 @@ def _zookeeper_security(
     entries = dict(target.client_properties.entries)
     if naming.zk_tls_config:
         path = Path(naming.zk_tls_config)
-        found = load_properties(path)
-        entries |= {key: value for key, value in found.items() if key in TLS_KEYS}
+        properties = load_properties(path)
+        entries |= {key: value for key, value in properties.items() if key in TLS_KEYS}
     try:
         return zk_security(entries, environment, jaas_file)
     except ConfigError as error:

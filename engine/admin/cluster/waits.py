@@ -41,11 +41,11 @@ class Waits:
     def silent(self, least_s: float) -> dict[str, float]:
         """Return the addresses that have been silent for at least this many seconds, and how long."""
         now = time.monotonic()
-        found: dict[str, float] = {}
+        silent_s: dict[str, float] = {}
         for address, since in self._awaited.values():
             if now - since >= least_s:
-                found[address] = max(found.get(address, 0.0), now - since)
-        return found
+                silent_s[address] = max(silent_s.get(address, 0.0), now - since)
+        return silent_s
 
     def longest(self) -> str | None:
         """Return who had been silent longest when the caller's time ran out just now."""
@@ -54,7 +54,7 @@ class Waits:
         return max(just_now)[1] if just_now else None
 
 
-# Who learns which requests go to whom (``--verbose``), and that a change was accepted.
+# Callbacks: which request goes where (``--verbose``), and that a change was accepted.
 
 Accepted = Callable[[Words], None]
 """Called, once the cluster has accepted a change, with what goes on there and how to check it."""
@@ -63,7 +63,7 @@ Observer = Callable[[str], None]
 """Called with one line for each request: what is asked of whom."""
 
 
-def tell_nobody(line: Words) -> None:
+def ignore_line(line: Words) -> None:
     """Do nothing: the observer of callers that need no messages."""
 
 
@@ -74,5 +74,5 @@ OnRead = Callable[[int, int], None]
 """Called with how many topics were read so far, and of how many."""
 
 
-def tell_nobody_how_far(done: int, total: int) -> None:
+def ignore_progress(done: int, total: int) -> None:
     """Does nothing."""

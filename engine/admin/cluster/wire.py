@@ -25,7 +25,7 @@ from engine.admin.cluster.errors import LoginRefused, NotFound, Unreachable
 from engine.admin.cluster.remedies import Operation, Parameter, Phrase
 from engine.admin.cluster.rights import Right, missing_rights
 from engine.admin.cluster.settings_silence import UNKNOWN_SETTINGS_HINT, SettingsSilence
-from engine.admin.cluster.waits import Complain, Observer, Waits, tell_nobody
+from engine.admin.cluster.waits import Complain, Observer, Waits, ignore_line
 from engine.admin.cluster.wire_failures import LOSSES, outcome_unknown, unreachable, where_to_look
 from engine.common.errors import ErrorCode
 from engine.common.model import NO_CONTROLLER, Node, address_text
@@ -60,8 +60,8 @@ class WireCluster:
         bootstrap: Sequence[tuple[str, int]],
         *,
         properties: ClientProperties | None = None,
-        observe: Observer = tell_nobody,
-        complain: Complain = tell_nobody,
+        observe: Observer = ignore_line,
+        complain: Complain = ignore_line,
         find_more: FindAddresses | None = None,
         connect_timeout_s: float = CONNECT_TIMEOUT_MAX_S,
         request_timeout_s: float | None = None,
@@ -330,9 +330,10 @@ class WireCluster:
             await client.close("it did not answer in time")
 
     async def fell_silent(self, broker_id: int, why: str) -> None:
-        """Somebody found out that a broker does not answer: whoever waits for it fails now, and later waits are short.
+        """A broker has turned out not to answer: requests that wait for it fail now, and later waits are short.
 
-        What was named may be the same broker by another name, so a connection to nobody known is closed as well.
+        A bootstrap address may be the same broker by another name, so connections to unknown brokers are closed as
+        well.
         """
         self.silent.setdefault(broker_id, why)
         others = {address_text(node.host, node.port) for node in self._nodes.values() if node.id != broker_id}
@@ -402,7 +403,7 @@ class WireCluster:
         return None if node is None else self._connections.get((node.host, node.port))
 
     async def close(self, reason: str = CLOSED) -> None:
-        """Close all connections; whoever waits for an answer is given the reason."""
+        """Close all connections; requests that wait for an answer fail with the reason."""
         self._any = None
         await self._connections.close(reason)
 
@@ -467,7 +468,7 @@ class WireCluster:
         self.unanswered[look] -= 1
 
     def _remember(self, response: MetadataResponse, *, names_any_controller: bool) -> None:
-        """Remember who is there. On a cluster whose answers each name another controller, keep the first one named.
+        """Remember the live brokers. On a cluster whose answers each name another controller, keep the first one named.
 
         On KRaft any broker forwards requests for the controller. A slow one has not been replaced.
         """

@@ -1,4 +1,4 @@
-"""What a failure of the network, or an error code in a broker's answer, means to whoever asked."""
+"""What a failure of the network, or an error code in a broker's answer, means to the caller."""
 
 from __future__ import annotations
 

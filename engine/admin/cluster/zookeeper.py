@@ -162,17 +162,17 @@ async def look(connect: str) -> Look:
         return max(await asyncio.gather(*(_greet(*address) for address in addresses)))
 
     looks = [asyncio.create_task(look_at(*server), name="look-at-zookeeper") for server in server_addresses(connect)]
-    found: list[_Found] = []
+    servers: list[_Found] = []
     try:
         for look in asyncio.as_completed(looks):
-            found.append(await look)
-            if found[-1] is _Found.A_WORD:
+            servers.append(await look)
+            if servers[-1] is _Found.A_WORD:
                 break
     finally:
         for each in looks:
             each.cancel()
         await asyncio.gather(*looks, return_exceptions=True)
-    return Look(found, unresolved)
+    return Look(servers, unresolved)
 
 
 async def _resolve(host: str, port: int) -> list[tuple[str, int]]:
@@ -257,8 +257,8 @@ async def read_brokers(zk: ZkClient) -> list[BrokerRegistration]:
     from engine.kafka.zk.kafka_client import KafkaZkClient
     from engine.kafka.zk.reads import or_raise
 
-    found = (await KafkaZkClient(zk).brokers.read_broker_registrations()).values()
-    return [or_raise(read) for read in found if not isinstance(read, ZooKeeperError)]
+    registrations = (await KafkaZkClient(zk).brokers.read_broker_registrations()).values()
+    return [or_raise(read) for read in registrations if not isinstance(read, ZooKeeperError)]
 
 
 async def registered_addresses(zk: ZkClient, protocol: SecurityProtocol) -> tuple[tuple[str, int], ...]:

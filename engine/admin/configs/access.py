@@ -66,8 +66,8 @@ async def describe_entity(cluster: Cluster, entity: Entity, *, include_all: bool
     """
     reader = await config_reader(cluster, wants_brokers=include_all or entity.type is EntityType.BROKER_LOGGER)
     with _pointing_to_zookeeper(cluster, entity):
-        found = await reader.describe(entity, include_all=include_all)
-    if entity.type is EntityType.BROKER and entity.name is not None and not found.configs:
+        entity_configs = await reader.describe(entity, include_all=include_all)
+    if entity.type is EntityType.BROKER and entity.name is not None and not entity_configs.configs:
         # ZooKeeper has nothing for a broker that never existed either: an empty answer may be a typo.
         try:
             await check_broker_lives(cluster, int(entity.name))
@@ -75,7 +75,7 @@ async def describe_entity(cluster: Cluster, entity: Entity, *, include_all: bool
             if not await holds_replicas(cluster, int(entity.name)):
                 raise
             cluster.complain(f"{entity} is dead")
-    return found
+    return entity_configs
 
 
 @contextmanager
@@ -187,14 +187,14 @@ async def _alter_by_wire(
     await alter(wire, entity, additions, deletions, validate_only=validate_only)
 
 
-def told_of(cluster: Cluster, found: list[EntityConfigs]) -> list[EntityConfigs]:
+def told_of(cluster: Cluster, entities: list[EntityConfigs]) -> list[EntityConfigs]:
     """Complain about the entities whose settings are not known, for callers that show only what is known."""
-    for entity in found:
+    for entity in entities:
         if entity.error is not None:
             cluster.complain(
                 f"the settings of {Entity(entity.entity_type, entity.entity_name)} are not known: {entity.error}"
             )
-    return found
+    return entities
 
 
 class SnapshotConfigReader:

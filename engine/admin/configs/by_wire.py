@@ -21,6 +21,7 @@ from engine.admin.configs.values import (
     EntityType,
 )
 from engine.common.errors import ErrorCode, RemoteProtocolError
+from engine.common.quantities import counted
 from engine.kafka.protocol.apis.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -47,8 +48,8 @@ class WireConfigReader:
         if entity.type.is_of_clients:
             from engine.admin.configs.quotas_by_wire import describe_clients
 
-            (found,) = await describe_clients(self._wire, entity.type, entity)
-            return found
+            (described,) = await describe_clients(self._wire, entity.type, entity)
+            return described
         return await describe_entity(self._wire, entity, include_all=include_all)
 
     async def describe_all(self, kind: EntityType, *, include_all: bool) -> list[EntityConfigs]:
@@ -125,14 +126,14 @@ async def read_overrides(
 
     ``on_unknown`` gets the topics whose settings no broker returns soon; they are left out. Without it, this raises.
     """
-    found: dict[str, dict[str, str]] = {}
+    overrides: dict[str, dict[str, str]] = {}
     async for result in _describe_topics(wire, topics, keys=None, on_unknown=on_unknown):
-        found[result.resource_name] = {
+        overrides[result.resource_name] = {
             config.name: config.value or ""
             for config in result.configs
             if _source_of(config) is ConfigSource.DYNAMIC_TOPIC_CONFIG
         }
-    return found
+    return overrides
 
 
 async def read_set_anywhere(wire: WireCluster, topics: Sequence[str]) -> dict[str, tuple[ConfigEntry, ...]]:
@@ -178,7 +179,7 @@ async def _describe_topics(
                 raise
             # A broker that waits for ZooKeeper now will wait for it with the next topics as well.
             left = len(topics) - start
-            on_unknown(f"settings of {left} topic{'' if left == 1 else 's'} are not known: {error}")
+            on_unknown(f"settings of {counted(left, 'topic')} are not known: {error}")
             break
         for result in results:
             yield result

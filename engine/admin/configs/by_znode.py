@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from engine.admin.cluster.advice import advice_for
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.remedies import SEE_TOPICS, USE_BROKERS, Operation, Phrase
-from engine.admin.cluster.waits import Observer, tell_nobody
+from engine.admin.cluster.waits import Observer, ignore_line
 from engine.admin.configs.values import (
     SEE_SETTINGS,
     ConfigEntry,
@@ -41,7 +41,7 @@ _SOURCES = {EntityType.TOPIC: ConfigSource.DYNAMIC_TOPIC_CONFIG, EntityType.BROK
 class ZkConfigReader:
     """Reads settings from znodes."""
 
-    def __init__(self, zk: ZkClient, *, observe: Observer = tell_nobody) -> None:
+    def __init__(self, zk: ZkClient, *, observe: Observer = ignore_line) -> None:
         self._kafka = KafkaZkClient(zk)
         self._observe = observe
 
@@ -79,8 +79,8 @@ class ZkConfigReader:
         if entity.type.is_of_clients:
             from engine.admin.configs.quotas_by_znode import describe_clients_zk
 
-            (found,) = await describe_clients_zk(self._kafka, entity.type, entity)
-            return found
+            (described,) = await describe_clients_zk(self._kafka, entity.type, entity)
+            return described
         path = entity_path(entity)
         if entity.type is EntityType.TOPIC and not await self._kafka.topics.topic_exists(entity.name or ""):
             raise NotFound(f"topic {entity.name!r} does not exist", hint=SEE_TOPICS)

@@ -34,12 +34,12 @@ async def read_changes(
         with suppress(AdminError):
             everything = (await describe_entity(cluster, entity, include_all=True)).configs
             inherited = {entry.name: entry.value for entry in everything}
-    found = []
+    changes = []
     for name in sorted({*additions, *deletions}):
         before, new = present.get(name), additions.get(name)
         if is_password(name) or is_credential(name) or (before is not None and before.sensitive):
-            found.append(ConfigChange(name, None, None, sensitive=True))
+            changes.append(ConfigChange(name, None, None, sensitive=True))
         else:
             old = None if before is None else before.value
-            found.append(ConfigChange(name, old, new, inherited=inherited.get(name) if before is None else None))
-    return found
+            changes.append(ConfigChange(name, old, new, inherited=inherited.get(name) if before is None else None))
+    return changes

@@ -27,7 +27,7 @@ from engine.kafka.protocol.apis.alter_user_scram_credentials import (
 )
 
 ITERATIONS_DEFAULT = 8192
-"""What kafka-configs of Kafka 3.9 takes if it is not told."""
+"""The default of kafka-configs in Kafka 3.9."""
 _CODES = {name: code for code, name in SCRAM_MECHANISMS.items()}
 _SAID = re.compile(r"(?:iterations=(-?\d*),)?password=(.*)", re.DOTALL)
 _SALT_BYTES = 24
@@ -83,11 +83,11 @@ def parse_mechanism(text: str) -> str:
     raise BadRequest(f"no such mechanism: {text}", hint=f"one of {', '.join(name.lower() for name in _CODES)}")
 
 
-def credentials_in(found: Sequence[EntityConfigs]) -> list[UserCredential]:
+def credentials_in(users: Sequence[EntityConfigs]) -> list[UserCredential]:
     """Return the credentials among users' settings."""
     return [
         UserCredential(credential.entity_name or "", entry.name, _iterations(entry.value))
-        for credential in found
+        for credential in users
         for entry in credential.configs
         if entry.source is ConfigSource.SCRAM_CREDENTIAL
     ]
@@ -168,11 +168,11 @@ def parse_credentials(additions: Mapping[str, str]) -> list[NewCredential]:
     Raises:
         BadRequest: one of them is malformed. The message does not show it.
     """
-    found = []
+    credentials = []
     for mechanism, text in additions.items():
         match = _SAID.fullmatch(text)
         if match is None:
             raise BadRequest("not a credential", where=mechanism, hint="write iterations=8192,password=…")
         rounds = int(match[1]) if match[1] not in (None, "", "-1") else None
-        found.append(NewCredential.of_password(mechanism, match[2], rounds))
-    return found
+        credentials.append(NewCredential.of_password(mechanism, match[2], rounds))
+    return credentials

@@ -30,11 +30,11 @@ class OwnedQuota:
 
 async def all_quotas(cluster: Cluster) -> list[OwnedQuota]:
     """Return every quota that is set."""
-    found: list[OwnedQuota] = []
+    quotas: list[OwnedQuota] = []
     for kind in (EntityType.USER, EntityType.USER_CLIENT, EntityType.CLIENT, EntityType.IP):
         for configs in await _described(cluster, kind, None):
-            found += _owned(configs)
-    return found
+            quotas += _owned(configs)
+    return quotas
 
 
 async def _described(cluster: Cluster, kind: EntityType, entity: Entity | None) -> list[EntityConfigs]:
@@ -55,10 +55,10 @@ async def quotas_of(cluster: Cluster, entity: Entity) -> dict[str, float | str]:
         NotFound: nothing is.
     """
     (configs,) = await _described(cluster, entity.type, entity)
-    found = {quota.quota: quota.value for quota in _owned(configs)}
-    if not found:
+    quotas = {quota.quota: quota.value for quota in _owned(configs)}
+    if not quotas:
         raise NotFound(f"no quota is set for {entity}")
-    return found
+    return quotas
 
 
 def in_force(entity: Entity, quotas: Sequence[OwnedQuota]) -> list[OwnedQuota]:
@@ -77,12 +77,12 @@ def in_force(entity: Entity, quotas: Sequence[OwnedQuota]) -> list[OwnedQuota]:
             for c in dict.fromkeys((client, DEFAULT if client else None, None))
         ]
         levels += [(None, c, None) for c in (client, DEFAULT) if client is not None]
-    found: dict[str, OwnedQuota] = {}
+    by_name: dict[str, OwnedQuota] = {}
     for level in levels:
         for quota in quotas:
             if (quota.user, quota.client_id, quota.ip) == level:
-                found.setdefault(quota.quota, quota)
-    return list(found.values())
+                by_name.setdefault(quota.quota, quota)
+    return list(by_name.values())
 
 
 def _owned(configs: EntityConfigs) -> list[OwnedQuota]:

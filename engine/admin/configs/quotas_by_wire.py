@@ -117,12 +117,12 @@ async def _quotas(wire: WireCluster, kind: EntityType, entity: Entity | None) ->
             raise Refused(error.code, "the brokers do not support quotas", where=kind.value, hint=hint) from error
         raise
     refuse(response.error_code, response.error_message, f"quotas of {kind.value}")
-    found = {}
+    quotas = {}
     for entry in response.entries or ():
         named = entity_of((part.entity_type, part.entity_name) for part in entry.entity)
         if named is not None:
-            found[named] = {value.key: str(value.value) for value in entry.values}
-    return found
+            quotas[named] = {value.key: str(value.value) for value in entry.values}
+    return quotas
 
 
 async def _credentials(wire: WireCluster, entity: Entity | None) -> dict[Entity, dict[str, int | None]]:
@@ -138,15 +138,15 @@ async def _credentials(wire: WireCluster, entity: Entity | None) -> dict[Entity,
         if error.code is ErrorCode.UNSUPPORTED_VERSION:
             return {}
         raise
-    found: dict[Entity, dict[str, int | None]] = {}
+    credentials: dict[Entity, dict[str, int | None]] = {}
     for result in response.results:
         # A user without credentials is reported as RESOURCE_NOT_FOUND.
         if result.error_code == ErrorCode.NONE:
-            found[Entity(EntityType.USER, result.user)] = {
+            credentials[Entity(EntityType.USER, result.user)] = {
                 SCRAM_MECHANISMS.get(info.mechanism, f"mechanism {info.mechanism}"): info.iterations
                 for info in result.credential_infos
             }
-    return found
+    return credentials
 
 
 async def _ask_for_credentials(wire: WireCluster, users: list[UserName] | None) -> DescribeUserScramCredentialsResponse:

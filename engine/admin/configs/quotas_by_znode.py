@@ -60,12 +60,12 @@ async def _all_of(kafka: KafkaZkClient, kind: EntityType) -> dict[str, Entity]:
 
 
 async def _clients_of_users(kafka: KafkaZkClient) -> dict[str, Entity]:
-    found = {}
+    entities = {}
     for user, client in await kafka.configs.get_clients_of_users():
         entity = entity_of([("user", _named(user)), ("client-id", _named(client))])
         if entity is not None:
-            found[_path_of_client(user, client)] = entity
-    return found
+            entities[_path_of_client(user, client)] = entity
+    return entities
 
 
 async def alter_quotas_zk(
@@ -76,7 +76,7 @@ async def alter_quotas_zk(
     *,
     validate_only: bool = False,
 ) -> None:
-    """Set and drop quotas of one entity, all or none, and tell the brokers.
+    """Set and drop quotas of one entity, all or none, and notify the brokers.
 
     Raises:
         BadRequest: something is not a quota, not a number, or not set.

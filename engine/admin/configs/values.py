@@ -197,7 +197,7 @@ def parse_additions(text: str) -> dict[str, str]:
     Raises:
         BadRequest: a part is not KEY=VALUE.
     """
-    found = {}
+    additions = {}
     for part in _COMMA_OUTSIDE_BRACKETS.split(text):
         key, equals, value = part.strip().partition("=")
         if not equals or not key.strip():
@@ -205,8 +205,8 @@ def parse_additions(text: str) -> dict[str, str]:
         value = value.strip()
         if value.startswith("[") and value.endswith("]"):
             value = value[1:-1]
-        found[key.strip()] = plain_value(key.strip(), value)
-    return found
+        additions[key.strip()] = plain_value(key.strip(), value)
+    return additions
 
 
 def plain_value(key: str, value: str) -> str:

@@ -1,7 +1,7 @@
 """The content of a file that Kafka, or a broker of ours, wrote, as rows for ``klamm dump``. Asks no broker, prints
 nothing.
 
-The file's name tells its kind, as it does for Kafka. Also reads files that wait for deletion, and the cleaner's.
+The file's name says what kind it is, as it does for Kafka. Also reads files that wait for deletion, and the cleaner's.
 """
 
 from __future__ import annotations
@@ -185,8 +185,8 @@ class DumpOptions:
     """What is wanted. Names follow kafka-dump-log's options.
 
     ``deep_iteration`` shows records, ``print_data_log`` their keys and values too. ``decoder`` None uses the one for
-    the topic, which the folder's name tells; naming one shows keys and values. ``verify_index_only`` leaves out entries
-    and shows what is wrong with them, ``index_sanity_check`` makes the check of a starting broker.
+    the topic, which the folder's name contains; naming one shows keys and values. ``verify_index_only`` leaves out
+    entries and shows what is wrong with them, ``index_sanity_check`` makes the check of a starting broker.
     """
 
     deep_iteration: bool = False
@@ -237,11 +237,11 @@ def _files_to_dump(path: Path) -> list[Path]:
     if not path.exists():
         raise NotFound("no such file or folder", where=str(path))
     if path.is_dir():
-        found = sorted(each for each in path.iterdir() if each.is_file() and kind_of_file(each) is not None)
-        if not found:
+        paths = sorted(each for each in path.iterdir() if each.is_file() and kind_of_file(each) is not None)
+        if not paths:
             hint = "name a log dir, or the folder of a partition in it, such as orders-0"
             raise NotFound("no file of Kafka's log dirs in the folder", where=str(path), hint=hint)
-        return found
+        return paths
     return [path]
 
 

@@ -191,9 +191,9 @@ def _checked_offset(log: BinaryIO, entry: OffsetPosition) -> Iterator[Finding]:
     except KafkaError as error:
         yield Finding(FindingKind.INDEX_MISMATCH, entry.offset, -1, error.message)
         return
-    found = -1 if batch is None else batch.header.last_offset
-    if found != entry.offset:
-        yield Finding(FindingKind.INDEX_MISMATCH, entry.offset, found)
+    last_offset = -1 if batch is None else batch.header.last_offset
+    if last_offset != entry.offset:
+        yield Finding(FindingKind.INDEX_MISMATCH, entry.offset, last_offset)
 
 
 def _checked_time(

@@ -83,10 +83,10 @@ async def _wait(
     """
     waiting = {each.name: each.after for each in wanted if each.obstacle is None}
     while True:
-        found = partitions_of(await reader.topics(sorted({each.name.topic for each in wanted})))
-        late = [name for name, leader in waiting.items() if name in found and found[name].leader != leader]
+        partitions = partitions_of(await reader.topics(sorted({each.name.topic for each in wanted})))
+        late = [name for name, leader in waiting.items() if name in partitions and partitions[name].leader != leader]
         if not late or time.monotonic() >= deadline:
-            return found
+            return partitions
         await asyncio.sleep(POLL_PAUSE_S)
 
 
@@ -99,22 +99,26 @@ def _result(
 ) -> PartitionElection:
     leader = before.before if after is None else after.leader
 
-    def told(result: ElectionResult, why: str | None = None) -> PartitionElection:
+    def outcome(result: ElectionResult, why: str | None = None) -> PartitionElection:
         return PartitionElection(*before.name, before.before, leader, before.preferred, result, why)
 
     if not before.is_needed:
-        return told(ElectionResult.NOT_NEEDED)
+        return outcome(ElectionResult.NOT_NEEDED)
     if error is not None:
         is_fine = error.startswith(ErrorCode.ELECTION_NOT_NEEDED.name)
-        return told(ElectionResult.NOT_NEEDED) if is_fine else told(ElectionResult.FAILED, _explained(before, error))
+        return (
+            outcome(ElectionResult.NOT_NEEDED) if is_fine else outcome(ElectionResult.FAILED, _explained(before, error))
+        )
     if after is None:
-        return told(ElectionResult.FAILED, "the partition is gone")
+        return outcome(ElectionResult.FAILED, "the partition is gone")
     now = preview(election, {before.name: after}, live)[0]
     if not now.is_needed:
-        return told(ElectionResult.ELECTED)
+        return outcome(ElectionResult.ELECTED)
     if now.obstacle is not None:
-        return told(ElectionResult.FAILED, now.obstacle)
-    return told(ElectionResult.UNDER_WAY, f"leader is {leader if leader != NO_LEADER else 'none'} when the time was up")
+        return outcome(ElectionResult.FAILED, now.obstacle)
+    return outcome(
+        ElectionResult.UNDER_WAY, f"leader is {leader if leader != NO_LEADER else 'none'} when the time was up"
+    )
 
 
 def _explained(before: ElectionPreview, error: str) -> str:
@@ -122,7 +126,7 @@ def _explained(before: ElectionPreview, error: str) -> str:
     return error if before.obstacle is None else f"{before.obstacle} ({error.partition(':')[0]})"
 
 
-# The interface to whoever carries out elections in a cluster, and the only place that chooses it.
+# The interface for carrying out elections, and the only place that chooses its implementation.
 
 
 class Elector(Protocol):

@@ -63,7 +63,7 @@ class PartitionElection:
 
 @dataclass(frozen=True, slots=True)
 class ElectionPreview:
-    """What an election would do to one partition. ``obstacle`` says why nobody would be elected."""
+    """What an election would do to one partition. ``obstacle`` says why no leader would be elected."""
 
     name: TopicPartition
     before: int

@@ -153,16 +153,16 @@ def _request(plan: GroupReset) -> OffsetCommitRequest:
 
 
 def _outcomes(response: OffsetCommitResponse) -> _Outcomes | Unknown:
-    found = {
+    by_partition = {
         TopicPartition(topic.name, p.partition_index): p.error_code
         for topic in response.topics
         for p in topic.partitions
     }
-    codes = set(found.values())
+    codes = set(by_partition.values())
     if len(codes) == 1 and (code := codes.pop()) != ErrorCode.NONE:
         # Every partition carries the group's error.
         return Unknown.of_code(code)
-    return {name: None if code == ErrorCode.NONE else Unknown.of_code(code) for name, code in found.items()}
+    return {name: None if code == ErrorCode.NONE else Unknown.of_code(code) for name, code in by_partition.items()}
 
 
 async def _write(cluster: Cluster, plan: GroupReset) -> _Outcomes | AdminError:

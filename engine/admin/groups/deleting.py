@@ -60,7 +60,7 @@ class GroupsToDelete:
         return [*self.failures, *self.refusals.values()]
 
     def planned(self) -> list[DeletedGroup]:
-        """Return what a dry run tells."""
+        """Return what a dry run reports."""
         would = DeletionResult.WOULD_BE_DELETED
         rows = [DeletedGroup(group, GroupType.CLASSIC, would) for group in self.brokers]
         rows += [DeletedGroup(group, GroupType.ZOOKEEPER, would) for group in self.zookeeper]
@@ -73,24 +73,24 @@ class GroupsToDelete:
 
 async def find_groups_to_delete(cluster: Cluster, scope: GroupScope) -> GroupsToDelete:
     """Find the groups in scope and check whether they have members."""
-    found = await find_groups(cluster, scope)
-    refusals: dict[str, AdminError] = in_both(found)
-    described: Mapping[str, GroupDescription | Unknown] = found.described
-    if found.brokers and not described:
-        described = await describe_groups(await cluster.wire(), found.brokers, coordinators=found.coordinators)
-    for name in found.brokers:
+    groups = await find_groups(cluster, scope)
+    refusals: dict[str, AdminError] = in_both(groups)
+    described: Mapping[str, GroupDescription | Unknown] = groups.described
+    if groups.brokers and not described:
+        described = await describe_groups(await cluster.wire(), groups.brokers, coordinators=groups.coordinators)
+    for name in groups.brokers:
         group = described[name]
         if isinstance(group, Unknown):
             refusals.setdefault(name, as_error(group, f"group {name}"))
         elif not group.state.is_inactive:
             refusals.setdefault(name, active_refusal(name, group.state, group.members))
-    refusals |= await _active_old_groups(cluster, found, refusals)
+    refusals |= await _active_old_groups(cluster, groups, refusals)
     return GroupsToDelete(
-        tuple(name for name in found.brokers if name not in refusals),
-        tuple(name for name in found.zookeeper if name not in refusals),
-        found.coordinators,
+        tuple(name for name in groups.brokers if name not in refusals),
+        tuple(name for name in groups.zookeeper if name not in refusals),
+        groups.coordinators,
         dict(sorted(refusals.items())),
-        found.failures,
+        groups.failures,
     )
 
 
@@ -148,11 +148,11 @@ async def _delete_in_zookeeper(cluster: Cluster, group: str) -> AdminError | Non
     from engine.admin.groups.old_consumers import delete_old_group, read_old_groups
 
     zk = await cluster.zookeeper()
-    found = (await read_old_groups(zk, [group])).get(group)
-    if found is None:
+    old_group = (await read_old_groups(zk, [group])).get(group)
+    if old_group is None:
         return None
-    if not found.state.is_inactive:
-        return active_refusal(group, found.state, found.members_or_owners)
+    if not old_group.state.is_inactive:
+        return active_refusal(group, old_group.state, old_group.members_or_owners)
     try:
         await delete_old_group(zk, group)
     except CoordinationError as error:

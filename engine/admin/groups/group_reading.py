@@ -104,7 +104,7 @@ async def find_coordinators(
     The first such question makes the cluster create the topic.
     """
     wanted = list(dict.fromkeys(names))
-    found: dict[str, int | Unknown] = {}
+    coordinators: dict[str, int | Unknown] = {}
     broker_id, version = await _some_broker(wire, ApiKey.FIND_COORDINATOR)
 
     async def several(keys: list[str]) -> None:
@@ -113,11 +113,11 @@ async def find_coordinators(
                 request = FindCoordinatorRequest(coordinator_keys=keys, key_type=key_type)
                 response = await wire.call_broker(broker_id, request)
         except FAILURES as error:
-            found.update(dict.fromkeys(keys, Unknown.of_error(error)))
+            coordinators.update(dict.fromkeys(keys, Unknown.of_error(error)))
             return
         for coordinator in response.coordinators:
             failed = coordinator.error_code != ErrorCode.NONE
-            found[coordinator.key] = (
+            coordinators[coordinator.key] = (
                 Unknown.of_code(coordinator.error_code, coordinator.error_message) if failed else coordinator.node_id
             )
 
@@ -127,16 +127,16 @@ async def find_coordinators(
                 request = FindCoordinatorRequest(key=key, key_type=key_type)
                 response = await wire.call_broker(broker_id, request, version_max=_SINGLE_KEY)
         except FAILURES as error:
-            found[key] = Unknown.of_error(error)
+            coordinators[key] = Unknown.of_error(error)
             return
         failed = response.error_code != ErrorCode.NONE
-        found[key] = Unknown.of_code(response.error_code, response.error_message) if failed else response.node_id
+        coordinators[key] = Unknown.of_code(response.error_code, response.error_message) if failed else response.node_id
 
     if version > _SINGLE_KEY:
         await run_window(several(keys) for keys in batches_of(wanted, _KEYS_PER_REQUEST))
     else:
         await run_window((single(key) for key in wanted), _SINGLE_REQUESTS_AT_ONCE)
-    return found
+    return coordinators
 
 
 async def describe_groups(
@@ -154,8 +154,10 @@ async def describe_groups(
 
     async def ask(broker_id: int, names: list[str]) -> dict[str, GroupDescription | Unknown]:
         response = await wire.call_broker(broker_id, DescribeGroupsRequest(groups=names))
-        found = {group.group_id: _description(group, broker_id) for group in response.groups}
-        return found | await describe_new_groups(wire, broker_id, [n for n, group in found.items() if is_absent(group)])
+        described = {group.group_id: _description(group, broker_id) for group in response.groups}
+        return described | await describe_new_groups(
+            wire, broker_id, [n for n, group in described.items() if is_absent(group)]
+        )
 
     return await ask_all(
         wire,
@@ -204,8 +206,8 @@ async def describe_and_fetch(
     """Return the description and committed offsets of groups; asks for both at the same time."""
     names = list(dict.fromkeys(groups))
     if coordinators is None:
-        found = await find_coordinators(wire, names)
-        coordinators = {name: home for name, home in found.items() if not isinstance(home, Unknown)}
+        homes = await find_coordinators(wire, names)
+        coordinators = {name: home for name, home in homes.items() if not isinstance(home, Unknown)}
     # Connect before both halves need the connections.
     await _connect(wire, set(coordinators.values()))
     described, committed = await asyncio.gather(
@@ -315,7 +317,7 @@ async def fetch_committed(wire: WireCluster, broker_id: int, groups: list[str]) 
         response = await wire.call_broker(broker_id, OffsetFetchRequest(groups=wanted))
         return {group.group_id: _offsets(group.error_code, group.topics) for group in response.groups}
     topics = None if version >= _ALL_TOPICS else await _every_partition(wire)
-    found: dict[str, GroupOffsets | Unknown] = {}
+    committed: dict[str, GroupOffsets | Unknown] = {}
 
     async def single(group: str) -> None:
         try:
@@ -323,12 +325,12 @@ async def fetch_committed(wire: WireCluster, broker_id: int, groups: list[str]) 
                 broker_id, OffsetFetchRequest(group_id=group, topics=topics), version_max=_SEVERAL_GROUPS - 1
             )
         except FAILURES as error:
-            found[group] = Unknown.of_error(error)
+            committed[group] = Unknown.of_error(error)
             return
-        found[group] = _offsets(answer.error_code or _common_error(answer.topics), answer.topics)
+        committed[group] = _offsets(answer.error_code or _common_error(answer.topics), answer.topics)
 
     await run_window((single(group) for group in groups), _OFFSET_REQUESTS_AT_ONCE)
-    return found
+    return committed
 
 
 async def _every_partition(wire: WireCluster) -> list[OffsetFetchRequestTopic]:
@@ -379,7 +381,7 @@ def _offset(partition: _Partition) -> CommittedOffset | Unknown:
 
 # Groups that DescribeGroups does not know: those of the new consumer protocol (KIP-848), of shares and of streams.
 #
-# This describes the first completely. A broker's list tells only the type of the others.
+# This describes the first completely. A broker's list has only the type of the others.
 
 _NO_SUCH_GROUP = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 """Brokers with ZooKeeper list the API from 3.7 on, and answer the second for each group."""
@@ -396,8 +398,8 @@ async def describe_new_groups(
         return {}
     response = await wire.call_broker(broker_id, ConsumerGroupDescribeRequest(group_ids=list(names)))
     known = [group for group in response.groups if group.error_code not in _NO_SUCH_GROUP]
-    found = {group.group_id: _new_protocol_description(group, broker_id) for group in known}
-    return found | await _of_other_types(wire, broker_id, [name for name in names if name not in found])
+    described = {group.group_id: _new_protocol_description(group, broker_id) for group in known}
+    return described | await _of_other_types(wire, broker_id, [name for name in names if name not in described])
 
 
 async def _of_other_types(wire: WireCluster, broker_id: int, names: Sequence[str]) -> dict[str, Unknown]:

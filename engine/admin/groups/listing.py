@@ -74,11 +74,11 @@ def _is_listed(group: ListedGroup) -> bool:
 
 
 def _state(word: str) -> GroupState:
-    found = state_of(word.strip())
-    if found is None:
+    group_state = state_of(word.strip())
+    if group_state is None:
         hint = f"there are {', '.join(state.value for state in GroupState)}"
         raise BadRequest(f"not a group state: {word.strip()!r}", where=Parameter.STATE, hint=hint)
-    return found
+    return group_state
 
 
 def _type(word: str) -> GroupType:

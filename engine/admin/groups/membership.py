@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 
 from engine.admin.cluster.asking import PATIENCE_S
 from engine.admin.cluster.errors import LoginRefused, Refused, Unknown, Unreachable
-from engine.admin.cluster.waits import Observer, tell_nobody
+from engine.admin.cluster.waits import Observer, ignore_line
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster
 from engine.admin.cluster.wire_failures import refuse
 from engine.admin.groups.group_reading import find_coordinators
@@ -69,8 +69,8 @@ class Membership:
         topics: Iterable[str],
         *,
         give_up_s: float,
-        observe: Observer = tell_nobody,
-        complain: Observer = tell_nobody,
+        observe: Observer = ignore_line,
+        complain: Observer = ignore_line,
     ) -> None:
         """Make a member that is not in the group yet; ``complain`` gets the reason if the group refuses it for long."""
         self._wire = wire
@@ -162,12 +162,12 @@ class Membership:
 
     async def _home(self) -> int:
         if self._coordinator is None:
-            found = (await find_coordinators(self._wire, [self.group]))[self.group]
-            if isinstance(found, Unknown):
-                if not found.is_passing:
-                    raise Refused(found.code or ErrorCode.UNKNOWN_SERVER_ERROR, where=f"group {self.group}")
-                raise Unreachable(str(found), where=f"group {self.group}")
-            self._coordinator = found
+            home = (await find_coordinators(self._wire, [self.group]))[self.group]
+            if isinstance(home, Unknown):
+                if not home.is_passing:
+                    raise Refused(home.code or ErrorCode.UNKNOWN_SERVER_ERROR, where=f"group {self.group}")
+                raise Unreachable(str(home), where=f"group {self.group}")
+            self._coordinator = home
         return self._coordinator
 
     async def _code_of(self, request: Request) -> ErrorCode:

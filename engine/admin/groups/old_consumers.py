@@ -152,23 +152,23 @@ async def _delete_tree(zk: ZkClient, root: str) -> None:
 
 async def _partitions(zk: ZkClient, groups: Sequence[str], folder: str) -> list[GroupPartition]:
     roots = [f"{ConsumerPathZNode.group_path(group)}/{folder}" for group in groups]
-    topics = [(group, topic) for group, found in _pairs(groups, await _children(zk, roots)) for topic in sorted(found)]
+    topics = [(group, topic) for group, names in _pairs(groups, await _children(zk, roots)) for topic in sorted(names)]
     paths = [f"{ConsumerPathZNode.group_path(group)}/{folder}/{topic}" for group, topic in topics]
     return [
         (group, TopicPartition(topic, int(name)))
-        for (group, topic), found in zip(topics, await _children(zk, paths), strict=True)
-        for name in sorted(found)
+        for (group, topic), names in zip(topics, await _children(zk, paths), strict=True)
+        for name in sorted(names)
         if name.isascii() and name.isdigit()
     ]
 
 
-def _pairs(groups: Sequence[str], found: Sequence[Sequence[str]]) -> Iterable[tuple[str, Sequence[str]]]:
-    return zip(groups, found, strict=True)
+def _pairs(groups: Sequence[str], children: Sequence[Sequence[str]]) -> Iterable[tuple[str, Sequence[str]]]:
+    return zip(groups, children, strict=True)
 
 
 async def _children(zk: ZkClient, paths: Sequence[str]) -> list[list[str]]:
     """Return children by path; a znode that does not exist, or may not be read, has none."""
-    return [[] if isinstance(found, ZooKeeperError) else found for found in await zk.children_many(paths)]
+    return [[] if isinstance(children, ZooKeeperError) else children for children in await zk.children_many(paths)]
 
 
 def _host_of(group: str, member_id: str) -> str:

@@ -87,7 +87,7 @@ def new_offsets(
     facts: LogFacts,
 ) -> NewOffsets:
     """Return the new offsets that a scenario gives partitions."""
-    found: dict[TopicPartition, int] = {}
+    offsets: dict[TopicPartition, int] = {}
     problems: dict[TopicPartition, Unknown] = {}
     warnings: list[str] = []
     for partition in partitions:
@@ -100,8 +100,8 @@ def new_offsets(
         if isinstance(value, Unknown):
             problems[partition] = value
         else:
-            found[partition] = value
-    return NewOffsets(found, problems, tuple(warnings))
+            offsets[partition] = value
+    return NewOffsets(offsets, problems, tuple(warnings))
 
 
 def _wanted(

@@ -79,9 +79,11 @@ def parse_iso_duration(text: str) -> timedelta:
         raise BadRequest(f"not a duration: {text!r}", where=Parameter.BY_DURATION, hint=hint)
     sign, days, hours, minutes, seconds, fraction = match.groups()
     part = timedelta(microseconds=int(f"{fraction or '':0<6}"[:6]))
-    found = timedelta(days=int(days or 0), hours=int(hours or 0), minutes=int(minutes or 0), seconds=int(seconds or 0))
-    found += -part if (seconds or "").startswith("-") else part
-    return -found if sign == "-" else found
+    duration = timedelta(
+        days=int(days or 0), hours=int(hours or 0), minutes=int(minutes or 0), seconds=int(seconds or 0)
+    )
+    duration += -part if (seconds or "").startswith("-") else part
+    return -duration if sign == "-" else duration
 
 
 def before_now(duration: timedelta, now: datetime) -> int:
@@ -98,7 +100,7 @@ def parse_topic_scope(texts: Iterable[str]) -> TopicScope:
     Raises:
         BadRequest: a partition is not a number, or there is nothing before or after the colon.
     """
-    found: dict[str, tuple[int, ...] | None] = {}
+    scope: dict[str, tuple[int, ...] | None] = {}
     for text in texts:
         topic, colon, numbers = text.partition(":")
         parts = numbers.split(",") if colon else []
@@ -106,11 +108,11 @@ def parse_topic_scope(texts: Iterable[str]) -> TopicScope:
             raise BadRequest(
                 f"not a topic with partitions: {text!r}", where=Parameter.TOPIC, hint="write orders or orders:0,1,2"
             )
-        if not parts or (topic in found and found[topic] is None):
-            found[topic] = None
+        if not parts or (topic in scope and scope[topic] is None):
+            scope[topic] = None
         else:
-            found[topic] = tuple(sorted({*(found.get(topic) or ()), *map(int, parts)}))
-    return TopicScope(tuple(found.items()))
+            scope[topic] = tuple(sorted({*(scope.get(topic) or ()), *map(int, parts)}))
+    return TopicScope(tuple(scope.items()))
 
 
 def parse_offsets_file(text: str, where: str, *, only_group: str | None) -> dict[str, dict[TopicPartition, int]]:
@@ -121,20 +123,20 @@ def parse_offsets_file(text: str, where: str, *, only_group: str | None) -> dict
     Raises:
         BadRequest: it has no lines, one is malformed, or a partition occurs twice; says which line.
     """
-    found: dict[str, dict[TopicPartition, int]] = {}
+    by_group: dict[str, dict[TopicPartition, int]] = {}
     width = None
     for number, cells in enumerate(csv.reader(io.StringIO(text, newline="")), 1):
         if not cells:
             continue
         width = width or _width(cells, only_group, f"{where}:{number}")
         group, partition, offset = _line(cells, width, only_group, f"{where}:{number}")
-        offsets = found.setdefault(group, {})
+        offsets = by_group.setdefault(group, {})
         if partition in offsets:
             raise BadRequest(f"partition {partition} of group {group!r} occurs twice", where=f"{where}:{number}")
         offsets[partition] = offset
-    if not found:
+    if not by_group:
         raise BadRequest("the file has no offsets", where=where, hint="write a line topic,partition,offset for each")
-    return found
+    return by_group
 
 
 def offsets_text(offsets: OffsetsByGroup, *, with_group: bool) -> str:

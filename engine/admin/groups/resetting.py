@@ -38,9 +38,9 @@ from engine.admin.groups.values import (
 )
 from engine.admin.offsets.listing import end_offsets, offsets_at, start_offsets
 from engine.common.errors import ErrorCode
+from engine.common.listing import first_few
 from engine.common.model import TopicPartition
-
-_MEMBERS_NAMED = 5
+from engine.common.quantities import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +131,7 @@ def offsets_after(plans: Iterable[GroupReset]) -> OffsetsByGroup:
 def active_refusal(group: str, state: GroupState, members: Sequence[GroupMember]) -> Refused:
     """Return the refusal of a change that needs a group without members; it names some of them."""
     named = [f"{member.member_id} ({member.client_id or '-'} at {member.host or '-'})" for member in members]
-    more = f" and {len(named) - _MEMBERS_NAMED} more" if len(named) > _MEMBERS_NAMED else ""
-    who = f", with {len(named)} member{'' if len(named) == 1 else 's'}: {', '.join(named[:_MEMBERS_NAMED])}{more}"
+    who = f", with {counted(len(named), 'member')}: {first_few(named)}"
     return Refused(
         ErrorCode.NON_EMPTY_GROUP,
         f"the group is {state.value}{who if named else ''}",
@@ -141,12 +140,12 @@ def active_refusal(group: str, state: GroupState, members: Sequence[GroupMember]
     )
 
 
-def in_both(found: FoundGroups) -> dict[str, AdminError]:
+def in_both(groups: FoundGroups) -> dict[str, AdminError]:
     """Return the refusal of each group that is both on brokers and in ZooKeeper: a change must know which is meant."""
     hint = Phrase("choose with ", Give(Parameter.VIA, "wire"), " or ", Give(Parameter.VIA, "zookeeper"))
     return {
         name: BadRequest("the group exists both on brokers and in ZooKeeper", where=f"group {name}", hint=hint)
-        for name in set(found.brokers) & set(found.zookeeper)
+        for name in set(groups.brokers) & set(groups.zookeeper)
     }
 
 
@@ -203,7 +202,7 @@ async def _partitions_of(cluster: Cluster, scope: TopicScope) -> list[TopicParti
         for topic in metadata.topics
         if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     }
-    found: list[TopicPartition] = []
+    names: list[TopicPartition] = []
     for topic, wanted in scope.topics:
         if not known.get(topic):
             raise NotFound(f"topic {topic!r} does not exist", hint=SEE_TOPICS, topics=[topic])
@@ -211,8 +210,8 @@ async def _partitions_of(cluster: Cluster, scope: TopicScope) -> list[TopicParti
         if absent:
             hint = Phrase("see its partitions with: ", Do(Operation.DESCRIBE_TOPIC, topic))
             raise NotFound(f"partition {topic}-{absent[0]} does not exist", hint=hint)
-        found += [TopicPartition(topic, index) for index in (known[topic] if wanted is None else wanted)]
-    return found
+        names += [TopicPartition(topic, index) for index in (known[topic] if wanted is None else wanted)]
+    return names
 
 
 def _meant(standing: _Standing, named: list[TopicPartition] | None, spec: ResetSpec) -> list[TopicPartition]:

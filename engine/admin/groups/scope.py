@@ -12,6 +12,8 @@ from engine.admin.cluster.remedies import Do, Operation, Parameter, Phrase, Word
 from engine.admin.groups.group_reading import describe_groups, is_absent, list_groups
 from engine.admin.groups.values import GroupDescription, GroupListing, GroupType, ListedGroup
 from engine.common.errors import ErrorCode
+from engine.common.listing import first_few
+from engine.common.quantities import counted, plural
 from engine.common.topic_names import GROUP_METADATA_TOPIC
 from engine.kafka.formats.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 
@@ -82,14 +84,14 @@ async def list_everywhere(cluster: Cluster) -> tuple[list[ListedGroup], list[Adm
     Raises:
         AdminError: nothing at all could be read.
     """
-    found: list[ListedGroup] = []
+    groups: list[ListedGroup] = []
     failures: list[AdminError] = []
     if asks_zookeeper(cluster):
         from engine.admin.groups.old_consumers import old_group_names, read_old_states
 
         zk = await cluster.zookeeper()
         states = await read_old_states(zk, await old_group_names(zk))
-        found += [ListedGroup(g, GroupType.ZOOKEEPER, "", state, NO_COORDINATOR) for g, state in states.items()]
+        groups += [ListedGroup(g, GroupType.ZOOKEEPER, "", state, NO_COORDINATOR) for g, state in states.items()]
     if asks_brokers(cluster):
         try:
             wire = await cluster.wire()
@@ -99,10 +101,10 @@ async def list_everywhere(cluster: Cluster) -> tuple[list[ListedGroup], list[Adm
                 raise
             failures.append(error)
         else:
-            found += await _with_states(cluster, listing)
+            groups += await _with_states(cluster, listing)
             failures += [unlisted(broker_id, why) for broker_id, why in listing.failures.items()]
             failures += [without_coordinator(listing.leaderless)] if listing.leaderless else []
-    return sorted(found, key=lambda group: (group.group, group.type)), failures
+    return sorted(groups, key=lambda group: (group.group, group.type)), failures
 
 
 async def find_groups(
@@ -149,7 +151,7 @@ async def ids_in(cluster: Cluster, texts: Sequence[str]) -> tuple[tuple[str, ...
 
 
 def is_pattern(text: str) -> bool:
-    """Whether a text may be a pattern; if not, it is an id that is looked for as it is."""
+    """Whether a text may be a pattern; if not, it is an id."""
     try:
         re.compile(text)
     except re.error:
@@ -163,12 +165,12 @@ def is_of_consumers(group: ListedGroup | GroupDescription) -> bool:
 
 
 def why_without_lag(group: ListedGroup | GroupDescription) -> str:
-    """Return why nobody knows the lag of a group that is not of consumers."""
+    """Return why a group that is not of consumers has no known lag."""
     return f"a group of protocol {group.protocol_type}: klamm cannot determine its lag"
 
 
 def as_error(unknown: Unknown, where: str) -> AdminError:
-    """Return the failure that tells a person about something unknown."""
+    """Return the failure that explains to a person why something is unknown."""
     if unknown.may_still_happen:
         look_first = Phrase("look before you send it again: ", Operation.LIST_GROUPS)
         return OutcomeUnknown(unknown.message, where=where, hint=look_first)
@@ -193,26 +195,20 @@ def unlisted(broker_id: int, why: Unknown) -> AdminError:
 
 
 def without_coordinator(partitions: Sequence[int]) -> AdminError:
-    """Return the failure of groups that nobody can list because their part of the offsets topic has no leader."""
+    """Return the failure for groups that cannot be listed because their part of the offsets topic has no leader."""
     count = len(partitions)
     return Refused(
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        f"groups in {count} partition{'' if count == 1 else 's'} of the offsets topic are not known: no leader",
-        where=by_name(f"{GROUP_METADATA_TOPIC}-{index}" for index in partitions),
+        f"groups in {counted(count, 'partition')} of the offsets topic are not known: no leader",
+        where=first_few(f"{GROUP_METADATA_TOPIC}-{index}" for index in partitions),
         hint=_LEADERLESS_HINT,
     )
-
-
-def by_name(groups: Iterable[str]) -> str:
-    """Return a few names for a sentence."""
-    names = list(groups)
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def partitions_text(group: str, partitions: Iterable[object]) -> str:
     """Return where something went wrong, with a few of the partitions."""
     names = [str(partition) for partition in partitions]
-    return f"group {group}, partition{'' if len(names) == 1 else 's'} {by_name(names)}"
+    return f"group {group}, {plural('partition', len(names))} {first_few(names)}"
 
 
 async def _find_named(cluster: Cluster, names: Sequence[str], *, may_be_absent: bool) -> FoundGroups:

@@ -54,7 +54,7 @@ class GroupState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
-    """A group as its coordinator lists it. State is None if the broker is too old to tell (before 2.6)."""
+    """A group as its coordinator lists it. State is None if the broker is too old to report it (before 2.6)."""
 
     group: str
     type: GroupType

@@ -26,7 +26,7 @@ from engine.admin.topics.values import DEFAULT_MIN_ISR
 from engine.common.model import NO_CONTROLLER, NO_LEADER, TopicPartition
 from engine.common.quantities import counted
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
-from engine.common.turns import in_turns
+from engine.common.turns import topics_in_turns
 from engine.kafka.formats.transaction_state import TransactionState
 
 IMBALANCE_PERCENT_MAX = 10
@@ -151,7 +151,7 @@ class TopicMemory:
             self._of_topic(topic, setting, min_isr)
             return not is_known
 
-        return in_turns(facts.snapshot.topics, check)
+        return topics_in_turns(facts.snapshot.topics, check)
 
     def of(self, facts: HealthFacts) -> _TopicFindings:
         """Return the findings about all topics together."""

@@ -33,9 +33,11 @@ class Throttle:
 
     def __str__(self) -> str:
         """Say what is set, without the entries by which klamm knows its own: they name no replica."""
-        if self.key not in REPLICA_LISTS or not (found := read_list(self.value)).marks:
+        if self.key not in REPLICA_LISTS or not (throttled := read_list(self.value)).marks:
             return f"{self.whose}: {self.key}={self.value}"
-        return f"{self.whose}: {self.key}={','.join((*found.others, *found.ours)) or 'no replica'} (set by klamm)"
+        return (
+            f"{self.whose}: {self.key}={','.join((*throttled.others, *throttled.ours)) or 'no replica'} (set by klamm)"
+        )
 
     @property
     def whose(self) -> str:
@@ -56,7 +58,7 @@ def leftover_throttles(facts: HealthFacts, moving_topics: Set[str]) -> list[Thro
     if facts.plan is not None:
         return []
     is_anything_moving = bool(moving_topics or facts.listed_reassignments)
-    found = [
+    throttles = [
         Throttle(key, topic.configs[key], topic=topic.name, is_ours=bool(read_list(topic.configs[key]).marks))
         for topic in facts.snapshot.topics
         if topic.configs and topic.name not in moving_topics
@@ -65,17 +67,17 @@ def leftover_throttles(facts: HealthFacts, moving_topics: Set[str]) -> list[Thro
         if not is_anything_moving or not is_mark_alone(topic.configs[key])
     ]
     if is_anything_moving:
-        return found
+        return throttles
     snapshot = facts.snapshot
     ours = marked_rates(topic.configs for topic in snapshot.topics if topic.configs)
     for broker, configs in sorted(snapshot.broker_configs.items(), key=lambda item: -1 if item[0] is None else item[0]):
         is_dead = broker is not None and broker not in snapshot.live_broker_ids
-        found += [
+        throttles += [
             Throttle(key, configs[key], broker=broker, is_dead=is_dead, is_ours=configs[key] in ours[key])
             for key in RATES
             if key in configs
         ]
-    return found
+    return throttles
 
 
 def how_to_remove(throttles: Sequence[Throttle]) -> Words:

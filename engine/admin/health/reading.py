@@ -59,7 +59,7 @@ class BrokerProbe:
     """``min.insync.replicas`` of topics that have none of their own; its file may set it, so ZooKeeper lacks it."""
     is_kraft: bool = False
     denied: tuple[Right, ...] = ()
-    """The rights for want of which it did not say all."""
+    """The missing rights that kept it from reporting everything."""
     release: str = ""
     """The release of Kafka whose APIs it offers; empty: unknown."""
     topics: frozenset[str] = frozenset()
@@ -123,7 +123,7 @@ async def _with_plan(facts: HealthFacts, cluster: Cluster) -> HealthFacts:
     from engine.admin.reassignment.lock import plan_in_the_way
 
     holder = await plan_in_the_way(cluster, None)
-    return facts if holder is None else replace(facts, plan=holder.told)
+    return facts if holder is None else replace(facts, plan=holder.description)
 
 
 async def _with_transactions(facts: HealthFacts, cluster: Cluster) -> HealthFacts:
@@ -136,16 +136,16 @@ async def _with_transactions(facts: HealthFacts, cluster: Cluster) -> HealthFact
             wire = await cluster.wire()
             for broker_id, why in facts.silent_brokers.items():
                 wire.silent.setdefault(broker_id, why)
-            found = await read_holding(wire, facts.snapshot)
+            holding = await read_holding(wire, facts.snapshot)
     except TimeoutError:
         cluster.complain(f"open transactions are not checked: that took longer than {limit_s:g} s")
         return facts
     except (AdminError, RemoteProtocolError) as error:
         cluster.complain(f"open transactions are not checked: {error}")
         return facts
-    for failure in found.failures:
+    for failure in holding.failures:
         cluster.complain(f"some open transactions are not checked: {failure}")
-    return replace(facts, holding=tuple(map(holding_of, found.transactions)))
+    return replace(facts, holding=tuple(map(holding_of, holding.transactions)))
 
 
 async def read_holding(wire: WireCluster, snapshot: ClusterSnapshot) -> OpenTransactions:
@@ -250,8 +250,8 @@ async def probe_brokers(
             for broker in snapshot.brokers
             if broker.id not in silent
         }
-    found = {broker: task.result() for broker, task in tasks.items()}
-    return found | {b.id: BrokerProbe(trouble=silent[b.id]) for b in snapshot.brokers if b.id in silent}
+    probes = {broker: task.result() for broker, task in tasks.items()}
+    return probes | {b.id: BrokerProbe(trouble=silent[b.id]) for b in snapshot.brokers if b.id in silent}
 
 
 async def _probe(
@@ -340,7 +340,7 @@ async def _own_min_isr(client: BrokerClient, broker_id: int) -> int | None:
 
 
 async def _with_znodes(facts: HealthFacts, cluster: Cluster, clock: Clock) -> HealthFacts:
-    """Add what only ZooKeeper tells: the tools' list of reassignments, ages of deletions, clocks, and its own speed."""
+    """Add what only ZooKeeper knows: the tools' list of reassignments, ages of deletions, clocks, and its own speed."""
     from engine.kafka.zk.kafka_client import KafkaZkClient
 
     kafka = KafkaZkClient(await cluster.zookeeper())

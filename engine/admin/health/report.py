@@ -12,7 +12,7 @@ from engine.common.metric import Metric
 from engine.common.snapshot import ClusterSnapshot
 
 EXAMPLES_MAX = 5
-"""So many cases of each reason are named, unless somebody wants all."""
+"""This many cases of each reason are named, unless the caller wants all."""
 
 
 class Severity(StrEnum):
@@ -184,7 +184,7 @@ class HealthReport:
 class HoldingTransaction:
     """The transaction that holds a partition's last stable offset back.
 
-    ``held_ms`` counts from its first partition, or (hanging) from its last record; None if nobody knows.
+    ``held_ms`` counts from its first partition, or (hanging) from its last record; None if unknown.
     """
 
     partition: str
@@ -266,12 +266,12 @@ class Volume(Protocol):
 
 def used_percents(volumes: Iterable[Volume]) -> dict[int, dict[str, float]]:
     """Return by broker and log dir how full the volume is, as far as brokers say."""
-    found: dict[int, dict[str, float]] = {}
+    percents: dict[int, dict[str, float]] = {}
     for volume in volumes:
         percent = used_percent(volume.total_bytes, volume.usable_bytes)
         if volume.log_dir is not None and percent is not None:
-            found.setdefault(volume.broker, {})[volume.log_dir] = percent
-    return found
+            percents.setdefault(volume.broker, {})[volume.log_dir] = percent
+    return percents
 
 
 def report_of(
@@ -284,26 +284,26 @@ def report_of(
     ``advice`` is what these cases need, for checks whose own advice does not say it all.
     """
     return report_of_reasons(
-        HealthReason(check, check.severity, len(found), tuple(found[:examples_max]), (advice or {}).get(check, ""))
-        for check, found in findings
-        if found
+        HealthReason(check, check.severity, len(cases), tuple(cases[:examples_max]), (advice or {}).get(check, ""))
+        for check, cases in findings
+        if cases
     )
 
 
-def report_of_reasons(found: Iterable[HealthReason]) -> HealthReport:
+def report_of_reasons(unsorted: Iterable[HealthReason]) -> HealthReport:
     """Return the report of these reasons, the worst first."""
-    reasons = sorted(found, key=lambda reason: reason.severity is not Severity.CRITICAL)
+    reasons = sorted(unsorted, key=lambda reason: reason.severity is not Severity.CRITICAL)
     status = HealthStatus(reasons[0].severity.value) if reasons else HealthStatus.OK
     return HealthReport(status, tuple(reasons))
 
 
 def health_metrics(health: HealthReport) -> list[Metric]:
     """Return the status, and a sample for every check: one that finds nothing is 0, so that alerts end."""
-    found = {reason.check: reason for reason in health.reasons}
+    by_check = {reason.check: reason for reason in health.reasons}
     samples = [
         (
-            {"check": check.value, "severity": found.get(check, check).severity.value},
-            float(found[check].count if check in found else 0),
+            {"check": check.value, "severity": by_check.get(check, check).severity.value},
+            float(by_check[check].count if check in by_check else 0),
         )
         for check in Check
     ]

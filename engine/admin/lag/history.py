@@ -172,8 +172,8 @@ def _drop_old(file: BinaryIO, now_ms: int) -> None:
 
 def _time_of(line: bytes) -> int | None:
     """Return a line's time without parsing all of it; None if that part is damaged."""
-    found = _TIME.match(line)
-    return None if found is None else _time_ms(found[1].decode())
+    match = _TIME.match(line)
+    return None if match is None else _time_ms(match[1].decode())
 
 
 def _document(cluster_id: str | None, sample: Sample) -> dict[str, object]:

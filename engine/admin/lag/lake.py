@@ -143,12 +143,12 @@ class Lake:
 
     def files(self, since_ms: int, until_ms: int) -> list[SampleFile]:
         """Return the files of a span of time, in its order."""
-        found = []
+        files = []
         first, last = day_of(since_ms), day_of(until_ms)
         for name in self.days():
             if first <= name.removeprefix("day=") <= last:
-                found += [sample for sample in self.day(name).samples if since_ms <= sample.time_ms <= until_ms]
-        return sorted(found, key=lambda file: (file.time_ms, file.sample, file.chunk))
+                files += [sample for sample in self.day(name).samples if since_ms <= sample.time_ms <= until_ms]
+        return sorted(files, key=lambda file: (file.time_ms, file.sample, file.chunk))
 
     def days(self) -> list[str]:
         """Return the names of the folders of days."""
@@ -242,8 +242,8 @@ class Lake:
             times = [pyarrow.scalar(file.time_ms, schema().field("time").type) for file in (files[0], files[-1])]
             is_of_them = (dataset.field("time") >= times[0]) & (dataset.field("time") <= times[1])
             only = is_of_them if only is None else only & is_of_them
-        found = dataset.dataset(paths, schema=schema(), filesystem=self._filesystem, format="parquet")
-        return found.to_table(columns=list(columns), filter=only)
+        samples = dataset.dataset(paths, schema=schema(), filesystem=self._filesystem, format="parquet")
+        return samples.to_table(columns=list(columns), filter=only)
 
     def points_before(self, time_ms: int, chunk: int, cluster: str, groups: Sequence[str]) -> LakePoints:
         """Return what the last samples before a time have about some groups in a chunk, in time order."""
@@ -266,7 +266,7 @@ class Lake:
         return points
 
     def readers_before(self, time_ms: int, chunk: int | None, cluster: str) -> list[dict[str, Any]]:
-        """Return a cluster's readers in the last sample before a time, by what tells them apart.
+        """Return a cluster's readers in the last sample before a time, by what distinguishes them.
 
         ``chunk`` None is any.
         """
@@ -277,8 +277,8 @@ class Lake:
         names = ["kind", "group", "type", "query_id", "source", "path"]
         last = [piece for piece in earlier if piece.time_ms == earlier[-1].time_ms]
         table = self.read(last, names, is_wanted)
-        found: list[dict[str, Any]] = table.group_by(names).aggregate([]).to_pylist()
-        return found
+        readers: list[dict[str, Any]] = table.group_by(names).aggregate([]).to_pylist()
+        return readers
 
     def _settings(self) -> int | None:
         try:
@@ -299,12 +299,12 @@ class Lake:
         from engine.admin.lag.stores import arrow_entries
 
         try:
-            found = arrow_entries(self._filesystem, folder)
+            entries = arrow_entries(self._filesystem, folder)
         except FileNotFoundError:
             return []
         except OSError as error:
             raise Unreachable(f"cannot be read: {error}", where=self.shown) from error
-        return sorted(entry.name for entry in found if not entry.name.startswith((".", "_")))
+        return sorted(entry.name for entry in entries if not entry.name.startswith((".", "_")))
 
     def _write(self, path: str, content: Any) -> None:
         scratch = self._scratch(path)

@@ -159,12 +159,12 @@ def _moments(table: object, *, by_partition: bool) -> dict[_Key, list[Moment]]:
     times = ordered["time"].cast("int64").to_pylist()
     values = [ordered[name].to_pylist() for name in (status_of, "lag_sum", "lag_count", "time_lag_ms_max")]
     whose = zip(*(ordered[name].to_pylist() for name in keys), strict=True)
-    found: dict[_Key, list[Moment]] = {}
+    moments: dict[_Key, list[Moment]] = {}
     for key, time_ms, status, lag, known, wait in zip(whose, times, *values, strict=True):
         cluster, kind, group, source, path, topic, partition = (*key, None, None)[: len(_KEY) + 2]
         moment = Moment(time_ms, LagStatus(status or LagStatus.UNKNOWN), lag if known else None, wait)
-        found.setdefault((cluster, kind, group, source, path, topic, partition), []).append(moment)
-    return found
+        moments.setdefault((cluster, kind, group, source, path, topic, partition), []).append(moment)
+    return moments
 
 
 def _reader(key: _Key, series: list[Moment], interval_ms: int | None, objective: Objective) -> ReaderHistory:
@@ -226,8 +226,8 @@ def compact(lake: Lake, now_ms: int) -> list[CompactedDay]:
     """
     lake.check()
     today = f"day={day_of(now_ms)}"
-    found = [_compact_day(lake, name) for name in lake.days() if name < today]
-    return [day for day in found if day is not None]
+    days = [_compact_day(lake, name) for name in lake.days() if name < today]
+    return [day for day in days if day is not None]
 
 
 def _compact_day(lake: Lake, name: str) -> CompactedDay | None:

@@ -82,15 +82,15 @@ def plan_chunks(
     failures = []
     for watched in clusters:
         try:
-            found = asyncio.run(_find(watched.target))
+            groups = asyncio.run(_find(watched.target))
         except AdminError as error:
             failures.append(f"{watched.target.name}: {error}")
             for chunk in range(chunks):
                 parts[chunk].append(Part(_of_chunk(watched, chunk, chunks), None, str(error)))
             continue
         for chunk in range(chunks):
-            parts[chunk].append(Part(_of_chunk(watched, chunk, chunks), _groups_of_chunk(found, chunk, chunks)))
-        failures += [f"{watched.target.name}: {failure}" for failure in found.failures]
+            parts[chunk].append(Part(_of_chunk(watched, chunk, chunks), _groups_of_chunk(groups, chunk, chunks)))
+        failures += [f"{watched.target.name}: {failure}" for failure in groups.failures]
     return [
         ChunkTask(out, time_ms, sample, chunk, tuple(parts[chunk]), with_times) for chunk in range(chunks)
     ], failures
@@ -138,11 +138,11 @@ def _of_chunk(watched: Watched, chunk: int, chunks: int) -> Watched:
     return Watched(watched.target, mine, watched.event_logs if chunk == 0 else ())
 
 
-def _groups_of_chunk(found: FoundGroups, chunk: int, chunks: int) -> FoundGroups:
-    brokers = tuple(name for name in found.brokers if chunk_of(name, chunks) == chunk)
-    old = tuple(name for name in found.zookeeper if chunk_of(name, chunks) == chunk)
-    coordinators = {name: found.coordinators[name] for name in brokers if name in found.coordinators}
-    return replace(found, brokers=brokers, zookeeper=old, described={}, coordinators=coordinators, failures=())
+def _groups_of_chunk(groups: FoundGroups, chunk: int, chunks: int) -> FoundGroups:
+    brokers = tuple(name for name in groups.brokers if chunk_of(name, chunks) == chunk)
+    old = tuple(name for name in groups.zookeeper if chunk_of(name, chunks) == chunk)
+    coordinators = {name: groups.coordinators[name] for name in brokers if name in groups.coordinators}
+    return replace(groups, brokers=brokers, zookeeper=old, described={}, coordinators=coordinators, failures=())
 
 
 async def _measure(

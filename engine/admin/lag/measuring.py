@@ -17,9 +17,9 @@ from engine.admin.cluster.wire import WireCluster
 from engine.admin.groups.group_reading import offsets_topic
 from engine.admin.groups.scope import FoundGroups, GroupScope, find_groups
 from engine.admin.groups.values import GroupType
+from engine.admin.lag.group_paces import Paces
 from engine.admin.lag.history import History, append_sample, read_history
 from engine.admin.lag.pace import Commit, is_within_pace, seems_still, steps_of
-from engine.admin.lag.paces import Paces
 from engine.admin.lag.results import (
     Followed,
     GroupLag,

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import Final
 
 from engine.admin.cluster.errors import AdminError, Unknown
 from engine.admin.groups.values import GroupState, GroupType
+from engine.admin.lag.member_turns import Owned, turns_of
 from engine.admin.lag.pace import UNKNOWN_TREND, Trend, between_commits, sum_of_trends, trend_of
 from engine.admin.lag.sampling import GroupSample, PartitionSample
 from engine.admin.lag.spark_positions import ReaderKind
 from engine.admin.lag.unread import Behind, Place, Times, UnreadRecord, record_before
 from engine.admin.lag.verdicts import (
-    KnownPoint,
     LagStatus,
     Point,
     Reason,
@@ -23,14 +22,11 @@ from engine.admin.lag.verdicts import (
     Verdict,
     group_verdict,
     is_doubtful,
-    is_draining,
-    is_working_off,
     judge,
     known_points,
     with_aborted,
     without_records,
 )
-from engine.common.metric import Metric
 from engine.common.model import TopicPartition
 
 
@@ -112,7 +108,7 @@ class GroupLag:
 
     @property
     def has_unknown_time_lag(self) -> bool:
-        """Whether nobody knows how long a partition's records have waited: ``time_lag_ms`` is a lower bound."""
+        """Whether it is not known how long a partition's records have waited: ``time_lag_ms`` is a lower bound."""
         return any(partition.time_lag_ms is None and partition.has_lag for partition in self.partitions)
 
 
@@ -387,131 +383,3 @@ def _clear_in(partitions: Sequence[PartitionLag]) -> int | None:
     if known:
         return max(known)
     return 0 if any(partition.lag == 0 for partition in partitions) else None
-
-
-_GROUP: Final = "kafka_consumergroup_group_"
-_QUERY: Final = "klamm_spark_query_"
-
-
-def lag_metrics(groups: Sequence[GroupLag], *, has_partitions: bool = True) -> list[Metric]:
-    """Return what is known, under the names that several lag exporters share."""
-    rows = [(_labels(group), group) for group in groups]
-    by_partition = [
-        (labels | {"topic": part.topic, "partition": str(part.partition)}, part)
-        for labels, group in rows
-        for part in (group.partitions if has_partitions else ())
-    ]
-    by_topic: dict[tuple[int, str], int] = {}
-    for index, (_, group) in enumerate(rows):
-        for part in group.partitions:
-            if part.lag is not None:
-                by_topic[index, part.topic] = by_topic.get((index, part.topic), 0) + part.lag
-    figures: list[tuple[str, str, Iterable[tuple[dict[str, str], float | None]]]] = [
-        (
-            f"{_GROUP}offset",
-            "Next offset to read.",
-            [(at, partition.committed_offset) for at, partition in by_partition],
-        ),
-        (
-            f"{_GROUP}lag",
-            "Offsets between the one committed and the end.",
-            [(at, partition.lag) for at, partition in by_partition],
-        ),
-        (
-            f"{_GROUP}lag_seconds",
-            "For how long the oldest unread record has waited.",
-            [(at, _seconds(partition.time_lag_ms)) for at, partition in by_partition],
-        ),
-        (
-            f"{_GROUP}topic_sum_lag",
-            "Lag over the partitions of a topic whose lag is known.",
-            [(rows[index][0] | {"topic": topic}, lag) for (index, topic), lag in by_topic.items()],
-        ),
-        (f"{_GROUP}sum_lag", "Lag over the partitions whose lag is known.", [(at, group.lag) for at, group in rows]),
-        (
-            f"{_GROUP}max_lag_seconds",
-            "The longest wait over the partitions whose wait is known.",
-            [(at, _seconds(group.time_lag_ms)) for at, group in rows],
-        ),
-        (
-            f"{_GROUP}status",
-            "1 for the current status.",
-            [(at | {"status": str(status)}, status is group.status) for at, group in rows for status in LagStatus],
-        ),
-    ]
-    if queries := [(at, query) for at, query in rows if isinstance(query, QueryLag)]:
-        figures += [
-            (f"{_QUERY}batch_id", "The last batch that was planned.", [(at, query.batch_id) for at, query in queries]),
-            (f"{_QUERY}in_flight", "Offsets of the batch that runs.", [(at, query.in_flight) for at, query in queries]),
-        ]
-    return [
-        Metric(name, text, [(at, float(value)) for at, value in samples if value is not None])
-        for name, text, samples in figures
-    ]
-
-
-def _seconds(time_ms: int | None) -> float | None:
-    return None if time_ms is None else time_ms / 1000
-
-
-def _labels(group: GroupLag) -> dict[str, str]:
-    labels = {"group": group.group, "source": group.type or group.kind}
-    return labels | {"path": group.path, "spark_source": group.source} if isinstance(group, QueryLag) else labels
-
-
-# Is a partition stalled, or is its member busy with a backlog in its other partitions?
-#
-# A consumer reads its partitions one after the other while there is a backlog: a broker fills an answer from the first
-# partition that has enough. So a partition that does not move is judged by its member: while other partitions of the
-# member advance through a backlog, this one waits for its turn. A member that keeps up elsewhere has no such excuse.
-
-_WAITING: Final = (Reason.STANDS_STILL, Reason.TOO_FEW_SAMPLES, Reason.BETWEEN_COMMITS)
-
-
-class Owned(NamedTuple):
-    """A partition that a member owns, with both offsets known now. ``points`` end now."""
-
-    owner: str
-    verdict: Verdict
-    points: Sequence[KnownPoint]
-    is_lost: bool
-
-
-class Turn(NamedTuple):
-    """What is to be said of a partition that waits for its turn."""
-
-    verdict: Verdict
-    clear_in_ms: int | None
-
-
-def turns_of(owned: Mapping[TopicPartition, Owned]) -> dict[TopicPartition, Turn]:
-    """Return the partitions that wait while their member works off a backlog in others."""
-    members: defaultdict[str, dict[TopicPartition, Owned]] = defaultdict(dict)
-    for name, partition in owned.items():
-        members[partition.owner][name] = partition
-    turns: dict[TopicPartition, Turn] = {}
-    for of_member in members.values():
-        busy = [
-            owned_partition.points for owned_partition in of_member.values() if is_working_off(owned_partition.points)
-        ]
-        if not busy:
-            continue
-        does_drain = any(is_draining(points) for points in busy)
-        clear_in_ms = _member_clear_in(of_member.values())
-        for name, partition in of_member.items():
-            if partition.verdict.reason in _WAITING:
-                turns[name] = Turn(_verdict(partition, does_drain=does_drain), clear_in_ms)
-    return turns
-
-
-def _verdict(owned: Owned, *, does_drain: bool) -> Verdict:
-    if owned.is_lost:
-        return Verdict(LagStatus.WARN, Reason.RECORDS_LOST)
-    if does_drain:
-        return Verdict(LagStatus.OK, Reason.MEMBER_DRAINS)
-    return Verdict(LagStatus.WARN, Reason.LAG_NEVER_FELL)
-
-
-def _member_clear_in(of_member: Collection[Owned]) -> int | None:
-    trend = sum_of_trends(trend_of(owned_partition.points) for owned_partition in of_member)
-    return trend.clear_in_ms(sum(max(0, owned_partition.points[-1].lag) for owned_partition in of_member))

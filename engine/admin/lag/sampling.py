@@ -184,7 +184,7 @@ def _partition(
 
 
 def _is_owned(half: _Half, owner: GroupMember | None) -> bool | None:
-    """Whether somebody reads it: unknown while a group rebalances, or if a member's assignment is unreadable."""
+    """Whether it has a reader: unknown while a group rebalances, or if a member's assignment is unreadable."""
     if owner is not None:
         return True
     if half.state is None or half.state.is_rebalancing:

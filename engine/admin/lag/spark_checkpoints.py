@@ -97,7 +97,7 @@ def _is_checkpoint(entries: list[Entry]) -> bool:
 
 
 def _is_table(entries: list[Entry]) -> bool:
-    """Whether folders such as ``day=1`` are a table's partitions, of which there are many, and none has checkpoints."""
+    """Whether folders such as ``day=1`` are a table's partitions. There are many, and none has checkpoints."""
     names = {entry.name for entry in entries}
     return not names.isdisjoint(_TABLE_MARKS) or sum("=" in name for name in names) > _NAMED_FOLDERS_MAX
 
@@ -122,7 +122,7 @@ def _read(place: Location) -> Query:
     unfinished = [batch for batch in batches if batch.committed_ms is None]
     batches = [batch for batch in batches if batch.committed_ms is not None] + unfinished[:1]
     ids = tuple(entries[max(entries)].sources) if entries else ()
-    initial = {source: found for source in ids if (found := _initial(place, source)) is not None}
+    initial = {source: positions for source in ids if (positions := _initial(place, source)) is not None}
     started_ms = (
         None if batches else next((entry.modified_ms for entry in place.entries() if entry.name == "metadata"), None)
     )

@@ -1,6 +1,6 @@
 """Where Spark's queries are, however klamm found it. Values only; ``spark_traces`` reads them.
 
-Spark never commits to Kafka. A query's checkpoint, Spark's event log and klamm's listener tell its position; all three
+Spark never commits to Kafka. A query's checkpoint, Spark's event log and klamm's listener show its position; all three
 become a ``Query``, which amounts to a list of ``Position``s.
 """
 

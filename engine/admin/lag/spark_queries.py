@@ -62,16 +62,21 @@ async def measure_queries(
         AdminError: the cluster does not answer at all.
     """
     positions = [
-        (query, source, {_name(position): position for position in found if is_wanted(position.topic)}, bool(found))
+        (
+            query,
+            source,
+            {_name(position): position for position in of_source if is_wanted(position.topic)},
+            bool(of_source),
+        )
         for query in queries
-        for source, found in _by_source(query).items()
+        for source, of_source in _by_source(query).items()
     ]
-    names = {name for _, _, found, _ in positions for name in found}
+    names = {name for _, _, of_source, _ in positions for name in of_source}
     ends, starts = await _bounds(wire, names, isolation)
     now_ms = time.time_ns() // 1_000_000
     sources = [
-        _Source(query, source, found, _sample(query, found, ends, starts), is_placed)
-        for query, source, found, is_placed in positions
+        _Source(query, source, of_source, _sample(query, of_source, ends, starts), is_placed)
+        for query, source, of_source, is_placed in positions
     ]
     series = {
         (index, name): _series(source, name, now_ms)
@@ -88,22 +93,12 @@ async def measure_queries(
     ]
 
 
-def query_lags(query: Query, ends: Offsets, starts: Offsets, times: Times, now_ms: int) -> list[QueryLag]:
-    """Return a row for each Kafka source of a query, from what is known already. Pure."""
-    rows = []
-    for source, found in _by_source(query).items():
-        positions = {_name(position): position for position in found}
-        of_source = _Source(query, source, positions, _sample(query, positions, ends, starts), bool(found))
-        rows.append(_row(of_source, {name: _series(of_source, name, now_ms) for name in positions}, times, now_ms))
-    return rows
-
-
 def _by_source(query: Query) -> dict[str, list[Position]]:
     """Return the positions by source; a query of which none is known counts as one source without a name."""
-    found: dict[str, list[Position]] = {source: [] for source in query.kafka_sources}
+    by_source: dict[str, list[Position]] = {source: [] for source in query.kafka_sources}
     for position in query.positions():
-        found[position.source].append(position)
-    return found or {"": []}
+        by_source[position.source].append(position)
+    return by_source or {"": []}
 
 
 def _name(position: Position) -> TopicPartition:
@@ -116,7 +111,7 @@ async def _bounds(
     wanted = sorted(names)
     if not wanted:
         return {}, {}
-    # A broker that is down leaves its partitions unknown; it is an error if nobody answers.
+    # A broker that is down leaves its partitions unknown; it is an error if no broker answers.
     await wire.metadata([])
     ends = await end_offsets(wire, wanted, isolation=isolation)
     starts = await start_offsets(wire, [name for name in wanted if isinstance(ends[name], int)])
@@ -160,15 +155,15 @@ async def _with_past_ends(
         for key, points in series.items()
         if _is_lagging(sources[key[0]].sample.partitions[key[1]]) and len(points) > 1
     ][:_PARTITIONS_MAX]
-    found = dict(series)
+    extended = dict(series)
     # A request asks for one time of a partition.
-    asked = [(key, index) for key in lagging for index, point in enumerate(found[key][:-1]) if point.end is None]
+    asked = [(key, index) for key in lagging for index, point in enumerate(extended[key][:-1]) if point.end is None]
     while asked:
         turn = {key[1]: (key, index) for key, index in asked}
-        await _look_up(wire, found, list(turn.values()))
+        await _look_up(wire, extended, list(turn.values()))
         done = set(turn.values())
         asked = [name for name in asked if name not in done]
-    return found
+    return extended
 
 
 async def _look_up(wire: WireCluster, series: dict[_Key, list[Point]], turn: Sequence[tuple[_Key, int]]) -> None:

@@ -53,7 +53,7 @@ class QueryTraces:
         failures: list[AdminError] = []
         checkpoints, from_logs = self._from_checkpoints(failures), self._from_event_logs(failures)
         by_id: dict[str, list[Query]] = {}
-        # The newest of several copies is the one that the other files tell of.
+        # The newest of several copies is the one that the other files belong to.
         for query in [*sorted(checkpoints, key=_newest_batch, reverse=True), *from_logs]:
             by_id.setdefault(query.query_id, []).append(query)
         queries = []
@@ -111,8 +111,8 @@ def _joined(same: Sequence[Query]) -> Query:
             latest.setdefault(batch.batch_id, {}).update(known)
     sources = list(newest.source_ids)
     batches = [
-        replace(batch, latest={source: found[n] for n, source in enumerate(sources) if n in found})
-        if (found := latest.get(batch.batch_id))
+        replace(batch, latest={source: written[n] for n, source in enumerate(sources) if n in written})
+        if (written := latest.get(batch.batch_id))
         else batch
         for batch in newest.batches
     ]
@@ -127,7 +127,7 @@ def _joined(same: Sequence[Query]) -> Query:
 
 
 def _went_on(newest: Query, ended: Query) -> bool:
-    """Whether a query has done more than the log that tells of its end: another run, whose log is not at hand."""
+    """Whether a query has done more since the log that reports its end: another run, whose log is not at hand."""
     finished, planned = _newest_batch(newest), newest.last_batch
     last = _newest_batch(ended)
     return finished > last or (planned is not None and planned.batch_id > last + 1)

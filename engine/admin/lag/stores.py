@@ -65,7 +65,7 @@ class Location:
         return self.path.rstrip("/").rpartition("/")[2]
 
     def entries(self) -> list[Entry]:
-        """Return what is in this folder, in order of names."""
+        """Return the entries of this folder, sorted by name."""
         return sorted(self.store.list(self.path), key=lambda file: file.name)
 
     def read(self) -> bytes:
@@ -77,10 +77,10 @@ OtherStore = Callable[[str], tuple[Store, str]]
 
 
 class LocalStore:
-    """This machine's disks. A link that leads nowhere, or back to a folder that it lies in, is not there."""
+    """This machine's disks. It leaves out broken links, and links back to a folder above."""
 
     def list(self, path: str) -> list[Entry]:
-        found = []
+        listed = []
         with os.scandir(path) as entries:
             for entry in entries:
                 try:
@@ -91,8 +91,8 @@ class LocalStore:
                     raise
                 if entry.is_symlink() and Path(path).resolve().is_relative_to(Path(entry.path).resolve()):
                     continue
-                found.append(Entry(entry.name, entry.is_dir(), status.st_mtime_ns // 1_000_000, status.st_size))
-        return found
+                listed.append(Entry(entry.name, entry.is_dir(), status.st_mtime_ns // 1_000_000, status.st_size))
+        return listed
 
     def read(self, path: str) -> bytes:
         return Path(path).read_bytes()
@@ -115,28 +115,28 @@ class ArrowStore:
 def arrow_entries(filesystem: Any, folder: str) -> list[Entry]:
     """Return what is in a folder, through pyarrow.
 
-    Of Google's store pyarrow lists no folder that is there only in the names of objects, so all that lies below is
-    asked for.
+    In Google's store, pyarrow does not list a folder that exists only in the names of objects, so this reads everything
+    below.
     """
     from pyarrow import fs
 
-    found: dict[str, Entry] = {}
+    entries: dict[str, Entry] = {}
     is_google = filesystem.type_name == "gcs"
     try:
         infos = filesystem.get_file_info(fs.FileSelector(folder, recursive=is_google))
     except OSError:
-        # Of Google's store pyarrow does not say by the kind of error that there is no such folder.
+        # For Google's store, the type of pyarrow's error does not say that there is no such folder.
         if filesystem.get_file_info(folder).type is fs.FileType.NotFound:
             raise FileNotFoundError(folder) from None
         raise
     for info in infos:
         name, slash, _ = info.path[len(folder) :].strip("/").partition("/") if is_google else (info.base_name, "", "")
         if slash:
-            found[name] = Entry(name, True, 0, 0)
+            entries[name] = Entry(name, True, 0, 0)
             continue
         modified_ms = 0 if info.mtime is None else round(info.mtime.timestamp() * 1000)
-        found.setdefault(name, Entry(name, info.type is fs.FileType.Directory, modified_ms, info.size or 0))
-    return list(found.values())
+        entries.setdefault(name, Entry(name, info.type is fs.FileType.Directory, modified_ms, info.size or 0))
+    return list(entries.values())
 
 
 def whole_place(text: str) -> str:
@@ -182,10 +182,10 @@ def expand(text: str, others: OtherStore | None = None) -> list[Location]:
     root = locate(head or ("/" if slash else "."), others)
     root = root if head or slash else Location(root.store, root.path, "")
     parts = text[len(head) + len(slash) :].split("/")
-    found = list(_matching(root, [part for part in parts if part]))
-    if not found:
+    places = list(_matching(root, [part for part in parts if part]))
+    if not places:
         raise NotFound("nothing matches that pattern", where=text)
-    return found
+    return places
 
 
 def _matching(root: Location, parts: Sequence[str]) -> Iterator[Location]:

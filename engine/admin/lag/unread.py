@@ -82,15 +82,15 @@ class _Search:
     def wanted_bytes(self) -> int:
         return _PARTITION_BYTES if len(self.places) < _MANY else _PARTITION_BYTES_OF_MANY
 
-    def settle(self, found: Times, value: UnreadRecord | Unknown | None) -> None:
+    def settle(self, times: Times, value: UnreadRecord | Unknown | None) -> None:
         """Give the same answer to all places that are left."""
-        found.update({Place(self.name, offset): value for offset in self.places})
+        times.update({Place(self.name, offset): value for offset in self.places})
         self.places.clear()
 
-    def pass_record(self, record: UnreadRecord, found: Times) -> None:
+    def pass_record(self, record: UnreadRecord, times: Times) -> None:
         """Answer every place at or before a record."""
         while self.places and self.places[0] <= record.offset:
-            found[Place(self.name, self.places.popleft())] = record
+            times[Place(self.name, self.places.popleft())] = record
             self.steps = 0
 
     def go_on(self) -> None:
@@ -152,9 +152,9 @@ async def _look_behind(
     decided = [
         place for place, end in in_transaction.items() if isinstance(at := stable[place.partition], int) and at >= end
     ]
-    found = await read_times(wire, decided, patience_s=patience_s, isolation=committed) if decided else {}
+    read = await read_times(wire, decided, patience_s=patience_s, isolation=committed) if decided else {}
     return Behind(
-        nothing, frozenset(place for place, record in found.items() if record_before(ends[place], record) is None)
+        nothing, frozenset(place for place, record in read.items() if record_before(ends[place], record) is None)
     )
 
 
@@ -183,12 +183,12 @@ async def read_times(
         offsets: dict[TopicPartition, list[int]] = {}
         for place in some:
             offsets.setdefault(place.partition, []).append(place.offset)
-        found: Times = {}
+        times: Times = {}
         searches = [_Search(name, wanted) for name, wanted in offsets.items()]
         while searches:
-            await _step(wire, broker_id, _together(searches), found, isolation)
+            await _step(wire, broker_id, _together(searches), times, isolation)
             searches = [search for search in searches if search.places]
-        return found
+        return times
 
     return await ask_all(wire, sorted(places), homes, ask, batch=_PLACES_PER_TURN, patience_s=patience_s)
 
@@ -200,7 +200,7 @@ def _together(searches: list[_Search]) -> list[_Search]:
 
 
 async def _step(
-    wire: WireCluster, broker_id: int, searches: list[_Search], found: Times, isolation: IsolationLevel
+    wire: WireCluster, broker_id: int, searches: list[_Search], times: Times, isolation: IsolationLevel
 ) -> None:
     # A partition's first batch comes whole if it is asked for alone, however few bytes; but not before Kafka 0.10.1
     # (KIP-74).
@@ -214,42 +214,42 @@ async def _step(
     max_bytes = searches[0].least_bytes if is_single else _ANSWER_BYTES
     answers = await fetch(wire, broker_id, wanted, max_bytes=max_bytes, isolation=isolation)
     for search in searches:
-        _look(search, answers[search.name], found, isolation, is_first=len(searches) == 1)
+        _look(search, answers[search.name], times, isolation, is_first=len(searches) == 1)
 
 
 def _look(
-    search: _Search, data: PartitionData | Unknown, found: Times, isolation: IsolationLevel, *, is_first: bool
+    search: _Search, data: PartitionData | Unknown, times: Times, isolation: IsolationLevel, *, is_first: bool
 ) -> None:
     """Take an answer about one partition: records, none, an error, or a position to continue from."""
     if isinstance(data, Unknown):
-        search.settle(found, data)
+        search.settle(times, data)
         return
     before = search.position
     search.steps += 1
     is_committed = isolation is IsolationLevel.READ_COMMITTED
     try:
-        _pass_batches(search, data, found, is_committed=is_committed)
+        _pass_batches(search, data, times, is_committed=is_committed)
     except KafkaError as error:
-        search.settle(found, Unknown(str(error), error.code))
+        search.settle(times, Unknown(str(error), error.code))
         return
     search.go_on()
     # Brokers without transactions name no last stable offset.
     has_stable = is_committed and data.last_stable_offset >= 0
     if search.position >= (data.last_stable_offset if has_stable else data.high_watermark):
-        search.settle(found, None)
+        search.settle(times, None)
     elif search.position == before and search.places:
         # No batch came whole.
         if is_first and search.least_bytes == _ANSWER_BYTES:
-            search.settle(found, Unknown("the broker returns no whole batch"))
+            search.settle(times, Unknown("the broker returns no whole batch"))
         search.least_bytes = _ANSWER_BYTES if is_first else search.least_bytes
         search.is_alone = True
     else:
         search.is_alone = False
     if search.steps >= _STEPS_MAX:
-        search.settle(found, Unknown("no record among very many markers"))
+        search.settle(times, Unknown("no record among very many markers"))
 
 
-def _pass_batches(search: _Search, data: PartitionData, found: Times, *, is_committed: bool) -> None:
+def _pass_batches(search: _Search, data: PartitionData, times: Times, *, is_committed: bool) -> None:
     """Answer the places in the batches that came, and move the position past them."""
     if data.records is None:
         return
@@ -260,5 +260,5 @@ def _pass_batches(search: _Search, data: PartitionData, found: Times, *, is_comm
             for record in iter_batch_records(data.records, place, header):
                 if search.places and record.offset >= search.places[0]:
                     time_ms = record.timestamp_ms if record.timestamp_ms >= 0 else None
-                    search.pass_record(UnreadRecord(record.offset, time_ms, header.is_transactional), found)
+                    search.pass_record(UnreadRecord(record.offset, time_ms, header.is_transactional), times)
         search.position = max(search.position, header.next_offset)

@@ -31,10 +31,10 @@ Queries of Spark keep their own history of batches, which has their rhythm (``Rh
     with records before it all the time: STALL;
 8.  is BEHIND where a group would be WARN. A batch that runs, and nothing worse: RUNNING.
 
-Records that were deleted before they were read make a group WARN at least. If it turns out that what is unread has
-no records in it, only markers of transactions or holes, everything has been read (``without_records``). If it has
-records of aborted transactions only, nobody knows: a reader of committed records has read everything, another has not,
-and a group does not say which it is (``with_aborted``). Burrow cannot tell these, and lets its user allow a lag (pull
+Records that were deleted before they were read make a group WARN at least. If it turns out that what is unread has no
+records in it, only markers of transactions or holes, everything has been read (``without_records``). If it has records
+of aborted transactions only, nobody knows: a reader of committed records has read everything, another has not, and a
+group does not say which it is (``with_aborted``). Burrow cannot distinguish these, and lets its user allow a lag (pull
 request 591).
 """
 
@@ -84,7 +84,7 @@ class LagStatus(StrEnum):
 
     @property
     def is_bad(self) -> bool:
-        """Whether somebody has to do something."""
+        """Whether an operator has to act."""
         return self.rank >= LagStatus.STALL.rank
 
 

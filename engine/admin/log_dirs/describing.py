@@ -116,10 +116,12 @@ async def read_all_log_dirs(cluster: Cluster, topics: Sequence[TopicSnapshot] | 
     else:
         assigned = {broker for topic in topics for partition in topic.partitions for broker in partition.replicas}
         names = [TopicPartition(topic.name, partition.partition) for topic in topics for partition in topic.partitions]
-    found = await read_log_dirs(cluster, None, names)
+    log_dirs = await read_log_dirs(cluster, None, names)
     # Those that were just asked: who comes back meanwhile is not reported as absent and asked by nobody.
-    absent = assigned - {log_dir.broker for log_dir in found}
-    return sorted([*found, *(_silent(broker, NOT_ALIVE) for broker in absent)], key=lambda described: described.broker)
+    absent = assigned - {log_dir.broker for log_dir in log_dirs}
+    return sorted(
+        [*log_dirs, *(_silent(broker, NOT_ALIVE) for broker in absent)], key=lambda described: described.broker
+    )
 
 
 async def note_hidden_topics(cluster: Cluster, stored: Set[str], listed: Iterable[str]) -> list[str]:
@@ -194,10 +196,10 @@ async def _ask(cluster: Cluster, broker: int, request: DescribeLogDirsRequest, l
     if not response.results:
         # Every broker has a log dir: this is how those before Kafka 3.1 refuse.
         return [_silent(broker, NOT_ALLOWED)]
-    return [_told(broker, result) for result in sorted(response.results, key=lambda result: result.log_dir)]
+    return [_log_dir_of(broker, result) for result in sorted(response.results, key=lambda result: result.log_dir)]
 
 
-def _told(broker: int, result: DescribeLogDirsResult) -> LogDir:
+def _log_dir_of(broker: int, result: DescribeLogDirsResult) -> LogDir:
     if result.error_code != ErrorCode.NONE:
         return LogDir(broker, result.log_dir, error_code(result.error_code).name, 0, 0, None, None)
     replicas = [

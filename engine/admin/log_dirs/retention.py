@@ -19,7 +19,7 @@ _DEFAULTS = {_CHECK_MS: "300000", _DELAY_MS: "60000", "cleanup.policy": "delete"
 """Those of Kafka 3.9, where a cluster does not say."""
 
 
-async def deletion_told(cluster: Cluster, topic: str, new: Mapping[str, str]) -> tuple[str, ...]:
+async def deletion_lines(cluster: Cluster, topic: str, new: Mapping[str, str]) -> tuple[str, ...]:
     """Say in lines how much a lower ``retention.bytes`` or ``retention.ms`` deletes, as far as it is known, and when.
 
     ``new`` are all the topic's settings that change.
@@ -32,18 +32,19 @@ async def deletion_told(cluster: Cluster, topic: str, new: Mapping[str, str]) ->
         live = await wire.live_brokers()
         broker = Entity(EntityType.BROKER, str(min(live)))
         of_broker = await describe_entity(cluster, broker, include_all=True)
-        found = await wire.metadata([topic])
-        partitions = [one for described in found.topics if described.name == topic for one in described.partitions]
+        metadata = await wire.metadata([topic])
+        described = (one for one in metadata.topics if one.name == topic)
+        partitions = [partition for one in described for partition in one.partitions]
         names = [TopicPartition(topic, partition.partition_index) for partition in partitions]
         limit = new.get("retention.bytes", "")
         log_dirs = await read_log_dirs(cluster, None, names, limit_s=_LIMIT_S) if limit.isdecimal() else []
     except (AdminError, ValueError):
         return ()
-    told = {entry.name: entry.value for entry in (*of_broker.configs, *of_topic.configs) if entry.value is not None}
+    in_force = {entry.name: entry.value for entry in (*of_broker.configs, *of_topic.configs) if entry.value is not None}
     holders = {broker_id for partition in partitions for broker_id in partition.replica_nodes}
     silent = {log_dir.broker for log_dir in log_dirs if log_dir.log_dir is None}
     bytes_max = int(limit) if limit.isdecimal() else None
-    return text_of({**_DEFAULTS, **told, **new}, log_dirs, bytes_max, away=holders - live | holders & silent)
+    return text_of({**_DEFAULTS, **in_force, **new}, log_dirs, bytes_max, away=holders - live | holders & silent)
 
 
 def text_of(

@@ -27,7 +27,7 @@ class DirTotals:
 
     @property
     def used_percent(self) -> int | None:
-        """How full the volume is, by whoever filled it."""
+        """How full the volume is, other programs' files included."""
         if not self.total_bytes or self.usable_bytes is None:
             return None
         return round(100 * (self.total_bytes - self.usable_bytes) / self.total_bytes)

@@ -91,8 +91,8 @@ async def offsets_at(
     -1 means that no record is that late. A partition that does not exist or has no leader is an Unknown. If its leader
     is moving, this asks again for ``patience_s``; without any leader, only once.
     """
-    found = await _found_at(wire, wanted, isolation=isolation, patience_s=patience_s)
-    return {name: answer if isinstance(answer, Unknown) else answer[1].offset for name, answer in found.items()}
+    answers = await _found_at(wire, wanted, isolation=isolation, patience_s=patience_s)
+    return {name: answer if isinstance(answer, Unknown) else answer[1].offset for name, answer in answers.items()}
 
 
 # -- all that leaders report
@@ -111,18 +111,18 @@ async def look_up(
         Refused: a broker is too old to know such a time.
     """
     wanted = dict.fromkeys(leaders, time.timestamp)
-    found = await _found_at(wire, wanted, isolation=isolation, leaders=leaders, version_min=time.version_min)
-    for offset in found.values():
+    answers = await _found_at(wire, wanted, isolation=isolation, leaders=leaders, version_min=time.version_min)
+    for offset in answers.values():
         if isinstance(offset, Unknown) and offset.code is ErrorCode.UNSUPPORTED_VERSION:
             message = f"{offset} does not know the time {time.name!r}"
             raise Refused(offset.code, message, hint="ask for earliest, latest or milliseconds")
-    return [_told(name, leaders[name], found[name]) for name in leaders]
+    return [_partition_offset(name, leaders[name], answers[name]) for name in leaders]
 
 
-def _told(name: TopicPartition, leader: int, found: tuple[int, FoundOffset] | Unknown) -> PartitionOffset:
-    if isinstance(found, Unknown):
-        return PartitionOffset(*name, leader, error=str(found) if found.code is None else found.code.name)
-    leader, answer = found
+def _partition_offset(name: TopicPartition, leader: int, result: tuple[int, FoundOffset] | Unknown) -> PartitionOffset:
+    if isinstance(result, Unknown):
+        return PartitionOffset(*name, leader, error=str(result) if result.code is None else result.code.name)
+    leader, answer = result
     return PartitionOffset(
         *name,
         leader,
@@ -249,7 +249,7 @@ async def ask_offsets(
         topics=[ListOffsetsTopic(name=topic, partitions=partitions) for topic, partitions in topics.items()],
     )
     response: ListOffsetsResponse = await wire.call_broker(broker_id, request)
-    found: dict[TopicPartition, FoundOffset | ErrorCode] = {}
+    offsets: dict[TopicPartition, FoundOffset | ErrorCode] = {}
     with collector_paused():
         for answered in response.topics:
             for answer in answered.partitions:
@@ -257,7 +257,7 @@ async def ask_offsets(
                 # Version 0 returns segment offsets instead, newest first.
                 offset = answer.old_style_offsets[0] if answer.old_style_offsets else answer.offset
                 looked_up = FoundOffset(offset, answer.timestamp, answer.leader_epoch)
-                found[TopicPartition(answered.name, answer.partition_index)] = (
+                offsets[TopicPartition(answered.name, answer.partition_index)] = (
                     looked_up if code is ErrorCode.NONE else code
                 )
-    return found
+    return offsets

@@ -80,7 +80,7 @@ class PartitionSelection:
         )
 
     def choose_topics(self, topics: Iterable[str]) -> list[str]:
-        """Return the topics of which some partition may be chosen."""
+        """Return the topics that may have a chosen partition."""
         return [
             topic
             for topic in topics

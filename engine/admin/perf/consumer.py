@@ -13,7 +13,7 @@ from datetime import timedelta
 
 from engine.admin.cluster.asking import PATIENCE_S
 from engine.admin.cluster.errors import LoginRefused, Refused, Unknown, Unreachable
-from engine.admin.cluster.waits import Observer, tell_nobody
+from engine.admin.cluster.waits import Observer, ignore_line
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.groups.group_reading import committed_offsets
 from engine.admin.groups.membership import Membership
@@ -79,7 +79,7 @@ class _Position:
 class PerfConsumer:
     """One test: ``run``, then ``totals``, even after a run that failed or was cancelled."""
 
-    def __init__(self, wire: WireCluster, load: ReadLoad, *, observe: Observer = tell_nobody) -> None:
+    def __init__(self, wire: WireCluster, load: ReadLoad, *, observe: Observer = ignore_line) -> None:
         self._wire = wire
         self._load = load
         self._observe = observe
@@ -330,8 +330,8 @@ class PerfConsumer:
         if not missing:
             return
         at = LATEST_TIMESTAMP if self._load.is_from_latest else EARLIEST_TIMESTAMP
-        found = await offsets_at(self._wire, dict.fromkeys(missing, at), patience_s=patience_s)
-        for name, offset in found.items():
+        starts = await offsets_at(self._wire, dict.fromkeys(missing, at), patience_s=patience_s)
+        for name, offset in starts.items():
             if isinstance(offset, Unknown):
                 self._observe(f"{name.topic}-{name.partition}: {offset}")
             else:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from engine.admin.cluster.errors import LoginRefused, NotFound, OutcomeUnknown, Refused, Unreachable
 from engine.admin.cluster.remedies import GIVE_TIME, Operation, Phrase
 from engine.admin.cluster.rights import Right
-from engine.admin.cluster.waits import Observer, tell_nobody
+from engine.admin.cluster.waits import Observer, ignore_line
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster
 from engine.admin.cluster.wire_failures import refuse
 from engine.admin.perf.lanes import Flight, Lane, Link
@@ -80,7 +80,7 @@ class PerfProducer:
         settings: ProducerSettings,
         templates: Templates,
         *,
-        observe: Observer = tell_nobody,
+        observe: Observer = ignore_line,
     ) -> None:
         self._wire = wire
         self._load = load

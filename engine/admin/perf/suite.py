@@ -81,7 +81,7 @@ def experiments(broker_count: int, *, is_quick: bool = False, names: Sequence[st
     counts = (1, 9) if is_quick else (1, 3, 6, 9)
     some = (1, 3) if is_quick else (1, 2, 3)
     factors = [count for count in some if count <= broker_count] or [1]
-    found = {
+    series = {
         "producers": ("Producers, records of 100 bytes", [("producers", n) for n in some]),
         "record-size": ("Bytes of a record, one producer", [("record_bytes", n) for n in sizes]),
         "partitions": ("Partitions, one producer", [("partitions", n) for n in counts]),
@@ -90,7 +90,7 @@ def experiments(broker_count: int, *, is_quick: bool = False, names: Sequence[st
     }
     built = [
         Experiment(name, title, tuple(_case(name, field, value) for field, value in values))
-        for name, (title, values) in found.items()
+        for name, (title, values) in series.items()
     ]
     pair = Case("pair", "1 + 1", consumers=1, is_pair=True)
     built.append(Experiment("pair", "A producer and a consumer at once", (pair,)))
@@ -114,7 +114,7 @@ def bytes_on_disks(case: Case, producer_bytes: int) -> int:
 
 
 def bytes_on_broker(case: Case, producer_bytes: int, broker_count: int) -> int:
-    """Return what a case writes at most on one of so many brokers, for Kafka's own assignment without racks."""
+    """Return the most that a case writes on one of this many brokers, for Kafka's own assignment without racks."""
     rounds, rest = divmod(case.partitions, broker_count)
     replicas = rounds * case.replicas + min(rest, case.replicas)
     return math.ceil(bytes_on_disks(case, producer_bytes) * replicas / (case.partitions * case.replicas))
@@ -125,16 +125,20 @@ def document(results: Sequence[CaseResult], facts: Mapping[str, object], stopped
     return {"format": FORMAT, **facts, "stopped": stopped, "cases": list(results)}
 
 
-def rates_of(found: object) -> dict[tuple[str, str], float]:
+def rates_of(document: object) -> dict[tuple[str, str], float]:
     """Return the rates of an earlier run by experiment and label.
 
     Raises:
         ValueError: it is not the document of a run.
     """
-    if not isinstance(found, Mapping) or found.get("format") != FORMAT or not isinstance(found.get("cases"), list):
+    if (
+        not isinstance(document, Mapping)
+        or document.get("format") != FORMAT
+        or not isinstance(document.get("cases"), list)
+    ):
         raise ValueError("not the document of a run")
     rates: dict[tuple[str, str], float] = {}
-    for entry in found["cases"]:
+    for entry in document["cases"]:
         try:
             case = entry["case"]
             reads = case["consumers"] and not case["is_pair"]

@@ -137,18 +137,18 @@ class Suite:
     async def _shortage(self, case: Case, tell: Callable[[str], None]) -> str | None:
         """Return which disk has too little room; if it had room at the start, wait until deleted topics' files go."""
         size = self._options.producer_bytes_max
-        found, is_told = self._disks.shortage(case, size), False
-        if found is not None:
-            return found
-        while found := self._disks.shortage(case, size, await self._disks.look(must_answer=True)):
+        shortage, is_told = self._disks.shortage(case, size), False
+        if shortage is not None:
+            return shortage
+        while shortage := self._disks.shortage(case, size, await self._disks.look(must_answer=True)):
             left_s = min(self._files_go_by, self._begin_by) - time.monotonic()
             if left_s <= 0:
                 break
             if not is_told:
-                tell(f"waiting up to {left_s:.0f} s for brokers to delete the files of earlier topics: {found}")
+                tell(f"waiting up to {left_s:.0f} s for brokers to delete the files of earlier topics: {shortage}")
             is_told = True
             await asyncio.sleep(_LOOK_AT_DISKS_EVERY_S)
-        return found
+        return shortage
 
     async def _measure(self, case: Case) -> None:
         """Add the result of a case, and delete its topic.
@@ -259,8 +259,8 @@ class Suite:
         except (AdminError, TimeoutError):
             return
         self._absent = set(self._made) - existing
-        if found := [topic for topic in self._made if topic in existing]:
-            await self._delete(found)
+        if left := [topic for topic in self._made if topic in existing]:
+            await self._delete(left)
 
 
 class WorkerFailed(Exception):
@@ -308,7 +308,7 @@ _PROC = Path("/proc")
 def find_processes(addresses: Iterable[tuple[str, int]]) -> list[int] | None:
     """Return the processes that listen at these addresses; None unless all of them are here and readable.
 
-    Only Linux's ``/proc`` tells them, so elsewhere it is None.
+    Only Linux's ``/proc`` has them, so elsewhere it is None.
     """
     wanted = [(host, port) for host, port in addresses]
     if not wanted or not all(_is_here(host) for host, _ in wanted):
@@ -350,15 +350,15 @@ def _is_here(host: str) -> bool:
 
 def _listeners() -> dict[tuple[str, int], str]:
     """Return the inodes of IPv4 and IPv6 sockets that listen, by address as /proc writes it, and port."""
-    found: dict[tuple[str, int], str] = {}
+    listeners: dict[tuple[str, int], str] = {}
     for name in ("tcp", "tcp6"):
         with suppress(OSError):
             for line in (_PROC / "net" / name).read_text().splitlines()[1:]:
                 fields = line.split()
                 if fields[3] == _LISTENING:
                     host, _, port = fields[1].rpartition(":")
-                    found[host, int(port, 16)] = fields[9]
-    return found
+                    listeners[host, int(port, 16)] = fields[9]
+    return listeners
 
 
 def _inode(sockets: dict[tuple[str, int], str], host: str, port: int) -> str | None:
@@ -375,7 +375,7 @@ def _inode(sockets: dict[tuple[str, int], str], host: str, port: int) -> str | N
 
 def _owners() -> dict[str, int]:
     """Return the processes of sockets, by inode, as far as permissions allow."""
-    found: dict[str, int] = {}
+    owners: dict[str, int] = {}
     for folder in _PROC.iterdir():
         if not folder.name.isdigit():
             continue
@@ -384,5 +384,5 @@ def _owners() -> dict[str, int]:
                 with suppress(OSError):
                     target = str(link.readlink())
                     if target.startswith("socket:["):
-                        found[target[8:-1]] = int(folder.name)
-    return found
+                        owners[target[8:-1]] = int(folder.name)
+    return owners

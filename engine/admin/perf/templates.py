@@ -14,12 +14,12 @@ from typing import Protocol
 
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.remedies import Parameter, Phrase
-from engine.kafka.config.input_files import name_of, read_input_bytes
 from engine.kafka.protocol.records import layout
 from engine.kafka.protocol.records.attributes import Codec
 from engine.kafka.protocol.records.checksum import stamp_crc
 from engine.kafka.protocol.records.compression import compress
 from engine.kafka.protocol.records.varint import VARINTS
+from engine.runtime.input_files import name_of, read_input_bytes
 
 _MAGIC = 2
 _POOL_BYTES_MAX = 8 * 1024 * 1024

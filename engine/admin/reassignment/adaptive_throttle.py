@@ -39,14 +39,14 @@ class ThrottleRange:
             BadRequest: a rate is invalid, or the rates are not in order.
         """
         least = max(start // _FLOOR_SHARE, RATE_MIN) if floor is None else floor
-        found = cls(start, least, ceiling or start, p99_limit_s)
-        if min(found.start, found.floor) < RATE_MIN:
+        throttle_range = cls(start, least, ceiling or start, p99_limit_s)
+        if min(throttle_range.start, throttle_range.floor) < RATE_MIN:
             hint = "the unit is bytes a second: 50M is 50 MB/s"
             raise BadRequest(f"a throttle below {RATE_MIN} B/s", where=Give(Parameter.THROTTLE, str(start)), hint=hint)
-        if not found.floor <= found.start <= found.ceiling:
-            bounds = f"{found.floor}, {found.start}, {found.ceiling}"
+        if not throttle_range.floor <= throttle_range.start <= throttle_range.ceiling:
+            bounds = f"{throttle_range.floor}, {throttle_range.start}, {throttle_range.ceiling}"
             raise BadRequest(f"floor, throttle and ceiling are not in order: {bounds} B/s")
-        return found
+        return throttle_range
 
     @property
     def step(self) -> int:

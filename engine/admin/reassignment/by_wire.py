@@ -38,7 +38,7 @@ class WireReassignments:
         return RunningReassignments(await read_reassignments(self._wire, silence_s=silence_s), {})
 
     async def configured_brokers(self) -> set[int]:
-        """Only live brokers can be asked, and only for their own settings: nobody lists the others."""
+        """Only live brokers can be asked, and only for their own settings: no API lists the others."""
         return set()
 
     async def orders_wait(self) -> bool:

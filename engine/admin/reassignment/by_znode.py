@@ -46,8 +46,8 @@ class ZnodeReassignments:
         topics = await self._kafka.topics.get_topic_assignments(await self._kafka.topics.get_all_topics())
         running = {
             TopicPartition(topic, partition): assignment
-            for topic, found in topics.items()
-            for partition, assignment in found.assignment.items()
+            for topic, topic_assignment in topics.items()
+            for partition, assignment in topic_assignment.assignment.items()
             if assignment.is_being_reassigned
         }
         return RunningReassignments(running, await self._kafka.admin.get_reassignments() or {})
@@ -58,9 +58,10 @@ class ZnodeReassignments:
 
     async def orders_wait(self) -> bool:
         """Controllers before Kafka 2.4 wait; the brokers' registrations identify 2.7 and later."""
-        found = (await self._kafka.brokers.read_broker_registrations()).values()
+        registrations = (await self._kafka.brokers.read_broker_registrations()).values()
         return not all(
-            isinstance(broker, BrokerRegistration) and broker.json_version >= _REGISTERED_SINCE_2_7 for broker in found
+            isinstance(broker, BrokerRegistration) and broker.json_version >= _REGISTERED_SINCE_2_7
+            for broker in registrations
         )
 
     async def check(self, targets: Targets) -> None:

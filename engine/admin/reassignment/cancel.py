@@ -131,8 +131,8 @@ async def _running_of(
     """Return the partitions that are being reassigned, of the named ones or (None) of all."""
     running = await (await reassignment_reader(cluster)).running()
     wanted = [name for name in sorted(running.names) if names is None or name in names]
-    found = await read_partitions(cluster, {name.topic for name in wanted})
-    return {name: found[name] for name in wanted if name in found}
+    partitions = await read_partitions(cluster, {name.topic for name in wanted})
+    return {name: partitions[name] for name in wanted if name in partitions}
 
 
 async def _check(cluster: Cluster, running: Mapping[TopicPartition, PartitionSnapshot], *, is_forced: bool) -> None:

@@ -126,12 +126,12 @@ def _last(replicas: Sequence[int], first: int, brokers: frozenset[int]) -> tuple
 
 async def check_restores(cluster: Cluster, plan: Sequence[PartitionMove], where: str) -> None:
     """Raise BadRequest if a file does more than change the order of replicas, which is all a demotion does."""
-    found = partitions_of((await read_topics(cluster, {move.name.topic for move in plan})).values())
-    require_partitions([move.name for move in plan], found)
+    partitions = partitions_of((await read_topics(cluster, {move.name.topic for move in plan})).values())
+    require_partitions([move.name for move in plan], partitions)
     for move in plan:
-        if set(move.replicas) != set(found[move.name].replicas):
+        if set(move.replicas) != set(partitions[move.name].replicas):
             raise BadRequest(
-                f"{move.name} has other replicas now: {', '.join(map(str, found[move.name].replicas))}",
+                f"{move.name} has other replicas now: {', '.join(map(str, partitions[move.name].replicas))}",
                 where=where,
                 hint="remove it from the file, or execute the file as an ordinary reassignment",
             )

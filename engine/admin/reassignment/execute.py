@@ -38,6 +38,7 @@ from engine.admin.topics.access import topic_reader
 from engine.admin.topics.values import partitions_of
 from engine.common.errors import ErrorCode, KlammError
 from engine.common.model import TopicPartition
+from engine.common.quantities import counted
 from engine.common.snapshot import PartitionSnapshot
 from engine.kafka.zk.errors import NoAuth
 
@@ -150,8 +151,8 @@ class PreparedReassignment:
 
     def _dirs_of(self, move: PartitionMove) -> tuple[PlannedDir, ...]:
         wanted = sorted(move.wanted_dirs.items())
-        found = [PlannedDir(broker, self._dir_of(move.name, broker), path) for broker, path in wanted]
-        return tuple(planned for planned in found if planned.before != planned.after)
+        dirs = [PlannedDir(broker, self._dir_of(move.name, broker), path) for broker, path in wanted]
+        return tuple(planned for planned in dirs if planned.before != planned.after)
 
     def _dir_of(self, name: TopicPartition, broker: int) -> str | None:
         place = self.places.get((name, broker))
@@ -215,29 +216,29 @@ async def prepare_reassignment(
     """
     throttle.check()
     topics = await read_topics(cluster, {move.name.topic for move in plan})
-    found = partitions_of(topics.values())
-    require_partitions([move.name for move in plan], found)
+    partitions = partitions_of(topics.values())
+    require_partitions([move.name for move in plan], partitions)
     deleted = sorted(topic.name for topic in topics.values() if topic.is_marked_for_deletion)
     if deleted:
         raise BadRequest(f"topic {deleted[0]} is being deleted", hint="remove it from the file")
     live = await (await topic_reader(cluster)).live_brokers()
     changer = await reassignment_changer(cluster)
-    warnings = await _check_brokers(cluster, plan, found, live)
+    warnings = await _check_brokers(cluster, plan, partitions, live)
     if changer.is_znode:
-        _check_ends(plan, found, live, orders_wait=await changer.orders_wait())
+        _check_ends(plan, partitions, live, orders_wait=await changer.orders_wait())
     running = await (await reassignment_reader(cluster)).running()
     _check_running(running, is_additional=is_additional, is_znode=changer.is_znode)
-    changing = tuple(move for move in plan if found[move.name].assignment.target_replicas != move.replicas)
-    factors = {move.name: len(found[move.name].assignment.target_replicas) for move in changing}
+    changing = tuple(move for move in plan if partitions[move.name].assignment.target_replicas != move.replicas)
+    factors = {move.name: len(partitions[move.name].assignment.target_replicas) for move in changing}
     if not may_change_factor:
         _check_factors(changing, factors)
     fewer = [move for move in changing if len(move.replicas) < factors[move.name]]
     if fewer:
         warnings += _below_min_isr(fewer, await (await topic_reader(cluster)).min_isr([*topics.values()]))
     await changer.check({move.name: move.replicas for move in changing})
-    origins = {move.name: found[move.name].assignment.origin_replicas for move in plan}
+    origins = {move.name: partitions[move.name].assignment.origin_replicas for move in plan}
     places = await _check_dirs(cluster, plan, origins) if changer.is_live else {}
-    flows = flows_of(running.assignments, plan, {name: p.assignment for name, p in found.items()})
+    flows = flows_of(running.assignments, plan, {name: p.assignment for name, p in partitions.items()})
     settings = None
     if throttle.is_set:
         # What moves already needs another rate, even where somebody else throttles all replicas.
@@ -410,15 +411,15 @@ async def _check_dirs(
     await check_can_move(wire, wanted)
     holders = {broker for move in wanted for broker in origins[move.name]} & await wire.live_brokers()
     named = {broker for move in wanted for broker in move.wanted_dirs}
-    found = await read_log_dirs(cluster, holders | named, [move.name for move in wanted])
-    check_log_dirs(wanted, found)
-    return found.places
+    log_dirs = await read_log_dirs(cluster, holders | named, [move.name for move in wanted])
+    check_log_dirs(wanted, log_dirs)
+    return log_dirs.places
 
 
 async def _check_brokers(
     cluster: Cluster,
     plan: Sequence[PartitionMove],
-    found: Mapping[TopicPartition, PartitionSnapshot],
+    partitions: Mapping[TopicPartition, PartitionSnapshot],
     live: Set[int],
 ) -> list[str]:
     """Return warnings about dead brokers that keep a replica; a dead broker must not get one.
@@ -429,7 +430,7 @@ async def _check_brokers(
     warnings = []
     for move in plan:
         dead = [broker for broker in move.replicas if broker not in live]
-        new = [broker for broker in dead if broker not in found[move.name].replicas]
+        new = [broker for broker in dead if broker not in partitions[move.name].replicas]
         if new:
             alive = f"live brokers: {', '.join(map(str, sorted(live))) or 'none'}"
             where = f"partition {move.name}"
@@ -443,7 +444,7 @@ async def _check_brokers(
 
 def _check_ends(
     plan: Sequence[PartitionMove],
-    found: Mapping[TopicPartition, PartitionSnapshot],
+    partitions: Mapping[TopicPartition, PartitionSnapshot],
     live: Set[int],
     *,
     orders_wait: bool,
@@ -459,7 +460,7 @@ def _check_ends(
     """
     for move in plan:
         dead = [broker for broker in move.replicas if broker not in live]
-        is_order = set(move.replicas) == set(found[move.name].assignment.target_replicas)
+        is_order = set(move.replicas) == set(partitions[move.name].assignment.target_replicas)
         if dead and (orders_wait or not is_order):
             hint = Phrase("start it, remove the partition from the file, or ", USE_BROKERS)
             message = f"broker {dead[0]} is dead, and the controller would wait for it before all other moves"
@@ -471,7 +472,7 @@ def _check_factors(changing: Sequence[PartitionMove], factors: Mapping[TopicPart
     if not others:
         return
     first = others[0]
-    message = f"the plan changes the replication factor of {len(others)} partition{'' if len(others) == 1 else 's'}"
+    message = f"the plan changes the replication factor of {counted(len(others), 'partition')}"
     where = f"{first.name} has {factors[first.name]}, and would have {len(first.replicas)}"
     raise BadRequest(message, where=where, hint=Phrase("if that is meant: ", Parameter.ALLOW_FACTOR_CHANGE))
 
@@ -485,7 +486,7 @@ def _below_min_isr(fewer: Sequence[PartitionMove], min_isr: Mapping[str, int]) -
         for move in short[:_NAMED_MAX]
     ]
     more = len(short) - len(lines)
-    return [*lines, f"so will {more} partition{'' if more == 1 else 's'} more"] if more > 0 else lines
+    return [*lines, f"so will {counted(more, 'partition')} more"] if more > 0 else lines
 
 
 def _check_running(running: RunningReassignments, *, is_additional: bool, is_znode: bool) -> None:
@@ -493,7 +494,7 @@ def _check_running(running: RunningReassignments, *, is_additional: bool, is_zno
         return
     names = sorted(running.names)
     shown = ", ".join(map(str, names[:_NAMED_MAX])) + (", …" if len(names) > _NAMED_MAX else "")
-    message = f"{len(names)} partition{'' if len(names) == 1 else 's'} being reassigned already"
+    message = f"{counted(len(names), 'partition')} being reassigned already"
     hint: Words = Phrase("wait for it (", Operation.LIST_REASSIGNMENTS, "), or add ", Parameter.ADDITIONAL)
     if is_znode:
         hint = "wait for it: through ZooKeeper reassignments run one after the other"

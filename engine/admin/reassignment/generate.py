@@ -47,12 +47,12 @@ async def generate_reassignment(
         NotFound: a topic does not exist, or a broker of the list is not alive.
         BadRequest: there are too few brokers, or only some of them have a rack.
     """
-    found = await read_topics(cluster, topics)
+    described = await read_topics(cluster, topics)
     members = await read_members(cluster)
-    missing = [name for name in topics if name not in found]
+    missing = [name for name in topics if name not in described]
     if missing:
         raise topic_not_found(missing)
-    plan = generate_plan(list(found.values()), members.brokers, broker_list, is_rack_aware=is_rack_aware, draw=draw)
+    plan = generate_plan(list(described.values()), members.brokers, broker_list, is_rack_aware=is_rack_aware, draw=draw)
     return replace(plan, cluster_id=members.cluster_id)
 
 

@@ -1,6 +1,6 @@
 """The journal of a plan's execution: one JSON line per event, on disk before the next event begins.
 
-It tells people what was done and when. Resuming does not need it: the plan file and the cluster are enough.
+It shows people what was done and when. Resuming does not need it: the plan file and the cluster are enough.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class JournalRecord:
     @property
     def is_under_way(self) -> bool:
         """Whether a wave has started, and no run has ended well since."""
-        found = False
+        is_begun = False
         for event in self.events:
-            found = event["event"] == "wave" or (found and event["event"] != "done")
-        return found
+            is_begun = event["event"] == "wave" or (is_begun and event["event"] != "done")
+        return is_begun
 
     @property
     def is_rolled_back(self) -> bool:
@@ -117,7 +117,7 @@ def read_journal(path: Path) -> JournalRecord:
 
 
 def throttle_of_last_run(path: Path, plan_digest: str) -> int | None:
-    """Return the bytes a second that somebody chose last for a plan's last run; 0 if none, None if nobody knows.
+    """Return the bytes a second that somebody chose last for a plan's last run; 0 if none, None if unknown.
 
     Raises:
         BadRequest, OSError: as ``read_journal``.
@@ -156,7 +156,7 @@ def past_runs(journals: Sequence[tuple[Path, JournalRecord]]) -> list[PastRun]:
 def _runs_of(path: Path, events: Sequence[Mapping[str, Any]]) -> list[PastRun]:
     """A run is everything from one ``begun`` to the next."""
     starts = [index for index, event in enumerate(events) if event["event"] == "begun"]
-    found = []
+    runs = []
     for start, end in pairwise([*starts, len(events)]):
         begun, rest = events[start], events[start + 1 : end]
         last = next((event for event in reversed(rest) if event["event"] in ("done", "stopped")), None)
@@ -164,7 +164,7 @@ def _runs_of(path: Path, events: Sequence[Mapping[str, Any]]) -> list[PastRun]:
         if last is not None:
             reason = last.get("reason")
             outcome, ended = f"stopped: {reason}" if reason else str(last["event"]), str(last.get("time", _UNKNOWN))
-        found.append(
+        runs.append(
             PastRun(
                 path.name.removesuffix(".journal"),
                 str(begun.get("time", _UNKNOWN)),
@@ -176,7 +176,7 @@ def _runs_of(path: Path, events: Sequence[Mapping[str, Any]]) -> list[PastRun]:
                 outcome,
             )
         )
-    return found
+    return runs
 
 
 def _event(line: bytes, where: str) -> Mapping[str, Any]:
@@ -216,16 +216,16 @@ class UnfinishedPlan:
 
 def unfinished_plans(folders: Sequence[Path]) -> list[UnfinishedPlan]:
     """Return the plans in these folders that were not finished, the newest first, as far as their files are there."""
-    found = []
+    plans = []
     for path, record in read_journals(folders)[0]:
         plan = path.with_name(path.name.removesuffix(".journal"))
         if record.is_under_way and not record.is_rolled_back and plan.is_file():
             wave = next(event for event in reversed(record.events) if event["event"] == "wave")
             reason = record.last.get("reason") if record.last["event"] == "stopped" else None
-            found.append(
+            plans.append(
                 UnfinishedPlan(plan, _number(wave, "wave"), _number(wave, "of"), str(reason or ""), _written_ms(record))
             )
-    return sorted(found, key=lambda entry: -entry.written_ms)
+    return sorted(plans, key=lambda entry: -entry.written_ms)
 
 
 def _number(event: Mapping[str, Any], name: str) -> int | None:
@@ -242,10 +242,10 @@ def _written_ms(record: JournalRecord) -> int:
 
 def read_journals(folders: Sequence[Path]) -> tuple[list[tuple[Path, JournalRecord]], list[str]]:
     """Return the journals of folders, and what is wrong with those that cannot be read."""
-    found, errors = [], []
+    records, errors = [], []
     for path in sorted({path.resolve() for folder in folders for path in folder.glob("*.journal")}):
         try:
-            found.append((path, read_journal(path)))
+            records.append((path, read_journal(path)))
         except (OSError, AdminError) as error:
             errors.append(str(error))
-    return found, errors
+    return records, errors

@@ -28,7 +28,7 @@ SESSION_TIMEOUT_S = 10.0
 """How long the lock outlives a holder that was killed."""
 
 _LOOK_LIMIT_S = 3.0
-"""How long somebody who only wants to know waits for a place."""
+"""How long a mere look at the lock waits for one place."""
 
 _RETRY_PAUSE_S = 0.25
 _PATIENCE_SHARE = 1.5
@@ -49,7 +49,7 @@ class LockPlace(Protocol):
         """Whether it is held at this moment, as far as can be told."""
 
     async def holder(self) -> Holder | None:
-        """Return who holds it; None is nobody."""
+        """Return who holds it; None if it is free."""
 
     async def give_back(self) -> None:
         """Release it, if it is mine, and close what was opened for it."""
@@ -110,7 +110,7 @@ async def operator_lock(
 
 
 async def read_holder(cluster: Cluster) -> Holder | None:
-    """Return who holds the cluster's lock; None is nobody. A place that cannot be asked counts as free.
+    """Return who holds the cluster's lock; None if it is free. A place that cannot be asked counts as free.
 
     Raises:
         Unreachable: no place can be asked.
@@ -134,11 +134,11 @@ async def read_holder(cluster: Cluster) -> Holder | None:
 
 
 async def plan_in_the_way(cluster: Cluster, topics: Collection[str] | None) -> Holder | None:
-    """Return who carries out a plan that relies on these topics (None: on any), as far as moments tell.
+    """Return who carries out a plan that relies on these topics (None: on any), as far as a short look can tell.
 
     Everybody asks this who deletes or grows topics, moves their replicas or changes throttles: a plan that runs takes
-    such a change for a failure, or copies without its limit. Not knowing is no reason to keep anybody from mending a
-    cluster, so it counts as nobody.
+    such a change for a failure, or copies without its limit. Not knowing must not keep an operator from mending a
+    cluster, so it counts as free.
     """
     places = await lock_places(cluster, Holder.myself(""), SESSION_TIMEOUT_S)
     holders = await asyncio.gather(*(_look(cluster, place) for place, _ in places))

@@ -189,7 +189,7 @@ class GroupLock:
             # A plan may have moved the group's coordinator; only the present one can end the membership.
             self._coordinator = None
             await asyncio.sleep(_PAUSE_S)
-        # An empty group need not be listed; this is refused if somebody has joined meanwhile.
+        # An empty group need not be listed; this is refused if another member has joined meanwhile.
         with suppress(AdminError):
             await (await self._own.wire()).call_broker(await self._home(), DeleteGroupsRequest(groups_names=[GROUP]))
 
@@ -203,7 +203,7 @@ class GroupLock:
         return answer
 
     async def _members(self) -> list[DescribedGroupMember]:
-        """Return who is in the group. Wait while somebody joins: for a moment the members are not reported."""
+        """Return who is in the group. Wait while a member joins: for a moment the members are not reported."""
         deadline = time.monotonic() + _TELLING_PATIENCE_S
         while True:
             members = (await self._describe()).members
@@ -234,13 +234,13 @@ class GroupLock:
 
     async def _home(self) -> int:
         while self._coordinator is None:
-            found = (await find_coordinators(await self._own.wire(), [GROUP]))[GROUP]
-            if not isinstance(found, Unknown):
-                self._coordinator = found
-            elif found.code is not None and found.code not in _MOVED:
-                raise self._refusal(found.code, "the plan lock has no coordinator")
-            elif found.code is None:
-                raise Unreachable(str(found), where=f"group {GROUP}")
+            home = (await find_coordinators(await self._own.wire(), [GROUP]))[GROUP]
+            if not isinstance(home, Unknown):
+                self._coordinator = home
+            elif home.code is not None and home.code not in _MOVED:
+                raise self._refusal(home.code, "the plan lock has no coordinator")
+            elif home.code is None:
+                raise Unreachable(str(home), where=f"group {GROUP}")
             else:
                 await asyncio.sleep(_PAUSE_S)
         return self._coordinator

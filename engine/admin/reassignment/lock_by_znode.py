@@ -46,11 +46,11 @@ class ZnodeLock:
         try:
             await zk.create(PATH, self._holder.encode(), ephemeral=True)
         except NodeExists as error:
-            found, stat = await self.holder(), await zk.exists(PATH)
+            holder, stat = await self.holder(), await zk.exists(PATH)
             if stat is None:
                 return False
             if stat.ephemeral_owner not in self._sessions:
-                raise LockHeld(found or Holder.decode(b"")) from error
+                raise LockHeld(holder or Holder.decode(b"")) from error
             return stat.ephemeral_owner == zk.session_id
         return True
 

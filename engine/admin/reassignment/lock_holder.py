@@ -49,14 +49,14 @@ class Holder:
     def decode(cls, data: bytes) -> Holder:
         """Return the holder that was written; unreadable data means an unknown holder."""
         with suppress(ValueError, TypeError):
-            found = json.loads(data)
-            topics = found.get("topics")
+            document = json.loads(data)
+            topics = document.get("topics")
             named = tuple(map(str, topics)) if isinstance(topics, list) else None
-            return cls(str(found["who"]), str(found["since"]), str(found["what"]), named)
+            return cls(str(document["who"]), str(document["since"]), str(document["what"]), named)
         return cls("somebody", "an unknown time", "something")
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """Who holds it, and for what."""
         return f"{self}: {self.what}"
 

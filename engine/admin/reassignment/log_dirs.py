@@ -84,12 +84,12 @@ async def read_log_dirs(
     return LogDirs(dirs, offline, places, frozenset(silent))
 
 
-def check_log_dirs(plan: Sequence[PartitionMove], found: LogDirs) -> None:
+def check_log_dirs(plan: Sequence[PartitionMove], log_dirs: LogDirs) -> None:
     """Raise NotFound if a plan names a log dir that its broker does not have or cannot use."""
     for move in plan:
         for broker, path in move.wanted_dirs.items():
-            if path not in found.dirs.get(broker, frozenset()):
-                known = ", ".join(sorted(found.dirs.get(broker, ()))) or "none that answer"
+            if path not in log_dirs.dirs.get(broker, frozenset()):
+                known = ", ".join(sorted(log_dirs.dirs.get(broker, ()))) or "none that answer"
                 where = f"partition {move.name}"
                 raise NotFound(f"broker {broker} has no log dir {path}", where=where, hint=f"its log dirs: {known}")
 
@@ -140,33 +140,35 @@ async def stop_log_dir_moves(cluster: Cluster, plan: Sequence[PartitionMove]) ->
         return []
     named = {broker for move in wanted for broker in move.wanted_dirs}
     live = named & await (await cluster.wire()).live_brokers()
-    found = await read_log_dirs(cluster, live, [move.name for move in wanted])
-    for broker in sorted((named - live) | found.silent):
+    log_dirs = await read_log_dirs(cluster, live, [move.name for move in wanted])
+    for broker in sorted((named - live) | log_dirs.silent):
         cluster.complain(f"broker {broker} does not answer: its moves to other log dirs go on once it does")
     back = {
         (move.name, broker): place.log_dir
         for move in wanted
         for broker in move.wanted_dirs
-        if (place := found.places.get((move.name, broker))) and place.future_dir and place.log_dir
+        if (place := log_dirs.places.get((move.name, broker))) and place.future_dir and place.log_dir
     }
     if back:
         refuse_moves(await move_log_dirs(await cluster.wire(), back))
     return sorted(back)
 
 
-def with_log_dirs(status: PartitionStatus, move: PartitionMove, found: LogDirs) -> PartitionStatus:
+def with_log_dirs(status: PartitionStatus, move: PartitionMove, log_dirs: LogDirs) -> PartitionStatus:
     """Return a partition's status with regard to the log dirs that its replicas should be in."""
     if status.state is not ReassignmentState.COMPLETE:
         return status
     for broker, wanted in move.wanted_dirs.items():
-        state, reason = _dir_state(move.name, broker, wanted, found)
+        state, reason = _dir_state(move.name, broker, wanted, log_dirs)
         if state is not ReassignmentState.COMPLETE:
             return PartitionStatus(*move.name, state, status.replicas, status.target, reason=reason)
     return status
 
 
-def _dir_state(name: TopicPartition, broker: int, wanted: str, found: LogDirs) -> tuple[ReassignmentState, str | None]:
-    place = found.places.get((name, broker))
+def _dir_state(
+    name: TopicPartition, broker: int, wanted: str, log_dirs: LogDirs
+) -> tuple[ReassignmentState, str | None]:
+    place = log_dirs.places.get((name, broker))
     if place is None:
         return ReassignmentState.FAILED, f"broker {broker} has it in no live log dir"
     if place.future_dir == wanted:
@@ -179,10 +181,10 @@ def _dir_state(name: TopicPartition, broker: int, wanted: str, found: LogDirs) -
 
 
 def _topics(partitions: Iterable[TopicPartition]) -> list[DescribableLogDirTopic]:
-    found: dict[str, list[int]] = {}
+    indexes_of: dict[str, list[int]] = {}
     for topic, partition in partitions:
-        found.setdefault(topic, []).append(partition)
-    return [DescribableLogDirTopic(topic=topic, partitions=indexes) for topic, indexes in found.items()]
+        indexes_of.setdefault(topic, []).append(partition)
+    return [DescribableLogDirTopic(topic=topic, partitions=indexes) for topic, indexes in indexes_of.items()]
 
 
 def _places(broker: int, response: DescribeLogDirsResponse) -> dict[Replica, ReplicaPlace]:

@@ -24,9 +24,9 @@ class ReassignmentState(StrEnum):
     WAITING = "waiting"
     """A run of its plan, which is under way, has not begun to move it."""
     NOT_BEGUN = "not_begun"
-    """It is where it was before the plan, none of which was carried out."""
+    """It is where it was before the plan, and nothing of the plan was carried out."""
     ROLLED_BACK = "rolled_back"
-    """It is where it was before the plan, all of which was rolled back."""
+    """It is where it was before the plan: the plan was rolled back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +69,13 @@ def flows_of(
     plan: Iterable[PartitionMove],
     current: Mapping[TopicPartition, ReplicaAssignment],
 ) -> Flows:
-    """Return who copies from whom once ``plan`` runs besides the reassignments that are ``running`` already.
+    """Return which brokers copy from which, once ``plan`` runs beside the reassignments that are ``running`` already.
 
     Replicas that a running reassignment adds are not sources yet.
     """
     flows = {
-        name: ReplicaFlow(frozenset(found.origin_replicas), frozenset(found.adding_replicas))
-        for name, found in running.items()
+        name: ReplicaFlow(frozenset(assignment.origin_replicas), frozenset(assignment.adding_replicas))
+        for name, assignment in running.items()
     }
     for move in plan:
         present = running.get(move.name) or current[move.name]
@@ -90,16 +90,16 @@ def brokers_of(flows: Flows) -> frozenset[int]:
     return frozenset().union(*(flow.sources | flow.destinations for flow in moving))
 
 
-def status_of(move: PartitionMove, found: PartitionSnapshot | None, *, is_listed: bool = False) -> PartitionStatus:
+def status_of(move: PartitionMove, described: PartitionSnapshot | None, *, is_listed: bool = False) -> PartitionStatus:
     """Return how far a partition is. ``is_listed``: an older controller still has it on its list.
 
     The order of the replicas counts, because the first one is the preferred leader.
     """
     topic, partition = move.name
-    if found is None:
+    if described is None:
         state, reason = ReassignmentState.NOT_FOUND, "no such partition"
         return PartitionStatus(topic, partition, state, (), move.replicas, reason=reason)
-    assignment = found.assignment
+    assignment = described.assignment
     if assignment.is_being_reassigned or is_listed:
         return PartitionStatus(
             topic,

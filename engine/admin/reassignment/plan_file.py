@@ -59,8 +59,8 @@ def planned_cluster_id(text: str) -> str | None:
         envelope = json.loads(text).get("klamm")
     except (ValueError, AttributeError):
         return None
-    found = envelope.get("cluster_id") if isinstance(envelope, dict) else None
-    return found if isinstance(found, str) else None
+    cluster_id = envelope.get("cluster_id") if isinstance(envelope, dict) else None
+    return cluster_id if isinstance(cluster_id, str) else None
 
 
 def parse_topics_to_move(text: str, where: str) -> tuple[str, ...]:

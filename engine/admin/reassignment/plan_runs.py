@@ -82,9 +82,9 @@ def is_led_back(
 
 
 def what_is_left(waves: Sequence[Wave], standings: Mapping[TopicPartition, Standing] | None) -> tuple[Wave, ...]:
-    """Return the waves without the moves that are done. A wave of which nothing is left stays, as an empty one."""
-    found = standings or {}
-    return tuple(tuple(move for move in wave if found.get(move.name) is not Standing.DONE) for wave in waves)
+    """Return the waves without the moves that are done. A wave with nothing left stays, as an empty one."""
+    known = standings or {}
+    return tuple(tuple(move for move in wave if known.get(move.name) is not Standing.DONE) for wave in waves)
 
 
 def beside(plan: Path, suffix: str) -> Path:
@@ -232,10 +232,10 @@ async def with_sizes(cluster: Cluster, moves: Sequence[WaveMove]) -> list[WaveMo
     holders = {broker for move in moves for broker in move.before}
     try:
         live = await (await cluster.wire()).live_brokers()
-        found = await read_log_dirs(cluster, holders & live, [move.name for move in moves])
+        log_dirs = await read_log_dirs(cluster, holders & live, [move.name for move in moves])
     except AdminError as error:
         cluster.observe(f"no sizes: {error}")
         return list(moves)
-    for (name, _), place in found.places.items():
+    for (name, _), place in log_dirs.places.items():
         sizes[name] = max(sizes.get(name, 0), place.size_bytes)
     return [replace(move, size_bytes=sizes.get(move.name)) for move in moves]

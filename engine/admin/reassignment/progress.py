@@ -1,7 +1,7 @@
 """How fast partitions move: bytes done, rate and time left, per partition and in all. Pure.
 
 Totals are what brokers say the moves copy in all, so that an observer who joins midway, even from another machine, sees
-the true share. Without that, they are the most that was seen to remain.
+the true share. Without that, they are the largest remainder that was seen.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class ReassignmentProgress:
 
 
 class ProgressWatcher(Protocol):
-    """Gets the progress of a reassignment that somebody follows."""
+    """Gets the progress of a reassignment while it is followed."""
 
     def show(self, progress: ReassignmentProgress) -> None:
         """This is the progress now."""
 
     def end(self) -> None:
-        """Nobody watches any more: it is done, the time is up, or the watching was interrupted."""
+        """The watching has ended: it is done, the time is up, or the watching was interrupted."""
 
 
 class ProgressMeter:

@@ -42,17 +42,17 @@ def room_shortages(
             by_dir[log_dir.broker, log_dir.after] += size
     free_of_broker = {broker: _free(volumes, broker) for broker in by_broker}
     free_of_dir = {(volume.broker, volume.log_dir): volume.usable_bytes for volume in volumes}
-    found = [
+    shortages = [
         RoomShortage(broker, None, size, free)
         for broker, size in by_broker.items()
         if (free := free_of_broker[broker]) is not None and size > free
     ]
-    found += [
+    shortages += [
         RoomShortage(*place, size, free)
         for place, size in by_dir.items()
         if (free := free_of_dir.get(place)) is not None and size > free
     ]
-    return sorted(found, key=lambda shortage: (shortage.broker, shortage.log_dir or ""))
+    return sorted(shortages, key=lambda shortage: (shortage.broker, shortage.log_dir or ""))
 
 
 def of_wave(move: WaveMove) -> PlannedMove:

@@ -13,7 +13,9 @@ from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.reassignment.values import RunningReassignment
 from engine.admin.topics.access import topic_reader
 from engine.admin.topics.values import partitions_of
+from engine.common.listing import first_few
 from engine.common.model import ReplicaAssignment, TopicPartition
+from engine.common.quantities import plural
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 
 
@@ -33,8 +35,10 @@ async def list_running(cluster: Cluster) -> list[RunningReassignment]:
     running = await (await reassignment_reader(cluster)).running()
     rows = []
     for name in sorted(running.names, key=lambda name: (name not in running.assignments, name)):
-        found = running.assignments.get(name) or ReplicaAssignment(running.listed[name])
-        rows.append(RunningReassignment(*name, found.replicas, found.adding_replicas, found.removing_replicas))
+        assignment = running.assignments.get(name) or ReplicaAssignment(running.listed[name])
+        rows.append(
+            RunningReassignment(*name, assignment.replicas, assignment.adding_replicas, assignment.removing_replicas)
+        )
     return rows
 
 
@@ -61,7 +65,5 @@ def require_partitions(names: Sequence[TopicPartition], found: Mapping[TopicPart
     """Raise BadRequest if a named partition does not exist."""
     missing = [name for name in names if name not in found]
     if missing:
-        listed = ", ".join(map(str, missing[:5])) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
-        plural = "" if len(missing) == 1 else "s"
         hint = Phrase("list what exists with: ", Operation.DESCRIBE_TOPICS)
-        raise BadRequest(f"unable to find partition{plural}: {listed}", hint=hint)
+        raise BadRequest(f"unable to find {plural('partition', len(missing))}: {first_few(missing)}", hint=hint)

@@ -58,18 +58,18 @@ class Throttle:
     @property
     def broker_settings(self) -> dict[str, str]:
         """The settings that each broker concerned gets."""
-        found: dict[str, str] = {}
+        settings: dict[str, str] = {}
         if self.replication_rate is not None:
-            found |= {LEADER_RATE: str(self.replication_rate), FOLLOWER_RATE: str(self.replication_rate)}
+            settings |= {LEADER_RATE: str(self.replication_rate), FOLLOWER_RATE: str(self.replication_rate)}
         if self.log_dirs_rate is not None:
-            found[LOG_DIRS_RATE] = str(self.log_dirs_rate)
-        return found
+            settings[LOG_DIRS_RATE] = str(self.log_dirs_rate)
+        return settings
 
     @property
     def marks(self) -> tuple[str, ...]:
-        found = [] if self.replication_rate is None else [f"{self.replication_rate}:{_REPLICATION_MARK}"]
-        found += [] if self.log_dirs_rate is None else [f"{self.log_dirs_rate}:{_LOG_DIRS_MARK}"]
-        return tuple(found)
+        mark_texts = [] if self.replication_rate is None else [f"{self.replication_rate}:{_REPLICATION_MARK}"]
+        mark_texts += [] if self.log_dirs_rate is None else [f"{self.log_dirs_rate}:{_LOG_DIRS_MARK}"]
+        return tuple(mark_texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +104,13 @@ def read_list(value: str | None) -> ThrottledList:
 
 def replica_lists(flows: Flows) -> dict[str, dict[str, tuple[str, ...]]]:
     """For each topic with something to copy, return the entries of both lists, sorted as texts as Kafka does."""
-    found: dict[str, dict[str, set[str]]] = {}
+    lists_of: dict[str, dict[str, set[str]]] = {}
     for (topic, partition), flow in flows.items():
         if flow.destinations:
-            lists = found.setdefault(topic, {LEADER_REPLICAS: set(), FOLLOWER_REPLICAS: set()})
+            lists = lists_of.setdefault(topic, {LEADER_REPLICAS: set(), FOLLOWER_REPLICAS: set()})
             lists[LEADER_REPLICAS].update(f"{partition}:{broker}" for broker in flow.sources)
             lists[FOLLOWER_REPLICAS].update(f"{partition}:{broker}" for broker in flow.destinations)
-    return {topic: {key: tuple(sorted(v)) for key, v in lists.items()} for topic, lists in sorted(found.items())}
+    return {topic: {key: tuple(sorted(v)) for key, v in lists.items()} for topic, lists in sorted(lists_of.items())}
 
 
 def throttled_settings(
@@ -167,11 +167,13 @@ def unthrottled_settings(
     additions: dict[str, str] = {}
     deletions: list[str] = []
     for key in REPLICA_LISTS:
-        found = read_list(present.get(key))
-        if not found.marks:
+        throttled = read_list(present.get(key))
+        if not throttled.marks:
             continue
-        kept = ThrottledList(found.others, tuple(mark for mark in found.marks if _is_of(mark, rates_left or {})))
-        if kept == found:
+        kept = ThrottledList(
+            throttled.others, tuple(mark for mark in throttled.marks if _is_of(mark, rates_left or {}))
+        )
+        if kept == throttled:
             continue
         if kept.others or kept.marks:
             additions[key] = str(kept)
@@ -184,10 +186,10 @@ def released_settings(present: Mapping[str, str], partitions: Set[int]) -> dict[
     """Return the lists of a topic without klamm's entries of some partitions, if there are any; marks stay."""
     released, numbers = {}, {str(partition) for partition in partitions}
     for key in REPLICA_LISTS:
-        found = read_list(present.get(key))
-        ours = tuple(entry for entry in found.ours if entry.partition(":")[0] not in numbers)
-        if ours != found.ours:
-            released[key] = str(ThrottledList(found.others, found.marks, ours))
+        throttled = read_list(present.get(key))
+        ours = tuple(entry for entry in throttled.ours if entry.partition(":")[0] not in numbers)
+        if ours != throttled.ours:
+            released[key] = str(ThrottledList(throttled.others, throttled.marks, ours))
     return released
 
 
@@ -198,8 +200,8 @@ def is_marked(configs: Mapping[str, str]) -> bool:
 
 def is_mark_alone(value: str) -> bool:
     """Whether a list throttles no replica, but only marks a rate as klamm's."""
-    found = read_list(value)
-    return bool(found.marks) and not found.others and not found.ours
+    throttled = read_list(value)
+    return bool(throttled.marks) and not throttled.others and not throttled.ours
 
 
 def marked_rates(topics: Iterable[Mapping[str, str]]) -> dict[str, frozenset[str]]:

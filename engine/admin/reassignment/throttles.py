@@ -97,7 +97,8 @@ async def plan_throttle(
         for key, value in (await _broker_rates(cluster, broker)).items()
         if key in wanted and value != wanted[key]
     ]
-    # An earlier plan that nobody waited for has left its rates, and their marks on topics that this plan does not move.
+    # An earlier plan that was not followed to its end has left its rates, and marks on topics that this plan does not
+    # move.
     ours = marked_rates(known_configs(topic) for topic in await _throttled_topics(cluster, None)) if replaced else {}
     warnings = [
         f"broker {broker} has {key}={value}, set by somebody else: it is replaced, not restored"
@@ -149,9 +150,9 @@ async def release_partitions(cluster: Cluster, names: Set[TopicPartition]) -> No
 
     Brokers hold back every listed follower that lacks a record, so under load one in sync would fall out of its ISR.
     """
-    for topic, found in (await read_topics(cluster, sorted({name.topic for name in names}))).items():
+    for topic, described in (await read_topics(cluster, sorted({name.topic for name in names}))).items():
         partitions = {name.partition for name in names if name.topic == topic}
-        if lists := released_settings(known_configs(found), partitions):
+        if lists := released_settings(known_configs(described), partitions):
             await alter_entity(cluster, Entity(EntityType.TOPIC, topic), lists, ())
 
 
@@ -177,17 +178,17 @@ async def clear_throttles(
 ) -> ClearedThrottles:
     """Remove klamm's throttles from everything that no longer moves; what others set stays.
 
-    While somebody carries out a plan, all throttles stay: between two waves nothing moves, and the throttle is needed
+    While a plan is carried out, all throttles stay: between two waves nothing moves, and the throttle is needed
     again. Only who ``holds_lock`` knows better.
 
     ``moving`` are the partitions that are still under way. While any throttled topic has one of them, brokers keep
     their rates. It checks ``topics_of_plan`` first: if none of them is marked, it reads no other topic. None checks all
-    topics, and so do ``own_rates``: rates that the caller has set itself, which need no mark. If nobody returns the
-    settings of topics, it removes nothing and says so. A broker that does not answer keeps its rates, and the topics
-    keep their marks for a later run; all other brokers lose theirs. The same holds for brokers that the caller has
-    ``given`` a rate and that are dead, if nobody else knows their settings. A preview returns the same, and removes
-    nothing. With ``names_foreign``, topics whose replicas somebody else throttles are left over, too, and once nothing
-    moves, ``foreign`` has what others have set.
+    topics, and so do ``own_rates``: rates that the caller has set itself, which need no mark. If the settings of topics
+    cannot be read, it removes nothing and says so. A broker that does not answer keeps its rates, and the topics keep
+    their marks for a later run; all other brokers lose theirs. The same holds for brokers that the caller has ``given``
+    a rate and that are dead, if nobody else knows their settings. A preview returns the same, and removes nothing. With
+    ``names_foreign``, topics whose replicas somebody else throttles are left over, too, and once nothing moves,
+    ``foreign`` has what others have set.
     """
     try:
         throttled = await _throttled_topics(cluster, None if own_rates else topics_of_plan)
@@ -211,7 +212,7 @@ async def clear_throttles(
     brokers = await _clear_brokers(cluster, ours, given, is_preview=is_preview)
     cleared = tuple(brokers.cleared)
     if brokers.is_partial:
-        # The marks must stay: they tell a later run which rates are klamm's.
+        # The marks must stay: they show a later run which rates are klamm's.
         return ClearedThrottles((), cleared, brokers.left, brokers.cleared)
     topics = await _clear_topics(cluster, done, {}, is_preview=is_preview)
     theirs = {
@@ -226,8 +227,8 @@ async def clear_throttles(
         return ClearedThrottles(topics.topics, cleared, brokers.left + topics.left + lists, brokers.cleared)
     default, rates = Entity(EntityType.BROKER, None), dict[Entity, dict[str, str]]()
     with suppress(*FAILURES, CoordinationError):
-        if found := await _rates_of(cluster, default):
-            rates[default] = found
+        if default_rates := await _rates_of(cluster, default):
+            rates[default] = default_rates
     left = (*brokers.left, *_rates_kept(rates), *topics.left, *lists)
     return ClearedThrottles(topics.topics, cleared, left, brokers.cleared, {**brokers.foreign, **rates, **theirs})
 
@@ -262,10 +263,12 @@ async def _moving_between_dirs(cluster: Cluster, marked: Sequence[TopicSnapshot]
     if not held:
         return set()
     try:
-        found = await read_log_dirs(cluster, {broker for replicas in held.values() for broker in replicas}, list(held))
+        log_dirs = await read_log_dirs(
+            cluster, {broker for replicas in held.values() for broker in replicas}, list(held)
+        )
     except Unreachable:
         return set()
-    return {name.topic for (name, _), place in found.places.items() if place.future_dir is not None}
+    return {name.topic for (name, _), place in log_dirs.places.items() if place.future_dir is not None}
 
 
 async def _rates_left(
@@ -312,15 +315,15 @@ async def _clear_topics(
 async def _broker_settings(
     cluster: Cluster, throttle: Throttle, flows: Flows, plan: Sequence[PartitionMove], live: Set[int]
 ) -> dict[int, dict[str, str]]:
-    found: dict[int, dict[str, str]] = {}
+    settings: dict[int, dict[str, str]] = {}
     if throttle.replication_rate is not None:
         rates = Throttle(throttle.replication_rate).broker_settings
-        found = {broker: dict(rates) for broker in brokers_of(flows) & live}
+        settings = {broker: dict(rates) for broker in brokers_of(flows) & live}
     if throttle.log_dirs_rate is not None:
         rates = Throttle(None, throttle.log_dirs_rate).broker_settings
         for broker in {broker for move in plan for broker in move.wanted_dirs} & live:
-            found.setdefault(broker, {}).update(rates)
-    return dict(sorted(found.items()))
+            settings.setdefault(broker, {}).update(rates)
+    return dict(sorted(settings.items()))
 
 
 async def _throttled_topics(cluster: Cluster, topics_of_plan: Sequence[str] | None) -> list[TopicSnapshot]:
@@ -372,8 +375,8 @@ async def _broker_rates(cluster: Cluster, broker: int, *, wants_broker: bool = F
 
 async def _rates_of(cluster: Cluster, entity: Entity, *, wants_broker: bool = False) -> dict[str, str]:
     reader = await config_reader(cluster, wants_brokers=wants_broker)
-    found = settings_of(await reader.describe(entity, include_all=False))
-    return {key: value for key, value in found.items() if key in RATES}
+    settings = settings_of(await reader.describe(entity, include_all=False))
+    return {key: value for key, value in settings.items() if key in RATES}
 
 
 async def _brokers_with_settings(cluster: Cluster) -> Set[int]:

@@ -94,8 +94,8 @@ async def read_statuses(cluster: Cluster, plan: Sequence[PartitionMove]) -> list
 
 async def _look(cluster: Cluster, plan: Sequence[PartitionMove]) -> list[PartitionStatus]:
     listed = (await (await reassignment_reader(cluster)).running()).listed
-    found = await read_partitions(cluster, {move.name.topic for move in plan})
-    statuses = [status_of(move, found.get(move.name), is_listed=move.name in listed) for move in plan]
+    partitions = await read_partitions(cluster, {move.name.topic for move in plan})
+    statuses = [status_of(move, partitions.get(move.name), is_listed=move.name in listed) for move in plan]
     wanted = {
         move.name: set(move.replicas) | set(status.replicas)
         for move, status in zip(plan, statuses, strict=True)
@@ -104,7 +104,7 @@ async def _look(cluster: Cluster, plan: Sequence[PartitionMove]) -> list[Partiti
     }
     if not wanted:
         return statuses
-    # Asked anew at each look: connections to brokers may know nothing of who has died since they were opened.
+    # Asked again at each look: connections to brokers may know nothing of who has died since they were opened.
     live = await (await topic_reader(cluster)).live_brokers()
     brokers = {broker for replicas in wanted.values() for broker in replicas} & live
     try:
@@ -113,12 +113,12 @@ async def _look(cluster: Cluster, plan: Sequence[PartitionMove]) -> list[Partiti
         dirs = await read_log_dirs(cluster, brokers, wanted)
     except AdminError as error:
         cluster.observe(f"no sizes: {error}")
-        return [held_up(status, found, live) for status in statuses]
+        return [held_up(status, partitions, live) for status in statuses]
     return [
         _measured(
-            held_up(with_log_dirs(status, move, dirs), found, live, dirs.silent, dirs.failed_for(move.name)),
+            held_up(with_log_dirs(status, move, dirs), partitions, live, dirs.silent, dirs.failed_for(move.name)),
             move,
-            found,
+            partitions,
             dirs,
         )
         for move, status in zip(plan, statuses, strict=True)

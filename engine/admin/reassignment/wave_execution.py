@@ -39,7 +39,7 @@ from engine.admin.reassignment.values import Refusal
 from engine.admin.reassignment.verify import read_statuses
 from engine.admin.reassignment.wave_progress import WaveMeter
 from engine.admin.reassignment.wave_standings import ClusterHealth, behind_since, obstacles, read_health, read_standings
-from engine.admin.reassignment.wave_throttle import WaveThrottle, named
+from engine.admin.reassignment.wave_throttle import WaveThrottle
 from engine.admin.reassignment.wave_values import (
     Outcome,
     Step,
@@ -50,6 +50,7 @@ from engine.admin.reassignment.wave_values import (
 )
 from engine.admin.reassignment.waves import Standing, Wave, WaveMove
 from engine.common.errors import KlammError, said_by
+from engine.common.listing import first_few
 from engine.common.model import TopicPartition
 from engine.common.quantities import rate_text
 
@@ -62,7 +63,7 @@ GATE_PATIENCE_S = 15.0
 """How long the gate waits for a cluster to recover before it stops the plan."""
 
 START_TRIES = 5
-"""How many times partitions are started if nobody confirms their start."""
+"""How many times partitions are started if no answer confirms their start."""
 
 LEAVING_LIMIT_S = 20.0
 """How long cleaning up may take."""
@@ -112,7 +113,7 @@ async def execute_waves(
 
 
 async def clear_leftovers(cluster: Cluster, *, holds_lock: bool = False) -> ClearedThrottles:
-    """Remove klamm's throttles from everything that no longer moves, whoever left them."""
+    """Remove klamm's throttles from everything that no longer moves, those of earlier runs too."""
     running = await (await reassignment_reader(cluster)).running()
     return await clear_throttles(cluster, running.names, None, holds_lock=holds_lock)
 
@@ -227,9 +228,9 @@ class _Execution:
                 break
             back = [move.name for move in waiting if move.name in self._seen_moving]
             if back:
-                raise _Stop(f"somebody has cancelled {named(back)}")
+                raise _Stop(f"somebody has cancelled {first_few(back)}")
             if tries == START_TRIES:
-                names = named([move.name for move in waiting + moving])
+                names = first_few([move.name for move in waiting + moving])
                 raise _Stop(f"{names}: the cluster does not start moving, although klamm has asked several times")
             refusals = await self._start_moves(waiting, moving)
             await self._follow(wave)
@@ -314,8 +315,10 @@ class _Execution:
         """Whether a partition already has its replicas, and only its log dirs will change."""
         if not move.move.wanted_dirs:
             return False
-        found = (await read_partitions(self.cluster, [move.name.topic])).get(move.name)
-        return found is not None and not found.assignment.is_being_reassigned and found.replicas == move.target
+        partition = (await read_partitions(self.cluster, [move.name.topic])).get(move.name)
+        return (
+            partition is not None and not partition.assignment.is_being_reassigned and partition.replicas == move.target
+        )
 
     async def _follow(self, wave: Wave) -> None:
         """Check until none of the wave moves, and adapt the throttle meanwhile.
@@ -384,7 +387,7 @@ class _Execution:
         await self._throttle.adapt([name for name in behind if name not in released], self._waiting(wave))
 
     async def _take_throttle(self, wave: Wave) -> None:
-        """Continue at the rate that somebody has asked for meanwhile."""
+        """Continue at the rate that was asked for meanwhile."""
         wanted = self._asked_for()
         if wanted is not None:
             rate = self._throttle.rate
@@ -452,8 +455,8 @@ def _stop_where_drifted(standings: Mapping[TopicPartition, Standing]) -> None:
     drifted = [name for name, standing in standings.items() if standing is Standing.DRIFTED]
     if drifted:
         # A run that goes on meets the same partitions, until they are back or another plan has other replicas for them.
-        it = "it" if len(drifted) == 1 else "them"
+        them = "it" if len(drifted) == 1 else "them"
         raise _Stop(
-            f"somebody else has moved {named(drifted)}, or is moving {it}: "
-            f"move {it} back and go on, or plan again into another file"
+            f"somebody else has moved {first_few(drifted)}, or is moving {them}: "
+            f"move {them} back and go on, or plan again into another file"
         )

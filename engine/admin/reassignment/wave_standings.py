@@ -15,7 +15,9 @@ from engine.admin.reassignment.running import read_partitions
 from engine.admin.reassignment.verify import read_statuses
 from engine.admin.reassignment.waves import Standing, Wave, WaveMove, standing_of
 from engine.admin.topics.access import topic_reader
+from engine.common.listing import first_few
 from engine.common.model import NO_LEADER, TopicPartition
+from engine.common.quantities import plural
 
 DRIFT_LOOKS = 5
 """How many times to look again at a partition that is neither at its old place nor at its new one."""
@@ -50,8 +52,8 @@ def seen_from_before(
 ) -> list[PartitionStatus]:
     """Return the statuses of a plan; what is not at its new place, and does not move, is seen from its old one.
 
-    ``record`` is the plan's journal, ``holder`` who has the lock. While somebody carries the plan out, what is at its
-    old place waits. Otherwise, with every partition there and no journal, or one of a whole rollback, none has failed.
+    ``record`` is the plan's journal, ``holder`` who has the lock. While the plan is carried out, what is at its old
+    place waits. Otherwise, with every partition there and no journal, or one of a whole rollback, none has failed.
     """
     failed = {status.name for status in statuses if status.state is ReassignmentState.FAILED}
     back = {move.name for status, move in zip(statuses, moves, strict=True) if status.replicas == move.before} & failed
@@ -73,8 +75,8 @@ def _carries_out(holder: Holder, moves: Sequence[WaveMove]) -> bool:
 
 async def _look(cluster: Cluster, moves: Sequence[WaveMove]) -> dict[TopicPartition, Standing]:
     listed = (await (await reassignment_reader(cluster)).running()).listed
-    found = await read_partitions(cluster, {move.name.topic for move in moves})
-    standings = {move.name: standing_of(move, found.get(move.name), listed.get(move.name)) for move in moves}
+    partitions = await read_partitions(cluster, {move.name.topic for move in moves})
+    standings = {move.name: standing_of(move, partitions.get(move.name), listed.get(move.name)) for move in moves}
     with_dirs = [move.move for move in moves if move.move.wanted_dirs and standings[move.name] is Standing.DONE]
     for status in await read_statuses(cluster, with_dirs) if with_dirs else ():
         if status.state is ReassignmentState.IN_PROGRESS:
@@ -126,7 +128,9 @@ def obstacles(start: ClusterHealth, now: ClusterHealth, wave: Wave) -> list[str]
     found = []
     dead = sorted({broker for move in wave for broker in move.adding} - now.live)
     if dead:
-        found.append(f"dead target: broker{_s(dead)} {_listed(dead)} should receive replicas and cannot be reached")
+        found.append(
+            f"dead target: {plural('broker', len(dead))} {_listed(dead)} should receive replicas and cannot be reached"
+        )
     held_up = {
         move.name: kept
         for move in wave
@@ -136,13 +140,14 @@ def obstacles(start: ClusterHealth, now: ClusterHealth, wave: Wave) -> list[str]
         # Kafka ends no move before all its targets are in the ISR.
         gone = sorted(set().union(*held_up.values()))
         keeps = "keeps its replica" if len(gone) == 1 else "keep their replicas"
-        found.append(f"{_named(sorted(held_up))} would wait for dead broker{_s(gone)} {_listed(gone)}, which {keeps}")
+        dead_brokers = f"dead {plural('broker', len(gone))} {_listed(gone)}"
+        found.append(f"{first_few(sorted(held_up), _NAMED_MAX)} would wait for {dead_brokers}, which {keeps}")
     leaderless = sorted(now.leaderless & {move.name for move in wave})
     if leaderless:
-        found.append(f"no leader to copy from: {_named(leaderless)}")
+        found.append(f"no leader to copy from: {first_few(leaderless, _NAMED_MAX)}")
     shrunk = shrunk_since(start, now)
     if shrunk:
-        found.append(f"the ISR has shrunk for {_named(shrunk)}")
+        found.append(f"the ISR has shrunk for {first_few(shrunk, _NAMED_MAX)}")
     return found
 
 
@@ -156,19 +161,10 @@ def shrunk_since(start: ClusterHealth, now: ClusterHealth) -> list[TopicPartitio
 
 
 def behind_since(start: ClusterHealth, now: ClusterHealth) -> list[TopicPartition]:
-    """Return the partitions of which a live replica has left the ISR since the start: a slower copy may help it."""
+    """Return the partitions with a live replica that has left the ISR since the start: a slower copy may help it."""
     fallen = {name: out - start.out_of_sync.get(name, frozenset()) for name, out in now.out_of_sync.items()}
     return sorted(name for name, out in fallen.items() if out & now.live)
 
 
-def _named(names: list[TopicPartition]) -> str:
-    more = len(names) - _NAMED_MAX
-    return ", ".join(map(str, names[:_NAMED_MAX])) + (f" and {more} more" if more > 0 else "")
-
-
 def _listed(values: list[int]) -> str:
     return ", ".join(map(str, values))
-
-
-def _s(values: list[int]) -> str:
-    return "" if len(values) == 1 else "s"

@@ -29,6 +29,7 @@ from engine.admin.reassignment.throttles import (
 from engine.admin.reassignment.waves import WaveMove
 from engine.admin.topics.access import topic_reader
 from engine.common.errors import KlammError
+from engine.common.listing import first_few
 from engine.common.model import TopicPartition
 from engine.common.quantities import rate_text
 
@@ -110,7 +111,7 @@ class WaveThrottle:
             await release_partitions(self._cluster, new)
         except KlammError as error:
             # Nothing else waits for this: the next look tries again.
-            self._cluster.observe(f"cannot take {named(sorted(new))} off the throttle now: {error}")
+            self._cluster.observe(f"cannot take {first_few(sorted(new))} off the throttle now: {error}")
             return set()
         self._released |= new
         return new
@@ -119,7 +120,7 @@ class WaveThrottle:
         """Halve it if live replicas have left the ISR or the p99 is above its limit; raise it by steps in calm."""
         if self._adaptive is None:
             return
-        trouble = f"the ISR of {named(shrunk)} has shrunk" if shrunk else self._latency_trouble()
+        trouble = f"the ISR of {first_few(shrunk)} has shrunk" if shrunk else self._latency_trouble()
         rate = self._adaptive.next_rate(is_in_trouble=trouble is not None)
         if rate == self.rate:
             if trouble is not None and not self._told_at_floor:
@@ -158,8 +159,8 @@ class WaveThrottle:
     async def _put_on(self, rate: int, moves: Sequence[WaveMove]) -> None:
         plan = [move.move for move in moves]
         running = await (await reassignment_reader(self._cluster)).running()
-        found = await read_partitions(self._cluster, {move.name.topic for move in moves})
-        present = {name: partition.assignment for name, partition in found.items()}
+        partitions = await read_partitions(self._cluster, {move.name.topic for move in moves})
+        present = {name: partition.assignment for name, partition in partitions.items()}
         known = [move for move in plan if move.name in present]
         flows = flows_of(running.assignments, known, present)
         live = await (await topic_reader(self._cluster)).live_brokers()
@@ -170,12 +171,6 @@ class WaveThrottle:
             await set_throttle(self._cluster, planned)
         self.rate, self._set = rate, planned
         self._given |= planned.brokers.keys()
-
-
-def named(names: Sequence[TopicPartition]) -> str:
-    """Return the first few names, and how many more there are."""
-    more = len(names) - _NAMED_MAX
-    return ", ".join(map(str, names[:_NAMED_MAX])) + (f" and {more} more" if more > 0 else "")
 
 
 # How fast brokers answer while a wave moves: small questions, one after the other, and the p99 of the answers.

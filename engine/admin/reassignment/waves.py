@@ -100,7 +100,7 @@ class Standing(StrEnum):
     WAITING = "waiting"
     """It is where the plan expects it, or on its way back there; nothing is moving it to its target."""
     DRIFTED = "drifted"
-    """Somebody moved it elsewhere, or is moving it there."""
+    """It was moved elsewhere, or is being moved there."""
     GONE = "gone"
 
 
@@ -125,23 +125,23 @@ def turned_round(moves: Iterable[WaveMove]) -> tuple[WaveMove, ...]:
     )
 
 
-def standing_of(move: WaveMove, found: PartitionSnapshot | None, listed: Sequence[int] | None = None) -> Standing:
+def standing_of(move: WaveMove, partition: PartitionSnapshot | None, listed: Sequence[int] | None = None) -> Standing:
     """Return where a partition is. ``listed`` is the target that the controller is working on after a request through
     ZooKeeper.
 
     The order of the replicas only counts for the target: Kafka does not keep it when a reassignment is cancelled.
     """
-    if found is None:
+    if partition is None:
         return Standing.GONE
-    under_way = found.assignment.target_replicas if found.assignment.is_being_reassigned else listed
+    under_way = partition.assignment.target_replicas if partition.assignment.is_being_reassigned else listed
     if under_way is not None:
         if tuple(under_way) == move.target:
             return Standing.MOVING
         return Standing.WAITING if set(under_way) == set(move.before) else Standing.DRIFTED
-    if found.replicas == move.target:
+    if partition.replicas == move.target:
         return Standing.DONE
     known = (set(move.before), set(move.target))
-    return Standing.WAITING if set(found.replicas) in known else Standing.DRIFTED
+    return Standing.WAITING if set(partition.replicas) in known else Standing.DRIFTED
 
 
 def _phase_of(move: WaveMove) -> _Phase:
@@ -218,10 +218,10 @@ def _flows(move: WaveMove) -> list[tuple[tuple[int, bool], int]]:
     The first replica sends, because followers fetch from the leader. A move between log dirs is both ends at one
     broker.
     """
-    found: dict[tuple[int, bool], int] = {}
+    flows: dict[tuple[int, bool], int] = {}
     inside = move.changing_dirs
     for broker in (*move.adding, *inside):
-        found[broker, True] = found.get((broker, True), 0) + 1
+        flows[broker, True] = flows.get((broker, True), 0) + 1
     for broker in (*(move.before[0] for _ in move.adding), *inside):
-        found[broker, False] = found.get((broker, False), 0) + 1
-    return sorted(found.items())
+        flows[broker, False] = flows.get((broker, False), 0) + 1
+    return sorted(flows.items())

@@ -15,7 +15,7 @@ from enum import Enum
 
 from engine.admin.cluster.asking import ANSWER_LIMIT_S
 from engine.admin.cluster.errors import LoginRefused, NotFound, Refused, Unknown, Unreachable
-from engine.admin.cluster.waits import Observer, tell_nobody
+from engine.admin.cluster.waits import Observer, ignore_line
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster
 from engine.admin.offsets.listing import FoundOffset, ask_offsets
 from engine.admin.records.consumed import ConsumedRecord, ConsumedRecords, visible_batches
@@ -65,7 +65,7 @@ class ConsumeOptions:
 
 
 class _Event(Enum):
-    """What a reader reports besides records."""
+    """What a reader reports apart from records."""
 
     PARTITION_DONE = 1
 
@@ -109,8 +109,8 @@ class Consumer:
         topics: Sequence[str],
         options: ConsumeOptions,
         *,
-        observe: Observer = tell_nobody,
-        complain: Observer = tell_nobody,
+        observe: Observer = ignore_line,
+        complain: Observer = ignore_line,
     ) -> None:
         self._wire = wire
         self._topics = topics

@@ -63,7 +63,7 @@ class ConsumedRecord(NamedTuple):
 
 
 class ConsumedRecords:
-    """Some records of one partition, in order. They are decoded when somebody wants them.
+    """Some records of one partition, in order. They are decoded when they are asked for.
 
     Decoding raises KafkaError for bytes that are not records.
     """
@@ -81,32 +81,32 @@ class ConsumedRecords:
     @property
     def next_offset(self) -> int:
         """The offset after all of them."""
-        found = self._batches[-1][1].next_offset
-        return found if self._stop is None else min(found, self._stop)
+        reached = self._batches[-1][1].next_offset
+        return reached if self._stop is None else min(reached, self._stop)
 
     @cached_property
     def records(self) -> list[ConsumedRecord]:
         """All of them."""
-        found: list[ConsumedRecord] = []
+        wanted: list[ConsumedRecord] = []
         for place, header in self._batches:
             records: Iterable[Record] = iter_batch_records(self._buffer, place, header)
             if self._is_cut(header):
                 records = (record for record in records if self._counts(record))
             kind = repeat(header.timestamp_type)
-            found += map(ConsumedRecord, repeat(self.name.topic), repeat(self.name.partition), records, kind)
-        return found
+            wanted += map(ConsumedRecord, repeat(self.name.topic), repeat(self.name.partition), records, kind)
+        return wanted
 
     def values(self) -> list[bytes | None]:
         """The values of all of them: less than half the work."""
-        found: list[bytes | None] = []
+        values: list[bytes | None] = []
         for place, header in self._batches:
             if self._is_cut(header):
-                found += [
+                values += [
                     record.value for record in iter_batch_records(self._buffer, place, header) if self._counts(record)
                 ]
             else:
-                found += iter_batch_values(self._buffer, place, header)
-        return found
+                values += iter_batch_values(self._buffer, place, header)
+        return values
 
     def _is_cut(self, header: BatchHeader) -> bool:
         """Whether a batch may hold records that do not count. The headers of old formats say too little."""

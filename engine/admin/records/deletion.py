@@ -270,14 +270,14 @@ async def _refuse_compacted(cluster: Cluster, topics: Sequence[str]) -> None:
 
 
 def _known_offsets(offsets: Offsets, which: str) -> dict[TopicPartition, int]:
-    found = {}
+    known = {}
     for name, offset in offsets.items():
         if isinstance(offset, Unknown):
             message = f"its {which} offset is not known: {offset}"
             hint = Phrase("see who leads it: ", Operation.DESCRIBE_TOPICS)
             raise Unreachable(message, where=str(name), hint=hint)
-        found[name] = offset
-    return found
+        known[name] = offset
+    return known
 
 
 async def _sizes(cluster: Cluster, leaders: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

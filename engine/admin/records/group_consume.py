@@ -13,7 +13,7 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from engine.admin.cluster.errors import AdminError, Unknown, Unreachable
-from engine.admin.cluster.waits import Observer, tell_nobody
+from engine.admin.cluster.waits import Observer, ignore_line
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.groups.group_reading import committed_offsets
 from engine.admin.groups.membership import Membership
@@ -39,8 +39,8 @@ class GroupConsumer:
         topics: Sequence[str],
         options: ConsumeOptions,
         *,
-        observe: Observer = tell_nobody,
-        complain: Observer = tell_nobody,
+        observe: Observer = ignore_line,
+        complain: Observer = ignore_line,
     ) -> None:
         self._wire = wire
         self._topics = topics

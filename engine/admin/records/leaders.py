@@ -102,5 +102,5 @@ class LeaderReaders:
             self._observe(f"lost broker {leader_id} ({error}), looking for the leaders")
             self._lose(leader_id)
         except Exception as error:
-            # The outermost frame of the task: the caller raises it where somebody waits.
+            # The outermost frame of the task: the caller raises it where the failure matters.
             await self._fail(error)

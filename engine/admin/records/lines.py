@@ -106,13 +106,13 @@ def split_lines(chunk: bytes, rest: bytes) -> tuple[list[bytes], bytes]:
 
 
 def _headers(text: bytes, number: int) -> Sequence[Header]:
-    found: list[Header] = []
+    headers: list[Header] = []
     for part in text.split(b",") if text else ():
         name, colon, value = part.partition(b":")
         if not colon:
             raise BadRequest(f"a header is not NAME:VALUE: {part!r}", where=f"line {number} of stdin")
-        found.append((name.decode("utf-8", "replace"), value))
-    return found
+        headers.append((name.decode("utf-8", "replace"), value))
+    return headers
 
 
 def _or_null(text: bytes, rules: LineFormat) -> bytes | None:

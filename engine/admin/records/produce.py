@@ -82,10 +82,10 @@ class _Batch:
         """The records one by one."""
         if not isinstance(self.records, RecordSection):
             return self.records
-        found = list(iter_records(encode_batch(self.records)))
-        for record in found:
+        records = list(iter_records(encode_batch(self.records)))
+        for record in records:
             record.offset = NO_OFFSET
-        return found
+        return records
 
 
 class _Lane:
@@ -185,12 +185,12 @@ class Producer:
 
     def sticky_partitions(self, batch_count: int) -> list[int]:
         """Return where this many batches of records without a key go, one after the other."""
-        found: list[int] = []
+        partitions: list[int] = []
         for _ in range(batch_count):
-            if found:
+            if partitions:
                 self._sticky.next_batch(self._available())
-            found.append(self._sticky.current(self._available()))
-        return found
+            partitions.append(self._sticky.current(self._available()))
+        return partitions
 
     @property
     def partition_count(self) -> int:
@@ -331,7 +331,7 @@ class Producer:
         except (Unreachable, NotFound) as error:
             self._last_error = ErrorCode.NETWORK_EXCEPTION
             if isinstance(error.__cause__, RequestTimedOut):
-                # It may be frozen, and would not tell either who leads now.
+                # It may be frozen, and would not answer who leads now either.
                 await self._wire.fell_silent(leader_id, "no answer in time")
             return False
         self._wire.silent.pop(leader_id, None)

@@ -35,6 +35,7 @@ from engine.common.model import (
     NO_LEADER,
     TopicPartition,
 )
+from engine.common.quantities import counted
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 from engine.kafka.protocol.records.checksum import verify_crc
 from engine.kafka.protocol.records.header import iter_batches
@@ -133,13 +134,13 @@ async def _offsets_in(cluster: Cluster, partitions: Iterable[TopicPartition]) ->
 
 
 async def compacted_topics(cluster: Cluster, topics: Sequence[TopicSnapshot]) -> frozenset[str]:
-    """Return the names of those that are compacted, or may be; complain if no broker tells soon."""
+    """Return the names of the topics that are compacted, or may be; complain if no broker answers soon."""
     asked = [topic.name for topic in topics if topic.configs is not None]
     policies = await read_effective(await cluster.wire(), asked, "cleanup.policy", cluster.observe)
     untold = {topic.name for topic in topics} - policies.keys()
     if untold:
-        count = f"{len(untold)} topic{'' if len(untold) == 1 else 's'}"
-        cluster.complain(f"cleanup.policy of {count} is not known: compared as if compacted, by records only")
+        topics_text = counted(len(untold), "topic")
+        cluster.complain(f"cleanup.policy of {topics_text} is not known: compared as if compacted, by records only")
     return frozenset(untold | {name for name, policy in policies.items() if "compact" in (policy or "")})
 
 
@@ -165,7 +166,7 @@ async def verify_replicas(
 
 
 class PartitionVerifier:
-    """Compares the replicas of one partition, once. Nobody waits a second time for a broker that gave no answer."""
+    """Compares the replicas of one partition, once. It does not wait a second time for a broker that gave no answer."""
 
     def __init__(
         self,
@@ -217,7 +218,7 @@ class PartitionVerifier:
         return self._verification(self._from, self._to)
 
     def _give_up_comparing(self, leader: _Replica) -> None:
-        """Note for those that agreed so far that there is nothing sound to compare the rest with."""
+        """Note for the replicas that agreed so far that no sound replica is left to compare with."""
         for replica in self._replicas.values():
             if replica is not leader and replica.is_readable:
                 replica.error = "the leader's own batch is corrupt, the rest was not compared"
@@ -305,7 +306,7 @@ class PartitionVerifier:
 
     def _compare(self, leader: _Replica, active: Sequence[_Replica]) -> int:
         """Compare unit by unit up to where the shortest chunk ends; return that offset."""
-        found: dict[int, dict[int, Unit]] = {}
+        units_of: dict[int, dict[int, Unit]] = {}
         reached = self._to
         for replica in active:
             try:
@@ -313,12 +314,12 @@ class PartitionVerifier:
             except KafkaError as error:
                 replica.error = f"its bytes cannot be read: {error}"
                 continue
-            found[replica.broker] = {unit.first_offset: unit for unit in read}
+            units_of[replica.broker] = {unit.first_offset: unit for unit in read}
             reached = min(reached, max(self._end_of(replica), self._next + 1))
-        ours = found.get(leader.broker, {})
+        ours = units_of.get(leader.broker, {})
         for replica in active:
-            if replica is not leader and replica.broker in found:
-                self._compare_with(leader, replica, ours, found[replica.broker], min(reached, replica.end))
+            if replica is not leader and replica.broker in units_of:
+                self._compare_with(leader, replica, ours, units_of[replica.broker], min(reached, replica.end))
         return reached
 
     def _compare_with(
@@ -373,10 +374,10 @@ class PartitionVerifier:
         """Ask one broker for an offset of its own replica; to a consumer the leader returns its high watermark."""
         async with self._answer_limit(broker):
             answers = await ask_offsets(self._wire, broker, {self._name: timestamp}, replica_id=replica_id)
-        found = answers.get(self._name, ErrorCode.UNKNOWN_SERVER_ERROR)
-        if isinstance(found, ErrorCode):
-            raise Refused(found, where=f"{self._name} on broker {broker}")
-        return found.offset
+        answer = answers.get(self._name, ErrorCode.UNKNOWN_SERVER_ERROR)
+        if isinstance(answer, ErrorCode):
+            raise Refused(answer, where=f"{self._name} on broker {broker}")
+        return answer.offset
 
     @asynccontextmanager
     async def _answer_limit(self, broker: int) -> AsyncIterator[None]:

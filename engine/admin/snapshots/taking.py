@@ -117,14 +117,14 @@ async def _broker_configs(cluster: Cluster) -> Mapping[int | None, Mapping[str, 
     from engine.admin.configs.access import config_reader
     from engine.admin.configs.values import Entity, EntityType, settings_of
 
-    found: dict[int | None, Mapping[str, str]] = {}
+    configs: dict[int | None, Mapping[str, str]] = {}
     try:
         described = await (await config_reader(cluster)).describe_all(EntityType.BROKER, include_all=False)
     except Refused as error:
         if error.kind is not FailureKind.AUTHORIZATION:
             raise
         cluster.observe(f"the settings of brokers are not known: {error}")
-        return found
+        return configs
     for entity in described:
         broker_id = None if entity.entity_name is None else int(entity.entity_name)
         if entity.error is not None:
@@ -133,5 +133,5 @@ async def _broker_configs(cluster: Cluster) -> Mapping[int | None, Mapping[str, 
             tell(f"the settings of {Entity(EntityType.BROKER, entity.entity_name)} are not known: {entity.error}")
         settings = settings_of(entity)
         if settings:
-            found[broker_id] = settings
-    return found
+            configs[broker_id] = settings
+    return configs

@@ -22,12 +22,12 @@ async def with_shapes(
     """
     shapes = await reader.shapes([topic.topic for topic in topics])
     sizes = await _sizes(cluster, topics, choose)
-    found = []
+    shaped = []
     for topic in topics:
         count, factor = shapes.get(topic.topic, (None, None))
         size = sizes.get(topic.topic)
-        found.append(replace(topic, partition_count=count, replication_factor=factor, size_bytes=size))
-    return found
+        shaped.append(replace(topic, partition_count=count, replication_factor=factor, size_bytes=size))
+    return shaped
 
 
 async def _sizes(
@@ -48,7 +48,7 @@ async def _sizes(
         await note_hidden_topics(cluster, set(choose(topics_in(dirs))), (topic.topic for topic in topics))
     for log_dir in dirs:
         if log_dir.error is not None:
-            # A missing right is told as such.
+            # A missing right is reported as one.
             if log_dir.error != NOT_ALLOWED:
                 cluster.complain(f"sizes are unknown: broker {log_dir.broker}: {log_dir.error}")
             return {}

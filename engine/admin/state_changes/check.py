@@ -25,6 +25,7 @@ from engine.admin.state_changes.merge import Batch
 from engine.admin.state_changes.merged_rows import Origin
 from engine.admin.state_changes.partition_history import PartitionHistories
 from engine.admin.state_changes.zones import UtcClock, moment_of, shifted
+from engine.common.listing import first_few
 from engine.common.model import TopicPartition
 from engine.common.quantities import counted
 from engine.kafka.formats.state_change_events import (
@@ -273,7 +274,6 @@ class ControllerTracking:
 _GRACE = timedelta(seconds=5)
 """A request sent this shortly before all logs end may still have been in flight; clocks may differ by as much."""
 _UNMATCHED_MAX = 1000
-_NAMED_MAX = 5
 
 _Way = tuple[RequestKind, int]
 """A kind of request and the broker it goes to."""
@@ -359,13 +359,10 @@ class RequestTracking:
         for (kind, broker_id, partition), (start, _) in self._partitions.items():
             if start < horizon:
                 missing.setdefault((kind, broker_id), []).append((start, partition))
-        for way, found in sorted(missing.items()):
-            found.sort()
-            names = ", ".join(str(partition) for _, partition in found[:_NAMED_MAX])
-            more = f" and {len(found) - _NAMED_MAX} more" if len(found) > _NAMED_MAX else ""
-            self._note_missed(
-                way, found[0][0], found[-1][0], f"{way[0]} to broker {way[1]} of {names}{more}", len(found)
-            )
+        for way, misses in sorted(missing.items()):
+            misses.sort()
+            names = first_few((partition for _, partition in misses))
+            self._note_missed(way, misses[0][0], misses[-1][0], f"{way[0]} to broker {way[1]} of {names}", len(misses))
         for way, waiting in sorted(self._waiting.items()):
             for request in waiting if way not in self._ways_with_partitions else ():
                 if request.start < self._last_handled_by_broker.get(way[1], b""):
@@ -419,9 +416,9 @@ class ClockTracking:
     def finish(self) -> None:
         """The logs end: note whose clocks are apart."""
         for (controller_id, broker_id), handled in sorted(self._handled.items()):
-            found = _steady_delay_s(self._sent.get((controller_id, broker_id), ()), handled)
-            if found is not None:
-                delay_s, count = found
+            steady = _steady_delay_s(self._sent.get((controller_id, broker_id), ()), handled)
+            if steady is not None:
+                delay_s, count = steady
                 example = (
                     f"broker {broker_id}'s log is {abs(delay_s)} s {'ahead of' if delay_s > 0 else 'behind'} that of "
                     f"broker {controller_id}, the controller, by requests on {count} occasions"
@@ -430,7 +427,7 @@ class ClockTracking:
 
 
 _Sort = tuple[RequestKind, int]
-"""What tells a request from others: its kind and how many partitions it has."""
+"""What identifies a request: its kind and how many partitions it has."""
 _Compared = tuple[bytes, _Sort]
 """When a request was sent or handled, and its sort."""
 

@@ -25,7 +25,7 @@ async def compare_with_cluster(
     named, existing = {partition.topic for partition in states}, {topic.topic for topic in await reader.names()}
     wanted = sorted(named & existing)
     present: dict[TopicPartition, PartitionSnapshot] = {}
-    # Nobody can say of those that they are gone.
+    # It cannot be said that those are gone.
     passed_over = set(await find_hidden(named, existing))
     for topic in await reader.topics(wanted):
         present |= {TopicPartition(topic.name, each.partition): each for each in topic.partitions}
@@ -44,14 +44,14 @@ def compare_partition(
     if present is None:
         book.note(Check.GONE_FROM_CLUSTER, None, f"{partition}: last logged {logged}")
         return
-    found = _text(present.leader, present.isr, present.leader_epoch, present.zk_version)
+    in_cluster = _text(present.leader, present.isr, present.leader_epoch, present.zk_version)
     age = _age(state, present)
     if age > 0:
-        book.note(Check.CHANGED_SINCE, None, f"{partition}: {logged}, now {found}")
+        book.note(Check.CHANGED_SINCE, None, f"{partition}: {logged}, now {in_cluster}")
     elif age < 0:
-        book.note(Check.DIFFERS_FROM_CLUSTER, None, f"{partition}: {logged}, but the cluster is older: {found}")
+        book.note(Check.DIFFERS_FROM_CLUSTER, None, f"{partition}: {logged}, but the cluster is older: {in_cluster}")
     elif present.leader != state.leader or set(present.isr) != set(state.isr):
-        book.note(Check.DIFFERS_FROM_CLUSTER, None, f"{partition}: {logged}, but the cluster says {found}")
+        book.note(Check.DIFFERS_FROM_CLUSTER, None, f"{partition}: {logged}, but the cluster says {in_cluster}")
 
 
 def _age(state: PrintedState, present: PartitionSnapshot) -> int:

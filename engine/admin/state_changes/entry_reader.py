@@ -1,7 +1,7 @@
 """Reads one log entry by entry, many at a time: blocks of starts, tags and entries in time order.
 
 An entry is a line that begins with a time, and all lines after it that do not. A *tag* is what the caller wants to know
-about an entry besides its text: whose it is, or a prefix made of that. It handles a whole block at once wherever
+about an entry apart from its text: whose it is, or a prefix made of that. It handles a whole block at once wherever
 possible; one line at a time costs ten times as much.
 """
 
@@ -199,7 +199,7 @@ class EntryReader(Generic[Tag]):
 
     def _entries_about_topics(self, text: bytes) -> list[bytes]:
         """Return the entries that name a wanted partition, each as one item."""
-        found: dict[int, bytes] = {}
+        by_position: dict[int, bytes] = {}
         for topic, mention in self._mentions:
             at = text.find(topic)
             while at >= 0:
@@ -210,9 +210,9 @@ class EntryReader(Generic[Tag]):
                     at = text.find(topic, at + 1)
                     continue
                 begin, end = _entry_around(text, at)
-                found[begin] = text[begin:end]
+                by_position[begin] = text[begin:end]
                 at = text.find(topic, end)
-        return [entry for _, entry in sorted(found.items())]
+        return [entry for _, entry in sorted(by_position.items())]
 
     def _block(self, begins_at: bytes, lines: list[bytes]) -> Block[Tag]:
         starts = list(map(start_of, lines))

@@ -43,7 +43,7 @@ class LogFile:
     opened: LogInput | None = None
     """A pipe, which can be read only once: open, with the bytes that were peeked at put back."""
     inode: int | None = None
-    """What tells the file from one that takes its name; None if nothing does, as in a store."""
+    """What distinguishes the file from one that takes its name; None if nothing does, as in a store."""
 
     @property
     def source(self) -> str:
@@ -96,15 +96,15 @@ def look_at(path: Path) -> LogFile | LogProblem | None:
             head = _head(log)
             if not log.consumed_bytes and path.suffix == ".gz":
                 return LogProblem(source_name(path), ProblemKind.DAMAGED, "it is empty, which no gzip is")
-            found = _described(path, head) if head else None
-            if not isinstance(found, LogFile):
-                return found
+            described = _described(path, head) if head else None
+            if not isinstance(described, LogFile):
+                return described
             if not is_regular:
                 log.give_back(head)
-                return replace(found, opened=log)
-            last = None if log.is_gzip or found.is_merged else _last_start(path)
+                return replace(described, opened=log)
+            last = None if log.is_gzip or described.is_merged else _last_start(path)
             status = path.stat()
-            return replace(found, last_start=last, size_bytes=status.st_size, inode=status.st_ino or None)
+            return replace(described, last_start=last, size_bytes=status.st_size, inode=status.st_ino or None)
         finally:
             if is_regular:
                 log.close()

@@ -16,6 +16,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from engine.common.quantities import counted
+
 STDIN = Path("-")
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW = 31
@@ -206,7 +208,7 @@ def _has_others(text: bytes) -> bool:
 def _rewritten(line: bytes) -> bytes:
     if line.startswith(b"{"):
         return _of_json(line)
-    wrapped = next((found for shape in _WRAPPED if (found := shape.match(line))), None)
+    wrapped = next((matched for shape in _WRAPPED if (matched := shape.match(line))), None)
     if wrapped is not None:
         return _rewritten(wrapped[1])
     timed = _TIMED.match(line)
@@ -336,12 +338,12 @@ class ProblemCounter:
     @property
     def problems(self) -> list[LogProblem]:
         """All that was noted so far."""
-        counted = [
+        from_counts = [
             LogProblem(self.source, kind, _SENTENCES[kind].format(_amount(kind, number)), number)
             for kind in ProblemKind
             if (number := self._counts.get(kind, 0))
         ]
-        return [*self._told, *counted]
+        return [*self._told, *from_counts]
 
 
 _SENTENCES = {
@@ -356,4 +358,4 @@ _SENTENCES = {
 
 def _amount(kind: ProblemKind, number: int) -> str:
     noun = "zero byte" if kind is ProblemKind.ZERO_BYTES else "line"
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    return counted(number, noun)

@@ -132,7 +132,7 @@ class MergePlan:
         return UtcClock(self._zone(file)).starts([start])[0] if self.is_utc else start
 
 
-def plan_merge(found: FoundLogs, wish: MergeWish, *, now: datetime | None = None) -> MergePlan:
+def plan_merge(logs: FoundLogs, wish: MergeWish) -> MergePlan:
     """Decide what to merge.
 
     Raises:
@@ -145,16 +145,16 @@ def plan_merge(found: FoundLogs, wish: MergeWish, *, now: datetime | None = None
         raise BadRequest("partitions are given without a topic", hint=hint)
     brokers = wanted_numbers(list(wish.brokers), "broker")
     zones = {None: None, **wish.zones}
-    is_utc = not _is_one_local_time(found.files, zones)
+    is_utc = not _is_one_local_time(logs.files, zones)
     selection = Selection(
-        *_bounds(wish, zones[None], is_utc=is_utc, now=now or datetime.now(UTC)),
+        *_bounds(wish, zones[None], is_utc=is_utc, now=datetime.now(UTC)),
         topics=topics,
         partitions=partitions,
         brokers=brokers,
     )
-    problems = (*found.problems, *_absent_brokers(found.files, brokers))
-    plan = MergePlan(found.files, selection, zones, is_utc, problems, ())
-    files = tuple(file for file in found.files if _can_have_wanted(plan, file))
+    problems = (*logs.problems, *_absent_brokers(logs.files, brokers))
+    plan = MergePlan(logs.files, selection, zones, is_utc, problems, ())
+    files = tuple(file for file in logs.files if _can_have_wanted(plan, file))
     return replace(plan, files=files, counters=tuple(ProblemCounter(file.source) for file in files))
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from engine.admin.cluster.background import in_daemon_thread
 from engine.admin.state_changes.log_files import FoundLogs, LogFile, find_logs, look_at_logs
 from engine.admin.state_changes.log_input import LogProblem, ProblemKind
 from engine.admin.state_changes.merge import MergeWish, plan_merge
@@ -19,6 +18,7 @@ from engine.kafka.formats.state_change_events import StateSeen
 from engine.kafka.formats.state_change_lines import parse_entry
 from engine.kafka.formats.state_change_sentences import events_of
 from engine.kafka.formats.state_change_states import PrintedState
+from engine.runtime.offload import in_daemon_thread
 
 LOOK_BACK = timedelta(hours=24)
 ENTRIES_MAX = 5_000
@@ -65,9 +65,9 @@ def read_partition_log(paths: Sequence[Path], name: TopicPartition, *, zone: Zon
         NotFound: no path exists, or no folder has a state-change log in it.
         BadRequest: nothing is named.
     """
-    found = look_at_logs(find_logs(paths))
-    wish = MergeWish(_start(found), None, (name.topic,), (str(name.partition),), zones={None: zone})
-    plan = plan_merge(found, wish)
+    logs = look_at_logs(find_logs(paths))
+    wish = MergeWish(_start(logs), None, (name.topic,), (str(name.partition),), zones={None: zone})
+    plan = plan_merge(logs, wish)
     clock = plan.utc_clock()
     kept: deque[PartitionEntry] = deque(maxlen=ENTRIES_MAX)
     count = 0
@@ -86,9 +86,9 @@ async def partition_log(paths: Sequence[Path], name: TopicPartition) -> Partitio
     return await in_daemon_thread(lambda: read_partition_log(paths, name), "state-change-logs")
 
 
-def _start(found: FoundLogs) -> str | None:
+def _start(logs: FoundLogs) -> str | None:
     """A day before the last line: logs that were collected last week also have a last day."""
-    last = max((_last(file) for file in found.files), default=None)
+    last = max((_last(file) for file in logs.files), default=None)
     return None if last is None else shifted(last, -LOOK_BACK).decode("ascii").strip("[]")
 
 

@@ -51,11 +51,11 @@ def wanted_topics(names: list[str]) -> frozenset[bytes]:
     Raises:
         BadRequest: one of them cannot be a topic's name.
     """
-    found = [name.strip() for text in names for name in text.split(",") if name.strip()]
-    for name in found:
+    topics = [name.strip() for text in names for name in text.split(",") if name.strip()]
+    for name in topics:
         if (reason := invalid_topic_name(name)) is not None:
             raise BadRequest(f"not a topic's name: {reason}", where=name)
-    return frozenset(name.encode("ascii") for name in found)
+    return frozenset(name.encode("ascii") for name in topics)
 
 
 def wanted_numbers(texts: list[str], what: str) -> frozenset[int]:

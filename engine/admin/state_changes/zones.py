@@ -1,4 +1,4 @@
-"""Times of log lines, which carry no zone: somebody must say which zone a broker's clock used.
+"""Times of log lines, which carry no zone: the user has to say which zone a broker's clock used.
 
 A line's time is kept as the bytes that begin it, ``[2015-03-01 10:00:00,123]``, which sort as they are. If all logs are
 of one zone that is their order; if zones differ, or clocks were put back meanwhile, the same form in UTC is used.
@@ -121,17 +121,17 @@ class UtcClock:
         self._last = moment
 
     def _utc_minute(self, minute: bytes) -> bytes:
-        found = self._minutes.get((minute, self._fold))
-        if found is None:
+        utc_minute = self._minutes.get((minute, self._fold))
+        if utc_minute is None:
             moment = _moment_of_minute(minute)
-            found = minute
+            utc_minute = minute
             if moment is not None:
                 utc = in_zone(moment.replace(fold=self._fold), self._zone).astimezone(UTC)
-                found = start_of(utc)[:_MINUTE_BYTES]
+                utc_minute = start_of(utc)[:_MINUTE_BYTES]
             if len(self._minutes) >= _MINUTES_KEPT:
                 self._minutes.clear()
-            self._minutes[minute, self._fold] = found
-        return found
+            self._minutes[minute, self._fold] = utc_minute
+        return utc_minute
 
 
 def _moment_of_minute(minute: bytes) -> datetime | None:

@@ -14,7 +14,7 @@ from engine.admin.cluster.asking import ONLY_ANSWER_SHARE, beside_limit_s
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, FailureKind, NotFound, Refused, StillUnderWay, Unreachable
 from engine.admin.cluster.remedies import SEE_TOPICS, Do, Operation, Phrase, Words
-from engine.admin.cluster.waits import Complain, Observer, tell_nobody
+from engine.admin.cluster.waits import Complain, Observer, ignore_line
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster, answer_limit_ms
 from engine.admin.cluster.wire_failures import refuse
 from engine.admin.configs.by_wire import alter_configs, read_effective, read_overrides
@@ -69,7 +69,7 @@ class WireTopicReader:
     """Reads topics from brokers."""
 
     def __init__(
-        self, wire: WireCluster, *, observe: Observer = tell_nobody, on_unknown: Complain | None = None
+        self, wire: WireCluster, *, observe: Observer = ignore_line, on_unknown: Complain | None = None
     ) -> None:
         """With ``on_unknown``, report settings that no broker returns soon as unknown; else reading raises."""
         self._wire = wire
@@ -130,7 +130,7 @@ class WireTopicReader:
 async def read_reassignments(
     wire: WireCluster, *, limit_s: float | None = None, is_patient: bool = True, silence_s: float = math.inf
 ) -> dict[TopicPartition, ReplicaAssignment]:
-    """Return the partitions that are being reassigned; none if the cluster is too old to tell.
+    """Return the partitions that are being reassigned; none if the cluster is too old to report them.
 
     Raises:
         Unreachable: no controller answers within ``limit_s`` (None: most of the operation's time), or a live one does
@@ -335,8 +335,8 @@ class WireTopicChanger:
     async def _wait_until_known(self, names: Sequence[str], is_known: Callable[[int | None], bool]) -> None:
         """Wait until every broker knows of a change, so that the next command sees it whichever broker it asks.
 
-        The controller tells them one after the other, and answers when the first one knows. This does not wait long for
-        a broker that is slow or unreachable: the change is done.
+        The controller notifies them one after the other, and answers when the first one knows. This does not wait long
+        for a broker that is slow or unreachable: the change is done.
         """
         try:
             async with asyncio.timeout(self._timeout_ms * HEARSAY_SHARE / 1000):
@@ -381,8 +381,8 @@ async def create_topic(
         topic.name,
         TopicOutcome.WOULD_BE_CREATED if validate_only else TopicOutcome.CREATED,
         None if result.topic_id == ZERO_TOPIC_ID else topic_id_text(result.topic_id),
-        _told(result.num_partitions) or topic.partition_count or len(topic.assignment) or None,
-        _told(result.replication_factor) or topic.replication_factor or _factor(topic.assignment),
+        _positive(result.num_partitions) or topic.partition_count or len(topic.assignment) or None,
+        _positive(result.replication_factor) or topic.replication_factor or _factor(topic.assignment),
     )
 
 
@@ -474,7 +474,7 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
     )
 
 
-def _told(number: int) -> int | None:
+def _positive(number: int) -> int | None:
     return number if number > 0 else None
 
 

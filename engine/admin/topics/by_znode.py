@@ -1,7 +1,7 @@
 """Topics through the znodes: read and changed as the tools of Kafka up to 2.8 did. Reading needs no live broker.
 
 Reads of one kind are in flight together: assignments, settings and deletion marks first, then the partitions' states.
-This checks changes as a broker would, with Kafka's texts, because nobody checks them afterwards. A topic is created
+This checks changes as a broker would, with Kafka's texts, because nothing checks them afterwards. A topic is created
 without an id; the controller of a cluster with topic ids assigns one. Each change waits until the controller has
 carried it out, within the caller's deadline.
 """
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, BadRequest, Refused
 from engine.admin.cluster.remedies import USE_BROKERS, Do, Operation, Parameter, Phrase
-from engine.admin.cluster.waits import Complain, Observer, OnRead, tell_nobody, tell_nobody_how_far
+from engine.admin.cluster.waits import Complain, Observer, OnRead, ignore_line, ignore_progress
 from engine.admin.cluster.zookeeper import read_brokers
 from engine.admin.configs.by_znode import check_topic_configs, topic_configs_after
 from engine.admin.topics.changes import (
@@ -67,8 +67,8 @@ class ZkTopicReader:
         self,
         zk: ZkClient,
         *,
-        observe: Observer = tell_nobody,
-        on_read: OnRead = tell_nobody_how_far,
+        observe: Observer = ignore_line,
+        on_read: OnRead = ignore_progress,
         on_unreadable: Complain | None = None,
         on_unknown_settings: Complain | None = None,
     ) -> None:
@@ -85,21 +85,21 @@ class ZkTopicReader:
         return [topic_name(name, name in marked) for name in names]
 
     async def shapes(self, names: Sequence[str]) -> Mapping[str, tuple[int, int]]:
-        found = {}
+        shapes = {}
         for name, read in (await self._kafka.topics.read_topics(names)).items():
-            with _unreadable_told(self._on_unreadable):
+            with _unreadable_skipped(self._on_unreadable):
                 assignment = None if read is None else list(or_raise(read).by_partition().values())
                 if assignment:
-                    found[name] = (len(assignment), len(assignment[0].replicas))
-        return found
+                    shapes[name] = (len(assignment), len(assignment[0].replicas))
+        return shapes
 
     async def topics(self, names: Sequence[str]) -> list[TopicSnapshot]:
-        found: list[TopicSnapshot] = []
+        topics: list[TopicSnapshot] = []
         ordered = sorted(set(names))
         for start in range(0, len(ordered), _TOPICS_AT_ONCE):
-            found += await self._read(ordered[start : start + _TOPICS_AT_ONCE])
+            topics += await self._read(ordered[start : start + _TOPICS_AT_ONCE])
             self._on_read(min(start + _TOPICS_AT_ONCE, len(ordered)), len(ordered))
-        return found
+        return topics
 
     async def live_brokers(self) -> frozenset[int]:
         return frozenset(await self._kafka.brokers.get_broker_ids())
@@ -118,29 +118,29 @@ class ZkTopicReader:
         existing = {name: read for name, read in reads.items() if read is not None}
         topics: list[TopicIdReplicaAssignment] = []
         for read in existing.values():
-            with _unreadable_told(self._on_unreadable):
+            with _unreadable_skipped(self._on_unreadable):
                 topics.append(or_raise(read))
         states = await self._kafka.partitions.get_partition_states(
             [name for topic in topics for name in topic.by_partition()]
         )
         self._observe(f"ZooKeeper reported {counted(len(existing), 'topic')} with {counted(len(states), 'partition')}")
-        found = []
+        readable = []
         for topic in topics:
-            with _unreadable_told(self._on_unreadable):
+            with _unreadable_skipped(self._on_unreadable):
                 settings = self._settings(configs[topic.topic])
-                found.append(_topic(topic, states, settings, is_marked=topic.topic in marked))
-        return found
+                readable.append(_topic(topic, states, settings, is_marked=topic.topic in marked))
+        return readable
 
     def _settings(self, read: Mapping[str, str] | CoordinationError) -> Mapping[str, str] | None:
         """Return a topic's settings; None if they cannot be understood: the rest of it can."""
-        with _unreadable_told(self._on_unknown_settings):
+        with _unreadable_skipped(self._on_unknown_settings):
             return or_raise(read)
         return None
 
 
 @contextmanager
-def _unreadable_told(tell: Complain | None) -> Iterator[None]:
-    """Report an unreadable znode and continue, if somebody is told of it."""
+def _unreadable_skipped(tell: Complain | None) -> Iterator[None]:
+    """Report an unreadable znode and continue; without a callback, raise its error."""
     try:
         yield
     except ZnodeFormatError as error:
@@ -290,11 +290,11 @@ class ZkTopicChanger:
         """Return the brokers that hold replicas of each topic, as far as its znode can be read."""
         assignments = (await self._kafka.topics.read_topics(names)).values()
         return {
-            found.topic: frozenset(
-                broker for partition in found.by_partition().values() for broker in partition.replicas
+            assignment.topic: frozenset(
+                broker for partition in assignment.by_partition().values() for broker in partition.replicas
             )
-            for found in assignments
-            if isinstance(found, TopicIdReplicaAssignment)
+            for assignment in assignments
+            if isinstance(assignment, TopicIdReplicaAssignment)
         }
 
     async def _live_brokers(self) -> frozenset[int]:
@@ -313,7 +313,7 @@ class ZkTopicChanger:
 
     async def _assignment(self, topic: NewTopic) -> dict[int, ReplicaAssignment]:
         if topic.assignment:
-            check_brokers(topic.assignment, [found.broker.id for found in await read_brokers(self._zk)])
+            check_brokers(topic.assignment, [registration.broker.id for registration in await read_brokers(self._zk)])
             return {p: ReplicaAssignment(replicas) for p, replicas in enumerate(topic.assignment)}
         if topic.partition_count is None or topic.replication_factor is None:
             message = Phrase(Parameter.PARTITIONS, " and ", Parameter.REPLICATION_FACTOR, " are needed")
@@ -324,34 +324,34 @@ class ZkTopicChanger:
         return {p: ReplicaAssignment(replicas) for p, replicas in chosen.items()}
 
     async def _brokers(self) -> dict[int, str | None]:
-        racks = {found.broker.id: found.broker.rack for found in await read_brokers(self._zk)}
+        racks = {registration.broker.id: registration.broker.rack for registration in await read_brokers(self._zk)}
         try:
             return usable_racks(racks, self._racks)
         except KafkaError as error:
             raise Refused(error.code, error.message) from error
 
     async def _add_partitions(self, wanted: TopicAlteration, *, validate_only: bool) -> None:
-        found = (await self._kafka.topics.get_topic_assignments([wanted.name])).get(wanted.name)
-        if found is None:
+        existing = (await self._kafka.topics.get_topic_assignments([wanted.name])).get(wanted.name)
+        if existing is None:
             raise topic_not_found([wanted.name])
-        count, present = wanted.partition_count or 0, len(found.assignment)
-        _check_increase(wanted.name, found, count)
-        new = await self._new_partitions(wanted, found)
+        count, present = wanted.partition_count or 0, len(existing.assignment)
+        _check_increase(wanted.name, existing, count)
+        new = await self._new_partitions(wanted, existing)
         self._cluster.observe(f"assignment of the new partitions: {_shown(new)}")
         if validate_only:
             return
         look = Do(Operation.DESCRIBE_TOPIC, wanted.name)
         self._cluster.accepted(Phrase("the controller creates the partitions: ", look))
-        expected = ANY_VERSION if found.zk_version is None else found.zk_version
+        expected = ANY_VERSION if existing.zk_version is None else existing.zk_version
         await self._kafka.topics.set_topic_assignment(
-            wanted.name, found.topic_id, {**found.assignment, **new}, zk_version=expected
+            wanted.name, existing.topic_id, {**existing.assignment, **new}, zk_version=expected
         )
         await self._wait_for_leaders(wanted.name, list(range(present, count)))
 
     async def _new_partitions(
-        self, wanted: TopicAlteration, found: TopicIdReplicaAssignment
+        self, wanted: TopicAlteration, present_assignment: TopicIdReplicaAssignment
     ) -> dict[int, ReplicaAssignment]:
-        present, first = len(found.assignment), found.assignment[0].replicas
+        present, first = len(present_assignment.assignment), present_assignment.assignment[0].replicas
         by_hand = wanted.assignment_after(present)
         brokers = await self._brokers()
         if by_hand is not None:
@@ -397,15 +397,15 @@ def _assigned(
         raise _refused(topic, error.code, error.message or error.code.name) from error
 
 
-def _check_increase(topic: str, found: TopicIdReplicaAssignment, count: int) -> None:
-    present = len(found.assignment)
+def _check_increase(topic: str, existing: TopicIdReplicaAssignment, count: int) -> None:
+    present = len(existing.assignment)
     if topic in INTERNAL_TOPICS:
         message = f"The number of partitions for the internal topic {topic} cannot be changed."
         raise _refused(topic, ErrorCode.INVALID_PARTITIONS, message)
-    if any(assignment.is_being_reassigned for assignment in found.assignment.values()):
+    if any(assignment.is_being_reassigned for assignment in existing.assignment.values()):
         message = f"A partition reassignment is in progress for the topic '{topic}'."
         raise _refused(topic, ErrorCode.REASSIGNMENT_IN_PROGRESS, message)
-    if 0 not in found.assignment:
+    if 0 not in existing.assignment:
         raise _refused(topic, ErrorCode.INVALID_PARTITIONS, f"Topic '{topic}' has no partition 0.")
     if count == present:
         raise _refused(topic, ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partitions.")

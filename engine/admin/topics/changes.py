@@ -12,7 +12,7 @@ from enum import StrEnum
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.remedies import Give, Parameter, Phrase
 from engine.admin.configs.values import plain_value
-from engine.common.quantities import counted
+from engine.common.quantities import counted, plural
 from engine.common.topic_names import (
     GROUP_METADATA_TOPIC,
     TRANSACTION_STATE_TOPIC,
@@ -214,13 +214,13 @@ def marked_or_gone(change: TopicChange, left: Mapping[str, tuple[int, ...]]) -> 
     return replace(change, result=TopicOutcome.MARKED_FOR_DELETION, held_up_by=left[change.topic])
 
 
-def held_up_told(changes: Iterable[TopicChange]) -> list[str]:
+def deletion_obstacles(changes: Iterable[TopicChange]) -> list[str]:
     """Return what deletions that are under way wait for, as far as it is known."""
     waiting = [change for change in changes if change.result is TopicOutcome.MARKED_FOR_DELETION]
     brokers = sorted({broker for change in waiting for broker in change.held_up_by})
     if not brokers:
         return ["waits for the brokers that hold its replicas"] if waiting else []
-    listed = f"broker{'' if len(brokers) == 1 else 's'} {', '.join(map(str, brokers))}"
+    listed = f"{plural('broker', len(brokers))} {', '.join(map(str, brokers))}"
     return [f"waits for {listed}, which {'is' if len(brokers) == 1 else 'are'} dead; until then the name stays blocked"]
 
 

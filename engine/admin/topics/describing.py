@@ -99,12 +99,12 @@ async def describe_topics(
 
 
 async def _min_isr(reader: TopicReader, topics: Sequence[TopicSnapshot]) -> Mapping[str, int]:
-    found = await reader.min_isr(topics)
-    unknown = sum(topic.name not in found for topic in topics)
+    min_isrs = await reader.min_isr(topics)
+    unknown = sum(topic.name not in min_isrs for topic in topics)
     if unknown:
         warning = f"min.insync.replicas of {counted(unknown, 'topic')} is not known"
         raise Unreachable(warning, hint=UNKNOWN_SETTINGS_HINT)
-    return found
+    return min_isrs
 
 
 async def read_selected(reader: TopicReader, selection: TopicSelection, *, if_exists: bool) -> list[TopicSnapshot]:
@@ -161,8 +161,8 @@ def _describe_partition(partition: PartitionSnapshot) -> PartitionDescription:
 
 
 def _with_id(topics: Sequence[TopicSnapshot], topic_id: bytes, *, if_exists: bool) -> list[TopicSnapshot]:
-    found = [topic for topic in topics if topic.topic_id == topic_id]
-    if not found and not if_exists:
+    with_id = [topic for topic in topics if topic.topic_id == topic_id]
+    if not with_id and not if_exists:
         hint = Phrase("see them with: ", Operation.DESCRIBE_TOPICS)
         raise NotFound(f"no topic has the id {topic_id_text(topic_id)!r}", hint=hint)
-    return found
+    return with_id

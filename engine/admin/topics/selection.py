@@ -112,7 +112,7 @@ MIN_ISR_FILTERS = frozenset({PartitionFilter.UNDER_MIN_ISR, PartitionFilter.AT_M
 
 
 def is_unavailable(partition: PartitionSnapshot, live_brokers: Set[int]) -> bool:
-    """Nobody leads it, or the leader is not alive."""
+    """It has no leader, or the leader is not alive."""
     return partition.leader not in live_brokers
 
 

@@ -31,14 +31,14 @@ def topic_name(name: str, is_marked: bool) -> TopicName:
 
 
 def default_min_isr(
-    broker_configs: Mapping[int | None, Mapping[str, str]], told: Iterable[int | None] = ()
+    broker_configs: Mapping[int | None, Mapping[str, str]], by_brokers: Iterable[int | None] = ()
 ) -> int | None:
     """Return the min ISR of topics without one of their own, the strictest if brokers differ; None: it is not known.
 
     It is a dynamic setting of brokers, or else in their files, which only they know.
     """
     dynamic = max(map(min_isr_in, broker_configs.values()), key=lambda min_isr: min_isr or 0, default=None)
-    return dynamic or max((min_isr for min_isr in told if min_isr is not None), default=None)
+    return dynamic or max((min_isr for min_isr in by_brokers if min_isr is not None), default=None)
 
 
 def min_isr_in(configs: Mapping[str, str]) -> int | None:

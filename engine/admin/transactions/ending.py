@@ -187,7 +187,7 @@ async def describe_to_terminate(wire: WireCluster, transactional_id: str) -> Tra
     """Return what a fence would end.
 
     Raises:
-        NotFound: there is no such transactional id. A fence would make it, so that nobody would notice the slip.
+        NotFound: there is no such transactional id. A fence would create the id, so a typing error would go unnoticed.
     """
     described = (await describe_transactions(wire, [transactional_id]))[transactional_id]
     if isinstance(described, Unknown):
@@ -268,7 +268,7 @@ async def _refuse_known(wire: WireCluster, name: TopicPartition, producer: Parti
 
 
 async def _latest_coordinator_epoch(wire: WireCluster) -> int | None:
-    """Return the latest leader epoch of the coordinators' partitions; None if no broker tells (before 2.1)."""
+    """Return the latest leader epoch of the coordinators' partitions; None if no broker reports it (before 2.1)."""
     metadata = await wire.metadata([TRANSACTION_STATE_TOPIC])
     epochs = [partition.leader_epoch for topic in metadata.topics for partition in topic.partitions]
     return max(epochs, default=-1) if max(epochs, default=-1) >= 0 else None

@@ -1,4 +1,4 @@
-"""Transactions that hang: open in a partition, and unknown to the coordinator, so that nobody will ever end them.
+"""Transactions that hang: open in a partition, and unknown to the coordinator, so nothing will ever end them.
 
 Such a transaction holds the last stable offset back for good: readers of committed records stop before it, and the
 cleaner does too. The rules are those of ``kafka-transactions find-hanging`` (KIP-664). What could not be read makes no
@@ -28,6 +28,7 @@ from engine.admin.transactions.reading import (
 )
 from engine.common.clock import SystemClock
 from engine.common.errors import ErrorCode
+from engine.common.listing import first_few
 from engine.common.model import IsolationLevel, TopicPartition
 
 MAX_TRANSACTION_TIMEOUT_MS = 900_000
@@ -36,7 +37,7 @@ MAX_TRANSACTION_TIMEOUT_MS = 900_000
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction that is open in a partition, and what its coordinator says of it.
+    """A transaction that is open in a partition, and what its coordinator says about it.
 
     Attributes:
         age_ms: how long ago its producer's last batch came, by the batch's time; None if the replica does not know.
@@ -85,16 +86,16 @@ async def find_hanging(
         Unreachable: no broker answers.
     """
     names = await partitions_of(wire, topics, partition, broker_id)
-    found = await _open_in(wire, names, broker_id)
+    open_ones = await _open_in(wire, names, broker_id)
     old = [
         transaction
-        for transaction in found.transactions
+        for transaction in open_ones.transactions
         if transaction.age_ms is None or transaction.age_ms >= older_than_ms
     ]
     judged = await explained(wire, old)
     still_open = await _still_open(wire, judged.transactions, broker_id)
     hanging = tuple(transaction for transaction in still_open if transaction.is_hanging)
-    return OpenTransactions(hanging, found.failures + judged.failures)
+    return OpenTransactions(hanging, open_ones.failures + judged.failures)
 
 
 async def find_holding(wire: WireCluster, names: Collection[TopicPartition]) -> OpenTransactions:
@@ -109,13 +110,13 @@ async def find_holding(wire: WireCluster, names: Collection[TopicPartition]) -> 
         for name in names
         if isinstance(end := ends[name], int) and isinstance(last := stable[name], int) and last < end
     ]
-    found = await _open_in(wire, behind, None)
+    open_ones = await _open_in(wire, behind, None)
     first: dict[TopicPartition, OpenTransaction] = {}
-    for transaction in found.transactions:
+    for transaction in open_ones.transactions:
         first.setdefault(transaction.name, transaction)
     judged = await explained(wire, first.values())
     still_open = await _still_open(wire, judged.transactions, None)
-    return OpenTransactions(still_open, found.failures + judged.failures)
+    return OpenTransactions(still_open, open_ones.failures + judged.failures)
 
 
 async def explained(wire: WireCluster, found: Iterable[OpenTransaction]) -> OpenTransactions:
@@ -167,7 +168,7 @@ async def _still_open(
 async def _open_in(wire: WireCluster, names: Iterable[TopicPartition], broker_id: int | None) -> OpenTransactions:
     described = await describe_producers(wire, sorted(names), broker_id=broker_id)
     now_ms = SystemClock().now_ms()
-    found = [
+    transactions = [
         OpenTransaction(
             name,
             producer,
@@ -179,8 +180,8 @@ async def _open_in(wire: WireCluster, names: Iterable[TopicPartition], broker_id
         for producer in producers
         if producer.start_offset is not None
     ]
-    found.sort(key=lambda opened: (opened.name, opened.start_offset))
-    return OpenTransactions(tuple(found), tuple(_failures(described)))
+    transactions.sort(key=lambda opened: (opened.name, opened.start_offset))
+    return OpenTransactions(tuple(transactions), tuple(_failures(described)))
 
 
 def _failures(described: Mapping[TopicPartition, object]) -> list[AdminError]:
@@ -189,10 +190,7 @@ def _failures(described: Mapping[TopicPartition, object]) -> list[AdminError]:
     for name, why in described.items():
         if isinstance(why, Unknown):
             by_reason.setdefault(str(why), (why, []))[1].append(name)
-    return [
-        as_error(why, f"partition {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else ""))
-        for why, names in by_reason.values()
-    ]
+    return [as_error(why, f"partition {first_few(names, 1)}") for why, names in by_reason.values()]
 
 
 async def partitions_of(
@@ -211,15 +209,15 @@ async def partitions_of(
     if missing := topics.unmatched(topic.name or "" for topic in known):
         raise topic_not_found(missing, [topic.name or "" for topic in known])
     chosen = set(topics.choose(topic.name or "" for topic in known))
-    found = {
+    replicas_of = {
         TopicPartition(topic.name or "", entry.partition_index): entry.replica_nodes
         for topic in known
         if topic.name in chosen
         for entry in topic.partitions
         if partition is None or entry.partition_index == partition
     }
-    if partition is not None and not found:
+    if partition is not None and not replicas_of:
         message = f"{', '.join(sorted(chosen))}: there is no partition {partition}"
         hint = Phrase("see them with: ", Operation.DESCRIBE_TOPICS)
         raise NotFound(message, hint=hint, topics=sorted(chosen))
-    return sorted(name for name, replicas in found.items() if broker_id is None or broker_id in replicas)
+    return sorted(name for name, replicas in replicas_of.items() if broker_id is None or broker_id in replicas)

@@ -75,7 +75,7 @@ class OwnTransaction:
         return partition in self._added
 
     async def open(self) -> None:
-        """Get a producer id, which fences whoever had the transactional id and aborts what it left open.
+        """Get a producer id, which fences the earlier producer with the transactional id and aborts what it left open.
 
         Raises:
             Refused, Unreachable: as they say.
@@ -99,7 +99,7 @@ class OwnTransaction:
             v3_and_below_producer_id=self.producer_id,
             v3_and_below_producer_epoch=self.producer_epoch,
             v3_and_below_topics=[
-                AddPartitionsToTxnTopic(name=name, partitions=found) for name, found in topics.items()
+                AddPartitionsToTxnTopic(name=name, partitions=numbers) for name, numbers in topics.items()
             ],
         )
         await self._ask(request, _partition_codes, version_max=_ADD_OF_CLIENTS)
@@ -131,7 +131,7 @@ class OwnTransaction:
     async def try_to_abort(self, limit_s: float) -> bool:
         """Abort it if that is possible within a short time; return whether nothing is open any more.
 
-        For whoever ends because of another failure, which counts more. The cluster aborts it by itself after its
+        For a caller that ends because of another failure, which counts more. The cluster aborts it by itself after its
         time-out.
         """
         try:
@@ -144,7 +144,7 @@ class OwnTransaction:
     async def _ask(
         self, request: Request, codes_of: Callable[[Any], list[int]], *, version_max: int | None = None
     ) -> Any:
-        """Ask the coordinator, whoever that is by then, until it answers for good."""
+        """Ask the coordinator, even if it moves meanwhile, until the answer is final."""
         deadline = time.monotonic() + self._patience_s
         while True:
             why: Exception

@@ -166,13 +166,13 @@ async def list_transactions(
     answers = await ask_all(wire, sorted(await wire.live_brokers()), of_brokers, ask, batch=1, patience_s=patience_s)
     failures = [_unlisted(broker, why) for broker, why in answers.items() if isinstance(why, Unknown)]
     # While a coordinator moves, two brokers may list the same id.
-    found = {
+    by_id = {
         listing.transactional_id: listing
         for listed in answers.values()
         if not isinstance(listed, Unknown)
         for listing in listed
     }
-    return TransactionsListed(tuple(found[name] for name in sorted(found)), tuple(failures))
+    return TransactionsListed(tuple(by_id[name] for name in sorted(by_id)), tuple(failures))
 
 
 async def describe_transactions(
@@ -184,13 +184,13 @@ async def describe_transactions(
         request = DescribeTransactionsRequest(transactional_ids=names)
         response: DescribeTransactionsResponse = await wire.call_broker(broker_id, request)
         now_ms = SystemClock().now_ms()
-        found: dict[str, TransactionDescription | Unknown] = {}
+        descriptions: dict[str, TransactionDescription | Unknown] = {}
         for state in response.transaction_states:
             if state.error_code != ErrorCode.NONE:
-                found[state.transactional_id] = Unknown.of_code(state.error_code)
+                descriptions[state.transactional_id] = Unknown.of_code(state.error_code)
                 continue
             start_ms = state.transaction_start_time_ms if state.transaction_start_time_ms >= 0 else None
-            found[state.transactional_id] = TransactionDescription(
+            descriptions[state.transactional_id] = TransactionDescription(
                 state.transactional_id,
                 broker_id,
                 state.producer_id,
@@ -203,7 +203,7 @@ async def describe_transactions(
                     sorted(TopicPartition(topic.topic, index) for topic in state.topics for index in topic.partitions)
                 ),
             )
-        return found
+        return descriptions
 
     return await ask_all(
         wire,

@@ -75,7 +75,7 @@ class Board:
     # Stages
 
     def unreadable(self, stage: Stage, why: str) -> None:
-        """Nobody can read this stage."""
+        """This stage cannot be read."""
         self.stages[stage] = replace(self.stages[stage], source=None, error=why, next_at_ms=None)
 
     def begun(self, stage: Stage) -> None:
@@ -111,11 +111,11 @@ class Board:
             next_at_ms=next_at_ms,
         )
 
-    def told(self) -> dict[Stage, StageStatus]:
+    def statuses(self) -> dict[Stage, StageStatus]:
         """Return the status of all stages now. Watched data are valid as long as ZooKeeper answers."""
-        found = dict(self.stages)
+        statuses = dict(self.stages)
         heard_ms = self.links[Side.ZOOKEEPER].last_answer_ms
-        for stage, status in found.items():
+        for stage, status in statuses.items():
             if status.source is StageSource.WATCH and status.read_at_ms is not None and heard_ms is not None:
-                found[stage] = replace(status, read_at_ms=max(status.read_at_ms, heard_ms))
-        return found
+                statuses[stage] = replace(status, read_at_ms=max(status.read_at_ms, heard_ms))
+        return statuses

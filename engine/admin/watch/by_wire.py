@@ -1,4 +1,4 @@
-"""What brokers tell a feed: each function reads one stage once, and keeps nothing.
+"""The brokers' side of a feed: each function reads one stage once, and keeps nothing.
 
 What it costs, with B brokers, P partitions, and G groups: metadata one request; offsets B and P / 2,000; reassignments
 one (none if ZooKeeper reports them); log dirs B; groups B for the list, and per reading at most GROUPS_PER_READING
@@ -81,8 +81,10 @@ async def read_ends(
             for batch in batches_of(names, _PARTITIONS_PER_REQUEST):
                 count += 1
                 async with answer_limit(wire, leader):
-                    found = await ask_offsets(wire, leader, dict.fromkeys(batch, LATEST_TIMESTAMP))
-                ends.update({name: one.offset for name, one in found.items() if isinstance(one, FoundOffset)})
+                    answers = await ask_offsets(wire, leader, dict.fromkeys(batch, LATEST_TIMESTAMP))
+                ends.update(
+                    {name: answer.offset for name, answer in answers.items() if isinstance(answer, FoundOffset)}
+                )
             wire.silent.pop(leader, None)
         except FAILURES as error:
             missing.append(f"broker {leader}: {error}")
@@ -102,10 +104,10 @@ async def read_wire_settings(
     names = [topic.name for topic in topics]
     missing: list[str] = []
     overrides = await read_overrides(wire, names, missing.append)
-    told: dict[str, Mapping[str, str]] = {
+    readable: dict[str, Mapping[str, str]] = {
         name: settings for name, settings in overrides.items() if settings is not None
     }
-    effective = await read_effective(wire, list(told), MIN_ISR, missing.append)
+    effective = await read_effective(wire, list(readable), MIN_ISR, missing.append)
     brokers: dict[int | None, Mapping[str, str]] = {}
     try:
         for described in await WireConfigReader(wire).describe_all(EntityType.BROKER, include_all=False):
@@ -116,7 +118,7 @@ async def read_wire_settings(
         if not failure_of(error).is_denied:
             raise
     min_isr = {name: int(value) for name, value in effective.items() if value is not None and value.isdecimal()}
-    return told, brokers, min_isr, tuple(missing)
+    return readable, brokers, min_isr, tuple(missing)
 
 
 async def read_words(cluster: Cluster, snapshot: ClusterSnapshot, silent: Iterable[int] = ()) -> dict[int, BrokerWords]:
@@ -128,14 +130,14 @@ async def read_words(cluster: Cluster, snapshot: ClusterSnapshot, silent: Iterab
     return {
         # Each KRaft broker names some live broker: differences mean nothing.
         broker: BrokerWords(
-            None if one.is_kraft else one.controller_id,
-            one.offline_log_dirs,
-            one.trouble or "",
-            one.caps_min_isr,
-            one.release,
-            one.min_isr,
+            None if probe.is_kraft else probe.controller_id,
+            probe.offline_log_dirs,
+            probe.trouble or "",
+            probe.caps_min_isr,
+            probe.release,
+            probe.min_isr,
         )
-        for broker, one in probes.items()
+        for broker, probe in probes.items()
     }
 
 
@@ -172,7 +174,9 @@ class GroupReader:
             raise as_error(why, f"broker {broker}")
         # A broker that did not answer keeps its groups as they were.
         silent = set(listing.failures)
-        kept = {name: one for name, one in self._known.items() if one.coordinator in silent and name not in listed}
+        kept = {
+            name: group for name, group in self._known.items() if group.coordinator in silent and name not in listed
+        }
         chosen = self._next(listed)
         found = FoundGroups(tuple(chosen), (), {}, {name: listed[name].coordinator for name in chosen})
         answer, _ = await self._meter.measure(found=found)
@@ -182,7 +186,7 @@ class GroupReader:
             for error in answer.failures
             if not failure_of(error).is_denied
         ]
-        groups = {name: self._watched(one, measured.get(name), now_ms) for name, one in listed.items()}
+        groups = {name: self._watched(group, measured.get(name), now_ms) for name, group in listed.items()}
         self._known = kept | groups | others
         self._meter.forget_all_but(self._known)
         requests = len(await wire.nodes()) + 2 * len(chosen)

@@ -1,4 +1,4 @@
-"""What ZooKeeper tells a feed: changes at once through watches, and partition states in rotation if no broker is asked.
+"""ZooKeeper's side of a feed: changes at once through watches, and partition states in rotation if no broker is asked.
 
 One task reads one thing after the other, so an older answer never follows a newer one. A watch only says that something
 must be read again.
@@ -269,17 +269,17 @@ class ZooKeeperSide:
         known = {broker.id for broker in self._knowledge.brokers}
         ids = await kafka.brokers.get_broker_ids()
         # Asked at the same time: one way to ZooKeeper and back, wherever it is.
-        told, controller_id, epoch, cluster_id = await asyncio.gather(
-            kafka.client.read_many(map(BrokerIdZNode.path, ids), lambda i, one: _registration(ids[i], one)),
+        registrations, controller_id, epoch, cluster_id = await asyncio.gather(
+            kafka.client.read_many(map(BrokerIdZNode.path, ids), lambda i, content: _registration(ids[i], content)),
             kafka.controller.get_controller_id(),
             kafka.controller.get_controller_epoch(),
             kafka.cluster.get_cluster_id(),
         )
         self._count(len(ids) + 4)
-        brokers = [broker for broker, _ in filter(None, told)]
+        brokers = [broker for broker, _ in filter(None, registrations)]
         self._knowledge.take_members(
             brokers,
-            {broker.id: registration for broker, registration in filter(None, told)},
+            {broker.id: registration for broker, registration in filter(None, registrations)},
             NO_CONTROLLER if controller_id is None else controller_id,
             None if epoch is None else epoch.controller_epoch,
             cluster_id,
@@ -312,7 +312,7 @@ class ZooKeeperSide:
         for start in range(0, len(new), _SLICE):
             await self._read_topics(kafka, new[start : start + _SLICE])
         if not new:
-            # Watches tell of changes in the others, so it is known what moves; without topics, that nothing does.
+            # Watches report changes in the others, so it is known what moves; without topics, that nothing does.
             self._board.read(Stage.REASSIGNMENTS, StageSource.WATCH, requests=1)
         self._knowledge.assignments_by_znode = True
         if new and self._board.stages[Stage.SETTINGS].read_at_ms is not None:
@@ -322,17 +322,17 @@ class ZooKeeperSide:
     async def _read_topics(self, kafka: KafkaZkClient, names: Sequence[str]) -> None:
         read = await kafka.topics.read_topics(names)
         self._count(len(names))
-        found: dict[str, tuple[bytes | None, Assignments] | None] = {}
-        for name, one in read.items():
-            if isinstance(one, SessionLost):
-                raise one
-            if isinstance(one, CoordinationError):
-                self._unreadable[name] = str(one)
+        read_topics: dict[str, tuple[bytes | None, Assignments] | None] = {}
+        for name, topic in read.items():
+            if isinstance(topic, SessionLost):
+                raise topic
+            if isinstance(topic, CoordinationError):
+                self._unreadable[name] = str(topic)
             else:
                 self._unreadable.pop(name, None)
-                found[name] = None if one is None else (one.topic_id, one.assignment)
+                read_topics[name] = None if topic is None else (topic.topic_id, topic.assignment)
         self._tell_unreadable()
-        self._knowledge.take_topic_znodes(found)
+        self._knowledge.take_topic_znodes(read_topics)
         self._rotation.set_partitions(self._partitions())
         self._board.read(Stage.REASSIGNMENTS, StageSource.WATCH, requests=len(names))
         self._on_news(True)
@@ -401,16 +401,16 @@ class ZooKeeperSide:
     async def _read_topic_settings(self, kafka: KafkaZkClient, names: Sequence[str]) -> None:
         texts = await kafka.configs.get_topic_configs(names)
         self._count(len(names))
-        self._note_unreadable({f"{ConfigType.TOPIC.value}/{name}": one for name, one in texts.items()})
+        self._note_unreadable({f"{ConfigType.TOPIC.value}/{name}": text for name, text in texts.items()})
         self._tell_unreadable()
         self._knowledge.take_settings(
-            {name: one for name, one in texts.items() if not isinstance(one, CoordinationError)}
+            {name: text for name, text in texts.items() if not isinstance(text, CoordinationError)}
         )
 
     def _note_unreadable(self, read: Mapping[str, object]) -> None:
-        for path, one in read.items():
-            if isinstance(one, ZnodeFormatError):
-                self._unreadable_settings[path] = str(one)
+        for path, settings in read.items():
+            if isinstance(settings, ZnodeFormatError):
+                self._unreadable_settings[path] = str(settings)
             else:
                 self._unreadable_settings.pop(path, None)
 
@@ -422,11 +422,11 @@ class ZooKeeperSide:
         texts = await kafka.configs.get_entities_configs([f"{ConfigType.BROKER.value}/{name}" for name in names])
         self._count(len(names))
         self._note_unreadable(texts)
-        found: dict[int | None, Mapping[str, str]] = {}
-        for name, one in zip(names, texts.values(), strict=True):
-            if not isinstance(one, CoordinationError) and one and (name == DEFAULT_ENTITY or name.isdecimal()):
-                found[None if name == DEFAULT_ENTITY else int(name)] = one
-        self._knowledge.take_settings({}, found)
+        configs: dict[int | None, Mapping[str, str]] = {}
+        for name, text in zip(names, texts.values(), strict=True):
+            if not isinstance(text, CoordinationError) and text and (name == DEFAULT_ENTITY or name.isdecimal()):
+                configs[None if name == DEFAULT_ENTITY else int(name)] = text
+        self._knowledge.take_settings({}, configs)
 
     # States in rotation, and ZooKeeper's own speed
 
@@ -437,10 +437,10 @@ class ZooKeeperSide:
                 self._board.read(Stage.METADATA, StageSource.ROTATION)
             return
         now_ms = self._clock.now_ms()
-        told = await kafka.partitions.get_partition_states(names)
+        read = await kafka.partitions.get_partition_states(names)
         self._count(len(names))
         states = {}
-        for name, state in told.items():
+        for name, state in read.items():
             if isinstance(state, SessionLost):
                 raise state
             if not isinstance(state, CoordinationError):

@@ -10,6 +10,7 @@ from engine.admin.cluster.target import Side
 from engine.admin.groups.values import GroupMember
 from engine.admin.watch.events import Event, EventKind
 from engine.admin.watch.frame import Frame, LinkState, Stage, StageSource, WatchedGroup
+from engine.common.listing import first_few
 from engine.common.model import NO_CONTROLLER, NO_LEADER, TopicPartition
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, TopicSnapshot
 from engine.common.turns import at_once
@@ -289,8 +290,7 @@ def _group_members(at_ms: int, subject: str, was: WatchedGroup, now: WatchedGrou
     parts = [f"{_member(old[key])} left" for key in old if key not in new]
     parts += [f"{_member(new[key])} joined" for key in new if key not in old]
     if parts:
-        more = f" and {len(parts) - _MEMBERS_NAMED} more" if len(parts) > _MEMBERS_NAMED else ""
-        reason = ", ".join(parts[:_MEMBERS_NAMED]) + more
+        reason = first_few(parts, _MEMBERS_NAMED)
         yield Event(at_ms, EventKind.GROUP_MEMBERS_CHANGED, subject, str(len(old)), str(len(new)), reason=reason)
 
 

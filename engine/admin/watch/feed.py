@@ -25,7 +25,7 @@ class FeedStatus:
         interval_s: time between two ticks.
         is_paused: no new frames come, and nothing is asked of the cluster.
         has_ended: no more frames will come: it was closed, or the recording is at its end.
-        frames_made: since the start; ``frames_left_out`` of them nobody took in time.
+        frames_made: since the start; ``frames_left_out`` of them were not taken in time.
     """
 
     name: str
@@ -123,7 +123,7 @@ def interval_within_bounds(interval_s: float) -> float:
 
 
 class FrameBox:
-    """Holds one frame between its maker and its reader: a newer one replaces an older one that nobody took.
+    """Holds one frame between its maker and its reader: a newer one replaces an older one that was not taken.
 
     No event is lost: the newer frame also gets those of the older one.
     """

@@ -1,6 +1,6 @@
 """One frame: all that is known of a cluster at one tick, as a frozen value. Pure.
 
-The stage that read a part tells its age: a part that could not be read again keeps its last good value, and its stage
+The stage that read a part has its age: a part that could not be read again keeps its last good value, and its stage
 carries the error. A fact that was never read is None (or missing from its mapping), never a guess.
 
 Frames share what did not change. An unchanged ``TopicSnapshot`` or ``PartitionSnapshot`` is the same object as in the
@@ -45,7 +45,7 @@ class Stage(StrEnum):
     PROBES = "probes"
     """What only a broker or ZooKeeper itself can say: who it thinks the controller is, whether it answers."""
     METRICS = "metrics"
-    """Rates and latencies that each broker tells by JMX or over HTTP: beside Kafka's protocol, and often nowhere."""
+    """Rates and latencies that each broker reports by JMX or over HTTP: beside Kafka's protocol, and often nowhere."""
     SPARK = "spark"
     """Streaming queries of Spark, from their checkpoints and event logs: files, not part of the cluster."""
 
@@ -135,7 +135,7 @@ class PartitionOffsets(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """What ZooKeeper knows about a live broker besides ``BrokerInfo``.
+    """What ZooKeeper knows about a live broker, apart from ``BrokerInfo``.
 
     ``created_ms`` is by ZooKeeper's clock, ``clock_apart_ms`` how far the broker's was ahead of it. None if unknown.
     """
@@ -205,35 +205,28 @@ class Frame:
     """A cluster at one tick.
 
     Attributes:
-        sequence: grows from frame to frame of one feed; it jumps if frames were dropped because nobody took them.
-        at_ms: the time of the tick (wall clock).
-        links: the feed's link to each side.
-        stages: the status of each stage; it contains all stages.
-        cluster: brokers, topics, partitions, settings; None until the first reading. While only brokers are known,
-        ``topics`` is empty and stage METADATA has no ``read_at_ms``. Adding and removing replicas are in each
-        partition's assignment. Sizes are not in it: see ``logs``. read_at_ms: when each partition's state was read, if
-        that is done in rotation; else empty, and stage METADATA's time applies to all.
-        registrations: by broker id, with ZooKeeper only.
-        min_isr: the effective min.insync.replicas, by topic; unknown for a topic that is not in it.
-        offsets: the ends of the logs; empty until read, a leaderless partition is not in it.
-        log_dirs: every log dir without its replicas (``replicas`` is empty); a silent broker has one with an error.
-        logs: the replicas of partitions on disk with size and lag, from the brokers that answered.
-        groups: consumer groups by name; empty until stage GROUPS was read.
-        queries: Spark's queries whose traces are named, by path; empty until stage SPARK was read.
-        words: by broker id, what each said when it was probed.
-        figures: by broker id, the rates and latencies that each tells, or why it does not. traffic: by topic, over the
-        brokers that tell; a topic that nobody uses may be missing. Both are empty until stage METRICS was read.
-        deletion_ages_ms: how long topics have been marked for deletion; with ZooKeeper only.
-        listed_reassignments: names in ``/admin/reassign_partitions``; with ZooKeeper only.
-        zookeeper_ms: how long a ZooKeeper read takes; None: not asked.
-        plan: who carries out which plan; empty: nobody. It is looked up while something is throttled; None: not yet.
-        unreadable: what is wrong with unreadable znodes.
-        holding: transactions that hold readers of committed records up, by partition.
-        principal: who asks the brokers; None: nobody in particular, or only they know.
+        sequence: grows from frame to frame of one feed; it jumps if frames were dropped because they were not taken.
+        at_ms: the time of the tick (wall clock). links: the feed's link to each side. stages: the status of each stage;
+        it contains all stages. cluster: brokers, topics, partitions, settings; None until the first reading. While only
+        brokers are known, ``topics`` is empty and stage METADATA has no ``read_at_ms``. Adding and removing replicas
+        are in each partition's assignment. Sizes are not in it: see ``logs``. read_at_ms: when each partition's state
+        was read, if that is done in rotation; else empty, and stage METADATA's time applies to all. registrations: by
+        broker id, with ZooKeeper only. min_isr: the effective min.insync.replicas, by topic; unknown for a topic that
+        is not in it. offsets: the ends of the logs; empty until read, a leaderless partition is not in it. log_dirs:
+        every log dir without its replicas (``replicas`` is empty); a silent broker has one with an error. logs: the
+        replicas of partitions on disk with size and lag, from the brokers that answered. groups: consumer groups by
+        name; empty until stage GROUPS was read. queries: Spark's queries whose traces are named, by path; empty until
+        stage SPARK was read. words: by broker id, what each said when it was probed. figures: by broker id, the rates
+        and latencies that each reports, or why it does not. traffic: by topic, over the brokers that report it; a topic
+        that is not used may be missing. Both are empty until stage METRICS was read. deletion_ages_ms: how long topics
+        have been marked for deletion; with ZooKeeper only. listed_reassignments: names in
+        ``/admin/reassign_partitions``; with ZooKeeper only. zookeeper_ms: how long a ZooKeeper read takes; None: not
+        asked. plan: who carries out which plan; empty: nobody. It is looked up while something is throttled; None: not
+        yet. unreadable: what is wrong with unreadable znodes. holding: transactions that hold readers of committed
+        records up, by partition. principal: who asks the brokers; None: nobody in particular, or only they know.
         denied: the rights that this principal lacked in the last minutes: what is missing for want of one of them is
-        hidden, neither absent nor broken.
-        health: what ``klamm cluster health`` says about this frame; None until there is something to judge.
-        events: what happened since the frame before, oldest first, including dropped frames.
+        hidden, neither absent nor broken. health: what ``klamm cluster health`` says about this frame; None until there
+        is something to judge. events: what happened since the frame before, oldest first, including dropped frames.
     """
 
     sequence: int

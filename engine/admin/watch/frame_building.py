@@ -30,7 +30,7 @@ class FrameBuilder:
 
     Args:
         known: the frame before.
-        is_whole: the lines tell all of the frame, not what has changed since ``known``.
+        is_whole: the lines describe the whole frame, not what has changed since ``known``.
     """
 
     def __init__(self, known: Frame | None, *, is_whole: bool) -> None:
@@ -48,8 +48,8 @@ class FrameBuilder:
         Raises:
             ValueError, TypeError, KeyError, IndexError, OverflowError: it is not what ``changes_of`` yields.
         """
-        kind, *told = line
-        self._TAKERS[kind](self, *told)
+        kind, *values = line
+        self._TAKERS[kind](self, *values)
 
     def made(self) -> Frame:
         """Return the frame."""
@@ -64,8 +64,8 @@ class FrameBuilder:
             values["cluster"] = self._cluster.made()
         return replace(self._old, **values)
 
-    def _take_fields(self, told: Mapping[str, Any]) -> None:
-        self._values |= {name: decoder(FIELDS[name])(value) for name, value in told.items()}
+    def _take_fields(self, fields: Mapping[str, Any]) -> None:
+        self._values |= {name: decoder(FIELDS[name])(value) for name, value in fields.items()}
 
     # Mappings
 
@@ -94,8 +94,8 @@ class FrameBuilder:
         for name, kind in keys:
             del self._known_groups()[name, kind]
 
-    def _take_groups(self, told: list[Any]) -> None:
-        for group in map(decoder(WatchedGroup), told):
+    def _take_groups(self, groups: list[Any]) -> None:
+        for group in map(decoder(WatchedGroup), groups):
             self._known_groups()[group_key(group)] = group
 
     # Ends, logs, cluster
@@ -128,14 +128,14 @@ class FrameBuilder:
         "groups_gone": _take_groups_gone,
         "groups": _take_groups,
         "ends_gone": lambda self, topics: self._all_ends().forget(topics),
-        "ends": lambda self, topic, told: self._all_ends().take(topic, told),
+        "ends": lambda self, topic, rows: self._all_ends().take(topic, rows),
         "places": lambda self, places: self._all_logs().renumber(places),
         "logs_gone": lambda self, topics: self._all_logs().forget(topics),
         "logs": lambda self, topic, changed, rows: self._all_logs().take(topic, changed, rows),
         "cluster": _take_cluster,
         "topics_gone": lambda self, names: self._whole_cluster().forget(names),
         "topic": lambda self, name, own, gone: self._whole_cluster().begin(name, own, gone),
-        "partitions": lambda self, told: self._whole_cluster().take(told),
+        "partitions": lambda self, rows: self._whole_cluster().take(rows),
     }
 
 
@@ -150,14 +150,14 @@ class _Ends:
         for topic in topics:
             del self._topics[topic]
 
-    def take(self, topic: str, told: list[int]) -> None:
+    def take(self, topic: str, triples: list[int]) -> None:
         rows = array("q", self._topics.get(topic, ()))
-        if 3 * len(rows) == 2 * len(told) and told[::3] == list(range(len(told) // 3)):
+        if 3 * len(rows) == 2 * len(triples) and triples[::3] == list(range(len(triples) // 3)):
             # All have moved.
-            rows[::2], rows[1::2] = array("q", told[1::3]), array("q", told[2::3])
+            rows[::2], rows[1::2] = array("q", triples[1::3]), array("q", triples[2::3])
             self._topics[topic] = rows
             return
-        for partition, end, at_ms in zip(told[::3], told[1::3], told[2::3], strict=True):
+        for partition, end, at_ms in zip(triples[::3], triples[1::3], triples[2::3], strict=True):
             if 2 * partition >= len(rows):
                 rows.extend([UNKNOWN, 0] * (partition + 1 - len(rows) // 2))
             rows[2 * partition], rows[2 * partition + 1] = end, at_ms
@@ -201,8 +201,8 @@ class _Logs:
         return ReplicaLogs(self._places, topics)
 
 
-def _place(told: list[Any]) -> Place:
-    broker, is_future, log_dir = told
+def _place(row: list[Any]) -> Place:
+    broker, is_future, log_dir = row
     return int(broker), bool(is_future), str(log_dir)
 
 
@@ -232,8 +232,8 @@ class _Cluster:
         for number in gone:
             del self._partitions[number]
 
-    def take(self, told: list[Any]) -> None:
-        for partition in map(decoder(PartitionSnapshot), told):
+    def take(self, rows: list[Any]) -> None:
+        for partition in map(decoder(PartitionSnapshot), rows):
             self._partitions[partition.partition] = partition
 
     def made(self) -> ClusterSnapshot:

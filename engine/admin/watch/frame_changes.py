@@ -43,7 +43,7 @@ def changes_of(before: Frame | None, frame: Frame) -> Iterator[str]:
 
 
 def _lines(old: Frame, frame: Frame) -> Iterator[list[Any]]:
-    """Yield each line: what it tells, and what it says about it."""
+    """Yield each line: its kind, and its values."""
     yield [
         "fields",
         {
@@ -69,7 +69,7 @@ def is_same(old: object, new: object) -> bool:
 
 
 def _pieces(items: Iterable[T]) -> Iterator[list[T]]:
-    """Yield the items, so many at once."""
+    """Yield the items in lists of this length."""
     rest = iter(items)
     while piece := list(islice(rest, LINE_ITEMS)):
         yield piece
@@ -103,7 +103,7 @@ def _group_changes(old: tuple[WatchedGroup, ...], new: tuple[WatchedGroup, ...])
 
 
 def group_key(group: WatchedGroup) -> tuple[str, str]:
-    """Return what tells groups apart."""
+    """Return what distinguishes groups."""
     return group.lag.group, "" if group.lag.type is None else group.lag.type.value
 
 

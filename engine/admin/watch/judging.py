@@ -11,7 +11,7 @@ from engine.admin.health.report import Check, HealthFacts, HealthReport, Severit
 from engine.admin.watch.frame import Frame, LinkState, Stage
 
 ZOOKEEPER_PATIENCE_MS = 5_000
-"""A session that is opened anew takes no longer."""
+"""Opening a session again takes no longer."""
 
 ELECTION_PATIENCE_MS = 5_000
 """A controller that sees a broker go elects in less; a new one has to take over first."""
@@ -41,7 +41,7 @@ class HealthMemory:
     def judge(self, frame: Frame) -> HealthReport | None:
         """Return what the checks say about a frame; None until topics, partitions and moves have been read.
 
-        What is wrong is told then; that nothing is, only once all that the checks look at has been read.
+        What is wrong is reported then; that nothing is, only once all that the checks look at has been read.
         """
         if _is_unread(frame):
             return None
@@ -54,7 +54,7 @@ class HealthMemory:
         early = set()
         settings = frame.stage(Stage.SETTINGS)
         if not settings.error and not settings.missing:
-            # They are read after everything else, and seldom: those that nobody refused are of topics just created.
+            # They are read after everything else, and seldom: those that were not refused are of topics just created.
             early.add(Check.UNKNOWN_SETTINGS)
         if frame.plan is None:
             # A plan that is being carried out may need them.
@@ -63,8 +63,8 @@ class HealthMemory:
             report = report_of_reasons(reason for reason in report.reasons if reason.check not in early)
         if self._catches_up(frame):
             report = report_of_reasons(
-                replace(one, severity=Severity.WARNING) if one.check is Check.UNDER_REPLICATED_LAGGING else one
-                for one in report.reasons
+                replace(reason, severity=Severity.WARNING) if reason.check is Check.UNDER_REPLICATED_LAGGING else reason
+                for reason in report.reasons
             )
         is_all_read = all(_is_settled(frame, stage) for stage in (Stage.SETTINGS, Stage.PROBES))
         return report if report.reasons or is_all_read else None
@@ -101,7 +101,7 @@ def _is_settled(frame: Frame, stage: Stage) -> bool:
 
 
 def facts_of(frame: Frame) -> HealthFacts:
-    """Return what the checks look at. Facts that nobody has read yet, or nobody reports, are left out."""
+    """Return what the checks look at. Facts that were not read yet, or are not reported, are left out."""
     assert frame.cluster is not None
     # Brokers are probed only now and then: what one said before it went no longer counts.
     live = frame.cluster.live_broker_ids

@@ -165,7 +165,7 @@ class Knowledge:
     def basis(self) -> tuple[object, ...]:
         """What an answer about all topics is merged with: while these are the same objects, so is the result.
 
-        While brokers alone tell what moves, each listing of it counts: it says which moves have ended.
+        While only brokers say what moves, each listing of it counts: it says which moves have ended.
         """
         moves = object() if not self.assignments_by_znode and (self._listed or self._knew_moves) else None
         sides = self.members_by_znode, self.assignments_by_znode, self.states_by_wire
@@ -190,12 +190,12 @@ class Knowledge:
     def take_topic_znodes(self, found: Mapping[str, tuple[bytes | None, Assignments] | None]) -> bool:
         """Take the content of these topics' znodes (None: it is gone); return whether anything changed."""
         topics = dict(self.topics)
-        for name, told in found.items():
-            if told is None:
+        for name, content in found.items():
+            if content is None:
                 self.assignments.pop(name, None)
                 topics.pop(name, None)
                 continue
-            topic_id, assignment = told
+            topic_id, assignment = content
             self.assignments[name] = assignment
             if name in topics or not self.states_by_wire:
                 topics[name] = self._dressed(topic_of_znode(topics.get(name), name, topic_id, assignment))
@@ -208,10 +208,13 @@ class Knowledge:
             by_topic.setdefault(name.topic, {})[name.partition] = state
             self.read_at_ms[name] = now_ms
         topics = dict(self.topics)
-        for topic, told in by_topic.items():
+        for topic, topic_states in by_topic.items():
             if topic in topics:
                 known = topics[topic]
-                partitions = [with_state(p, told[p.partition]) if p.partition in told else p for p in known.partitions]
+                partitions = [
+                    with_state(p, topic_states[p.partition]) if p.partition in topic_states else p
+                    for p in known.partitions
+                ]
                 topics[topic] = with_partitions(known, partitions)
         return self._set_topics(topics)
 
@@ -235,8 +238,8 @@ class Knowledge:
         """Take the settings of the topics that were read, and of brokers.
 
         Args:
-            min_isr: the effective one, if a broker reports it; else it follows from the topic's settings and what
-            brokers say that their default is.
+            min_isr: the effective one, if a broker reports it; else it follows from the topic's settings and the
+            brokers' default.
         """
         self._configs.update(configs)
         if broker_configs is not None and broker_configs != self.broker_configs:
@@ -282,7 +285,7 @@ class Knowledge:
     def take_words(self, words: Mapping[int, BrokerWords]) -> bool:
         """Take what each broker said about itself; return whether they should be asked again soon.
 
-        A broker hears of a new controller a moment after ZooKeeper has it. So another one that a broker names counts
+        A broker learns of a new controller a moment after ZooKeeper. So another one that a broker names counts
         only if it names that one again.
         """
         had_doubts = self._has_doubts
@@ -383,7 +386,7 @@ class Knowledge:
             self.brokers, self._snapshot = brokers if brokers != self.brokers else self.brokers, None
 
     def _set_topics(self, topics: Mapping[str, TopicSnapshot]) -> bool:
-        same = len(topics) == len(self.topics) and all(self.topics.get(name) is one for name, one in topics.items())
+        same = len(topics) == len(self.topics) and all(self.topics.get(name) is topic for name, topic in topics.items())
         if same:
             return False
         self.topics = dict(sorted(topics.items()))
@@ -417,13 +420,15 @@ class Knowledge:
 
         Brokers' files may have the default: until one has said it, it is unknown. Then it stays known.
         """
-        told = (said.min_isr for said in self.words.values())
-        default = default_min_isr(self.broker_configs, told) or self._default_min_isr
+        by_brokers = (said.min_isr for said in self.words.values())
+        default = default_min_isr(self.broker_configs, by_brokers) or self._default_min_isr
         if default != self._default_min_isr:
             self._default_min_isr, configs = default, self._configs
         minimums = {name: min_isr_in(texts) or default for name, texts in configs.items()}
         if any(self.min_isr.get(name) != number for name, number in minimums.items()):
-            self.min_isr = {name: one for name, one in {**self.min_isr, **minimums}.items() if one is not None}
+            self.min_isr = {
+                name: minimum for name, minimum in {**self.min_isr, **minimums}.items() if minimum is not None
+            }
 
     def _has_partition(self, name: TopicPartition) -> bool:
         topic = self.topics.get(name.topic)

@@ -3,7 +3,7 @@
 ZooKeeper reports brokers, controller, topics and reassignments as they change; brokers are polled, each stage as often
 as its share of the time allows. The feed retries a lost side by itself; its stages keep their last good data and say
 why these are not newer. A change of members makes a frame, and reads the metadata, at once; so does a broker that
-falls silent, which nobody waits for any more.
+falls silent, which is no longer waited for.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from engine.admin.watch.knowledge import Knowledge
 from engine.admin.watch.schedule import StageSchedule
 from engine.admin.watch.shared_cluster import BROKERS_NOT_ASKED
 from engine.admin.watch.silence import LOOK_MS, Listener
-from engine.admin.watch.stage_readings import OPERATION_S, StageReadings, Told
+from engine.admin.watch.stage_readings import OPERATION_S, StageReadings, StageResult
 from engine.common.clock import Clock, SystemClock
 from engine.common.model import BrokerInfo, address_text
 from engine.common.snapshot import SnapshotSource
@@ -48,7 +48,7 @@ FRAME_GAP_S = 0.05
 _PROBE_AFTER_S = 1.0
 """A broker is registered a moment before it answers: then it is asked what it has to say."""
 _LOOKS_AFTER_S = (0.15, 0.3, 0.6)
-"""This long after brokers came or went, read the metadata again, besides the usual readings."""
+"""This long after brokers came or went, read the metadata once more, in addition to the usual readings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class _PolledStage:
     share: float
     """The share of the time that reading it may take."""
     ticks: int = 1
-    """It is read no more often than after so many of the feed's ticks."""
+    """This many of the feed's ticks are between two readings, at least."""
 
 
 _WIRE_STAGES = (
@@ -74,12 +74,12 @@ _WIRE_STAGES = (
     _PolledStage(Stage.PROBES, 10_000, 0.2),
 )
 _METRICS_STAGE = _PolledStage(Stage.METRICS, 15_000, 0.03)
-"""Brokers average over a minute, so nobody needs them sooner; a Java that starts for it costs a second."""
+"""Brokers average over a minute, so reading them sooner is of no use; a Java that starts for it costs a second."""
 _SPARK_STAGE = _PolledStage(Stage.SPARK, 10_000, 0.1)
 _MOVING_LOG_DIRS_MS = 2_000
 """How often sizes are read while partitions move."""
 _ALSO_WATCHED = (Stage.REASSIGNMENTS, Stage.SETTINGS)
-"""Stages that brokers are asked for only while ZooKeeper cannot tell."""
+"""Stages that brokers are asked for only while ZooKeeper cannot answer."""
 
 
 class LiveFeed:
@@ -88,7 +88,7 @@ class LiveFeed:
     Args:
         target: the cluster; its ZooKeeper, its brokers or both are asked, as far as it names them and allows it.
         groups_per_reading: how many groups are measured at once; a reading of many may hold the event loop longer.
-        read_jmx: reads brokers' metrics by JMX, where they tell them so; None: leave out the metrics of brokers.
+        read_jmx: reads brokers' metrics by JMX, where they serve them that way; None: leave out the metrics of brokers.
         has_ends: read where the logs end, each time; without them there are no rates.
 
     Raises:
@@ -167,11 +167,6 @@ class LiveFeed:
     @property
     def playback(self) -> Playback | None:
         return None
-
-    @property
-    def zookeeper_requests(self) -> int:
-        """How many requests were sent to ZooKeeper so far."""
-        return 0 if self._zookeeper is None else self._zookeeper.requests
 
     async def start(self) -> None:
         if self._target.may_ask_zookeeper and self._target.zookeeper is not None:
@@ -255,7 +250,7 @@ class LiveFeed:
             await self._go.wait()
             next_s = loop.time() + self._interval_s
             self._readings.note_denied()
-            now_ms, links, stages = self._clock.now_ms(), dict(self._board.links), self._board.told()
+            now_ms, links, stages = self._clock.now_ms(), dict(self._board.links), self._board.statuses()
             self._box.put(await carry_out(self._knowledge.frame_in_turns(now_ms, links, stages)))
             if is_urgent:
                 await asyncio.sleep(FRAME_GAP_S)
@@ -386,7 +381,7 @@ class LiveFeed:
                     # From now on the partition states come from there.
                     self._zookeeper.refresh()
 
-    async def _read_metadata(self) -> Told:
+    async def _read_metadata(self) -> StageResult:
         self._readings.find_brokers()
         try:
             answer = await self._readings.metadata()

@@ -31,12 +31,12 @@ class LogEnds(Mapping[TopicPartition, PartitionOffsets]):
     @classmethod
     def of(cls, known: Mapping[TopicPartition, PartitionOffsets]) -> LogEnds:
         """Return a mapping in this form; itself if it has it."""
-        return known if isinstance(known, cls) else cls().with_ends((name, *one) for name, one in known.items())
+        return known if isinstance(known, cls) else cls().with_ends((name, *offsets) for name, offsets in known.items())
 
-    def with_ends(self, told: Iterable[tuple[TopicPartition, int, int]]) -> LogEnds:
+    def with_ends(self, ends: Iterable[tuple[TopicPartition, int, int]]) -> LogEnds:
         """Return these ends, each with its time, beside the others; the time of an end that is known already stays."""
         topics, own = dict(self._topics), set[str]()
-        for (topic, partition), end, at_ms in told:
+        for (topic, partition), end, at_ms in ends:
             rows, place = topics.get(topic), 2 * partition
             if rows is not None and place < len(rows) and rows[place] == end:
                 continue
@@ -49,7 +49,7 @@ class LogEnds(Mapping[TopicPartition, PartitionOffsets]):
         return LogEnds(topics)
 
     def only(self, partitions: Mapping[str, int]) -> LogEnds:
-        """Return what belongs to these topics with so many partitions; itself if that is all of it."""
+        """Return the ends of these topics, for this many partitions of each; itself if that is all of it."""
         if all(len(rows) <= 2 * partitions.get(topic, 0) for topic, rows in self._topics.items()):
             return self
         return LogEnds(

@@ -172,7 +172,8 @@ class Recording:
         return at_once(self.frame_in_turns(position))
 
     def frame_in_turns(self, position: int) -> Generator[None, None, Frame]:
-        """Read a frame in turns of an event loop; whoever reads anything else in between must give these turns up."""
+        """Read a frame in turns of an event loop; a caller that reads anything else in between must give these turns
+        up."""
         frame = yield from self._reached(position)
         if frame.health is None:
             yield from self._health.turns(frame)

@@ -60,7 +60,7 @@ class ReplicaLogs(Mapping[TopicPartition, tuple[ReplicaLog, ...]]):
                 yield topic, rows[at], self._log(rows, at)
 
     def topic_bytes(self, topic: str) -> int | None:
-        """Return the bytes of all replicas of a topic; None if nobody reported any."""
+        """Return the bytes of all replicas of a topic; None if none was reported."""
         rows = self._topics.get(topic)
         return None if rows is None else sum(rows[2::WIDTH])
 

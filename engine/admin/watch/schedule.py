@@ -75,7 +75,7 @@ class StageSchedule:
         else:
             work_ms = self._whole_cost_ms = cost_ms
             pause_ms = 0
-        # More often than frames are made, nobody would see it.
+        # More often than frames are made, it would not be seen.
         self.interval_ms = max(self._wanted_ms or 0, self._ticks * tick_ms, round(work_ms / self._share), pause_ms)
         self.next_ms = now_ms if self._must_repeat else max(now_ms, now_ms - cost_ms + self.interval_ms)
         return cost_ms

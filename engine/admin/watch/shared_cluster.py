@@ -1,4 +1,4 @@
-"""A cluster for reading through a ZooKeeper session that somebody else keeps."""
+"""A cluster for reading through a ZooKeeper session that another object keeps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BROKERS_NOT_ASKED = "only brokers know it, and they must not be asked"
 
 
 class SharedCluster(Cluster):
-    """A cluster that uses somebody else's ZooKeeper session, and neither opens nor closes it."""
+    """A cluster that uses an open ZooKeeper session, and neither opens nor closes one."""
 
     def __init__(self, target: ClusterTarget, client: Callable[[], ZkClient | None], *, timeout_s: float) -> None:
         super().__init__(target, timeout_s=timeout_s)

@@ -19,7 +19,7 @@ from engine.kafka.protocol.apis.api_versions import ApiVersionsRequest
 ASK_MS = 1_000
 """How often a broker is asked."""
 LOOK_MS = 100
-"""How often somebody should look who is silent."""
+"""How often to look for silent brokers."""
 SILENT_MS = 1_000
 """A broker that has not answered by then is silent; where the others take long, it has more time."""
 _PATIENCE = 3
@@ -48,7 +48,7 @@ class Silence:
         """When the latest answered question was asked, in time that counts."""
         self._slowest_ms = 0.0
         self._heard_ms = 0
-        """When somebody answered last, in time that counts."""
+        """When a broker last answered, in time that counts."""
 
     def ask(self, broker: int, now_ms: int) -> None:
         """The broker is asked; a question that repeats an unanswered one changes nothing."""
@@ -61,12 +61,12 @@ class Silence:
         took_ms = min(self._ran_ms - asked_ms, self._limit_ms)
         self._slowest_ms = max(took_ms, self._slowest_ms * _FORGETS ** (1 / len(self._answered_ms)))
         if self._ran_ms - self._heard_ms > ASK_MS + self._limit_ms / 2:
-            # Nobody was heard for a while: from now on each of the others has its time anew.
-            self._asked_ms = {one: (at_ms, self._ran_ms) for one, (at_ms, _) in self._asked_ms.items()}
+            # No broker answered for a while: from now on each of the others has its full time again.
+            self._asked_ms = {broker_id: (at_ms, self._ran_ms) for broker_id, (at_ms, _) in self._asked_ms.items()}
         self._heard_ms = self._ran_ms
 
     def forget(self, broker: int) -> None:
-        """The broker is gone, or nobody listens at its port: it is not silent."""
+        """The broker is gone, or nothing listens at its port: it is not silent."""
         self._asked_ms.pop(broker, None)
         self._answered_ms.pop(broker, None)
 
@@ -115,7 +115,7 @@ class Listener:
         return self._silence.look(now_ms)
 
     async def close(self) -> None:
-        """Ask nobody any more."""
+        """Ask no broker any more."""
         for broker in list(self._clients):
             await self._leave(broker)
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from engine.admin.brokers.metrics import TOPICS_MAX
 from engine.admin.cluster.asking import FAILURES
-from engine.admin.cluster.background import in_daemon_thread
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, AnswerLost, Refused, Unreachable
 from engine.admin.cluster.rights import Right
@@ -45,6 +44,7 @@ from engine.common.snapshot import ClusterSnapshot
 from engine.kafka.client.broker_client import LastAnswer
 from engine.kafka.protocol.apis.metadata import MetadataResponse
 from engine.kafka.zk.errors import SessionLost, ZooKeeperError
+from engine.runtime.offload import in_daemon_thread
 
 if TYPE_CHECKING:
     from engine.admin.brokers.metrics_sources import ReadJmx
@@ -63,7 +63,7 @@ _DOUBT_S = 1.0
 _DENIED_MS = 60_000
 """All stages are read within this time, unless they take very long."""
 
-Told = tuple[int, tuple[str, ...]]
+StageResult = tuple[int, tuple[str, ...]]
 """How many requests a reading took, and a line for each missing thing."""
 
 OLD_GROUPS_PER_READING = 5
@@ -82,7 +82,7 @@ class StageReadings:
         client: ZooKeeper's client, as long as the feed has a session.
         newest: the newest cluster that was shown.
         trigger: has a stage read soon.
-        read_jmx: reads brokers' metrics by JMX; None: nobody wants the metrics of brokers.
+        read_jmx: reads brokers' metrics by JMX; None: the metrics of brokers are not wanted.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class StageReadings:
 
     @property
     def wants_metrics(self) -> bool:
-        """Whether somebody wants the metrics of brokers."""
+        """Whether the metrics of brokers are wanted."""
         return self._read_jmx is not None
 
     def read_old_groups(self) -> None:
@@ -149,7 +149,7 @@ class StageReadings:
         await self.wire.close_wire()
         await self.slow.close_wire()
 
-    def read(self, stage: Stage) -> Awaitable[Told]:
+    def read(self, stage: Stage) -> Awaitable[StageResult]:
         """Read a stage other than the metadata.
 
         Raises:
@@ -195,7 +195,8 @@ class StageReadings:
             cluster.target = replace(cluster.target, bootstrap=addresses)
 
     async def metadata(self) -> MetadataResponse | None:
-        """Return what a broker says; None if it says the same as before, and nobody else has said anything since."""
+        """Return what a broker says; None if it says the same as before, and no other broker has said anything
+        since."""
         basis, self._basis = self._basis, ()
         if not basis or not all(map(is_, basis, self._knowledge.basis)):
             self._last_metadata.content = b""
@@ -212,14 +213,14 @@ class StageReadings:
         """The last answer is part of what is known: the same again brings nothing new."""
         self._basis = self._knowledge.basis
 
-    async def _read_reassignments(self) -> Told:
+    async def _read_reassignments(self) -> StageResult:
         wire = await self.wire.wire()
         running = await read_reassignments(wire, limit_s=_REASSIGNMENTS_LIMIT_S, is_patient=False)
         if not self._knowledge.assignments_by_znode:
             self._knowledge.take_reassignments(running)
         return 1, ()
 
-    async def _read_offsets(self) -> Told:
+    async def _read_offsets(self) -> StageResult:
         live = frozenset(broker.id for broker in self._knowledge.brokers)
         wire = await self.wire.wire()
         ends, missing, requests = await by_wire.read_ends(
@@ -232,7 +233,7 @@ class StageReadings:
             self._trigger(Stage.PROBES)
         return requests, missing
 
-    async def _read_log_dirs(self) -> Told:
+    async def _read_log_dirs(self) -> StageResult:
         dirs = await read_log_dirs(self.slow)
         self._knowledge.take_log_dirs(dirs)
         await note_hidden_topics(self.slow, topics_in(dirs), self._knowledge.topics)
@@ -243,7 +244,7 @@ class StageReadings:
             raise Unreachable("; ".join(silent))
         return len({log_dir.broker for log_dir in dirs}), silent
 
-    async def _read_groups(self) -> Told:
+    async def _read_groups(self) -> StageResult:
         old, missing = await self._read_old_groups()
         if not self.uses_wire or not self._knowledge.coordinators_may_be_asked():
             self._knowledge.groups = old
@@ -274,26 +275,26 @@ class StageReadings:
                 missing = (f"groups in ZooKeeper: {error}",)
         return tuple(reader.known.values()), missing
 
-    async def _read_metrics(self) -> Told:
+    async def _read_metrics(self) -> StageResult:
         from engine.admin.brokers.reading_metrics import FiguresReader
 
         assert self._read_jmx is not None
         self._metrics = self._metrics or FiguresReader(self.slow, self._read_jmx)
         knowledge = self._knowledge
-        ports = {broker: one.jmx_port for broker, one in knowledge.registrations.items()}
+        ports = {broker: registration.jmx_port for broker, registration in knowledge.registrations.items()}
         has_topics = len(knowledge.topics) <= TOPICS_MAX
         read = await self._metrics.read(knowledge.brokers, ports, knowledge.silent_ms, topics=has_topics)
         knowledge.figures, knowledge.traffic = read.brokers, read.topics
         return read.requests, read.missing
 
-    async def _read_spark(self) -> Told:
+    async def _read_spark(self) -> StageResult:
         assert self._queries is not None
         wire = await self.slow.wire() if self._board.is_connected(Side.WIRE) else None
         read = await self._queries.read(wire)
         self._knowledge.queries = read.queries
         return read.requests, read.missing
 
-    async def _read_settings(self) -> Told:
+    async def _read_settings(self) -> StageResult:
         topics = list(self._knowledge.topics.values())
         wire = await self.slow.wire()
         configs, brokers, min_isr, missing = await by_wire.read_wire_settings(wire, topics)
@@ -302,7 +303,7 @@ class StageReadings:
             self._knowledge.forget_settings_but(self._knowledge.topics)
         return len(topics) // 250 + len(brokers) + 2, missing
 
-    async def _read_probes(self) -> Told:
+    async def _read_probes(self) -> StageResult:
         cluster = self._newest()
         assert cluster is not None
         words = await by_wire.read_words(self.slow, cluster, self._knowledge.silent_ms)
@@ -321,7 +322,7 @@ class StageReadings:
             self._knowledge.plan = None
             return
         holder = await plan_in_the_way(self.slow, None)
-        self._knowledge.plan = "" if holder is None else holder.told
+        self._knowledge.plan = "" if holder is None else holder.description
 
     async def _read_transactions(self, cluster: ClusterSnapshot) -> tuple[str, ...]:
         """Find out which transactions hold readers up; return what could not be read."""
@@ -337,7 +338,7 @@ class StageReadings:
         return tuple(f"open transactions: {failure}" for failure in found.failures)
 
 
-_READERS: Mapping[Stage, Callable[[StageReadings], Awaitable[Told]]] = {
+_READERS: Mapping[Stage, Callable[[StageReadings], Awaitable[StageResult]]] = {
     Stage.REASSIGNMENTS: StageReadings._read_reassignments,
     Stage.OFFSETS: StageReadings._read_offsets,
     Stage.LOG_DIRS: StageReadings._read_log_dirs,

@@ -1,7 +1,7 @@
 """Values of dataclasses as plain JSON values and back, derived from their type hints. Pure.
 
 A dataclass is the list of its fields in their order, a mapping a list of pairs. So both sides need the same classes:
-``shape_of`` tells whether they have them.
+``shape_of`` says whether they do.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _record(kind: Any, make: Callable[[Any], Convert], *, is_encoder: bool) -> C
     only = [convert for _, convert in converts]
 
     def decode(values: Any) -> Any:
-        return kind(*[convert(one) for convert, one in zip(only, values, strict=True)])
+        return kind(*[convert(value) for convert, value in zip(only, values, strict=True)])
 
     return (lambda values: shared(decode(values))) if kind in _SHARED else decode
 

@@ -119,7 +119,7 @@ async def _broker_acls(zk: ZkClient) -> list[tuple[str, tuple[Acl, ...]]]:
 
 
 async def _refuse_other_brokers(zk: ZkClient) -> None:
-    """Refuse to give the znodes to somebody else than the brokers: they could not write any more."""
+    """Refuse to give the znodes to a principal that is not the brokers': they could not write any more."""
     for broker, acl in await _broker_acls(zk):
         owners = [entry for entry in acl if entry.scheme != "world"]
         if owners and not _is_ours(owners, zk.security):

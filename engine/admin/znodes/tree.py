@@ -130,7 +130,7 @@ def checked_path(path: str) -> str:
 
 
 _UNKNOWN = ZnodeStat(-1, -1, -1, -1, -1, -1, -1, 0, 0, 0, -1)
-"""Of a znode of which only the name may be known."""
+"""For a znode that may be known by name only."""
 
 
 async def _add(zk: ZkClient, found: dict[str, Znode], paths: Sequence[str], *, raw: bool) -> None:

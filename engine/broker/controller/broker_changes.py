@@ -160,18 +160,18 @@ class BrokerChanges:
 
     def _replicas_on(self, broker_ids: list[int]) -> Steps[list[PartitionAndReplica]]:
         """Return the replicas of brokers, one broker's after the other's."""
-        found: dict[int, list[PartitionAndReplica]] = {broker_id: [] for broker_id in broker_ids}
+        replicas: dict[int, list[PartitionAndReplica]] = {broker_id: [] for broker_id in broker_ids}
 
         def look(partition: TopicPartition) -> None:
             for replica in self._context.replicas(partition):
-                if replica in found:
-                    found[replica].append(PartitionAndReplica(partition, replica))
+                if replica in replicas:
+                    replicas[replica].append(PartitionAndReplica(partition, replica))
 
         yield from each(self._context.all_partitions(), look)
-        return list(chain.from_iterable(found.values()))
+        return list(chain.from_iterable(replicas.values()))
 
     def _on_replicas_offline(self, replicas: list[PartitionAndReplica]) -> Steps[None]:
-        """Handle replicas that nobody can reach any more: their broker or their log dir is gone."""
+        """Handle replicas that can no longer be reached: their broker or their log dir is gone."""
         doomed = yield from select(replicas, lambda r: self._deletion.is_queued(r.topic))
         others = yield from select(replicas, lambda r: not self._deletion.is_queued(r.topic))
         leaderless = yield from select(self._context.leadership, self._context.has_offline_leader)

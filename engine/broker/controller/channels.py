@@ -34,8 +34,8 @@ from engine.runtime.offload import beside_loop
 from engine.runtime.supervisor import Supervisor
 
 PARTITIONS_AT_ONCE_MAX = 100
-"""A request that names more is made and encoded in a thread, and its answer decoded there: 200,000 partitions take 130
-ms, and a thousand for each of a hundred brokers, in one turn of the loop, 60."""
+"""A request with more partitions is made and encoded in a thread, and its answer decoded there: 200,000 partitions take
+130 ms, and a thousand for each of a hundred brokers, in one turn of the loop, 60."""
 
 BACKOFF_MS = 100
 """The wait before a request that could not be sent is tried again."""
@@ -138,7 +138,7 @@ class BrokerChannel:
             self._log.info("Shutdown completed")
 
     def forget(self) -> None:
-        """Let go of the requests that nobody sends any more."""
+        """Free the requests that will not be sent any more."""
         dropped: list[object] = [*self._unanswered]
         while not self._queue.empty():
             dropped.append(self._queue.get_nowait())
@@ -157,13 +157,13 @@ class BrokerChannel:
         self._discards.put((queued,))
 
     async def _exchange(self, client: BrokerClient, node: str) -> None:
-        """Send the next request until it is answered, and let go of it."""
+        """Send the next request until it is answered, then free it."""
         wire = self._unanswered[0]
         response = await self._send_until_answered(client, wire, node)
         try:
             await self._answered(wire, response, node)
         except Exception as error:
-            # A broker that is sent nothing any more hears of no leader, and nobody would know.
+            # Without an end here, a broker would get no requests any more, learn of no leader, and nobody would know.
             self._log.error(f"Error processing the answer of broker {node} to {type(wire.message).__name__}", error)
         del self._unanswered[0]
         if _is_large(wire):

@@ -210,10 +210,10 @@ class ControllerContext:
     def is_valid_replica_move(self, replica: PartitionAndReplica, target: ReplicaState) -> bool:
         return self.replica_state(replica) in VALID_PREVIOUS_REPLICA_STATES[target]
 
-    # For metrics: counted when somebody reads them.
+    # For metrics: counted when they are read.
 
     def census(self) -> Generator[None, None, Census]:
-        """Count what metrics tell of all partitions, in pieces: there may be very many."""
+        """Count what metrics show of all partitions, in pieces: there may be very many."""
         census = Census()
         if PartitionState.OFFLINE in self.partition_states.values():
             for number, (partition, state) in enumerate(list(self.partition_states.items())):

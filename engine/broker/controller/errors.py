@@ -1,4 +1,4 @@
-"""What can go wrong inside the controller, besides the errors of ``engine.kafka.zk.errors`` (ControllerMoved)."""
+"""What can go wrong inside the controller, apart from the errors of ``engine.kafka.zk.errors`` (ControllerMoved)."""
 
 from __future__ import annotations
 

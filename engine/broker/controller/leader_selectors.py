@@ -1,4 +1,4 @@
-"""The five leader selectors: who leads a partition, with which ISR, and which brokers are told. Pure functions.
+"""The five leader selectors: who leads a partition, with which ISR, and which brokers are notified. Pure functions.
 
 ===================  ==========================================  ===========================  ==================
 selector             leader                                      new ISR                      told

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import islice
 
-from engine.broker.controller.assignment_changes import reassign_to
 from engine.broker.controller.context import ControllerContext
 from engine.broker.controller.errors import RecordsWouldBeLost
 from engine.broker.controller.events import NO_ERROR, AlterPartitionReassignments, ApiError, ZkPartitionReassignment
@@ -92,7 +91,7 @@ class ReassignmentRequests:
             if error is not None:
                 failed[partition] = error
             elif is_taking_over or not current.is_being_reassigned or current.target_replicas != target:
-                wanted[partition] = reassign_to(current, target)
+                wanted[partition] = current.reassigned_to(target)
             if len(wanted) == REASSIGNED_AT_ONCE_MAX:
                 # Reassignments started by then are left alone the next time.
                 yield from carry_out(Continue(ZkPartitionReassignment()))
@@ -111,22 +110,22 @@ class ReassignmentRequests:
         self, partitions: tuple[TopicPartition, ...] | None
     ) -> Steps[dict[TopicPartition, ReplicaAssignment]]:
         """Return the assignments of partitions that are being reassigned; None means all of them."""
-        found: dict[TopicPartition, ReplicaAssignment] = {}
+        reassigned: dict[TopicPartition, ReplicaAssignment] = {}
 
         def look(partition: TopicPartition) -> None:
             assignment = self._context.full_assignment(partition)
             if assignment.is_being_reassigned:
-                found[partition] = assignment
+                reassigned[partition] = assignment
 
         yield from each(self._context.partitions_being_reassigned if partitions is None else partitions, look)
-        return found
+        return reassigned
 
     def _towards(self, partition: TopicPartition, target: tuple[int, ...] | None) -> ReplicaAssignment | None:
         """Return the assignment on the way to a target; None if there is nothing to cancel."""
         current = self._context.full_assignment(partition)
         if target is not None:
-            return reassign_to(current, target)
-        return reassign_to(current, current.origin_replicas) if current.is_being_reassigned else None
+            return current.reassigned_to(target)
+        return current.reassigned_to(current.origin_replicas) if current.is_being_reassigned else None
 
     def _refusal(self, partition: TopicPartition, target: tuple[int, ...]) -> ApiError | None:
         """Return why a replica list cannot be a target, in Kafka's words."""
@@ -140,7 +139,7 @@ class ReassignmentRequests:
             return ApiError(code, f"Duplicate replica ids in partition reassignment replica list: {listed}")
         if min(target) < 0:
             return ApiError(code, f"Invalid broker id in replica list: {scala('ArrayBuffer', target)}")
-        adding = reassign_to(self._context.full_assignment(partition), target).adding_replicas
+        adding = self._context.full_assignment(partition).reassigned_to(target).adding_replicas
         if not all(map(self._context.is_live_broker, adding)):
             live = self._context.live_broker_ids
             return ApiError(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from engine.broker.controller.assignment_changes import without
 from engine.broker.controller.context import ControllerContext
 from engine.broker.controller.errors import IllegalTransition, StateChangeFailed
 from engine.broker.controller.instructions import SCAN_SIZE, GiveWay, Steps, carry_out, each, select, slices
@@ -210,7 +209,7 @@ class ReplicaStateMachine:
     def _to_non_existent(self, replicas: Replicas) -> None:
         for replica in replicas:
             assignment = self._context.full_assignment(replica.topic_partition)
-            self._context.update_assignment(replica.topic_partition, without(assignment, replica.replica))
+            self._context.update_assignment(replica.topic_partition, assignment.without(replica.replica))
             self._trace_move(replica, ReplicaState.NON_EXISTENT)
             self._context.replica_states.pop(replica, None)
 

@@ -134,7 +134,7 @@ Allow = Callable[[int], None]
 
 
 def _allow_all(partitions: int) -> None:
-    """Nobody has a quota."""
+    """No client has a quota."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ class TopicAdmin:
     async def create_topic(
         self, wanted: NewTopic, *, validate_only: bool = False, allow: Allow = _allow_all
     ) -> CreatedTopic:
-        """Check a topic and write its settings and its assignment, if ``allow`` lets so many partitions pass.
+        """Check a topic and write its settings and its assignment, if ``allow`` lets this many partitions pass.
 
         Raises:
             KafkaError: it cannot be created, in Kafka's words; or what ``allow`` raises.

@@ -102,7 +102,7 @@ class WireRequest:
 
 
 class _States(list[Any]):
-    """A list that tells when nobody holds it any more, for ``weakref``."""
+    """A list that ``weakref`` can watch."""
 
 
 class SharedStates:
@@ -214,10 +214,12 @@ def event_of(wire: WireRequest, response: Response) -> ControllerEvent | None:
         error = error_code(response.error_code)
         return UpdateMetadataResponseReceived(broker_id, broker_epoch, error, response_text(response))
     if isinstance(response, StopReplicaResponse) and wire.deleted:
-        found = {TopicPartition(e.topic_name, e.partition_index): e.error_code for e in response.partition_errors}
+        by_partition = {
+            TopicPartition(e.topic_name, e.partition_index): e.error_code for e in response.partition_errors
+        }
         error = error_code(response.error_code)
         # A refusal of the whole request may name no partition; it applies to each of them.
-        deleted = {p: error_code(found.get(p, response.error_code)) for p in sorted(wire.deleted)}
+        deleted = {p: error_code(by_partition.get(p, response.error_code)) for p in sorted(wire.deleted)}
         return StopReplicaResponseReceived(broker_id, broker_epoch, error, deleted)
     return None
 

@@ -126,12 +126,12 @@ class ZkInstructions:
 
 
 async def _admin_request(reading: Awaitable[T | None], nothing: T) -> AdminRequest[T] | None:
-    """Return what somebody requests through a znode; None if it does not exist."""
+    """Return what is requested through a znode; None if it does not exist."""
     try:
-        found = await reading
+        request = await reading
     except ZnodeFormatError as error:
         return AdminRequest(nothing, str(error))
-    return None if found is None else AdminRequest(found)
+    return None if request is None else AdminRequest(request)
 
 
 def _features_text(features: FinalizedFeatures) -> str:

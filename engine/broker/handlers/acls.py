@@ -202,7 +202,7 @@ def _has_unknown(asked: Any) -> bool:
 
 
 def _rule(creation: Any) -> AclBinding:
-    """Return a rule that somebody wants to add. Raises KafkaError: there is no such rule."""
+    """Return a rule to add. Raises KafkaError: there is no such rule."""
     resource_type, pattern_type = _TYPES.get(creation.resource_type), _PATTERNS.get(creation.resource_pattern_type)
     if resource_type is ResourceType.CLUSTER and creation.resource_name != CLUSTER_NAME:
         message = f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"

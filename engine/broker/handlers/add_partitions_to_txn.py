@@ -137,8 +137,8 @@ def _are_there(
 ) -> Generator[None, None, bool]:
     """Return whether all partitions exist. They are added to ``into`` until one does not."""
     for topic in pieces(asked.topics, "partitions"):
-        name, there = topic.name, context.broker.metadata_cache.partitions(topic.name)
-        if not all(index in there for index in topic.partitions):
+        name, existing = topic.name, context.broker.metadata_cache.partitions(topic.name)
+        if not all(index in existing for index in topic.partitions):
             return False
         # Same as TopicPartition(…), without its detour through Python.
         into.update(dict.fromkeys([_new(TopicPartition, (name, index)) for index in topic.partitions]))
@@ -153,11 +153,11 @@ def _refused(context: RequestContext, asked: AddPartitionsToTxnTransaction) -> G
     def errors() -> Iterator[tuple[TopicPartition | None, ErrorCode]]:
         nonlocal is_any_missing
         for partition, _ in named:
-            is_there = partition is None or partition.partition in there(partition.topic)
+            is_there = partition is None or partition.partition in partitions_of(partition.topic)
             is_any_missing |= not is_there
             yield partition, ErrorCode.OPERATION_NOT_ATTEMPTED if is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    there = context.broker.metadata_cache.partitions
+    partitions_of = context.broker.metadata_cache.partitions
     named = yield from each_once(context, lambda: ((partition, None) for partition in _named(asked)))
     topics = yield from _topics(context, asked, errors())
     return topics if is_any_missing else None

@@ -1,7 +1,8 @@
 """AllocateProducerIds (67): v0.
 
 Behaviour
-* Brokers send it to the controller only (IBP 3.0 and later). Each answer is a block of 1,000 ids that nobody else gets.
+* Brokers send it to the controller only (IBP 3.0 and later). Each answer is a block of 1,000 ids that no other broker
+  gets.
 * Refusals are NOT_CONTROLLER, BROKER_ID_NOT_REGISTERED and STALE_BROKER_EPOCH.
 """
 

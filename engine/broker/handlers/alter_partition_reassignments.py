@@ -51,10 +51,10 @@ async def alter_partition_reassignments(
             return AlterPartitionReassignmentsResponse(error_code=answer.code, error_message=answer.message)
         for partition, error in answer.items():
             await breather.give_way()
-            told = ReassignablePartitionResponse(
+            entry = ReassignablePartitionResponse(
                 partition_index=partition.partition, error_code=error.code, error_message=error.message
             )
-            topics.add(partition.topic, told)
+            topics.add(partition.topic, entry)
     return AlterPartitionReassignmentsResponse(responses=topics.topics())
 
 

@@ -149,7 +149,7 @@ class ByTopic:
         return part
 
     def topics(self) -> list[Any]:
-        """Return the topics, all of which are there."""
+        """Return the topics once all are there."""
         self._close_last()
         return self._topics
 
@@ -170,7 +170,7 @@ def answer_list(context: RequestContext, message: type[Response], field: str) ->
 
 
 def kept(entries: list[T], entry: T) -> T:
-    """Add an entry that somebody may still change; return it."""
+    """Add an entry that may still change; return it."""
     if isinstance(entries, EncodedList):
         entries.keep(entry)
     else:

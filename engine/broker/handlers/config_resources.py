@@ -47,7 +47,7 @@ def parse_broker_id(name: str, what: str) -> int:
 
 
 async def topic_exists(broker: Broker, topic: str) -> bool:
-    """Return whether there is such a topic. Before the broker has any metadata, ZooKeeper says it.
+    """Return whether the topic exists. Until the broker has metadata, this asks ZooKeeper.
 
     A client takes "unknown" for the truth, and does not ask again. Raises CoordinationError.
     """

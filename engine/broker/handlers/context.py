@@ -49,7 +49,7 @@ class Broker(Protocol):
     @property
     def features_epoch(self) -> int: ...
     def check_listeners(self, config: BrokerConfig) -> None:
-        """Check settings that somebody wants to use from now on; raise ConfigError if a listener cannot take them."""
+        """Check settings before they take effect; raise ConfigError if a listener cannot take them."""
         ...
 
     @property

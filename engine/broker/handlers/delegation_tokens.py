@@ -2,7 +2,7 @@
 DescribeDelegationToken (41): v0–v3.
 
 Behaviour
-* Make, renew, end and list tokens that stand for a principal (KIP-48). Any broker does it, and tells the others.
+* Make, renew, end and list tokens that stand for a principal (KIP-48). Any broker does it, and notifies the others.
 * Over PLAINTEXT, anonymous TLS, or a token's own login: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED. Without
   ``delegation.token.secret.key``: DELEGATION_TOKEN_AUTH_DISABLED.
 * The owner and the renewers may renew and end a token, others get DELEGATION_TOKEN_OWNER_MISMATCH. An unknown or ended
@@ -47,7 +47,7 @@ _USER: Final = "User"
 
 
 def owner_of(context: RequestContext, request: CreateDelegationTokenRequest) -> str:
-    """Return for whom a token is asked: an owner without a name is whoever asks."""
+    """Return for whom a token is asked: an owner without a name is the client itself."""
     if not request.owner_principal_name:
         return context.session.principal
     return f"{request.owner_principal_type or ''}:{request.owner_principal_name}"
@@ -67,7 +67,7 @@ def creation_refused(
 async def create_delegation_token(
     context: RequestContext, request: CreateDelegationTokenRequest
 ) -> CreateDelegationTokenResponse:
-    """Make a token for whoever asks, or for another owner."""
+    """Make a token for the client, or for another owner."""
     try:
         _check_channel(context)
         named = await in_turns(request.renewers, lambda renewer: (renewer.principal_type, renewer.principal_name))
@@ -117,7 +117,8 @@ async def expire_delegation_token(
 def describe_delegation_token(
     context: RequestContext, request: DescribeDelegationTokenRequest
 ) -> Steps[DescribeDelegationTokenResponse]:
-    """List the tokens that somebody of those named owns, asked for, or may renew. The guard leaves out the others."""
+    """List the tokens that one of the named principals owns, asked for, or may renew. The guard leaves out the
+    others."""
     try:
         _check_channel(context)
         tokens = _tokens(context)

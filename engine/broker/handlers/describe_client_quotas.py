@@ -46,11 +46,11 @@ async def describe_client_quotas(
     """List quotas."""
     try:
         conditions = _conditions(request.components)
-        found = await _entities(context.broker, conditions, strict=request.strict)
+        entities = await _entities(context.broker, conditions, strict=request.strict)
     except KafkaError as error:
         return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
-    texts = await context.broker.zk.configs.get_entities_configs(list(found))
-    entries = await in_turns(found, lambda path: _entry(found[path], texts[path]))
+    texts = await context.broker.zk.configs.get_entities_configs(list(entities))
+    entries = await in_turns(entities, lambda path: _entry(entities[path], texts[path]))
     # Kafka says nothing with an empty message here, not with none.
     return DescribeClientQuotasResponse(error_message="", entries=[entry for entry in entries if entry is not None])
 

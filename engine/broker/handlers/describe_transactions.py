@@ -37,18 +37,18 @@ def describe_transactions(
 
 
 def _describe(context: RequestContext, transactional_id: str) -> TransactionState:
-    found = context.broker.transaction_coordinator.describe(transactional_id)
-    if isinstance(found, ErrorCode):
-        return TransactionState(error_code=found, transactional_id=transactional_id)
+    transaction = context.broker.transaction_coordinator.describe(transactional_id)
+    if isinstance(transaction, ErrorCode):
+        return TransactionState(error_code=transaction, transactional_id=transactional_id)
     topics: dict[str, list[int]] = {}
-    for topic, index in sorted(found.partitions):
+    for topic, index in sorted(transaction.partitions):
         topics.setdefault(topic, []).append(index)
     return TransactionState(
         transactional_id=transactional_id,
-        transaction_state=found.state.kafka_name,
-        transaction_timeout_ms=found.timeout_ms,
-        transaction_start_time_ms=found.start_ms,
-        producer_id=found.producer_id,
-        producer_epoch=found.producer_epoch,
+        transaction_state=transaction.state.kafka_name,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_start_time_ms=transaction.start_ms,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
         topics=[TopicData(topic=topic, partitions=indexes) for topic, indexes in topics.items()],
     )

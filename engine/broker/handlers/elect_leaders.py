@@ -98,22 +98,22 @@ class _Election:
             await self._breather.give_way()
             result = answer if isinstance(answer, ApiError) else answer[partition]
             if isinstance(result, int):
-                told = PartitionResult(partition_id=partition.partition)
-                self._elected[partition] = result, self._topics.add(partition.topic, told, may_change=True)
+                entry = PartitionResult(partition_id=partition.partition)
+                self._elected[partition] = result, self._topics.add(partition.topic, entry, may_change=True)
             elif result.code is not self._left_out:
-                told = PartitionResult(
+                entry = PartitionResult(
                     partition_id=partition.partition, error_code=result.code, error_message=result.message
                 )
-                self._topics.add(partition.topic, told)
+                self._topics.add(partition.topic, entry)
 
     async def wait_until_seen(self) -> None:
         """Wait until this broker's metadata shows the new leaders; those that it does not have timed out."""
         elections = self._broker.topic_admin.elections
         await elections.wait(lambda: all(map(self._is_seen, self._elected)), self._request.timeout_ms)
-        for partition, (_, told) in self._elected.items():
+        for partition, (_, entry) in self._elected.items():
             await self._breather.give_way()
             if not self._is_seen(partition):
-                told.error_code = ErrorCode.REQUEST_TIMED_OUT
+                entry.error_code = ErrorCode.REQUEST_TIMED_OUT
 
     def _is_seen(self, partition: TopicPartition) -> bool:
         known = self._broker.metadata_cache.partition_info(partition)

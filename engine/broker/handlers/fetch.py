@@ -31,7 +31,7 @@ from typing import Any, Final
 
 from engine.broker.fetch.answer import build_response, session_error, throttled_response
 from engine.broker.fetch.conversion import needs_conversion
-from engine.broker.fetch.in_turns import (
+from engine.broker.fetch.large_fetch import (
     FETCHED_AT_ONCE_MAX,
     converted_response,
     fetch_in_turns,

@@ -73,13 +73,13 @@ def _response(context: RequestContext, request: FindCoordinatorRequest) -> Steps
             coordinators.append(_coordinator(context, key, request.key_type))
             yield
         return FindCoordinatorResponse(coordinators=coordinators)
-    found = _coordinator(context, request.key, request.key_type)
+    coordinator = _coordinator(context, request.key, request.key_type)
     return FindCoordinatorResponse(
-        error_code=found.error_code,
-        error_message=found.error_message or "NONE",
-        node_id=found.node_id,
-        host=found.host,
-        port=found.port,
+        error_code=coordinator.error_code,
+        error_message=coordinator.error_message or "NONE",
+        node_id=coordinator.node_id,
+        host=coordinator.host,
+        port=coordinator.port,
     )
 
 

@@ -114,15 +114,15 @@ def _offset_fetch_of_groups(ask: Ask, request: Any) -> Steps[Any]:
     )
 
     def merge(answer: Any) -> Steps[Any]:
-        told = another(answer.groups)
+        merged = another(answer.groups)
         for group in answer.groups:
             if group.group_id in filtered:
                 yield from _only_described(ask, group)
             elif group.error_code == ErrorCode.NONE:
                 group.topics = [*group.topics, *entries.get(group.group_id, ())]
-            told.append(group)
+            merged.append(group)
             yield
-        answer.groups = told
+        answer.groups = merged
         return (yield from then(adds("groups", not_read), answer))
 
     return merge

@@ -4,7 +4,7 @@ A guard looks at a decoded request. It lets it pass (None), refuses it (an answe
 do and returns what adds the refusals to the handler's answer. ``guarded`` refuses APIs that have no guard, so a new
 handler cannot be forgotten. Without an authorizer none of this runs.
 
-A request may name very many things, and whoever sends it need not have any right. So a guard that asks about each of
+A request may name very many things, and its client may not have any right. So a guard that asks about each of
 them is a generator that yields after each; the same holds for what adds to an answer. What takes longer than a few
 milliseconds goes on in turns with others.
 

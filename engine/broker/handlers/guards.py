@@ -213,7 +213,7 @@ def _quota_entry(entry: Any) -> dict[str, Any]:
 
 
 def _create_token(ask: Ask, request: Any) -> Any:
-    """A token for somebody else. Over a channel that carries no such requests the handler refuses all of them."""
+    """A token for another principal. Over a channel that carries no such requests the handler refuses all of them."""
     context, owner = ask.context, owner_of(ask.context, request)
     if owner == context.session.principal or not may_ask_for_tokens(context.session):
         return None

@@ -88,7 +88,7 @@ def pieces(topics: Iterable[T], parts: str) -> Iterator[T]:
 
 
 def in_lists(items: Iterable[T]) -> Iterator[list[T]]:
-    """Yield so many items at a time that work on them takes some milliseconds; at least one list."""
+    """Yield as many items at a time as take some milliseconds to work on; at least one list."""
     rest = iter(items)
     yield list(islice(rest, AT_ONCE_MAX))
     while piece := list(islice(rest, AT_ONCE_MAX)):

@@ -122,7 +122,7 @@ async def _found(
     is_consumer = request.replica_id == CONSUMER_REPLICA_ID
     if is_consumer and request.isolation_level not in tuple(IsolationLevel):
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
-    found = await offset_at_time(
+    offset = await offset_at_time(
         context.broker.offset_search,
         context.broker.replica_manager.partition(topic, wanted.partition_index),
         wanted.timestamp,
@@ -131,11 +131,11 @@ async def _found(
         leader_only=request.replica_id != DEBUGGING_REPLICA_ID,
     )
     response = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
-    if found is not None:
-        response.timestamp = found.timestamp_ms
-        response.offset = found.offset
-        if found.leader_epoch is not None and context.api_version >= LEADER_EPOCH_SINCE:
-            response.leader_epoch = found.leader_epoch
+    if offset is not None:
+        response.timestamp = offset.timestamp_ms
+        response.offset = offset.offset
+        if offset.leader_epoch is not None and context.api_version >= LEADER_EPOCH_SINCE:
+            response.leader_epoch = offset.leader_epoch
     return response
 
 

@@ -31,7 +31,7 @@ async def list_partition_reassignments(
 ) -> ListPartitionReassignmentsResponse:
     """List the reassignments under way."""
     breather = Breather()
-    found: dict[TopicPartition, ReplicaAssignment] = {}
+    assignments: dict[TopicPartition, ReplicaAssignment] = {}
     for wanted in [None] if request.topics is None else parts_in_lists(request.topics, _named):
         await breather.give_way()
         answer = await context.broker.controller.ask(
@@ -39,9 +39,9 @@ async def list_partition_reassignments(
         )
         if isinstance(answer, ApiError):
             return ListPartitionReassignmentsResponse(error_code=answer.code, error_message=answer.message)
-        found.update(answer)
+        assignments.update(answer)
     topics: dict[str, OngoingTopicReassignment] = {}
-    for partition, assignment in found.items():
+    for partition, assignment in assignments.items():
         topic = topics.setdefault(partition.topic, OngoingTopicReassignment(name=partition.topic))
         topic.partitions.append(
             OngoingPartitionReassignment(

@@ -212,12 +212,12 @@ async def _append_each_in_turns(
         for is_good in are_good:
             for data in topic.partition_data:
                 if may_append(data, context.api_version) is is_good:
-                    told = _append(context, request, topic.name, data, outcome)
-                    if told.error_code in _NOT_SETTLED or told.record_errors:
+                    part = _append(context, request, topic.name, data, outcome)
+                    if part.error_code in _NOT_SETTLED or part.record_errors:
                         is_settled = False
-                        kept(parts, told)
+                        kept(parts, part)
                     else:
-                        parts.append(told)
+                        parts.append(part)
                 await breather.give_way()
             if not len(parts):
                 return False
@@ -608,9 +608,9 @@ def _name_leader(hints: LeaderHints, topic_partition: TopicPartition, answer: Pa
 
 def _add_nodes(hints: LeaderHints, response: ProduceResponse) -> None:
     """Add the leaders' addresses that the answer does not have yet."""
-    told = {node.node_id for node in response.node_endpoints}
+    known_ids = {node.node_id for node in response.node_endpoints}
     response.node_endpoints += [
         NodeEndpoint(node_id=n.id, host=n.host, port=n.port, rack=n.rack)
         for n in hints.nodes.values()
-        if n.id not in told
+        if n.id not in known_ids
     ]

@@ -29,7 +29,7 @@ _TRY_AGAIN = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 )
-"""Errors that an older producer would not send its records again for. It does for NOT_ENOUGH_REPLICAS."""
+"""Errors after which an older producer would not send its records again. After NOT_ENOUGH_REPLICAS it does."""
 
 
 def begin_verification(

@@ -87,7 +87,7 @@ class Partitions:
         """Return the entries of topics; ``code`` may depend on the topic.
 
         Args:
-            context: with it, the entries of a large request are encoded at once. Nobody may change them.
+            context: with it, the entries of a large request are encoded at once. They must not be changed.
         """
         parts, refused, finished = self._entry
         code_of = code if callable(code) else lambda topic: code

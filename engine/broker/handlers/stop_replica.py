@@ -4,8 +4,8 @@ Behaviour
 * Stops replicas, and deletes them if the controller says so. STALE_BROKER_EPOCH and STALE_CONTROLLER_EPOCH refuse the
   whole request, and the answer has no partitions.
 * Without deletion the fetcher stops and the replica stays. With deletion the broker renames the log's folder at once
-  and removes it after ``file.delete.delay.ms``; it also removes a folder that nobody knows any more. The answer waits
-  until no checkpoint on the disk names the log.
+  and removes it after ``file.delete.delay.ms``; it also removes a folder that belongs to no known partition. The answer
+  waits until no checkpoint on the disk names the log.
 * It does not check leader epochs -2 (topic is deleted) and -1 (not sent). An older epoch is FENCED_LEADER_EPOCH; the
   same or a newer one is applied (as since 3.4).
 

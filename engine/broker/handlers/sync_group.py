@@ -32,7 +32,7 @@ def sync_group(context: RequestContext, request: SyncGroupRequest) -> Steps[Sync
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, assignment=b"")
     assignments: dict[str, bytes] = {}
     for some in in_lists(request.assignments):
-        assignments.update((one.member_id, bytes(one.assignment)) for one in some)
+        assignments.update((member.member_id, bytes(member.assignment)) for member in some)
         yield
     syncing = Syncing(
         member_id=request.member_id,

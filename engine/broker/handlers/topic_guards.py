@@ -76,13 +76,13 @@ def guard_produce(ask: Ask, request: Any) -> Any:
     for topic in topics:
         for data in topic.partition_data:
             if data.records is not None:
-                # The request may be handled later, when the bytes that it came in are gone.
+                # The request may be handled later, after its bytes are gone.
                 data.records = memoryview(bytearray(data.records))
     return steps
 
 
 def _is_lazy(topics: Any) -> bool:
-    """Return whether a request is large: then it has its own bytes, and to look at all of them takes long."""
+    """Return whether a request is large: then it has its own bytes, and looking at all of them takes long."""
     return isinstance(topics, LazyArray) or any(isinstance(topic.partition_data, LazyArray) for topic in topics)
 
 
@@ -132,7 +132,7 @@ def guard_fetch(ask: Ask, request: Any) -> Any:
     if ask.cluster(AclOperation.CLUSTER_ACTION):
         return None
     if request.session_id:
-        # It opens another, and hears then of all partitions.
+        # It opens another session, and then gets all partitions.
         return fetch.FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
     return _follower_refused(ask, request)
 

@@ -53,8 +53,8 @@ async def describe_user_scram_credentials(
     asked = request.users or ()
     twice = await carry_out(repeated(lambda: (user.name for user in asked)))
     if asked:
-        found = await carry_out(each_once(context, lambda: ((user.name, None) for user in asked)))
-        names: Iterable[str] = (name for name, _ in found if name is not None)
+        users = await carry_out(each_once(context, lambda: ((user.name, None) for user in asked)))
+        names: Iterable[str] = (name for name, _ in users if name is not None)
     else:
         names = [desanitized(name) for name in await configs.get_entity_names(ConfigType.USER)]
     results = answer_list(context, DescribeUserScramCredentialsResponse, "results")
@@ -128,7 +128,7 @@ async def _change(broker: Broker, name: str, changes: list[ScramCredentialDeleti
     """Make all changes of one user, or none of them."""
     mechanisms = set()
     breather = Breather()
-    # Of several faults Kafka tells the last.
+    # Of several faults Kafka reports the last.
     for change in reversed(changes):
         _check(change)
         mechanisms.add(change.mechanism)
@@ -165,17 +165,17 @@ def _check(change: ScramCredentialDeletion | ScramCredentialUpsertion) -> None:
 
 
 def _infos(texts: dict[str, str]) -> list[CredentialInfo]:
-    found = []
+    infos = []
     for code, mechanism in _MECHANISMS.items():
         if mechanism in texts:
             try:
-                found.append(
+                infos.append(
                     CredentialInfo(mechanism=code, iterations=ScramCredential.decode(texts[mechanism]).iterations)
                 )
             except ValueError:
                 # Nobody can log in with a malformed one, but it is there, and can be replaced.
-                found.append(CredentialInfo(mechanism=code, iterations=0))
-    return found
+                infos.append(CredentialInfo(mechanism=code, iterations=0))
+    return infos
 
 
 def _entity(user: str) -> str:

@@ -37,10 +37,10 @@ async def read_offsets(
         found = await zk.consumers.get_consumer_offsets([(group_id, partition) for partition in partitions])
     except CoordinationError:
         return dict.fromkeys(partitions, ErrorCode.UNKNOWN_SERVER_ERROR)
-    return {partition: _told(read) for (_, partition), read in found.items()}
+    return {partition: _answer(read) for (_, partition), read in found.items()}
 
 
-def _told(read: int | CoordinationError | None) -> int | ErrorCode:
+def _answer(read: int | CoordinationError | None) -> int | ErrorCode:
     if isinstance(read, CoordinationError):
         return ErrorCode.UNKNOWN_SERVER_ERROR
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if read is None else read

@@ -127,11 +127,6 @@ class LeaderEpochCache:
         floor_epoch = leader_epoch if following == 0 else self._entries[following - 1].leader_epoch
         return EpochEndOffset(floor_epoch, end_offset)
 
-    def epoch_for_offset(self, offset: int) -> int | None:
-        """Return the epoch under which ``offset`` was written, or None if it is older than all entries."""
-        index = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
-        return self._entries[index - 1].leader_epoch if index else None
-
     def truncate_from_end(self, end_offset: int) -> None:
         """Drop the epochs that begin at ``end_offset`` or later."""
         kept = [entry for entry in self._entries if entry.start_offset < end_offset]

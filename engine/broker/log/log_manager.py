@@ -19,9 +19,9 @@ from engine.broker.log.environment import Flushable
 from engine.broker.log.flush_state import DueFlushes
 from engine.broker.log.log import Log
 from engine.broker.log.log_checkpoints import LogCheckpoints
+from engine.broker.log.log_dir_loader import LogDirLoader
 from engine.broker.log.log_dirs import LogDirs
 from engine.broker.log.log_loader import Checkpoints, load_log
-from engine.broker.log.log_loading import LogDirLoader
 from engine.broker.log.log_table import LogTable
 from engine.broker.log.replaced_logs import ReplacedLogs, choose_of_two, older_folders, unmark_moved
 from engine.broker.log.retention import DROPPED_AT_ONCE_MAX
@@ -512,12 +512,3 @@ class LogManager:
 
     def _checkpoint_jobs(self, name: str) -> list[DiskJob]:
         return [self._checkpoints.job(path, name) for path in self.live_dirs]
-
-    def run_due(self) -> None:
-        """Do everything that is due, synchronously; for tests and tools."""
-        run_jobs(self.due_jobs())
-
-    def checkpoint(self) -> None:
-        """Write all checkpoint files, synchronously; for tests and tools."""
-        for path in self.live_dirs:
-            run_jobs(self._checkpoints.jobs(path))

@@ -63,7 +63,8 @@ def replace_current_with_future(manager: LogManager, topic_partition: TopicParti
     if current is None or future is None:
         which = "current" if current is None else "future"
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The {which} replica for {topic_partition} is offline")
-    logger.info("Attempting to replace current log %s with %s for %s", _told(current), _told(future), topic_partition)
+    texts = _log_text(current), _log_text(future)
+    logger.info("Attempting to replace current log %s with %s for %s", *texts, topic_partition)
     if not older_folders(future):
         for job in preparing_jobs(manager, current, future):
             run_jobs([job])
@@ -81,8 +82,8 @@ def replace_current_with_future(manager: LogManager, topic_partition: TopicParti
     return future
 
 
-def _told(log: Log) -> str:
-    """Return what Kafka's log line says of a log."""
+def _log_text(log: Log) -> str:
+    """Return how Kafka's log line describes a log."""
     topic, partition = log.topic_partition
     topic_id = topic_id_text(ZERO_TOPIC_ID if log.topic_id is None else log.topic_id)
     return (

@@ -54,9 +54,9 @@ def requests_of(path: str, body: bytes | None) -> Any:
     return request
 
 
-def asks_for_partitions(told: Any) -> bool:
+def asks_for_partitions(asked: Any) -> bool:
     """Return whether a request may be about single partitions, very many MBeans that are otherwise not needed."""
-    for request in told if isinstance(told, list) else [told]:
+    for request in asked if isinstance(asked, list) else [asked]:
         name = request.get("mbean") if isinstance(request, dict) else None
         if not isinstance(name, str):
             return True
@@ -70,13 +70,13 @@ def asks_for_partitions(told: Any) -> bool:
     return False
 
 
-def answer(told: Any, mbeans: Iterable[MBean], product: str) -> str:
+def answer(asked: Any, mbeans: Iterable[MBean], product: str) -> str:
     """Return the JSON that answers one request or several."""
     known: dict[str, MBean] = {mbean.object_name: mbean for mbean in mbeans}
     found = (
-        [_answer_one(request, known, product) for request in told]
-        if isinstance(told, list)
-        else _answer_one(told, known, product)
+        [_answer_one(request, known, product) for request in asked]
+        if isinstance(asked, list)
+        else _answer_one(asked, known, product)
     )
     return json.dumps(found, allow_nan=False)
 
@@ -121,10 +121,10 @@ def _read(request: dict[str, Any], known: dict[str, MBean], product: str) -> Any
     wanted = request.get("attribute")
     if "*" in name or "?" in name:
         matches = _pattern(name)
-        found = {each: _attributes(known[each], wanted, is_pattern=True) for each in known if matches(each)}
-        if not found:
+        values_of = {each: _attributes(known[each], wanted, is_pattern=True) for each in known if matches(each)}
+        if not values_of:
             raise _Refused(404, "javax.management.InstanceNotFoundException", f"No MBean matches {name}")
-        return {each: values for each, values in found.items() if values}
+        return {each: values for each, values in values_of.items() if values}
     mbean = known.get(name) or next((known[each] for each in known if _pattern(name)(each)), None)
     if mbean is None:
         raise _Refused(404, "javax.management.InstanceNotFoundException", name)
@@ -175,7 +175,7 @@ def _plain(value: object) -> object:
 
 @lru_cache(maxsize=256)
 def _pattern(name: str) -> Callable[[str], bool]:
-    """Return what tells whether a name fits a pattern of JMX: ``*`` and ``?``, and ``,*`` at the end."""
+    """Return a test whether a name matches a pattern of JMX: ``*`` and ``?``, and ``,*`` at the end."""
     if len(name) > PATTERN_CHARS_MAX:
         raise _Refused(404, "javax.management.InstanceNotFoundException", f"{name[:100]}…")
     domain, _, properties = name.partition(":")
@@ -188,10 +188,10 @@ def _pattern(name: str) -> Callable[[str], bool]:
         other_domain, _, other_text = other.partition(":")
         if not domain_fits(other_domain):
             return False
-        found = _properties(other_text)
-        if not (found.keys() >= fits.keys() if is_open else found.keys() == fits.keys()):
+        properties = _properties(other_text)
+        if not (properties.keys() >= fits.keys() if is_open else properties.keys() == fits.keys()):
             return False
-        return all(fit(found[key]) for key, fit in fits.items())
+        return all(fit(properties[key]) for key, fit in fits.items())
 
     return matches
 
@@ -208,8 +208,8 @@ def _glob(text: str) -> str:
 def _parse(text: str) -> list[tuple[str, str]]:
     """Return keys and values; a star stands for further ones."""
     # A key begins behind a comma: to look for one everywhere takes time by the square of the length.
-    found = re.findall(r'(?<![^,])(?:([^=,]+)=("(?:\\.|[^"\\])*"|[^,]*)|(\*))', text)
-    return [(key or star, value) for key, value, star in found]
+    parts = re.findall(r'(?<![^,])(?:([^=,]+)=("(?:\\.|[^"\\])*"|[^,]*)|(\*))', text)
+    return [(key or star, value) for key, value, star in parts]
 
 
 @lru_cache(maxsize=65_536)

@@ -132,7 +132,7 @@ class Histogram:
                 heapreplace(kept, entry)
 
     def _rescale(self, now_s: float) -> None:
-        """Begin the weights anew, or they would grow without end."""
+        """Start the weights again, or they would grow without end."""
         if self._start_s is not None:
             factor = math.exp(-_ALPHA * (now_s - self._start_s))
             self._kept = [(priority * factor, value) for priority, value in self._kept]
@@ -228,7 +228,7 @@ class Timer:
 class Rate:
     """Kafka's windowed rate: a total, and its growth per second over the last ``metrics.num.samples`` windows.
 
-    It reads the total when somebody asks and on each tick; the hot path only adds to the total.
+    It reads the total when it is asked and on each tick; the hot path only adds to the total.
     """
 
     __slots__ = ("_points", "_span_s", "total")

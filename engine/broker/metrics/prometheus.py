@@ -173,7 +173,7 @@ class PrometheusPage:
         return known
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield the page in pieces. Any thread may ask, once nobody adds any more."""
+        """Yield the page in pieces. Any thread may ask, once nothing more is added."""
         for name, family in sorted(self._families.items()):
             header = f"# TYPE {name} {'counter' if family.is_counter else 'gauge'}\n"
             yield (header + "".join(family.lines)).encode()

@@ -97,7 +97,7 @@ class RequestTimes:
         self.new_answers: list[int] = []
         """Bytes of the answers since then, if connections have encoded them. Threads append, too."""
         self.largest_answer = 0
-        """Bytes of the largest that is folded, since somebody set this to 0."""
+        """Bytes of the largest that is folded, since this was set to 0."""
         self._requests = self._bytes = self._answers = self._answer_bytes = 0
         self.timed_from_s = 0.0
         """The first request that begins then or later is timed: all while there are few, few when there are many."""
@@ -217,35 +217,35 @@ class ApiMetrics:
     def take(self, times: RequestTimes, now_s: float) -> None:
         """Put the newest requests into the samples, and forget them there."""
         at_once = [(1000 * queued, 1000 * took, 0.0) for queued, took in times.recent_s]
-        found = [*at_once, *((1000 * queued, 1000 * local, 1000 * waited) for queued, local, waited in times.waits)]
-        self.queue.take([queued for queued, _, _ in found], now_s)
-        self.local.take([local for _, local, _ in found], now_s)
-        self.remote.take([waited for _, _, waited in found], now_s)
-        self.total.take([sum(each) for each in found], now_s)
+        times_ms = [*at_once, *((1000 * queued, 1000 * local, 1000 * waited) for queued, local, waited in times.waits)]
+        self.queue.take([queued for queued, _, _ in times_ms], now_s)
+        self.local.take([local for _, local, _ in times_ms], now_s)
+        self.remote.take([waited for _, _, waited in times_ms], now_s)
+        self.total.take([sum(each) for each in times_ms], now_s)
         self.size.take(times.sizes, now_s)
         times.recent_s.clear()
         times.waits.clear()
         times.sizes.clear()
 
-    def take_throttles(self, told: Occasional, requests: int, now_s: float) -> None:
+    def take_throttles(self, newest: Occasional, requests: int, now_s: float) -> None:
         """Put the newest throttle times into the sample; ``requests`` is how many there ever were."""
-        self._take_some(self.throttle, told, requests, now_s)
+        self._take_some(self.throttle, newest, requests, now_s)
 
-    def take_conversions(self, told: Conversions, requests: int, now_s: float) -> None:
+    def take_conversions(self, newest: Conversions, requests: int, now_s: float) -> None:
         """Put the newest conversions into the samples."""
-        self._take_some(self.conversions, told.times_ms, requests, now_s)
-        self._take_some(self.temporary_memory, told.size_bytes, requests, now_s)
+        self._take_some(self.conversions, newest.times_ms, requests, now_s)
+        self._take_some(self.temporary_memory, newest.size_bytes, requests, now_s)
 
-    def _take_some(self, histogram: Histogram, told: Occasional, requests: int, now_s: float) -> None:
+    def _take_some(self, histogram: Histogram, newest: Occasional, requests: int, now_s: float) -> None:
         """Take in the newest values, and for each as many zeros as requests had none."""
         had, had_none = self._seen.get(histogram, (0, 0))
-        new, none = told.count - had, max(0, requests - told.count)
-        share = min(1.0, len(told.recent) / new) if new else 1.0
-        histogram.take(told.recent, now_s)
+        new, none = newest.count - had, max(0, requests - newest.count)
+        share = min(1.0, len(newest.recent) / new) if new else 1.0
+        histogram.take(newest.recent, now_s)
         histogram.take([0.0] * min(RECENT_MAX, round(max(0, none - had_none) * share)), now_s)
-        histogram.total = told.total
-        self._seen[histogram] = told.count, none
-        told.recent.clear()
+        histogram.total = newest.total
+        self._seen[histogram] = newest.count, none
+        newest.recent.clear()
 
     def merge(self, *parts: ApiMetrics) -> None:
         """Show the samples of others together."""
@@ -295,7 +295,7 @@ class ServedApi(Protocol):
 class NetworkTotals:
     """Bytes, connections and logins of one listener since the start.
 
-    What its APIs count already, nobody counts again: requests, answers and bytes are sums, made when somebody asks.
+    What its APIs count already is not counted again: requests, answers and bytes are sums, made when they are read.
     """
 
     __slots__ = (
@@ -353,7 +353,7 @@ class NetworkTotals:
         return largest
 
     def forget_largest_answer(self) -> None:
-        """Look for the largest answer anew."""
+        """Start looking for the largest answer again."""
         for times in self._times():
             times.fold()
             times.largest_answer = 0

@@ -150,7 +150,7 @@ class BrokerTopics:
             setattr(self, kind.value, getattr(self, kind.value) + number)
 
     def forget(self, topic: str) -> None:
-        """Show a topic no more, of which this broker hosts nothing now. The sums of the broker never fall."""
+        """Stop showing a topic that this broker no longer hosts. The sums of the broker never fall."""
         counts = self._topics.pop(topic, None)
         self._meters.pop(topic, None)
         if counts is not None:
@@ -159,7 +159,7 @@ class BrokerTopics:
                 self._gone[name] += getattr(counts, name)
 
     def forget_all_but(self, topics: Collection[str]) -> None:
-        """Forget the topics of which this broker hosts nothing."""
+        """Forget the topics that this broker does not host."""
         for topic in self._topics.keys() - topics:
             self.forget(topic)
 

@@ -94,7 +94,7 @@ partitions than this is large.
 
 
 ADMIT_WITHIN_MS = 60_000
-"""A peer that must say who it is, and has not by then, loses its connection, however busily it sends."""
+"""A peer that has to log in and has not by then loses its connection, however much it sends."""
 
 
 class CloseReason(Enum):

@@ -115,7 +115,7 @@ class ConnectionRates:
         return gate.throttle_ms.value(now_ms), gate.address_throttle_ms.value(now_ms)
 
     def blocked_ms(self, listener: str) -> int:
-        """Return for how long a listener has let nobody in since the start, because of a rate."""
+        """Return for how long a listener has let no connection in since the start, because of a rate."""
         gate = self._gates.get(listener)
         return 0 if gate is None else gate.blocked_ms
 
@@ -145,7 +145,7 @@ class ConnectionRates:
             newcomer.hold()
 
     def stop(self) -> None:
-        """Let nobody in any more."""
+        """Let no connection in any more."""
         for gate in self._gates.values():
             gate.waiting.clear()
             if gate.timer is not None:
@@ -196,7 +196,7 @@ class ConnectionRates:
         if limit == UNLIMITED:
             return 0
         if address not in self._addresses and len(self._addresses) >= ADDRESSES_MAX:
-            self._addresses = {name: one for name, one in self._addresses.items() if not one.is_idle(now_ms)}
+            self._addresses = {name: rate for name, rate in self._addresses.items() if not rate.is_idle(now_ms)}
         rate = self._addresses.setdefault(address, _Rate(self._window))
         wait_ms = rate.count(limit, now_ms)
         if wait_ms > 0:

@@ -10,7 +10,7 @@ from engine.broker.network.session import Session
 
 
 class RequestUse:
-    """What one request has used, kept only while somebody has a quota."""
+    """What one request has used, kept only while a client has a quota."""
 
     __slots__ = ("_began_ns", "_held_ns", "mutations")
 
@@ -136,7 +136,7 @@ class _CloseConnection:
 
 
 CLOSE_FOR_FAULT: Final = _CloseConnection()
-"""Completes a deferred answer that nobody can give any more, because the program has failed."""
+"""Completes a deferred answer that can no longer be given, because the program has failed."""
 
 CLOSE_CONNECTION: Final = _CloseConnection()
 """A handler's result to close the connection without an answer (a failed Produce with acks=0)."""

@@ -364,7 +364,7 @@ class SocketServer:
             for connection in self.connections
             if not (connection is newcomer or connection.is_busy or connection.closed_because)
         ]
-        silent = min(others, key=lambda one: one.last_used_ms, default=None)
+        silent = min(others, key=lambda connection: connection.last_used_ms, default=None)
         if silent is None:
             return False
         now_ms = self._clock.monotonic_ms()
@@ -387,7 +387,7 @@ class SocketServer:
             for connection in self.connections
             if connection.session.listener_name not in protected and not connection.closed_because
         ]
-        silent = min(clients, key=lambda one: one.last_used_ms, default=None)
+        silent = min(clients, key=lambda connection: connection.last_used_ms, default=None)
         if silent is not None:
             logger.warning(
                 "Closing a client's connection to make room for a broker: max.connections=%d are open peer=%s",

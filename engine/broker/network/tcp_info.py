@@ -32,7 +32,7 @@ def is_peer_gone(info: bytes) -> bool:
 
 
 def read_tcp_info(fd: int) -> bytes:
-    """Return ``struct tcp_info`` of a socket that somebody else owns; empty if the kernel does not give it."""
+    """Return ``struct tcp_info`` of a socket that another object owns; empty if the kernel does not give it."""
     if not hasattr(socket, "TCP_INFO"):
         return b""
     lent = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, fileno=fd)

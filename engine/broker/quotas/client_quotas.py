@@ -30,7 +30,7 @@ IDLE_MS_MAX: Final = 3600 * 1000
 """What a client used is forgotten after an hour of silence."""
 
 USERS_MAX: Final = 10_000
-"""From this many clients on, those are forgotten first of whom the window holds nothing any more."""
+"""From this many clients on, those with nothing left in the window are forgotten first."""
 
 INT_MAX: Final = 2**31 - 1
 
@@ -59,7 +59,7 @@ EXEMPT: Final = frozenset(
         ApiKey.ALTER_PARTITION,
     }
 )
-"""Requests of brokers, whose time is nobody's."""
+"""Requests of brokers: no client is charged for their time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class _Quota:
         return found
 
     def _make_room(self, now_ms: int) -> None:
-        """Forget those of whom the window holds nothing. To look at all costs too much for every newcomer."""
+        """Forget the clients that have nothing in the window. To look at all costs too much for every newcomer."""
         if now_ms >= self._crowded_until_ms:
             self._crowded_until_ms = now_ms + self.window.sample_ms
             self.forget_idle(now_ms, self.window.whole_ms)
@@ -237,7 +237,7 @@ class MutationQuota:
 
 
 class Unlimited:
-    """What somebody without a quota may change."""
+    """What a client without a quota may change."""
 
     def record(self, partitions: int) -> None:
         """Let it pass."""
@@ -294,7 +294,7 @@ class ClientQuotas:
             quota.forget_idle(self._clock.monotonic_ms(), IDLE_MS_MAX)
 
     def usage(self) -> list[Usage]:
-        """Return the use of every quota that somebody has used lately."""
+        """Return the use of every quota that was used lately."""
         now_ms = self._clock.monotonic_ms()
         return [usage for quota in self._quotas.values() for usage in quota.usage(now_ms)]
 
@@ -404,7 +404,7 @@ class ClientQuotas:
         if key is QuotaKey.REQUEST:
             wait_ms = min(wait_ms, self._request_wait_ms_max)
         if wait_ms <= 0 or amount < 0 or wait_ms == math.inf:
-            # Kafka's arithmetic overflows where nothing at all is allowed, and nobody waits.
+            # Kafka's arithmetic overflows where nothing at all is allowed, so no client waits.
             return 0
         throttle_ms: int = round(min(wait_ms, INT_MAX))
         account.throttled_until_ms = max(account.throttled_until_ms, now_ms + throttle_ms)

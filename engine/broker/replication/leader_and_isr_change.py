@@ -53,7 +53,7 @@ PartitionStates = tuple[TopicPartition, bytes, LeaderAndIsrPartitionState]
 
 
 async def states_in_turns(request: LeaderAndIsrRequest) -> AsyncIterator[PartitionStates]:
-    """Yield what a request says of each partition, grouped by topic (version 2 and later) or not, in turns."""
+    """Yield what a request says about each partition, grouped by topic (version 2 and later) or not, in turns."""
     breather = Breather(makes_what_lasts=True)
     for state in _states_in_steps(request):
         if state is not None:
@@ -404,7 +404,7 @@ class LeaderAndIsrChange:
 async def _response(
     request: LeaderAndIsrRequest, error: ErrorCode, errors: dict[TopicPartition, ErrorCode], api_version: int
 ) -> LeaderAndIsrResponse:
-    """Return the answer, made in turns; the errors are let go of. That of a partition without one is the whole's."""
+    """Return the answer, made in turns; the errors are freed. That of a partition without one is the whole's."""
     breather = Breather()
     partitions, topics = [], []
     if api_version < _FIRST_BY_TOPIC:

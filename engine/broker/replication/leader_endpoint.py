@@ -115,11 +115,11 @@ class LeaderEndpoint:
         request = OffsetForLeaderEpochRequest(replica_id=self._settings.broker_id, topics=list(topics.values()))
         response = await self._connection.send(request, self._epochs_version)
         return {
-            TopicPartition(topic.topic, found.partition): EpochAnswer(
-                error_code(found.error_code), found.leader_epoch, found.end_offset
+            TopicPartition(topic.topic, answer.partition): EpochAnswer(
+                error_code(answer.error_code), answer.leader_epoch, answer.end_offset
             )
             for topic in response.topics
-            for found in topic.partitions
+            for answer in topic.partitions
         }
 
     async def close(self) -> None:
@@ -134,8 +134,8 @@ class LeaderEndpoint:
             topics=[ListOffsetsTopic(name=topic_partition.topic, partitions=[partition])],
         )
         response = await self._connection.send(request, self._list_offsets_version)
-        found = response.topics[0].partitions[0]
-        if found.error_code != ErrorCode.NONE:
-            raise KafkaError(error_code(found.error_code), f"the leader's offsets of {topic_partition} were asked for")
-        offset: int = found.old_style_offsets[0] if self._list_offsets_version == 0 else found.offset
+        answer = response.topics[0].partitions[0]
+        if answer.error_code != ErrorCode.NONE:
+            raise KafkaError(error_code(answer.error_code), f"the leader's offsets of {topic_partition} were asked for")
+        offset: int = answer.old_style_offsets[0] if self._list_offsets_version == 0 else answer.offset
         return offset

@@ -1,7 +1,7 @@
 """One replica on its way to another log dir of its broker: the future log follows the current one, then replaces it.
 
-All state belongs to the event loop. A step reads and flushes in a thread and appends on the loop, in pieces so small
-that nobody notices. Nothing else touches the future log, so there are no locks. After every wait the copy checks
+All state belongs to the event loop. A step reads and flushes in a thread and appends on the loop, in pieces small
+enough not to delay others. Nothing else touches the future log, so there are no locks. After every wait the copy checks
 whether what it has read is still valid. Source: ReplicaAlterLogDirsThread, LocalLeaderEndPoint and Partition of Kafka
 3.9.
 """
@@ -47,7 +47,7 @@ _OFFSET_AND_SIZE: Final = struct.Struct(">qi")
 
 
 class LogDirCopy:
-    """A move under way. ``is_cancelled`` ends it; whoever cancels it removes the future log."""
+    """A move under way. ``is_cancelled`` ends it; the canceller removes the future log."""
 
     __slots__ = (
         "_cuts",
@@ -133,7 +133,7 @@ class LogDirCopy:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether both logs still exist, and nobody has cancelled the move."""
+        """Whether both logs still exist, and the move is not cancelled."""
         partition = self.partition
         return not self.is_cancelled and partition.log is not None and partition.future_log is self.future
 
@@ -211,7 +211,7 @@ class LogDirCopy:
         if cut is not None and cut < future.log_end_offset:
             self._cut(current, Truncation(cut, True), "due to a truncation of the current replica")
         if self._leader_epoch != self.partition.leader_epoch:
-            # The current log may have been cut and written again while nobody copied it.
+            # The current log may have been cut and written again while it was not being copied.
             self._cut_by_epochs(current)
             self._leader_epoch = self.partition.leader_epoch
         if future.log_end_offset > current.log_end_offset:

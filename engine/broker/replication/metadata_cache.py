@@ -379,7 +379,7 @@ def _state_text(topic: str, state: UpdateMetadataPartitionState) -> str:
 
 
 class HostedReplica(Protocol):
-    """What a LeaderAndIsr request has told a broker of its own replica."""
+    """What a LeaderAndIsr request has said about this broker's own replica."""
 
     leader_id: int | None
     leader_epoch: int

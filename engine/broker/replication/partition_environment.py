@@ -50,7 +50,7 @@ class Wakeups:
         self._loop = asyncio.get_running_loop()
 
     def mark(self, key: Hashable) -> None:
-        """Note that a partition, or one of a session, has changed (``Partition.changed``). Cheap if nobody waits."""
+        """Note that a partition, or one of a session, has changed (``Partition.changed``). Cheap if nothing waits."""
         # A key's hash costs more than all the rest, and most purgatories are empty.
         if self._marked and key in self._marked:
             return

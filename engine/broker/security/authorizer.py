@@ -62,7 +62,7 @@ class AclRules:
         self.version = 0
         self.all: dict[ResourcePattern, tuple[AclEntry, ...]] = {}
         self._prefixes: dict[ResourceType, dict[int, dict[str, ResourcePattern]]] = {kind: {} for kind in ResourceType}
-        """By their lengths, of which there are few: a question takes a look for each, not one for each prefix."""
+        """By their lengths; there are only a few: a question takes a look for each, not one for each prefix."""
 
     def put(self, pattern: ResourcePattern, entries: tuple[AclEntry, ...]) -> None:
         """Replace a pattern's entries."""
@@ -173,7 +173,7 @@ class Authorizer:
         """Watch for changes, then read all rules.
 
         Raises:
-            CoordinationError: they cannot be read, or understood: then nobody is let in.
+            CoordinationError: they cannot be read, or understood: then every request is denied.
         """
         await self._zk.acls.make_paths()
         await self._follower.start()
@@ -183,7 +183,7 @@ class Authorizer:
         await self._follower.stop()
 
     async def refresh(self, pattern: ResourcePattern) -> None:
-        """Read one pattern's rules now. A pattern whose rules cannot be understood is for nobody until they can."""
+        """Read one pattern's rules now. A pattern whose rules cannot be read denies everything until they can."""
         try:
             entries = await self._zk.acls.get(pattern)
         except ZnodeFormatError as error:

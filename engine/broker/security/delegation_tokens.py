@@ -47,7 +47,7 @@ def may_ask_for_tokens(session: Session) -> bool:
 
 
 def is_owner_or_renewer(token: DelegationToken, principal: str) -> bool:
-    """Return whether somebody may see a token without any right."""
+    """Return whether a principal may see a token without any right."""
     return principal in (token.owner, token.token_requester, *token.renewers)
 
 
@@ -127,7 +127,7 @@ class DelegationTokens:
         """Make a token last for another period from now; return when it then expires.
 
         Raises:
-            KafkaError: there is no such token, or it has expired, or is somebody else's.
+            KafkaError: there is no such token, or it has expired, or belongs to another principal.
         """
         token = self._owned(who, token_hmac)
         expiry_ms = await self._set_expiry(token, self._renewal_ms if period_ms < 0 else period_ms)
@@ -158,7 +158,7 @@ class DelegationTokens:
                 await self._remove(token)
 
     async def refresh(self, token_id: str) -> None:
-        """Read a token again. One that cannot be understood is for nobody until it can."""
+        """Read a token again. A token that cannot be read lets no client in."""
         try:
             token = await self._zk.tokens.get(token_id)
         except ZnodeFormatError as error:

@@ -75,7 +75,7 @@ class Acceptor:
             raise LoginRefused(f"Kerberos: {_text(error)}") from None
         if len(chosen) < 4 or chosen[0] != _NO_LAYER[0]:
             raise LoginRefused("the client wants a security layer that nobody offered")
-        # As in Kafka, whoever logs in is whom the ticket names, whatever identity the client asks for.
+        # As in Kafka, the ticket says who logs in, whatever identity the client asks for.
         return LoggedIn(short_name(principal, self._rules))
 
 
@@ -128,7 +128,7 @@ def _rule(text: str, default_realm: str) -> Rule:
     def apply(parts: Sequence[str]) -> str | None:
         if len(parts) - 1 != count:
             return None
-        name = _PARAMETER.sub(lambda found: parts[int(found[1])], match["format"])
+        name = _PARAMETER.sub(lambda parameter: parts[int(parameter[1])], match["format"])
         if wanted is not None and not wanted.fullmatch(name):
             return None
         if source is not None:
@@ -140,10 +140,10 @@ def _rule(text: str, default_realm: str) -> Rule:
     return apply
 
 
-def _replaced(replacement: str, found: re.Match[str]) -> str:
+def _replaced(replacement: str, match: re.Match[str]) -> str:
     """Fill in the groups of Java's ``$1``."""
     try:
-        return _REPLACEMENT.sub(lambda each: each[1] or found[int(each[2])] or "", replacement)
+        return _REPLACEMENT.sub(lambda each: each[1] or match[int(each[2])] or "", replacement)
     except IndexError:
         raise LoginRefused(f"a rule of {RULES_KEY} has no group for {replacement}") from None
 

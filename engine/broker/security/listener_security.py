@@ -47,15 +47,15 @@ class PrincipalRules:
         """Raises ConfigError: a rule is malformed."""
         self._text = text
         self._rules: list[Rule] = []
-        for found in _SPLITTER.finditer(text.strip()):
-            if found[1]:
-                self._rules.append(_rule(found[1]))
+        for match in _SPLITTER.finditer(text.strip()):
+            if match[1]:
+                self._rules.append(_rule(match[1]))
 
     def name_of(self, subject: str) -> str:
         """Return the user's name.
 
         Raises:
-            RemoteProtocolError: no rule fits, so that nobody knows who this is.
+            RemoteProtocolError: no rule fits, so the peer has no name.
         """
         for rule in self._rules:
             name = rule(subject)
@@ -88,7 +88,7 @@ class TlsListener:
         return "User:ANONYMOUS" if certificate is None else f"User:{self._rules.name_of(subject_of(certificate))}"
 
     def check(self, config: BrokerConfig) -> None:
-        """Check stores that somebody wants to use from now on.
+        """Check stores before they are used.
 
         Raises:
             ConfigError: they cannot be used, or the certificate has another subject or fewer names than before.
@@ -115,8 +115,8 @@ class TlsListener:
         versions = []
         for key in _STORE_FILES:
             with suppress(OSError, KeyError):
-                found = Path(texts[key]).stat()
-                versions.append((found.st_mtime_ns, found.st_ino))
+                status = Path(texts[key]).stat()
+                versions.append((status.st_mtime_ns, status.st_ino))
         return tls_settings(texts), tuple(versions)
 
     def _made(self, config: BrokerConfig) -> tuple[bytes, ssl.SSLContext]:
@@ -173,7 +173,7 @@ def inter_broker_security(config: BrokerConfig, logins: Mapping[str, ListenerLog
 
 
 def _check_same_names(before: bytes, after: bytes, config: BrokerConfig) -> None:
-    """Let a certificate go only for one of the same subject and names: else clients would not find this broker."""
+    """Accept a new certificate only with the same subject and names: else clients would not find this broker."""
     if not config.ssl_allow_dn_changes and subject_of(before) != subject_of(after):
         raise ConfigError(
             f"the new certificate is for {subject_of(after)}, the old one for {subject_of(before)}: "
@@ -213,9 +213,9 @@ def _rule(text: str) -> Rule:
 def _python_replacement(text: str, groups: int) -> str:
     """Return Java's replacement in Python's notation; a reference to a group that does not exist is text."""
 
-    def translated(found: re.Match[str]) -> str:
-        if found[2] is None:
-            return (found[1] or "").replace("\\", "\\\\")
-        return f"\\g<{found[2]}>" if int(found[2]) <= groups else found[0]
+    def translated(match: re.Match[str]) -> str:
+        if match[2] is None:
+            return (match[1] or "").replace("\\", "\\\\")
+        return f"\\g<{match[2]}>" if int(match[2]) <= groups else match[0]
 
     return _ESCAPE_OR_REFERENCE.sub(translated, text)

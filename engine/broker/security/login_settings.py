@@ -168,10 +168,10 @@ class ListenerLogins:
                     raise ConfigError(f"the login module of {mechanism} is {module.class_name} instead of {wanted}")
                 return module
             sections = (f"{self.name.lower()}.KafkaServer", "KafkaServer")
-            found = next(filter(None, (jaas_section(None, self._environment, section) for section in sections)), [])
+            modules = next(filter(None, (jaas_section(None, self._environment, section) for section in sections)), [])
         except ConfigError as error:
             raise self._error(str(error)) from None
-        return next((module for module in found if module.class_name == wanted), None)
+        return next((module for module in modules if module.class_name == wanted), None)
 
     def _text(self, name: str) -> str | None:
         return self._config.originals.get(name)

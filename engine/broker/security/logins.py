@@ -159,7 +159,7 @@ class Login:
             token, lifetime_ms = self._step(token)
         except LoginRefused as refused:
             code = ErrorCode.SASL_AUTHENTICATION_FAILED
-            answer = SaslAuthenticateResponse(error_code=code, error_message=self._told(refused))
+            answer = SaslAuthenticateResponse(error_code=code, error_message=self._refusal_text(refused))
             return self._refused(CLOSE_UNAUTHENTICATED if self._has_other_mechanism else answer)
         return SaslAuthenticateResponse(error_message="", auth_bytes=token, session_lifetime_ms=lifetime_ms)
 
@@ -223,7 +223,7 @@ class Login:
         self._admitted()
         return min(limits, default=0)
 
-    def _told(self, refused: LoginRefused) -> str:
+    def _refusal_text(self, refused: LoginRefused) -> str:
         logger.info("Failed authentication with %s (%.400s)", self._who, refused)
         if refused.told is not None:
             return refused.told

@@ -23,7 +23,7 @@ from engine.kafka.formats.scram_credential import HASHES, ITERATIONS_MIN, ScramC
 
 @dataclass(frozen=True, slots=True)
 class LoggedIn:
-    """Who has logged in. ``token`` is what the client is told last."""
+    """Who has logged in. ``token`` is the last answer to the client."""
 
     name: str
     answer: bytes = b""
@@ -140,7 +140,7 @@ _CONTROL_A = b"\x01"
 
 
 def oauthbearer_server(validate: Callable[[str], LoggedIn]) -> ServerExchange:
-    """Take a token (RFC 7628). A refused one is told by a challenge that the client acknowledges, then by an error.
+    """Take a token (RFC 7628). A refused client gets a challenge that it acknowledges, then an error.
 
     ``validate`` raises LoginRefused for a token that does not count.
 

@@ -175,7 +175,7 @@ class KafkaServer:
         return self.config.broker_id
 
     def routes(self) -> list[Route]:
-        """Return the APIs, in the versions that somebody has used."""
+        """Return the APIs, in the versions that clients have used."""
         return self.network.routes()
 
     # -- life
@@ -235,7 +235,7 @@ class KafkaServer:
         self._stop_requested.set()
 
     async def wait_for_stop_request(self) -> None:
-        """Return when somebody has requested a stop."""
+        """Return once a stop was requested."""
         await self._stop_requested.wait()
 
     def give_up(self, reason: str) -> None:
@@ -514,7 +514,7 @@ class KafkaServer:
         return spec if self.authorizer is None else guarded(spec, self.authorizer)
 
     def check_listeners(self, config: BrokerConfig) -> None:
-        """Check settings that somebody wants to use from now on.
+        """Check settings before they take effect.
 
         Raises:
             ConfigError: a listener cannot use its new stores.

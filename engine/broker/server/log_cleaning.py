@@ -32,7 +32,7 @@ from engine.broker.log.cleaner.messages import (
     encode_plan,
 )
 from engine.broker.log.cleaner.settings import RATE_MAX, CleanerSettings
-from engine.broker.log.cleaner.stats import CleaningStats, told
+from engine.broker.log.cleaner.stats import CleaningStats, log_text
 from engine.broker.log.log import Log
 from engine.broker.log.log_manager import LogManager
 from engine.broker.log.small_files import sync_path
@@ -418,7 +418,7 @@ class _CleanerThread:
         stats, plan = finished.stats, job.plan
         self._cleaner.last_stats[self._number] = stats
         self._cleaner.bytes_total += stats.bytes_read + stats.bytes_written
-        logger.info("%s", told(stats, self._number, job.log_name, plan.first_dirty_offset, finished.end_offset))
+        logger.info("%s", log_text(stats, self._number, job.log_name, plan.first_dirty_offset, finished.end_offset))
         if stats.invalid_messages_read:
             logger.warning("\tFound %d invalid messages during compaction.", stats.invalid_messages_read)
 

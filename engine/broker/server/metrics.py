@@ -1,4 +1,4 @@
-"""All metrics of a running broker: asks each part for its figures when somebody reads them, and ticks the meters.
+"""All metrics of a running broker: asks each part for its figures when they are read, and ticks the meters.
 
 Every MBean that Kafka 3.9 registers has its counterpart here, under the same name with the same attributes. Where a
 thing has no meaning in this broker the value is the nearest true one; ``docs/reference/broker-metrics.md`` says which.
@@ -20,7 +20,7 @@ from engine.broker.server.figures.requests import SAMPLE_S, RequestFigures
 from engine.runtime.turns import Breather
 
 PLANS_MAX = 20_000
-"""From this many on, the names of series are found anew: clients and followers come and go."""
+"""From this many on, the names of series are computed again: clients and followers come and go."""
 
 
 class BrokerMetrics:
@@ -92,14 +92,14 @@ class BrokerMetrics:
 
     async def collect(self, *, with_partitions: bool) -> list[MBean]:
         """Return every MBean; those of single partitions, very many, only with ``with_partitions``."""
-        found = []
+        mbeans = []
         breather = Breather()
         for _ in self._look(PrometheusPage()):
             await breather.give_way()
         for mbean in self._all(with_partitions=with_partitions):
-            found.append(mbean)
+            mbeans.append(mbean)
             await breather.give_way()
-        return found
+        return mbeans
 
     def _look(self, page: PrometheusPage) -> Iterator[None]:
         """Read what there is very much of, in pieces."""

@@ -61,8 +61,8 @@ class MetricsPages:
             if page == "/jolokia" or page.startswith("/jolokia/"):
                 request = requests_of(page.removeprefix("/jolokia"), body)
                 with_partitions = asks_for_partitions(request)
-                found: list[MBean] = self._ask(self._metrics.collect(with_partitions=with_partitions))
-                return Answer(200, "application/json; charset=utf-8", answer(request, found, VERSION).encode())
+                mbeans: list[MBean] = self._ask(self._metrics.collect(with_partitions=with_partitions))
+                return Answer(200, "application/json; charset=utf-8", answer(request, mbeans, VERSION).encode())
         except TimeoutError:
             return Answer(503, "text/plain", b"the broker is too busy to collect its metrics\n")
         return Answer(

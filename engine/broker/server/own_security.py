@@ -60,7 +60,7 @@ class OwnSecurity:
             await logins.stop()
 
     def check_own_user(self, configs: DynamicConfigs) -> None:
-        """Refuse to start as a user whom no broker would let in.
+        """Refuse to start as a user that no broker would let in.
 
         Raises:
             ConfigError: brokers log in by SCRAM, and ZooKeeper has no credential of this broker's user.
@@ -97,7 +97,7 @@ class OwnSecurity:
         }
 
     def check(self, config: BrokerConfig) -> None:
-        """Check settings that somebody wants to use from now on.
+        """Check settings before they take effect.
 
         Raises:
             ConfigError: a listener cannot use its new stores.

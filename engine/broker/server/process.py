@@ -19,8 +19,8 @@ from engine.broker.handlers.registry import all_handlers
 from engine.broker.server.kafka_server import KafkaServer
 from engine.common.errors import ConfigError, CoordinationError, KlammError, OperationError, StorageError
 from engine.kafka.config.broker import BrokerConfig
-from engine.kafka.config.input_files import name_of, read_input
 from engine.kafka.config.properties import parse_override, parse_properties
+from engine.runtime.input_files import name_of, read_input
 from engine.runtime.log_files import log_to_files
 
 logger = logging.getLogger("kafka.server.KafkaServer")

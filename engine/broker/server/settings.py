@@ -87,7 +87,7 @@ def zookeeper_security(config: BrokerConfig) -> ZkSecurity:
     """Return how the broker's session with ZooKeeper is protected; a login is in the JAAS file of ``KAFKA_OPTS``.
 
     Raises:
-        ConfigError: a value cannot be used, or znodes were to be protected for nobody.
+        ConfigError: a value cannot be used, or znodes would be protected without anybody having access.
     """
     security = zk_security(config.originals, os.environ)
     if config.zookeeper_set_acl and not security.identities:
@@ -106,14 +106,14 @@ def address_of(host: str) -> str:
 
 def listener_limits(config: BrokerConfig) -> dict[str, int]:
     """Return how many connections a listener may have, if it has a limit of its own."""
-    found = _of_listeners(config, "max.connections")
-    return {listener: limit for listener, limit in found.items() if limit != config.max_connections}
+    limits = _of_listeners(config, "max.connections")
+    return {listener: limit for listener, limit in limits.items() if limit != config.max_connections}
 
 
 def creation_limits(config: BrokerConfig) -> CreationLimits:
     """Return how many connections a second may be opened. As in Kafka, the broker's limit is also each listener's."""
-    found = _of_listeners(config, "max.connection.creation.rate")
-    own = {listener: limit for listener, limit in found.items() if limit != UNLIMITED}
+    rates = _of_listeners(config, "max.connection.creation.rate")
+    own = {listener: limit for listener, limit in rates.items() if limit != UNLIMITED}
     return CreationLimits(config.max_connection_creation_rate, own)
 
 
@@ -149,7 +149,7 @@ def check_served(config: BrokerConfig) -> None:
 
 
 def super_users(config: BrokerConfig) -> frozenset[str]:
-    """Return the principals whom no rule binds. Raises ConfigError: one is not of the form ``User:name``."""
+    """Return the principals that no rule restricts. Raises ConfigError: one is not of the form ``User:name``."""
     found = frozenset(each.strip() for each in config.originals.get(SUPER_USERS, "").split(";") if each.strip())
     for principal in found:
         kind, _, name = principal.partition(":")
@@ -172,7 +172,7 @@ def metrics_address(config: BrokerConfig) -> tuple[str, int] | None:
     """Return where metrics are served; None: nowhere.
 
     Raises:
-        ConfigError: the text is no address, or other machines reach the address and nobody has allowed that.
+        ConfigError: the text is no address, or other machines reach the address and that is not allowed.
     """
     key = "klamm.metrics.listener"
     text = config.originals.get(key, "").strip()

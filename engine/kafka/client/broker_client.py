@@ -60,7 +60,7 @@ RENEWED_FROM, RENEWED_UNTIL = 0.85, 0.95
 """A login is renewed after a share of its life between these, as Kafka's clients do: not all of them at once."""
 
 CLOSED = "klamm closed the connection"
-"""What those are told who waited for an answer, unless there is a reason."""
+"""The error of requests that still wait for an answer, unless there is another reason."""
 
 
 class ChannelTotals:
@@ -113,7 +113,7 @@ class _Wire(asyncio.BufferedProtocol):
         self._client = client
         self._lends_answers = lends_answers
         self._is_lent = False
-        """Somebody is reading an answer in the receive buffer, so nothing may be written there."""
+        """An answer in the receive buffer is being read, so nothing may be written there."""
         self._buffers = ReceiveBuffers()
         self._buffer = self._buffers.borrow(64 * 1024)
         self._start = 0
@@ -209,7 +209,7 @@ class BrokerClient:
         self._wire: _Wire | None = None
         self._connecting = asyncio.Lock()
         self._closings = 0
-        """Number of closes: a connection that opens after a close would belong to nobody."""
+        """Number of closes: a connection that opens after a close would have no owner."""
         self._waiting: dict[int, _Waiting] = {}
         self._next_correlation_id = 0
         self._versions: dict[int, tuple[int, int]] | None = None
@@ -234,7 +234,7 @@ class BrokerClient:
             return
         closings = self._closings
         try:
-            # Those that come at once share one connection: of a second one nobody would hear that it was lost.
+            # Those that come at once share one connection: nobody would notice that a second one was lost.
             async with asyncio.timeout(self._connect_timeout_ms / 1000), self._connecting:
                 if self._wire is not None:
                     return

@@ -18,7 +18,7 @@ class NetworkError(KlammError):
 
 
 class ConnectFailed(NetworkError):
-    """Nobody accepts connections at the address, or the name does not resolve."""
+    """Nothing accepts connections at the address, or the name does not resolve."""
 
 
 class ConnectionLost(NetworkError):

@@ -52,7 +52,7 @@ PLAINTEXT = Security()
 
 
 def plaintext() -> Security:
-    """Return no security, for those who ask for it anew at each connection."""
+    """Return no security, where a callable is expected that is asked at each connection."""
     return PLAINTEXT
 
 

@@ -1,1 +1,1 @@
-"""Typed definitions of Kafka's broker and topic settings under Kafka's own names. No I/O, but for ``input_files``."""
+"""Typed definitions of Kafka's broker and topic settings under Kafka's own names. No I/O."""

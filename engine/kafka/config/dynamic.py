@@ -150,7 +150,8 @@ class DynamicConfigs:
         return topic in self._topic_overrides
 
     def forget_topic(self, topic: str) -> None:
-        """Drop a deleted topic, so that a new one with its name does not inherit its overrides. Notifies nobody."""
+        """Drop a deleted topic, so that a new one with its name does not inherit its overrides. Notifies no
+        subscriber."""
         self._topic_overrides.pop(topic, None)
         self._log_configs.pop(topic, None)
 

@@ -111,7 +111,7 @@ def is_login(name: str) -> bool:
 
 
 def validate_dynamic_config(texts: Mapping[str, str], *, is_per_broker: bool) -> None:
-    """Check what somebody wants to store for one broker, or for all (``is_per_broker=False``).
+    """Check what is to be stored for one broker, or for all (``is_per_broker=False``).
 
     Raises:
         ConfigError: a key cannot be changed at run time or not at this level, or a value is not allowed.
@@ -150,9 +150,9 @@ def usable_dynamic_config(texts: Mapping[str, str], *, is_per_broker: bool) -> t
 
 
 def _refuse(names: Iterable[str], message: str) -> None:
-    found = sorted(names)
-    if found:
-        raise ConfigError(f"{message}: Set({', '.join(found)})", key=found[0])
+    ordered = sorted(names)
+    if ordered:
+        raise ConfigError(f"{message}: Set({', '.join(ordered)})", key=ordered[0])
 
 
 def _non_dynamic(texts: Mapping[str, str]) -> list[str]:

@@ -45,13 +45,13 @@ def parse_csv_map(name: str, text: str) -> dict[str, str]:
     Raises:
         ConfigError: an entry has no colon.
     """
-    found: dict[str, str] = {}
+    entries: dict[str, str] = {}
     for entry in parse_csv(text):
         key, colon, value = entry.rpartition(":")
         if not colon:
             raise ConfigError(f"Error parsing configuration property '{name}': '{entry}' has no colon", key=name)
-        found[key.strip()] = value.strip()
-    return found
+        entries[key.strip()] = value.strip()
+    return entries
 
 
 def parse_security_protocols(text: str) -> dict[str, SecurityProtocol]:

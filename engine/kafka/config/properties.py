@@ -38,14 +38,14 @@ def parse_properties(text: str) -> dict[str, str]:
     Raises:
         ConfigError: a ``\\u`` is not followed by four hexadecimal digits.
     """
-    found: dict[str, str] = {}
+    properties: dict[str, str] = {}
     for line_number, line in _logical_lines(text):
         key, value = _split(line)
         try:
-            found[_unescape(key)] = _unescape(value)
+            properties[_unescape(key)] = _unescape(value)
         except ValueError as error:
             raise ConfigError(f"Line {line_number}: {error}") from error
-    return found
+    return properties
 
 
 def format_properties(properties: Mapping[str, str], comment: str | None = None) -> str:

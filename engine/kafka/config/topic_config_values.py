@@ -53,7 +53,7 @@ def topic_log_config(overrides: Mapping[str, str], broker: BrokerConfig) -> LogC
 
 
 def validate_topic_config(overrides: Mapping[str, str | None], broker: BrokerConfig) -> None:
-    """Check overrides that somebody wants to give a topic, alone and together with the broker's defaults.
+    """Check a topic's new overrides, alone and together with the broker's defaults.
 
     Raises:
         InvalidConfigurationError: an unknown key, or settings that contradict each other.

@@ -15,7 +15,7 @@ ITERATIONS_MIN, ITERATIONS_MAX = 4096, 16384
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """What a server needs to check that somebody knows a password (RFC 5802)."""
+    """What a server needs to check that a client knows a password (RFC 5802)."""
 
     salt: bytes = field(repr=False)
     stored_key: bytes = field(repr=False)

@@ -166,15 +166,15 @@ def is_event_log_file(name: str) -> bool:
 
 def files_in_order(names: list[str]) -> list[str]:
     """Return the event files of a rolling log, oldest first; for compacted files, only the compact file."""
-    found = []
+    files = []
     for name in names:
         match = _ROLLED.fullmatch(name)
         if match is not None:
-            found.append((int(match[1]), match[4] is not None, name))
-    compact = max((number for number, is_compact, _ in found if is_compact), default=0)
+            files.append((int(match[1]), match[4] is not None, name))
+    compact = max((number for number, is_compact, _ in files if is_compact), default=0)
     return [
         name
-        for number, is_compact, name in sorted(found)
+        for number, is_compact, name in sorted(files)
         if number > compact or (number == compact and is_compact) or not compact
     ]
 

@@ -78,8 +78,8 @@ def events_of(line: StateChangeLine) -> Found:
 
 
 def _one_partition(line: StateChangeLine) -> TopicPartition | None:
-    found = partitions_in(line.message)
-    return found[0] if found else None
+    partitions = partitions_in(line.message)
+    return partitions[0] if partitions else None
 
 
 def _changed(line: StateChangeLine, text: str) -> Found:

@@ -110,12 +110,12 @@ def _from_json(message: str) -> PrintedState | None:
     if match is None:
         return None
     try:
-        found = json.loads(match[0])
+        document = json.loads(match[0])
         return PrintedState(
-            int(found["leader"]),
-            int(found["leader_epoch"]),
-            tuple(map(int, found["isr"])),
-            controller_epoch=found.get("controller_epoch"),
+            int(document["leader"]),
+            int(document["leader_epoch"]),
+            tuple(map(int, document["isr"])),
+            controller_epoch=document.get("controller_epoch"),
         )
     except (ValueError, KeyError, TypeError):
         return None

@@ -1,4 +1,4 @@
-"""Arrays of large messages: their elements are bytes, and objects only while somebody looks at them.
+"""Arrays of large messages: their elements are bytes, and objects only while they are in use.
 
 As objects, a million elements would take many times their bytes. Who changes an element that such an array has yielded
 changes a copy.
@@ -156,10 +156,10 @@ class EncodedList(Iterable[Any]):
         self._rest: list[Any] = []
         self._count = 0
         self.reads_left = -1
-        """How many times somebody will read it, or -1: the last reader frees the pieces one after the other."""
+        """How many times it will be read, or -1: the last reader frees the pieces one after the other."""
 
     def append(self, element: Any) -> None:
-        """Add an element that nobody changes any more. One that is large itself stays as it is."""
+        """Add an element that will not change any more. One that is large itself stays as it is."""
         weight = 1
         for name in self._arrays:
             weight += len(getattr(element, name) or ())
@@ -178,7 +178,7 @@ class EncodedList(Iterable[Any]):
             self._rest, self._weight = [], 0
 
     def keep(self, element: Any) -> None:
-        """Add an element that stays as it is, because somebody may change it."""
+        """Add an element that may still change, so it stays an object."""
         self._finish_piece()
         self._pieces.append([element])
         self._count += 1

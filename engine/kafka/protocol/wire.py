@@ -72,7 +72,8 @@ def skip_tagged(buffer: Any, position: int, first: int) -> int:
 
 
 class RepeatedUnpack(dict[int, Callable[..., tuple[Any, ...]]]):
-    """By count: a function (buffer, offset) that unpacks so many values of one type. ``label`` names them in errors."""
+    """By count: a function (buffer, offset) that unpacks this many values of one type. ``label`` names them in
+    errors."""
 
     def __init__(self, code: str, label: str) -> None:
         self._code = code
@@ -89,7 +90,7 @@ class RepeatedUnpack(dict[int, Callable[..., tuple[Any, ...]]]):
 
 
 class RepeatedPack(dict[int, Callable[..., bytes]]):
-    """By count: a function that packs so many values of one type."""
+    """By count: a function that packs this many values of one type."""
 
     def __init__(self, code: str) -> None:
         self._code = code

@@ -149,22 +149,22 @@ class AclZnodes:
                 await children_or_empty(self._client, ResourceZNode.type_path(resource_type, pattern_type))
             )
         ]
-        found = await self._client.read_many(
+        contents = await self._client.read_many(
             map(ResourceZNode.path, patterns),
             lambda position, outcome: decoded(outcome, lambda data, _: ResourceZNode.decode(patterns[position], data)),
         )
-        reads = zip(patterns, map(or_raise, found), strict=True)
+        reads = zip(patterns, map(or_raise, contents), strict=True)
         return {pattern: entries for pattern, entries in reads if entries}
 
     async def get(self, pattern: ResourcePattern) -> tuple[AclEntry, ...]:
         """Return the entries of a pattern; empty if it has none."""
-        found = await read_znode(
+        entries = await read_znode(
             self._client, ResourceZNode.path(pattern), lambda data, _: ResourceZNode.decode(pattern, data)
         )
-        return found or ()
+        return entries or ()
 
     async def change(self, pattern: ResourcePattern, change: ChangeEntries) -> tuple[AclEntry, ...]:
-        """Change a pattern's entries, whoever else does so at the same time, and tell all brokers.
+        """Change a pattern's entries, even if others change them at the same time, and notify all brokers.
 
         Nothing is written if nothing changes. A pattern without entries has no znode.
 

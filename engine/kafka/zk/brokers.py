@@ -247,11 +247,11 @@ class BrokerZnodes:
     async def read_broker_registrations(self) -> dict[int, BrokerRegistration | CoordinationError]:
         """Like ``get_broker_registrations``, but return an error for each that cannot be read or decoded."""
         broker_ids = await self.get_broker_ids()
-        found = await self._client.read_many(
+        registrations = await self._client.read_many(
             map(BrokerIdZNode.path, broker_ids),
             lambda position, outcome: decoded(outcome, _registration_of(broker_ids[position])),
         )
-        return {broker_id: read for broker_id, read in zip(broker_ids, found, strict=True) if read is not None}
+        return {broker_id: read for broker_id, read in zip(broker_ids, registrations, strict=True) if read is not None}
 
     async def get_all_brokers_with_epochs(self) -> dict[int, BrokerInfo]:
         """Return all registered brokers in order of id; ``broker_epoch`` is each registration's czxid."""

@@ -1,4 +1,4 @@
-"""Follows the notices by which brokers tell each other of changes in ZooKeeper: of access rules, and of tokens.
+"""Follows the notices by which brokers report changes in ZooKeeper to each other: of access rules, and of tokens.
 
 A notice says what changed, never how. So a missed or repeated notice does no harm.
 """

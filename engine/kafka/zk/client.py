@@ -72,7 +72,7 @@ class ZkClient:
         self.chroot = chroot
         self.security = security
         self.unanswered: deque[str] = deque(maxlen=10)
-        """Paths of the last writes whose outcome nobody knows: the caller gave up, or the session ended. Empty paths
+        """Paths of the last writes whose outcome is unknown: the caller gave up, or the session ended. Empty paths
         stand for several writes at once."""
         self.write_count = 0
         self._watches = WatchRegistry()
@@ -166,11 +166,6 @@ class ZkClient:
         return self._keeper.session_timeout_ms
 
     @property
-    def session_credentials(self) -> tuple[int, bytes]:
-        """Id and password of the current session: a client that has both can take it over."""
-        return self._keeper.current().credentials
-
-    @property
     def silent_s(self) -> float:
         """How many seconds ZooKeeper has left all requests unanswered; 0 if there are none."""
         return self._keeper.silent_s
@@ -178,10 +173,6 @@ class ZkClient:
     def add_session_listener(self, listener: SessionListener) -> None:
         """Call ``listener`` in the event loop with each SessionEvent from now on."""
         self._keeper.listeners.append(listener)
-
-    async def wait_connected(self) -> None:
-        """Wait until a session is open; return at once if one is. Raises SessionLost when the client is closed."""
-        await self._keeper.wait_open()
 
     def break_connection(self) -> None:
         """Cut the connection, if there is one, as a failing network does; the client connects again. For fault tests.
@@ -471,4 +462,4 @@ class ZkClient:
 
 
 def _ignore_answer(_value: object, _error: ZooKeeperError | None) -> None:
-    """The callback for requests sent only for their watch."""
+    """Ignore the answer of a request that was sent only to set a watch."""

@@ -219,11 +219,6 @@ class ClusterZnodes:
         if wanted != existing:
             await self._client.set(FeatureZNode.path, FeatureZNode.encode(wanted), stat.version)
 
-    async def get_producer_id_block(self) -> ProducerIdBlock | None:
-        """Return the last block of producer ids given out, or None."""
-        data, _ = await self._client.get(ProducerIdBlockZNode.path)
-        return ProducerIdBlockZNode.decode(data) if data else None
-
     async def allocate_producer_id_block(self, broker_id: int) -> ProducerIdBlock:
         """Claim the next 1,000 producer ids for a broker. Conditional on the znode's version, but not guarded, as in
         Kafka.

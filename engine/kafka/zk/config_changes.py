@@ -104,7 +104,7 @@ class ConfigChangeListener:
         if texts is None:
             return
         if entity[0] == BROKERS:
-            # Making the keys of passwords takes milliseconds each; what follows finds the keys made.
+            # Deriving the key of a password takes milliseconds. Done here, what follows finds the keys ready.
             await asyncio.to_thread(decoded, texts, self._configs.password_encoder)
         for problem in self._configs.apply(*entity, texts):
             _log.warning("A setting in ZooKeeper is not used. path=%s: %s", ConfigEntityZNode.path(*entity), problem)

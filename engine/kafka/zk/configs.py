@@ -158,18 +158,18 @@ class ConfigZnodes:
     async def get_entities_configs(self, entity_paths: Sequence[str]) -> dict[str, dict[str, str] | CoordinationError]:
         """Return the settings of many entities, empty if an entity has none; errors are values in the result."""
         paths = [f"/config/{entity_path}" for entity_path in entity_paths]
-        found = await self._client.read_many(
+        configs = await self._client.read_many(
             paths,
             lambda position, outcome: (
                 decoded(outcome, lambda data, _: ConfigEntityZNode.decode(paths[position], data)) or {}
             ),
         )
-        return dict(zip(entity_paths, found, strict=True))
+        return dict(zip(entity_paths, configs, strict=True))
 
     async def get_topic_configs(self, topics: Sequence[str]) -> dict[str, dict[str, str] | CoordinationError]:
         """Return many topics' overrides by topic; errors are values in the result."""
-        found = await self.get_entities_configs([f"{ConfigType.TOPIC.value}/{topic}" for topic in topics])
-        return dict(zip(topics, found.values(), strict=True))
+        configs = await self.get_entities_configs([f"{ConfigType.TOPIC.value}/{topic}" for topic in topics])
+        return dict(zip(topics, configs.values(), strict=True))
 
     async def get_entity_names(self, entity_type: ConfigType) -> list[str]:
         """Return the names (sanitized) of the entities of a type that have a znode, sorted."""
@@ -178,10 +178,10 @@ class ConfigZnodes:
     async def get_clients_of_users(self) -> list[tuple[str, str]]:
         """Return sorted (user, client) pairs, sanitized, of all clients that have a znode below a user's."""
         users = await self.get_entity_names(ConfigType.USER)
-        found = await self._client.children_many(map(client_folder, users))
+        clients = await self._client.children_many(map(client_folder, users))
         return [
             (user, client)
-            for user, names in zip(users, found, strict=True)
+            for user, names in zip(users, clients, strict=True)
             if not isinstance(names, NoNode)
             for client in sorted(or_raise(names))
         ]
@@ -247,7 +247,7 @@ class ConfigZnodes:
     async def change_entity_configs(
         self, entity_path: str, configs: Mapping[str, str], *, check_controller: bool = True
     ) -> None:
-        """Replace an entity's settings and tell all brokers.
+        """Replace an entity's settings and notify all brokers.
 
         The znodes of users, clients and addresses without settings are removed, unless a user's clients have some;
         those of topics and brokers stay, as in Kafka 3.9.

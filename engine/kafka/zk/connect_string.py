@@ -27,8 +27,8 @@ def split_connect_string(text: str) -> tuple[str, str]:
 
 def server_addresses(text: str) -> list[tuple[str, int]]:
     """Return the servers that ``host:port,…/chroot`` names."""
-    found, _ = collect_hosts(split_connect_string(text)[0])
-    return [(str(host), int(port)) for host, port in found]
+    hosts, _ = collect_hosts(split_connect_string(text)[0])
+    return [(str(host), int(port)) for host, port in hosts]
 
 
 def normalized_chroot(path: str) -> str:

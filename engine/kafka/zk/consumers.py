@@ -122,11 +122,11 @@ class ConsumerZnodes:
         self, wanted: Sequence[GroupPartition]
     ) -> dict[GroupPartition, int | CoordinationError | None]:
         """Return offsets by group and partition; None if there is none, an error if it cannot be read."""
-        found = await self._client.read_many(
+        offsets = await self._client.read_many(
             (ConsumerOffsetZNode.path(group, partition) for group, partition in wanted),
             lambda position, outcome: decoded(outcome, _offset_of(*wanted[position])),
         )
-        return dict(zip(wanted, found, strict=True))
+        return dict(zip(wanted, offsets, strict=True))
 
     async def set_or_create_consumer_offsets(
         self, group: str, offsets: Mapping[TopicPartition, int]
@@ -146,7 +146,7 @@ class ConsumerZnodes:
             else:
                 errors |= dict.fromkeys(partitions, refusal)
         errors |= await self._write(creates)
-        # Somebody else created these between our two writes.
+        # Another client created these between our two writes.
         return errors | await self._write({p: sets[p] for p in _failed(errors, NodeExists)})
 
     async def _make_folder(self, group: str, topic: str) -> ZooKeeperError | None:

@@ -201,7 +201,7 @@ class InboxHandler:
         tls: ssl.SSLContext | None = None,
         on_tls_failure: Callable[[str, int, Exception], None] = lambda host, port, error: None,
     ) -> None:
-        """``on_tls_failure`` is told in kazoo's thread with which server TLS failed."""
+        """``on_tls_failure`` is called in kazoo's thread with the server whose TLS failed."""
         self._has_requests = has_requests
         self._tls = tls
         self._on_tls_failure = on_tls_failure

@@ -120,13 +120,13 @@ class NotificationZnodes:
 
     async def _read(self, folder: str, prefix: str, decode: Callable[[str, bytes], tuple[T, ...]]) -> Notifications[T]:
         names = await self._names(folder, prefix)
-        found = await self._client.read_many(
+        contents = await self._client.read_many(
             (f"{folder}/{name}" for name in names),
             lambda position, outcome: decoded(outcome, lambda data, _: decode(names[position], data)),
         )
         values: dict[T, None] = {}
         malformed = []
-        for name, read in zip(names, found, strict=True):
+        for name, read in zip(names, contents, strict=True):
             if isinstance(read, ZnodeFormatError):
                 malformed.append(name)
             elif read is not None:

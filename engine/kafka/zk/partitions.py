@@ -31,7 +31,7 @@ class PartitionStateUpdates:
     failed: dict[TopicPartition, CoordinationError] = field(default_factory=dict)
     """Refused for a reason other than the version, mostly NoNode."""
     to_retry: list[TopicPartition] = field(default_factory=list)
-    """Somebody else wrote first: read again and decide again."""
+    """Another broker wrote first: read again and decide again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,7 @@ class DelegationTokenChangeZNode:
 
 
 class TokenZnodes:
-    """Reads and writes of tokens; every write tells all brokers."""
+    """Reads and writes of tokens; every write notifies all brokers."""
 
     def __init__(self, client: ZkClient, acl_policy: AclPolicy) -> None:
         self._client = client

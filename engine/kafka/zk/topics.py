@@ -191,10 +191,10 @@ class TopicZnodes:
         self, topics: Sequence[str]
     ) -> dict[str, TopicIdReplicaAssignment | CoordinationError | None]:
         """Like ``get_topic_assignments``, with None for a topic without a znode and an error for a broken one."""
-        found = await self._client.read_many(
+        assignments = await self._client.read_many(
             map(TopicZNode.path, topics), lambda position, outcome: decoded(outcome, _assignment_of(topics[position]))
         )
-        return dict(zip(topics, found, strict=True))
+        return dict(zip(topics, assignments, strict=True))
 
     async def create_topic_assignment(
         self, topic: str, topic_id: bytes | None, assignment: Mapping[int, ReplicaAssignment]
@@ -258,7 +258,7 @@ class TopicZnodes:
 
         Raises:
             ControllerMoved: another controller has been elected.
-            NotEmpty: somebody keeps creating znodes below it.
+            NotEmpty: another client keeps creating znodes below it.
         """
         partitions = await self._partitions_below(topic)
         in_order = [

@@ -56,42 +56,42 @@ class LostWrite:
         # A multi may create a znode and then write it: only the last data is visible.
         final_data = {op.path: op.data or b"" for op in self.operations if isinstance(op, Create | SetData)}
         results: list[OperationResult] = []
-        for operation, found in zip(self.operations, seen, strict=True):
-            if not self._is_done(operation, found, final_data):
+        for operation, znode in zip(self.operations, seen, strict=True):
+            if not self._is_done(operation, znode, final_data):
                 return None
-            results.append(_result(operation, found))
+            results.append(_result(operation, znode))
         return results
 
-    def is_made_by(self, operation: Create, found: ZnodeSeen) -> bool:
+    def is_made_by(self, operation: Create, znode: ZnodeSeen) -> bool:
         """Return whether this create made the znode, judging by its data."""
-        return self._is_new(operation, found, operation.data or b"")
+        return self._is_new(operation, znode, operation.data or b"")
 
-    def _is_done(self, operation: Operation, found: ZnodeSeen | None, final_data: dict[str, bytes]) -> bool:
+    def _is_done(self, operation: Operation, znode: ZnodeSeen | None, final_data: dict[str, bytes]) -> bool:
         match operation:
             case Create():
-                return found is not None and self._is_new(operation, found, final_data[operation.path])
+                return znode is not None and self._is_new(operation, znode, final_data[operation.path])
             case SetData():
-                return found is not None and self._is_set(operation, found, final_data[operation.path])
+                return znode is not None and self._is_set(operation, znode, final_data[operation.path])
             case Delete():
-                return found is None
+                return znode is None
             case Check():
                 return True
 
-    def _is_new(self, operation: Create, found: ZnodeSeen, data: bytes) -> bool:
+    def _is_new(self, operation: Create, znode: ZnodeSeen, data: bytes) -> bool:
         owner = self.session_id if operation.ephemeral else 0
-        is_ours = found.stat.ephemeral_owner == owner and found.stat.czxid > self.zxid_before
-        return is_ours and found.data == data
+        is_ours = znode.stat.ephemeral_owner == owner and znode.stat.czxid > self.zxid_before
+        return is_ours and znode.data == data
 
-    def _is_set(self, operation: SetData, found: ZnodeSeen, data: bytes) -> bool:
-        if found.data != data or found.stat.mzxid <= self.zxid_before:
+    def _is_set(self, operation: SetData, znode: ZnodeSeen, data: bytes) -> bool:
+        if znode.data != data or znode.stat.mzxid <= self.zxid_before:
             return False
-        return operation.version == ANY_VERSION or found.stat.version == operation.version + 1
+        return operation.version == ANY_VERSION or znode.stat.version == operation.version + 1
 
 
-def _result(operation: Operation, found: ZnodeSeen | None) -> OperationResult:
-    if found is None or isinstance(operation, Check | Delete):
+def _result(operation: Operation, znode: ZnodeSeen | None) -> OperationResult:
+    if znode is None or isinstance(operation, Check | Delete):
         return None
-    return found.path if isinstance(operation, Create) else found.stat
+    return znode.path if isinstance(operation, Create) else znode.stat
 
 
 T = TypeVar("T")
@@ -184,7 +184,7 @@ async def _settle_multi(session: Session, lost: LostWrite, chroot: str) -> Multi
 
 
 class _Losses:
-    """Counts how often a write was lost with its connection, to tell bad luck from a server that refuses it."""
+    """Counts how often a write was lost with its connection, to distinguish bad luck from a server that refuses it."""
 
     __slots__ = ("_count", "_path", "_size_bytes")
 

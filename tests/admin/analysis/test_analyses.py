@@ -9,10 +9,9 @@ from fake_cluster import START_MS, FakeCluster, small_cluster
 
 from engine.admin.analysis.causes import Cause, missing_brokers
 from engine.admin.analysis.disks import TopicGrowth, dir_trends, room_advice, what_frees
-from engine.admin.analysis.history import History, Sample
+from engine.admin.analysis.history import History, Sample, slope_of
 from engine.admin.analysis.leadership import leadership
 from engine.admin.analysis.sanity import LASTS_MS, Doubt, Finding, SanityCheck
-from engine.admin.analysis.slope import slope_of
 from engine.admin.analysis.tallies import Tallies, Tally, tally_of
 from engine.admin.analysis.timeline import Absence, LeaderChange, timelines
 from engine.admin.health.checks import assess

@@ -30,7 +30,7 @@ from engine.admin.brokers.metrics import (
     traffic_of,
 )
 from engine.admin.brokers.metrics_sources import Source, check_pattern, read_http, resolved_pattern, source_of
-from engine.admin.brokers.reading_metrics import FiguresReader, told_by_http
+from engine.admin.brokers.reading_metrics import FiguresReader, read_by_http
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest, Unreachable
 from engine.admin.cluster.profiles import without_login
@@ -312,7 +312,7 @@ async def test_a_broker_that_hangs_has_a_reason_in_its_time() -> None:
 
     async with serving(drips) as port:
         async with asyncio.timeout(10):
-            found = await told_by_http(5, source(port), [], 0.3, measures=True)
+            found = await read_by_http(5, source(port), [], 0.3, measures=True)
     assert (found.broker, found.beans, found.trouble) == (5, None, "no answer within 0.3 s")
 
 

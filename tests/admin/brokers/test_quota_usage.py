@@ -6,7 +6,7 @@ import pytest
 
 from engine.admin.brokers.metrics import bean_of, beans_of_page
 from engine.admin.brokers.quota_usage import QuotaUsage, usages_of
-from engine.admin.brokers.reading_metrics import Told
+from engine.admin.brokers.reading_metrics import BrokerReading
 from engine.admin.configs.quota_reading import DEFAULT, OwnedQuota
 
 QUOTAS = [
@@ -52,7 +52,7 @@ QUOTAS = [
 def test_whose_use_it_is(name: str, attributes: dict[str, float], usage: QuotaUsage) -> None:
     bean = bean_of(name)
     assert bean is not None
-    assert list(usages_of(Told(1, beans={bean: attributes}), QUOTAS)) == [usage]
+    assert list(usages_of(BrokerReading(1, beans={bean: attributes}), QUOTAS)) == [usage]
 
 
 def test_how_near_the_limit_is() -> None:
@@ -66,7 +66,7 @@ def test_what_is_nobodys_use() -> None:
     whole = bean_of("kafka.server:type=Produce")
     other = bean_of("kafka.server:type=ReplicaManager,name=UnderReplicatedPartitions")
     assert whole is not None and other is not None
-    assert list(usages_of(Told(1, beans={whole: {"queue-size": 0.0}, other: {"Value": 0.0}}), QUOTAS)) == []
+    assert list(usages_of(BrokerReading(1, beans={whole: {"queue-size": 0.0}, other: {"Value": 0.0}}), QUOTAS)) == []
 
 
 def test_a_page_for_prometheus() -> None:
@@ -74,5 +74,5 @@ def test_a_page_for_prometheus() -> None:
         'kafka_server_quota_byte_rate{resource="Produce",user="alice%40corp",clientId=""} 7.0\n'
         'kafka_server_quota_throttle_time{resource="Produce",user="alice%40corp",clientId=""} 3.0\n'
     )
-    (found,) = usages_of(Told(1, beans=beans_of_page(page)), QUOTAS)
+    (found,) = usages_of(BrokerReading(1, beans=beans_of_page(page)), QUOTAS)
     assert (found.user, found.client_id, found.used, found.throttle_ms) == ("alice@corp", None, 7.0, 3.0)

@@ -11,7 +11,7 @@ from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.profiles import Profile, add_profile, load_profiles, set_default
 from engine.admin.cluster.target import ClusterTarget, Naming, Origin, Side, Source, parse_addresses, resolve_target
 from engine.admin.records.lines import parse_json_line
-from engine.kafka.config.input_files import read_input
+from engine.runtime.input_files import read_input
 
 
 @pytest.fixture

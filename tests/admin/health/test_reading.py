@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from event_loop import in_event_loop
+from manual_clock import ManualClock
 from scripted_brokers import SILENCE as NOTHING_SAID
 from scripted_brokers import scripted_cluster
 
@@ -18,7 +19,7 @@ from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.health.checks import ZOOKEEPER_SLOW_MS, assess
 from engine.admin.health.reading import read_health_facts, zookeeper_delay_ms
 from engine.admin.health.report import Check, HealthFacts
-from engine.common.clock import ManualClock, SystemClock
+from engine.common.clock import SystemClock
 from engine.common.model import BrokerInfo, Endpoint, ReplicaAssignment, SecurityProtocol, TopicPartition
 from engine.common.snapshot import ClusterSnapshot, FailedLogDir, PartitionSnapshot, SnapshotSource, TopicSnapshot
 from engine.kafka.protocol.api_keys import ApiKey

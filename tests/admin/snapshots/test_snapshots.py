@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from manual_clock import ManualClock
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.snapshot_file import load_snapshot, save_snapshot
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.snapshots.taking import read_snapshot
-from engine.common.clock import ManualClock
 from engine.common.model import (
     BrokerInfo,
     Endpoint,

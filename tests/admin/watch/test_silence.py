@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from event_loop import in_event_loop
+from manual_clock import ManualClock
 
 from engine.admin.cluster.client_properties import ClientProperties
 from engine.admin.watch import silence
 from engine.admin.watch.silence import LOOK_MS, SILENT_MS, Listener, Silence
-from engine.common.clock import ManualClock
 from engine.common.model import BrokerInfo, Endpoint, SecurityProtocol
 from engine.kafka.client.errors import ConnectFailed
 

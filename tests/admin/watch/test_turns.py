@@ -13,7 +13,7 @@ from engine.admin.watch.diff import diff, diff_in_turns
 from engine.admin.watch.judging import HealthMemory
 from engine.admin.watch.knowledge import Knowledge
 from engine.common.snapshot import SnapshotSource, TopicSnapshot
-from engine.common.turns import SLICE, at_once, in_turns
+from engine.common.turns import SLICE, at_once, topics_in_turns
 from tui.state.board import Board
 
 TOPICS, PARTITIONS = 60, 6_000 * 2
@@ -27,8 +27,8 @@ def cluster() -> FakeCluster:
 
 def test_a_turn_ends_after_so_many_partitions_that_took_work(cluster: FakeCluster) -> None:
     topics = cluster.frame().cluster.topics  # type: ignore[union-attr]
-    assert len(list(in_turns(topics, lambda topic: True))) == TURNS
-    assert list(in_turns(topics, lambda topic: False)) == []
+    assert len(list(topics_in_turns(topics, lambda topic: True))) == TURNS
+    assert list(topics_in_turns(topics, lambda topic: False)) == []
 
 
 def test_health_is_found_in_turns_and_nothing_is_left_to_check(

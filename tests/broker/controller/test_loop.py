@@ -146,7 +146,7 @@ def test_a_lost_session_is_survived(zk_chroot: str) -> None:
 
 async def end_session(hosts: str, client: ZkClient) -> None:
     """End a session on the server without its owner's knowledge: another connection takes it over and closes it."""
-    session_id, password = client.session_credentials
+    session_id, password = client._keeper.current().credentials
     host, _, port = hosts.partition("/")[0].partition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     body = struct.pack(">iqiqi16sB", 0, 0, 6_000, session_id, 16, password, 0)

@@ -8,7 +8,6 @@ from controller_world import World
 from fake_zookeeper import tp
 
 from engine.broker.controller import events
-from engine.broker.controller.assignment_changes import reassign_to, without
 from engine.broker.controller.events import NO_ERROR, AlterPartitionReassignments, ApiError, ListPartitionReassignments
 from engine.broker.controller.states import PartitionAndReplica, ReplicaState
 from engine.common.errors import ErrorCode
@@ -30,7 +29,7 @@ P = tp("t-0")
 def test_kafkas_vectors_of_reassign_to(
     start: tuple[tuple[int, ...], ...], target: tuple[int, ...], expected: tuple[tuple[int, ...], ...]
 ) -> None:
-    assert reassign_to(ReplicaAssignment(*start), target) == ReplicaAssignment(*expected)
+    assert ReplicaAssignment(*start).reassigned_to(target) == ReplicaAssignment(*expected)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +45,7 @@ def test_kafkas_vectors_of_target_replicas(assignment: tuple[tuple[int, ...], ..
 
 
 def test_without_a_replica_no_list_names_it() -> None:
-    assert without(ReplicaAssignment((1, 2, 3), (2,), (3,)), 2) == ReplicaAssignment((1, 3), (), (3,))
+    assert ReplicaAssignment((1, 2, 3), (2,), (3,)).without(2) == ReplicaAssignment((1, 3), (), (3,))
 
 
 def world_of(brokers: int, replicas: tuple[int, ...]) -> World:

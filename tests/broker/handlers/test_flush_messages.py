@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from due_jobs import run_due
 from event_loop import in_event_loop
 from log_folders import data_batch
 from replicated_brokers import TP, World, world
@@ -138,7 +139,7 @@ async def test_one_append_is_synced_once(tmp_path: Path, monkeypatch: pytest.Mon
         await ask(w, b"the first one makes files")
         disk.synced.clear()
         (answer,) = parts(await ask(w, b"a"))
-        w.brokers[1].log_manager.run_due()
+        run_due(w.brokers[1].log_manager)
         assert answer.error_code == ErrorCode.NONE
         assert [Path(path).suffix for path in disk.synced] == [".log"]
         assert w.log(1).recovery_point == 2

@@ -20,12 +20,15 @@ from typing import Any
 from unittest import mock
 
 from cleaning import dirty, prepare, work
+from due_jobs import run_due
 from forgetful_disk import CRASHES, KILLED, Disk, Stopped, write_image
 from log_folders import NOW_MS, read_all
+from manual_clock import ManualClock
 from topic_life import Life, Seen, check_records
 
-from engine.broker.log import log_loading, log_manager, small_files
+from engine.broker.log import log_dir_loader, log_manager, small_files
 from engine.broker.log.disk_jobs import DiskJob, run_jobs
+from engine.broker.log.leader_epoch_cache import LeaderEpochCache
 from engine.broker.log.log import Log
 from engine.broker.log.log_manager import LogManager, LogManagerConfig
 from engine.broker.log.log_moves import (
@@ -35,7 +38,6 @@ from engine.broker.log.log_moves import (
     replace_current_with_future,
 )
 from engine.broker.log.small_files import sync_path
-from engine.common.clock import ManualClock
 from engine.common.model import TopicPartition
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.records.attributes import Codec
@@ -117,7 +119,7 @@ class Lives:
             return uuid.UUID(int=self.rng.getrandbits(128), version=4)
 
         with (
-            mock.patch.object(log_loading, "ThreadPoolExecutor", InTurn),
+            mock.patch.object(log_dir_loader, "ThreadPoolExecutor", InTurn),
             mock.patch.object(log_manager, "ThreadPoolExecutor", InTurn),
             mock.patch.object(uuid, "uuid4", drawn),
             mock.patch.object(small_files, "_numbers", self._numbers),
@@ -310,7 +312,7 @@ class Lives:
 
     def run_due(self) -> None:
         self.clock.advance(self.rng.choice([0, 500, 1500, 4000]))
-        self.logs.run_due()
+        run_due(self.logs)
 
     def write_checkpoints(self) -> None:
         for jobs in self._checkpoints():
@@ -451,7 +453,7 @@ class Lives:
                 assert epoch >= last, f"{name} has epoch {epoch} behind epoch {last} at {header.base_offset}"
                 last = epoch
                 if earliest is not None and header.base_offset >= max(earliest.start_offset, log.log_start_offset):
-                    known = log.leader_epochs.epoch_for_offset(header.base_offset)
+                    known = epoch_at(log.leader_epochs, header.base_offset)
                     assert known == epoch, f"{name}: epoch at {header.base_offset} is {epoch}, noted is {known}"
 
     def _check_producer(self, name: TopicPartition, log: Log, life: Life) -> None:
@@ -513,3 +515,8 @@ class InTurn:
 
     def shutdown(self, **_: object) -> None:
         return
+
+
+def epoch_at(epochs: LeaderEpochCache, offset: int) -> int | None:
+    """Return the leader epoch under which an offset was written; None: it is older than all entries."""
+    return next((entry.leader_epoch for entry in reversed(epochs.entries) if entry.start_offset <= offset), None)

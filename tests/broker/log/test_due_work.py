@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from due_jobs import write_checkpoints
 from log_folders import NOW_MS, data_batch
 from managed_logs import ManagedLogs, checkpoint, run_jobs
 
@@ -130,7 +131,7 @@ def test_a_cut_below_the_recovery_point_is_checkpointed_at_once(tmp_path: Path) 
     for partition in (A, B):
         broker.create(partition, 5)
         broker.logs.logs[partition].flush()
-    broker.logs.checkpoint()
+    write_checkpoints(broker.logs)
     assert checkpoint(tmp_path / "d", "recovery-point-offset-checkpoint") == {A: 5, B: 5}
     broker.logs.logs[A].truncate_to(2)
     broker.logs.logs[A].append_as_leader(data_batch(*(b"other" for _ in range(9))), 1)
@@ -145,7 +146,7 @@ def test_a_log_that_begins_anew_below_the_recovery_point_is_checkpointed_at_once
     broker.create(A, 5)
     log = broker.logs.logs[A]
     log.flush()
-    broker.logs.checkpoint()
+    write_checkpoints(broker.logs)
     log.truncate_fully_and_start_at(3)
     run_jobs(broker.logs.due_jobs())
     assert checkpoint(tmp_path / "d", "recovery-point-offset-checkpoint") == {A: 3}

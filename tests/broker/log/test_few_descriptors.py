@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from due_jobs import write_checkpoints
 from log_folders import NOW_MS, data_batch, open_files_in, open_log, values_of
 from managed_logs import TOPIC_ID, ManagedLogs, run_jobs
 
@@ -144,7 +145,7 @@ def test_of_the_snapshots_whose_flush_had_no_file_only_the_newest_is_needed(
 
 def test_checkpoints_removals_and_new_logs_wait_for_descriptors(broker: ManagedLogs, shortage: Shortage) -> None:
     broker.create(TP)
-    broker.logs.checkpoint()
+    write_checkpoints(broker.logs)
     shortage.left = 0
     broker.logs.delete(TP)
     forgetting = broker.logs.forgetting_jobs([TP])

@@ -123,12 +123,6 @@ def test_where_epochs_end(cache: LeaderEpochCache) -> None:
     assert cache.end_offset_for(8, 50) == (-1, -1)
 
 
-def test_epochs_of_offsets(cache: LeaderEpochCache) -> None:
-    filled(cache, (2, 10), (4, 20))
-    epochs = [cache.epoch_for_offset(offset) for offset in (9, 10, 19, 20, 99)]
-    assert epochs == [None, 2, 2, 4, 4]
-
-
 def test_truncation_from_the_end(cache: LeaderEpochCache) -> None:
     filled(cache, (2, 6), (3, 8), (4, 11))
     cache.truncate_from_end(12)

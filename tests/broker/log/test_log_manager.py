@@ -14,15 +14,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from due_jobs import run_due, write_checkpoints
 from log_folders import NOW_MS, data_batch, open_files_in, recorded_copy, values_of
 from managed_logs import TOPIC_ID, ManagedLogs, checkpoint, run_jobs
+from manual_clock import ManualClock
 
-from engine.broker.log import log_dir, log_loading
+from engine.broker.log import log_dir, log_dir_loader
 from engine.broker.log.environment import LoadingStopped
 from engine.broker.log.log import Gap
 from engine.broker.log.log_manager import LogManager, LogManagerConfig
 from engine.broker.log.log_moves import create_future_log
-from engine.common.clock import ManualClock
 from engine.common.errors import ConfigError, ErrorCode, KafkaError, StorageError
 from engine.common.model import TopicPartition
 from engine.kafka.config.log_config import LogConfig
@@ -220,7 +221,7 @@ def test_after_a_start_that_ends_early_nobody_is_at_work_in_the_dirs(
         opened.append(topic)
         return LogConfig()
 
-    monkeypatch.setattr(log_loading, "ThreadPoolExecutor", Watched)
+    monkeypatch.setattr(log_dir_loader, "ThreadPoolExecutor", Watched)
     logs = managed_with(config_of, tmp_path / "a", tmp_path / "b", threads=1)
     with pytest.raises(LoadingStopped):
         logs.load()
@@ -239,7 +240,7 @@ def test_after_a_crash_the_cleaners_checkpoint_tells_which_logs_it_has_cleaned(t
         *_, (last, _) = iter_batches(path.read_bytes())
         os.truncate(path, last)
     broker.logs.logs[B].cleaning.first_dirty_offset = 4
-    broker.logs.checkpoint()
+    write_checkpoints(broker.logs)
     broker.logs.release()
     again = ManagedLogs(tmp_path / "d").loaded()
     gaps = [again.logs.logs[partition].gap for partition in (A, B)]
@@ -565,7 +566,7 @@ def test_a_deleted_log_is_renamed_and_goes_later(tmp_path: Path) -> None:
     broker = ManagedLogs(tmp_path / "d", delay_ms=500).loaded()
     broker.create(A, 2)
     broker.create(B, 2)
-    broker.logs.checkpoint()
+    write_checkpoints(broker.logs)
     log = broker.logs.logs[A]
     broker.logs.delete(A)
     broker.logs.delete(A)
@@ -600,9 +601,9 @@ def test_a_deletion_that_is_on_the_disk_takes_no_next_log_out_of_the_checkpoints
     broker = ManagedLogs(tmp_path / "d").loaded()
     broker.create(A)
     broker.logs.delete(A)
-    broker.logs.run_due()
+    run_due(broker.logs)
     broker.create(A)
-    broker.logs.checkpoint()
+    write_checkpoints(broker.logs)
     assert list(broker.logs.due_jobs()) == []
     broker.logs.shutdown()
 

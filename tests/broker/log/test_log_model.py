@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from lives import epoch_at
 from log_folders import StandIn, data_batch, open_log, values_of
 from soak import rounds
 from time_lookups import offset_for_timestamp, offset_of_max_timestamp
@@ -306,7 +307,7 @@ class Run:
         earliest = self.log.leader_epochs.earliest_entry
         for offset, _, _, leader_epoch in self.model.records:
             if offset >= self.model.start and earliest is not None and offset >= earliest.start_offset:
-                assert self.log.leader_epochs.epoch_for_offset(offset) == leader_epoch
+                assert epoch_at(self.log.leader_epochs, offset) == leader_epoch
 
 
 def _placed(values: list[bytes], timestamp_ms: int, base_offset: int, leader_epoch: int) -> bytes:

@@ -11,8 +11,10 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
+from due_jobs import run_due
 from forgetful_disk import KILLED, MIXED, STRICT, Call, Disk, Image, write_image
 from log_folders import NOW_MS, data_batch, folder_content, read_all, values_of
+from manual_clock import ManualClock
 
 from engine.broker.log.disk_jobs import run_jobs
 from engine.broker.log.log import Log
@@ -24,7 +26,6 @@ from engine.broker.log.log_moves import (
     replace_current_with_future,
 )
 from engine.broker.log.replaced_logs import MOVED_MARK
-from engine.common.clock import ManualClock
 from engine.common.errors import ErrorCode, KafkaError, StorageError
 from engine.common.model import TopicPartition
 from engine.kafka.config.log_config import LogConfig
@@ -68,7 +69,7 @@ def test_the_copy_takes_the_place(tmp_path: Path) -> None:
     assert (future.high_watermark, future.topic_id, future.leader_epochs.latest_epoch) == (2, TOPIC_ID, 4)
     assert names(broker.b) == ["orders-3"]
     assert (future.dir / MOVED_MARK).exists()
-    broker.logs.run_due()
+    run_due(broker.logs)
     assert not (future.dir / MOVED_MARK).exists()
     assert names(broker.a) == []
     broker.logs.shutdown()
@@ -156,7 +157,7 @@ def test_a_move_that_is_given_up_leaves_nothing(tmp_path: Path) -> None:
     for _ in range(2):
         delete_future_log(broker.logs, TP)
         assert (broker.logs.logs, broker.logs.future_logs) == ({TP: log}, {})
-    broker.logs.run_due()
+    run_due(broker.logs)
     assert (names(broker.a), names(broker.b)) == (["orders-3"], [])
     broker.logs.shutdown()
 
@@ -292,7 +293,7 @@ def test_a_crash_between_the_two_renames(tmp_path: Path, monkeypatch: pytest.Mon
     log = again.logs.logs[TP]
     assert (log.log_dir, log.log_end_offset, log.topic_id) == (again.b, 2, TOPIC_ID)
     assert not (log.dir / MOVED_MARK).exists()
-    again.logs.run_due()
+    run_due(again.logs)
     assert names(again.a) == []
     again.logs.shutdown()
 
@@ -350,7 +351,7 @@ def test_of_two_folders_the_one_without_records_goes(tmp_path: Path, first: str)
     again = Broker(tmp_path)
     assert again.logs.logs[TP].dir == log.dir
     assert values_of(again.logs.logs[TP]) == [(0, b"1")]
-    again.logs.run_due()
+    run_due(again.logs)
     assert names(empty) == []
     again.logs.shutdown()
 
@@ -384,11 +385,11 @@ def test_a_crash_at_any_point_of_two_moves_loses_nothing(tmp_path: Path, is_upke
     with disk.watched():
         replace_current_with_future(broker.logs, TP)
         if not is_upkeep_late:
-            broker.logs.run_due()
+            run_due(broker.logs)
         future = create_future_log(broker.logs, TP, broker.a)
         future.append_as_follower(memoryview(read_all(broker.logs.logs[TP])))
         replace_current_with_future(broker.logs, TP)
-        broker.logs.run_due()
+        run_due(broker.logs)
     broker.logs.release()
     assert len(images) >= 8
     for number, image in enumerate(images):
@@ -410,7 +411,7 @@ def test_a_crash_at_any_point_of_the_start_that_ends_a_move_loses_nothing(tmp_pa
     images = noting_images(disk, crash)
     with disk.watched():
         again = Broker(tmp_path / "disk")
-        again.logs.run_due()
+        run_due(again.logs)
     again.logs.release()
     assert len(images) >= 3
     for number, image in enumerate(images):
@@ -427,7 +428,7 @@ def test_the_mark_stays_as_long_as_the_old_dir_is_away(tmp_path: Path) -> None:
     broker.a.rename(tmp_path / "away")
     assert replace_current_with_future(broker.logs, TP) is last
     last.append_as_leader(data_batch(b"3", timestamp_ms=NOW_MS), 4)
-    broker.logs.run_due()
+    run_due(broker.logs)
     assert broker.failed == [broker.a]
     broker.logs.shutdown()
 
@@ -435,7 +436,7 @@ def test_the_mark_stays_as_long_as_the_old_dir_is_away(tmp_path: Path) -> None:
     broker.a.touch()
     again = Broker(tmp_path, dirs="abc")
     assert again.logs.offline_dirs == [broker.a]
-    again.logs.run_due()
+    run_due(again.logs)
     again.logs.shutdown()
 
     broker.a.unlink()
@@ -443,7 +444,7 @@ def test_the_mark_stays_as_long_as_the_old_dir_is_away(tmp_path: Path) -> None:
     assert names(broker.a) == ["orders-3"]
     back = Broker(tmp_path, dirs="abc")
     assert (back.logs.logs[TP].log_dir, values_of(back.logs.logs[TP])[-1]) == (tmp_path / "c", (2, b"3"))
-    back.logs.run_due()
+    run_due(back.logs)
     assert (names(broker.a), names(broker.b)) == ([], [])
     back.logs.shutdown()
 
@@ -466,7 +467,7 @@ def test_a_start_that_finds_no_older_folder_removes_the_mark(tmp_path: Path, is_
     else:
         shutil.rmtree(broker.a)
     again = Broker(tmp_path, dirs="abc")
-    again.logs.run_due()
+    run_due(again.logs)
     assert again.logs.logs[TP].dir == future.dir
     assert not (future.dir / MOVED_MARK).exists()
     again.logs.shutdown()
@@ -504,7 +505,7 @@ def test_a_crash_at_any_point_of_a_move_that_follows_a_failed_one_loses_nothing(
     images = noting_images(disk, crash)
     with disk.watched():
         replace_current_with_future(broker.logs, TP)
-        broker.logs.run_due()
+        run_due(broker.logs)
     broker.logs.release()
     assert len(images) >= 4
     for number, image in enumerate(images):
@@ -514,12 +515,12 @@ def test_a_crash_at_any_point_of_a_move_that_follows_a_failed_one_loses_nothing(
             log = again.logs.logs[TP]
             assert values_of(log) == [(0, b"1"), (1, b"2")]
             log.append_as_leader(data_batch(b"3", timestamp_ms=NOW_MS), 5)
-            again.logs.run_due()
+            run_due(again.logs)
             again.logs.shutdown()
         last = Broker(folder, dirs="abc")
         log = last.logs.logs[TP]
         assert (values_of(log)[2:], log.topic_id) == ([(2, b"3")], TOPIC_ID)
-        last.logs.run_due()
+        run_due(last.logs)
         assert [path for path in (last.a, last.b, last.c) if (path / "orders-3").exists()] == [log.log_dir]
         last.logs.shutdown()
         shutil.rmtree(folder)
@@ -535,14 +536,14 @@ def test_the_mark_stays_as_long_as_one_of_two_old_dirs_is_away(tmp_path: Path) -
     broker.logs.shutdown()
     with away(broker.b):
         again = Broker(tmp_path, dirs="abc")
-        again.logs.run_due()
+        run_due(again.logs)
         assert names(broker.a) == []
         again.logs.shutdown()
     back = Broker(tmp_path, dirs="abc")
     log = back.logs.logs[TP]
     assert (log.log_dir, values_of(log)[2:]) == (broker.c, [(2, b"3")])
     assert not (log.dir / MOVED_MARK).exists()
-    back.logs.run_due()
+    run_due(back.logs)
     assert names(broker.b) == []
     back.logs.shutdown()
 
@@ -552,7 +553,7 @@ def test_a_topic_deleted_while_it_moves_is_deleted_in_both_dirs(tmp_path: Path) 
     broker.log_with_copy()
     broker.logs.delete(TP)
     assert (broker.logs.logs, broker.logs.future_logs) == ({}, {})
-    broker.logs.run_due()
+    run_due(broker.logs)
     assert (names(broker.a), names(broker.b)) == ([], [])
     broker.logs.shutdown()
 
@@ -573,7 +574,7 @@ def check_the_replica(folder: Path) -> None:
     again = Broker(folder)
     log = again.logs.logs[TP]
     assert (values_of(log), log.topic_id) == ([(0, b"1"), (1, b"2")], TOPIC_ID)
-    again.logs.run_due()
+    run_due(again.logs)
     again.logs.release()
     plain = [path for path in (again.a, again.b) if (path / "orders-3").exists()]
     assert plain == [log.log_dir]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from due_jobs import write_checkpoints
 from forgetful_disk import MIXED, STRICT, Call, Disk, write_image
 from log_folders import values_of
 from managed_logs import ManagedLogs, checkpoint, run_jobs
@@ -27,7 +28,7 @@ def test_a_cut_is_on_the_disk_before_more_is_appended(tmp_path: Path) -> None:
     broker.create(A, 5)
     log = broker.logs.logs[A]
     log.flush()
-    broker.logs.checkpoint()
+    write_checkpoints(broker.logs)
     disk = Disk(tmp_path / "d")
     with disk.watched():
         log.truncate_to(2)
@@ -72,7 +73,7 @@ def test_what_a_recovery_cut_is_not_back(tmp_path: Path) -> None:
     broker = ManagedLogs(tmp_path / "d").loaded()
     broker.create(A, 5)
     broker.logs.logs[A].flush()
-    broker.logs.checkpoint()
+    write_checkpoints(broker.logs)
     (path,) = (tmp_path / "d" / "topic-0").glob("*.log")
     broker.logs.release()
     whole = path.read_bytes()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from due_jobs import write_checkpoints
 from log_folders import StandIn, values_of
 from managed_logs import TOPIC_ID, ManagedLogs, checkpoint, run_jobs
 
@@ -27,7 +28,7 @@ def with_deleted_start(path: Path) -> ManagedLogs:
     broker.logs.logs[A].flush()
     broker.logs.logs[A].increment_log_start_offset(5)
     broker.logs.logs[A].cleaning.first_dirty_offset = 5
-    broker.logs.checkpoint()
+    write_checkpoints(broker.logs)
     assert [checkpoint(path, name)[A] for name in FILES] == [5, 5, 5]
     return broker
 
@@ -145,14 +146,14 @@ def test_a_file_names_what_any_state_on_its_way_names(tmp_path: Path) -> None:
 def test_the_cleaners_checkpoint_is_written_from_the_first_cleaning_on(tmp_path: Path) -> None:
     broker = ManagedLogs(tmp_path / "d").loaded()
     broker.create(A, 5)
-    broker.logs.checkpoint()
+    write_checkpoints(broker.logs)
     file = tmp_path / "d" / "cleaner-offset-checkpoint"
     assert not file.exists(), "nothing was cleaned"
     broker.logs.logs[A].cleaning.first_dirty_offset = 3
-    broker.logs.checkpoint()
+    write_checkpoints(broker.logs)
     assert checkpoint(tmp_path / "d", file.name) == {A: 3}
     broker.logs.delete(A)
-    broker.logs.checkpoint()
+    write_checkpoints(broker.logs)
     assert checkpoint(tmp_path / "d", file.name) == {}
 
 

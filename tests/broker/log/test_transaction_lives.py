@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import pytest
 from cleaning import clean_all, put
+from due_jobs import run_due, write_checkpoints
 from forgetful_disk import KILLED, MIXED, STRICT, Disk, write_image
 from log_folders import NOW_MS, data_batch, marker_batch, open_log, read_all
 from managed_logs import TOPIC_ID, ManagedLogs, run_jobs
@@ -157,7 +158,7 @@ class Run:
             action()
         with self.disk.watched():
             # After a start this is another disk.
-            self.broker.logs.run_due()
+            run_due(self.broker.logs)
         assert not self.broker.failed
 
     # -- transactions
@@ -217,7 +218,7 @@ class Run:
 
     def flush(self) -> None:
         self.log.flush()
-        self.broker.logs.checkpoint()
+        write_checkpoints(self.broker.logs)
 
     def cut(self) -> None:
         """Another leader has less than this replica."""
@@ -276,7 +277,7 @@ class Run:
             self.broker.logs.get_or_create(TP, topic_id=TOPIC_ID, is_new=True)
             self._copy(log, self.log)
             self.log.update_high_watermark(high_watermark)
-            self.broker.logs.run_due()
+            run_due(self.broker.logs)
         old.logs.release()
         self._begin_at_start()
 

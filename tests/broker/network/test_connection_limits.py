@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from manual_clock import ManualClock
 from network_serving import run, serving
 
 from engine.broker.network.connection import CloseReason
 from engine.broker.network.request import Deferred
 from engine.broker.network.server import ListenerSpec, ServerLimits
-from engine.common.clock import ManualClock
 from engine.kafka.client.broker_client import BrokerClient
 from engine.kafka.client.errors import ConnectionLost
 from engine.kafka.protocol.api_keys import ApiKey

@@ -6,12 +6,12 @@ import asyncio
 import socket
 
 import pytest
+from manual_clock import ManualClock
 from network_serving import answer_api_versions, run
 
 from engine.broker.network.request import RequestHead
 from engine.broker.network.routes import RouteTable
 from engine.broker.network.server import ListenerSpec, ServerLimits, SocketServer
-from engine.common.clock import ManualClock
 
 
 @pytest.mark.parametrize("host", ["", "0.0.0.0", "::"])

@@ -6,11 +6,11 @@ import asyncio
 from typing import Any
 
 import pytest
+from manual_clock import ManualClock
 from network_serving import answer_with_name, correlation_ids, metadata_request, read_frame, run, serving
 
 from engine.broker.network.connection import CloseReason
 from engine.broker.network.request import Deferred, RequestHead
-from engine.common.clock import ManualClock
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataResponse
 

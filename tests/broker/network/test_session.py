@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from manual_clock import ManualClock
 from network_serving import (
     answer_api_versions,
     answer_with_name,
@@ -34,7 +35,6 @@ from engine.broker.network.request import (
 from engine.broker.network.routes import AnswerHook, HandlerSpec, Route, RouteTable
 from engine.broker.network.server import ListenerSpec, ServerLimits, SocketServer
 from engine.broker.network.session import ConnectionRules
-from engine.common.clock import ManualClock
 from engine.common.model import SecurityProtocol
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.api_versions import ApiVersionsRequest

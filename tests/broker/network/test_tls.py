@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from certificates import Authority, Signed
+from manual_clock import ManualClock
 from network_serving import answer_with_name, correlation_ids, metadata_request, read_frame, run, serving
 
 from engine.broker.log.file_range import FileRange, OpenFile
@@ -28,7 +29,6 @@ from engine.broker.network.request import RequestHead
 from engine.broker.network.server import ServerLimits, SocketServer
 from engine.broker.network.tls import TlsConnection
 from engine.broker.security.listener_security import TlsListener
-from engine.common.clock import ManualClock
 from engine.common.model import SecurityProtocol
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.protocol.api_keys import ApiKey

@@ -6,11 +6,11 @@ import math
 from typing import Any
 
 import pytest
+from manual_clock import ManualClock
 from network_serving import session
 
 from engine.broker.network.request import NO_RESPONSE, RequestHead, RequestUse
 from engine.broker.quotas.client_quotas import IDLE_MS_MAX, INT_MAX, UNLIMITED, USERS_MAX, ClientQuotas, MutationQuota
-from engine.common.clock import ManualClock
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.windowed_rate import Window
 from engine.kafka.config.quota_keys import QuotaKey

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from due_jobs import run_due, write_checkpoints
 from forgetful_disk import SHORT, Call, Disk, failing_once
 from log_folders import NOW_MS, data_batch, values_of
 from replicated_brokers import HANDLERS, InProcessConnection, World, world
@@ -132,13 +133,13 @@ async def scenario(w: World, client: Client) -> None:
         await client.read(where)
         await client.delete_records(where, 3)
     logs = w.brokers[1].log_manager
-    logs.run_due()
-    logs.checkpoint()
+    run_due(logs)
+    write_checkpoints(logs)
     sum(logs.retention_steps())
     for where in (BAD, GOOD):
         log = logs.get(where)
         client.start[where] = client.start[where] if log is None else log.log_start_offset
-    logs.run_due()
+    run_due(logs)
     await w.lead(1, topic_partition=BAD)
     for where in (BAD, GOOD):
         await client.produce(where, b"last", 9)

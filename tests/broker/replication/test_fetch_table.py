@@ -7,13 +7,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from manual_clock import ManualClock
 
 from engine.broker.log.log import Gap
 from engine.broker.replication.fetch_state import FetchState, InitialFetchState
 from engine.broker.replication.fetch_table import FetchTable, continued
 from engine.broker.replication.follower_fetch_session import FetchWanted
 from engine.broker.replication.settings import ReplicationSettings
-from engine.common.clock import ManualClock
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import Node, TopicPartition
 from engine.common.topic_id import ZERO_TOPIC_ID

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from due_jobs import write_checkpoints
 from log_folders import stored_batches
 from replicated_brokers import TP, World, world
 from virtual_time import run_virtual
@@ -87,7 +88,7 @@ def test_a_restart_before_the_leader_has_answered_forgets_no_gap(tmp_path: Path,
         w.cut.add(frozenset((1, 2)))
         await w.lead(1)
         w.log(2).flush()
-        w.brokers[2].log_manager.checkpoint()
+        write_checkpoints(w.brokers[2].log_manager)
         await w.stop_broker(2, cleanly=is_orderly)
         w.start_broker(2)
         await w.lead(1)

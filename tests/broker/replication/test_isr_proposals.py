@@ -8,12 +8,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from manual_clock import ManualClock
 
 from engine.broker.replication import isr_proposals
 from engine.broker.replication.isr import FollowerState, IsrState
 from engine.broker.replication.isr_updater import IsrOutcome, IsrUpdate
 from engine.broker.replication.partition_environment import IsrStatistics
-from engine.common.clock import ManualClock
 from engine.common.errors import ErrorCode
 from engine.common.model import LeaderAndIsr, TopicPartition
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from manual_clock import ManualClock
 from virtual_time import LoopClock, run_virtual
 
 from engine.broker.replication.alter_partition import AlterPartitionManager
 from engine.broker.replication.isr_updater import IsrOutcome, IsrUpdate, ZkIsrUpdater
-from engine.common.clock import ManualClock
 from engine.common.errors import CoordinationError, ErrorCode, KlammError
 from engine.common.model import LeaderAndIsr, LeaderIsrAndControllerEpoch, LeaderRecoveryState, TopicPartition
 from engine.common.topic_id import ZERO_TOPIC_ID

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from due_jobs import run_due
 from event_loop import in_event_loop
 from log_folders import data_batch, read_all
 from replicated_brokers import TP, StandInBroker, World, world
@@ -121,9 +122,9 @@ async def test_a_leader_moves_while_it_is_written_to(tmp_path: Path) -> None:
         assert w.log(1).topic_id == before.topic_id
         assert folders(target) == ["orders-0"]
         assert [name.endswith("-delete") for name in folders(before.log_dir)] == [True]
-        w.brokers[1].log_manager.run_due()
+        run_due(w.brokers[1].log_manager)
         await w.let_pass(60_001)
-        w.brokers[1].log_manager.run_due()
+        run_due(w.brokers[1].log_manager)
         assert folders(before.log_dir) == []
 
 

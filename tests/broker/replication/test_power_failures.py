@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from due_jobs import run_due, write_checkpoints
 from forgetful_disk import KILLED, MIXED, STRICT, Disk, write_image
 from replicated_brokers import TP, World, committed_batches, world
 from soak import rounds
@@ -90,8 +91,8 @@ async def history(w: World, disks: Disks, rng: random.Random, crash: str, steps:
                     w.cut.clear()
                 case "upkeep":
                     logs = w.brokers[rng.choice(BROKERS)].log_manager
-                    logs.run_due()
-                    logs.checkpoint()
+                    run_due(logs)
+                    write_checkpoints(logs)
                 case "one down":
                     fallen = [rng.choice(BROKERS)]
                 case "all down":

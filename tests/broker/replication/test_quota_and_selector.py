@@ -8,11 +8,11 @@ import pytest
 from event_loop import in_event_loop
 from hypothesis import given
 from hypothesis import strategies as st
+from manual_clock import ManualClock
 
 from engine.broker.replication.partition_environment import Wakeups
 from engine.broker.replication.replica_selector import ReplicaView, replica_selector, select_by_rack
 from engine.broker.replication.throttle import ALL_REPLICAS, ReplicationQuota
-from engine.common.clock import ManualClock
 from engine.common.errors import ConfigError
 from engine.common.model import TopicPartition
 from engine.runtime.purgatory import DelayedOperation, Purgatory

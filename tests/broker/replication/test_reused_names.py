@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from due_jobs import write_checkpoints
 from log_folders import values_of
 from replicated_brokers import NO_TOPIC_ID, TOPIC_ID, TP, World, world
 from virtual_time import in_virtual_time, run_virtual
@@ -46,7 +47,7 @@ async def delete_records(w: World, *broker_ids: int) -> None:
     w.log(1).increment_log_start_offset(50)
     await w.until(lambda: all(w.log(b).log_start_offset == 50 for b in broker_ids), "all replicas have the new start")
     for broker_id in broker_ids:
-        w.brokers[broker_id].log_manager.checkpoint()
+        write_checkpoints(w.brokers[broker_id].log_manager)
 
 
 def log_starts(w: World, broker_id: int) -> dict[Any, int]:

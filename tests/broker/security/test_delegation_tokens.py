@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from manual_clock import ManualClock
 from network_serving import run, session
 
 from engine.broker.security.delegation_tokens import DelegationTokens, may_ask_for_tokens, secret_of_tokens
 from engine.broker.security.sasl_mechanisms import LoggedIn, LoginRefused, scram_server
-from engine.common.clock import ManualClock
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import SecurityProtocol
 from engine.kafka.client.sasl.scram import scram_exchange

@@ -8,6 +8,7 @@ from unittest.mock import Mock, call
 
 import pytest
 from log_folders import NOW_MS, data_batch
+from manual_clock import ManualClock
 
 from engine.broker.log.log_manager import LogManager, LogManagerConfig
 from engine.broker.network.request import RequestHead
@@ -16,7 +17,6 @@ from engine.broker.network.server import SocketServer
 from engine.broker.replication.throttle import ALL_REPLICAS
 from engine.broker.server.dynamic_effects import follow_limits, follow_settings, set_log_settings
 from engine.broker.server.settings import server_limits
-from engine.common.clock import ManualClock
 from engine.common.model import TopicPartition
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.dynamic import TOPICS, DynamicConfigs

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import uvloop
 from cleaning import is_worker, pairs_of
+from due_jobs import run_due, write_checkpoints
 from log_folders import data_batch
 
 from engine.broker.log.cleaner.choice import LogToClean
@@ -113,7 +114,7 @@ def test_a_log_is_cleaned_and_noted(tmp_path: Path) -> None:
 
     async def scene(world: World) -> None:
         await until(lambda: world.is_clean)
-        world.logs.run_due()
+        run_due(world.logs)
         text = (world.dirs[0] / CLEANER_OFFSET_CHECKPOINT).read_text()
         assert text.splitlines() == ["0", "1", f"t 0 {world.log.active_segment.base_offset}"]
         assert len(set(world.cleaned_values())) == len(world.cleaned_values()) == 5
@@ -124,7 +125,7 @@ def test_a_log_is_cleaned_and_noted(tmp_path: Path) -> None:
     again.load()
     assert again.logs[TP].cleaning.first_dirty_offset == world.log.cleaning.first_dirty_offset
     again.delete(TP)
-    again.run_due()
+    run_due(again)
     assert "t 0" not in (world.dirs[0] / CLEANER_OFFSET_CHECKPOINT).read_text()
     again.shutdown()
 
@@ -209,7 +210,7 @@ def test_a_moved_log_keeps_what_was_noted(tmp_path: Path) -> None:
     async def scene(world: World) -> None:
         await until(lambda: world.is_clean)
         noted = world.log.cleaning.first_dirty_offset
-        world.logs.run_due()
+        run_due(world.logs)
         future = create_future_log(world.logs, TP, world.dirs[1])
         offset = 0
         while offset < world.log.log_end_offset:
@@ -218,9 +219,9 @@ def test_a_moved_log_keeps_what_was_noted(tmp_path: Path) -> None:
             future.append_as_follower(memoryview(bytearray(records.read())))
             offset = future.log_end_offset
         world.log = replace_current_with_future(world.logs, TP)
-        world.logs.run_due()
+        run_due(world.logs)
         assert (world.log.log_dir, world.log.cleaning.first_dirty_offset) == (world.dirs[1], noted)
-        world.logs.checkpoint()
+        write_checkpoints(world.logs)
         assert f"t 0 {noted}" in (world.dirs[1] / CLEANER_OFFSET_CHECKPOINT).read_text()
         assert "t 0" not in (world.dirs[0] / CLEANER_OFFSET_CHECKPOINT).read_text()
 

@@ -9,15 +9,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from due_jobs import write_checkpoints
 from log_folders import NOW_MS, data_batch
 from managed_logs import ManagedLogs, checkpoint
+from manual_clock import ManualClock
 from virtual_time import run_virtual
 
 from engine.broker.log.disk_jobs import DeleteJob, DiskJob
 from engine.broker.log.log_manager import LogManager, LogManagerConfig
 from engine.broker.server import log_upkeep
 from engine.broker.server.log_upkeep import LogUpkeep
-from engine.common.clock import ManualClock
 from engine.common.model import TopicPartition
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.log_config import LogConfig
@@ -78,7 +79,7 @@ def test_each_checkpoint_is_written_at_its_own_interval(tmp_path: Path, interval
     broker = ManagedLogs(tmp_path / "d").loaded()
     broker.create(TP, 6)
     log = broker.logs.logs[TP]
-    broker.logs.checkpoint()
+    write_checkpoints(broker.logs)
 
     def written() -> dict[str, int | None]:
         names = (HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT)

@@ -21,7 +21,7 @@ from metric_work import COUNTED, counted_work
 from public_boards import BOARDS
 from wire_client import WireClient, create_topic, fetch, produce, wait_until_led
 
-from engine.broker.fetch.in_turns import FETCHED_AT_ONCE_MAX
+from engine.broker.fetch.large_fetch import FETCHED_AT_ONCE_MAX
 from engine.broker.log.preparation import PREPARED_RECORDS
 from engine.broker.metrics.mbeans import MBean
 from engine.broker.metrics.measures import TICK_S

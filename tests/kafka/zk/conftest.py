@@ -58,7 +58,7 @@ def end_session(zk_chroot: str) -> Callable[[ZkClient], Awaitable[None]]:
             return bool(connection.recv(4_096))
 
     async def end(client: ZkClient) -> None:
-        credentials = client.session_credentials
+        credentials = client._keeper.current().credentials
         async with asyncio.timeout(20):
             while not await asyncio.to_thread(steal_and_close, *credentials):
                 await asyncio.sleep(0.01)

@@ -258,7 +258,7 @@ async def test_a_network_may_fail_between_two_sessions(
         def notice(event: SessionEvent) -> None:
             if event is SessionEvent.LOST:
                 with pytest.raises(SessionLost):
-                    assert client.session_credentials
+                    assert client._keeper.current().credentials
                 client.break_connection()
                 has_failed.set()
 
@@ -266,7 +266,7 @@ async def test_a_network_may_fail_between_two_sessions(
         await end_session(client)
         async with asyncio.timeout(30):
             await has_failed.wait()
-        await client.wait_connected()
+        await client._keeper.wait_open()
         assert await client.exists("/") is not None
 
 

@@ -10,8 +10,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 from event_loop import in_event_loop
+from manual_clock import ManualClock
 
-from engine.common.clock import ManualClock, SystemClock
+from engine.common.clock import SystemClock
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.dynamic import DynamicConfigs
 from engine.kafka.config.log_config import LogConfig

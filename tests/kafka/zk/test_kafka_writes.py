@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from event_loop import in_event_loop
+from manual_clock import ManualClock
 
-from engine.common.clock import ManualClock
 from engine.common.errors import CoordinationError
 from engine.common.model import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicPartition
 from engine.common.topic_id import parse_topic_id

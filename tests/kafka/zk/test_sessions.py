@@ -86,7 +86,7 @@ async def test_outstanding_calls_end_with_the_session_and_are_not_done_in_the_ne
         proxy.may_ask.set()
         outcomes = await asyncio.gather(*waiting, return_exceptions=True)
         assert [type(outcome) for outcome in outcomes] == [SessionLost] * 11
-        await client.wait_connected()
+        await client._keeper.wait_open()
         await client.sync()
         stat = await witness.exists("/counter")
         assert stat is not None and stat.version == 0
@@ -198,7 +198,7 @@ async def test_calls_between_two_sessions_are_refused(connect, end_session, unti
         await end_session(client)
         await until(lambda: refused)
         assert refused == ["get"]
-        await client.wait_connected()
+        await client._keeper.wait_open()
         await client.get("/")
 
 
@@ -358,7 +358,7 @@ def test_a_tool_does_not_wait_for_ever_for_a_zookeeper_that_hangs() -> None:
             finally:
                 server.resume()
             async with asyncio.timeout(30):
-                await client.wait_connected()
+                await client._keeper.wait_open()
                 assert await client.exists("/") is not None
             assert len(begun) == 1, "one session takes the place of the one that was given up"
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from engine.admin.lag import spark_queries
 from engine.admin.lag.spark_positions import Batch, Query, ReaderKind
-from engine.admin.lag.spark_queries import jobs_of, query_lags
+from engine.admin.lag.spark_queries import QueryLag, jobs_of
 from engine.admin.lag.unread import Place, Times, UnreadRecord
 from engine.admin.watch.frame import PartitionOffsets, WatchedQuery
 from engine.common.model import TopicPartition
@@ -77,7 +78,7 @@ class FakeQuery:
             {_SOURCE: self._starts_at},
         )
         known = {name: ends[name].end for name in self._starts_at if name in ends}
-        rows = query_lags(query, {**known}, dict.fromkeys(known, 0), self._times(query, known), self._now_ms)
+        rows = [_row(query, known, self._times(query, known), self._now_ms)]
         (job,) = jobs_of([query], rows, now_ms=self._now_ms)
         return WatchedQuery(job, tuple(rows))
 
@@ -88,3 +89,12 @@ class FakeQuery:
             for name, offset in query.committed(_SOURCE).items()
             if name in ends and offset < ends[name]
         }
+
+
+def _row(query: Query, ends: Mapping[TopicPartition, int], times: Times, now_ms: int) -> QueryLag:
+    """Return the row of the query's only source, from what is known already."""
+    positions = {spark_queries._name(position): position for position in spark_queries._by_source(query)[_SOURCE]}
+    sample = spark_queries._sample(query, positions, {**ends}, dict.fromkeys(ends, 0))
+    source = spark_queries._Source(query, _SOURCE, positions, sample, bool(positions))
+    series = {name: spark_queries._series(source, name, now_ms) for name in positions}
+    return spark_queries._row(source, series, times, now_ms)

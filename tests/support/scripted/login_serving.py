@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from manual_clock import ManualClock
 from network_serving import answer_api_versions, read_frame, serving
 
 from engine.broker.handlers.sasl_login import sasl_authenticate, sasl_handshake
@@ -17,7 +18,6 @@ from engine.broker.network.routes import HandlerSpec, RouteTable
 from engine.broker.network.server import SocketServer
 from engine.broker.security.login_settings import listener_logins
 from engine.broker.security.logins import LoginPolicy
-from engine.common.clock import ManualClock
 from engine.common.errors import ErrorCode
 from engine.kafka.client.sasl.exchange import Exchange, plain_exchange
 from engine.kafka.client.sasl.oauthbearer import oauthbearer_exchange, unsecured_token

@@ -7,11 +7,12 @@ import shutil
 import struct
 from pathlib import Path
 
+from manual_clock import ManualClock
+
 from engine.broker.log.disk_jobs import DeleteJob
 from engine.broker.log.environment import Flushable
 from engine.broker.log.log import Log
 from engine.broker.log.log_loader import Checkpoints, load_log
-from engine.common.clock import ManualClock
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.records.decode import iter_records
 from engine.kafka.protocol.records.encode import encode_batch

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from log_folders import NOW_MS, data_batch
+from manual_clock import ManualClock
 
 from engine.broker.log.disk_jobs import DiskJob
 from engine.broker.log.log_manager import LogManager, LogManagerConfig
-from engine.common.clock import ManualClock
 from engine.common.model import TopicPartition
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.formats.checkpoints import decode_offset_checkpoint

@@ -9,7 +9,7 @@ from engine.broker.coordinator.groups.values import MemberDescription, Protocols
 
 
 class Member:
-    """A member: its identity, its wishes, and its waiting requests."""
+    """A member: its identity, what it asked for, and its waiting requests."""
 
     __slots__ = (
         "assignment",

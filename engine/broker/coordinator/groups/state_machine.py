@@ -383,7 +383,7 @@ class GroupMachine:
             self._rebalance.restart_session(group, member)
 
     def unload(self, group: Group) -> None:
-        """This broker is no longer the group's coordinator: waiting requests are told so."""
+        """This broker is no longer the group's coordinator: waiting requests get that answer."""
         self._end(group, ErrorCode.NOT_COORDINATOR)
 
     def delete(self, group: Group) -> None:

@@ -306,7 +306,7 @@ class _Cleaning:
             if segment.base_offset >= end_offset:
                 break
             own = self._sizes(segment)
-            together = tuple(one + other for one, other in zip(sizes, own, strict=True))
+            together = tuple(total + other for total, other in zip(sizes, own, strict=True))
             if group and (
                 len(group) >= GROUP_SEGMENTS_MAX
                 or any(size > bound for size, bound in zip(together, bounds, strict=True))

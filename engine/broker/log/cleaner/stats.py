@@ -24,7 +24,7 @@ class CleaningStats:
     cpu_s: float = 0.0
 
 
-def told(stats: CleaningStats, thread: int, log_name: str, first_offset: int, end_offset: int) -> str:
+def log_text(stats: CleaningStats, thread: int, log_name: str, first_offset: int, end_offset: int) -> str:
     """Return the lines that Kafka's cleaner logs once it has cleaned a log; people and scripts read them."""
     elapsed_s = max(stats.elapsed_s, 1e-6)
     index_s = max(stats.index_s, 1e-6)

@@ -171,13 +171,13 @@ class ClusterFigures:
             ("transaction-coordinator-metrics", transactions.transactions),
         ):
             loads = owned.load_times_ms
-            found: dict[str, object] = {
+            totals: dict[str, object] = {
                 "partition-load-time-avg": sum(loads) / len(loads) if loads else math.nan,
                 "partition-load-time-max": max(loads, default=math.nan),
             }
             if type_.startswith("group"):
-                found |= self._group_totals()
-            yield MBean("kafka.server", type_, None, (), found)
+                totals |= self._group_totals()
+            yield MBean("kafka.server", type_, None, (), totals)
 
     def _group_totals(self) -> dict[str, object]:
         now_s = self._ledger.now_s

@@ -43,7 +43,7 @@ class NetworkFigures:
                 self._ledger.rate(f"{name} {listener}", now_s, total)
 
     def tick(self) -> None:
-        """Begin to look for the largest answers anew."""
+        """Start looking for the largest answers again."""
         for listener, totals in self._server.network.totals.items():
             self._largest_answers[listener].append(totals.largest_answer())
             totals.forget_largest_answer()
@@ -214,7 +214,7 @@ def selector(
     responses: int,
     request_size: float,
 ) -> dict[str, object]:
-    """Return the attributes of one of Kafka's selectors; nobody waits for sockets here, so those times are 0."""
+    """Return the attributes of one of Kafka's selectors; nothing waits for sockets here, so those times are 0."""
     found: dict[str, object] = {
         "connection-close-rate": 0.0, "connection-close-total": float(closed), "connection-count": float(connections),
         "connection-creation-rate": 0.0, "connection-creation-total": float(created),

@@ -126,17 +126,17 @@ class ProcessFigures:
 
 
 def _disk_bytes() -> tuple[int, int]:
-    """Return what this process has read from disks and written to them; zeros where the system does not tell."""
+    """Return what this process has read from disks and written to them; zeros where the system does not report them."""
     try:
         text = Path("/proc/self/io").read_text()
     except OSError:
         return 0, 0
-    found = dict(line.split(": ") for line in text.splitlines())
-    return int(found.get("read_bytes", 0)), int(found.get("write_bytes", 0))
+    counters = dict(line.split(": ") for line in text.splitlines())
+    return int(counters.get("read_bytes", 0)), int(counters.get("write_bytes", 0))
 
 
 def _descriptors() -> tuple[int, int]:
-    """Return how many descriptors are open, and the limit; -1 where the system does not tell."""
+    """Return how many descriptors are open, and the limit; -1 where the system does not report it."""
     try:
         return sum(1 for _ in Path("/proc/self/fd").iterdir()), descriptor_limit()
     except OSError:

@@ -20,7 +20,7 @@ from engine.runtime.purgatory import Purgatory
 
 
 class _Census:
-    """What all replicas have together."""
+    """Totals over all replicas."""
 
     def __init__(self) -> None:
         self.partitions = self.logs = self.producers = self.copy_lag = 0
@@ -34,7 +34,7 @@ class _Census:
         self.uncleanable[log.log_dir] = number + 1, size_bytes + log.size_bytes
 
     def add_up(self, roles: list[int], logs: list[int]) -> None:
-        """Take in what ``_role`` says of all replicas, and what all logs say."""
+        """Add up what ``_role`` returns for all replicas, and the figures of all logs."""
         at_min_isr, _, _, replicas, under_min_isr, under_replicated = (
             roles[position :: len(_OF_PARTITION)] for position in range(len(_OF_PARTITION))
         )
@@ -61,7 +61,7 @@ class ReplicaFigures:
         """How those of each topic begin."""
 
     def replicas(self) -> MBeans:
-        """Yield what all replicas have together."""
+        """Yield the totals of all replicas."""
         manager = self._server.replica_manager
         isr, census = manager.environment.statistics, self._census
         yield from gauges("kafka.server", "ReplicaManager", {
@@ -154,13 +154,13 @@ class ReplicaFigures:
             yield MBean("kafka.server", "FollowerReplication", None, (), {"byte-rate": rate})
 
     def all_topics(self) -> MBeans:
-        """Yield what all topics count together."""
+        """Yield the totals of all topics."""
         topics = self._server.replica_manager.environment.topics
         for name, attributes in topics.of_broker(self._ledger.now_s, self._ledger.ticks):
             yield MBean("kafka.server", "BrokerTopicMetrics", name, (), attributes)
 
     def topics(self) -> MBeans:
-        """Yield what each topic counts."""
+        """Yield the counts of each topic."""
         topics = self._server.replica_manager.environment.topics
         for name, topic, attributes in topics.of_topics(self._ledger.now_s, self._ledger.ticks):
             yield MBean("kafka.server", "BrokerTopicMetrics", name, (("topic", topic),), attributes)

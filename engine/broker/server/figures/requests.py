@@ -168,7 +168,7 @@ _API_NAMES: Final = (
     "OffsetFetch", "OffsetForLeaderEpoch", "Produce", "RenewDelegationToken", "SaslAuthenticate", "SaslHandshake",
     "StopReplica", "SyncGroup", "TxnOffsetCommit", "UpdateFeatures", "UpdateMetadata", "WriteTxnMarkers",
 )  # fmt: skip
-"""The APIs of which a broker of Kafka 3.9 in ZooKeeper mode has histograms from the start. Fetch is both kinds."""
+"""The APIs that have histograms from the start in a broker of Kafka 3.9 in ZooKeeper mode. Fetch is both kinds."""
 
 
 def error_name(code: int) -> str:

@@ -55,9 +55,9 @@ def _quoted(text: str) -> str:
 
 def _fields(message: str) -> dict[str, str]:
     """Return the fields up to the first malformed one: to look for others behind it takes the square of the length."""
-    found, end = {}, 0
+    fields, end = {}, 0
     while match := _FIELD.match(message, end):
         name, quoted, plain = match.groups()
-        found[name] = re.sub(r"\\(.)", r"\1", quoted) if quoted else plain or ""
+        fields[name] = re.sub(r"\\(.)", r"\1", quoted) if quoted else plain or ""
         end = match.end()
-    return found
+    return fields

@@ -55,8 +55,8 @@ def token_of_aws(options: Mapping[str, str], host: str) -> str:
         from aws_msk_iam_sasl_signer import MSKAuthTokenProvider
     except ImportError:
         raise SaslError("AWS_MSK_IAM needs the extra msk: pip install 'klamm[msk]'") from None
-    found = _MSK_HOST.search(host)
-    region = found[1] if found else options.get("awsStsRegion") or os.environ.get("AWS_REGION", "")
+    match = _MSK_HOST.search(host)
+    region = match[1] if match else options.get("awsStsRegion") or os.environ.get("AWS_REGION", "")
     if not region:
         raise SaslError("the broker's name contains no AWS region: set AWS_REGION")
     try:
@@ -79,16 +79,16 @@ def extensions_of(options: Mapping[str, str]) -> dict[str, str]:
     Raises:
         SaslError: a name or value has characters that RFC 7628 does not allow.
     """
-    found = {
+    extensions = {
         key.removeprefix(prefix): value
         for prefix in _EXTENSION_OPTIONS
         for key, value in options.items()
         if key.startswith(prefix)
     }
-    for name, value in found.items():
+    for name, value in extensions.items():
         if name == "auth" or not _EXTENSION_NAME.fullmatch(name) or not _EXTENSION_VALUE.fullmatch(value):
             raise SaslError(f"the SASL extension {name} is malformed")
-    return found
+    return extensions
 
 
 def unsecured_token(options: Mapping[str, str], *, now_s: float | None = None) -> str:
@@ -120,7 +120,7 @@ def unsecured_token(options: Mapping[str, str], *, now_s: float | None = None) -
 
 
 def token_from_file(path: Path) -> str:
-    """Return the token in a file, which is read anew for each login, as other programs renew it.
+    """Return the token in a file. Each login reads it again: other programs renew it.
 
     Raises:
         SaslError: it cannot be read, or holds no token.

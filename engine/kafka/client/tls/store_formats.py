@@ -167,16 +167,16 @@ def _read_pkcs12(content: bytes, password: str | None, where: str) -> Store:
     except ImportError:
         raise ConfigError(f"{where} is a PKCS12 store, which needs the package cryptography: {EXTRA}") from None
     try:
-        found = load_pkcs12(content, None if password is None else password.encode())
+        store = load_pkcs12(content, None if password is None else password.encode())
     except ValueError:
         missing = " (none is given)" if password is None else ""
         raise ConfigError(f"the password of {where} is wrong{missing}, or the file is not a PKCS12 store") from None
     others = "".join(
-        additional_cert.certificate.public_bytes(Encoding.PEM).decode() for additional_cert in found.additional_certs
+        additional_cert.certificate.public_bytes(Encoding.PEM).decode() for additional_cert in store.additional_certs
     )
-    if found.key is None:
-        own = "" if found.cert is None else found.cert.certificate.public_bytes(Encoding.PEM).decode()
+    if store.key is None:
+        own = "" if store.cert is None else store.cert.certificate.public_bytes(Encoding.PEM).decode()
         return Store(own + others)
-    key = found.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-    own = "" if found.cert is None else found.cert.certificate.public_bytes(Encoding.PEM).decode()
+    key = store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    own = "" if store.cert is None else store.cert.certificate.public_bytes(Encoding.PEM).decode()
     return Store(others, key, own + others)

@@ -152,7 +152,7 @@ def _records(
 
 def _values(data: bytes, count: int) -> list[bytes | None]:
     """Return the records' values; otherwise as ``_records``."""
-    found: list[bytes | None] = []
+    values: list[bytes | None] = []
     position = 0
     size = len(data)
     for _ in range(count):
@@ -196,7 +196,7 @@ def _values(data: bytes, count: int) -> list[bytes | None]:
         if not number & 1:
             value = data[position : position + (number >> 1)]
             position += number >> 1
-        found.append(value)
+        values.append(value)
         if data[position]:
             _, position = read_headers(data, position, end)
         else:
@@ -205,7 +205,7 @@ def _values(data: bytes, count: int) -> list[bytes | None]:
             raise wrong_length(position - end)
     if position != size:
         raise left_over(size - position, count)
-    return found
+    return values
 
 
 def read_headers(data: bytes, position: int, end: int) -> tuple[list[Header], int]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 
+from manual_clock import ManualClock
+
 from engine.broker.coordinator.groups.driver import TimerWheel
 from engine.broker.coordinator.groups.group import Group
 from engine.broker.coordinator.groups.loading import GroupLoader
@@ -18,7 +20,6 @@ from engine.broker.coordinator.groups.values import (
     Syncing,
     SyncResult,
 )
-from engine.common.clock import ManualClock
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.kafka.config.metadata_version import parse_metadata_version

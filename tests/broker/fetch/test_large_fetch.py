@@ -101,7 +101,7 @@ def both_ways(
 
     run_virtual(lambda: run("at once"))
     patches.setattr("engine.broker.handlers.fetch.FETCHED_AT_ONCE_MAX", 0)
-    patches.setattr("engine.broker.fetch.in_turns.PIECE_SIZE", 1)
+    patches.setattr("engine.broker.fetch.large_fetch.PIECE_SIZE", 1)
     patches.setattr("engine.broker.handlers.in_turns.AT_ONCE_MAX", 1)
     patches.setattr("engine.broker.fetch.session_cache._STEP", 1)
     patches.setattr("engine.runtime.turns.HOLD_MS_MAX", 0)
@@ -213,7 +213,7 @@ def test_whoever_wants_more_than_its_limits_allow_waits(
             assert asyncio.get_running_loop().time() - began_s == pytest.approx(takes_s)
 
     monkeypatch.setattr("engine.broker.handlers.fetch.FETCHED_AT_ONCE_MAX", 0)
-    monkeypatch.setattr("engine.broker.fetch.in_turns.PIECE_SIZE", 1)
+    monkeypatch.setattr("engine.broker.fetch.large_fetch.PIECE_SIZE", 1)
     run_virtual(story)
 
 
@@ -232,7 +232,7 @@ def test_a_topic_that_is_not_there_hastens_no_answer(
                 assert asyncio.get_running_loop().time() - began_s == pytest.approx(wait_s, abs=0.05)
 
     monkeypatch.setattr("engine.broker.handlers.fetch.FETCHED_AT_ONCE_MAX", 0)
-    monkeypatch.setattr("engine.broker.fetch.in_turns.PIECE_SIZE", 1)
+    monkeypatch.setattr("engine.broker.fetch.large_fetch.PIECE_SIZE", 1)
     run_virtual(story)
 
 
@@ -263,7 +263,7 @@ def test_others_have_their_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             assert turns >= 2 * many / 10
 
     monkeypatch.setattr("engine.broker.handlers.fetch.FETCHED_AT_ONCE_MAX", 100)
-    monkeypatch.setattr("engine.broker.fetch.in_turns.PIECE_SIZE", 10)
+    monkeypatch.setattr("engine.broker.fetch.large_fetch.PIECE_SIZE", 10)
     monkeypatch.setattr("engine.broker.handlers.in_turns.AT_ONCE_MAX", 10)
     monkeypatch.setattr("engine.runtime.turns.HOLD_MS_MAX", 0)
     run_virtual(check)

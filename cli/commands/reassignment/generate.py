@@ -18,7 +18,7 @@ from cli.framework.stdout import data_stream
 from cli.framework.watching import Interval, Watch, watch_reports
 from cli.output.format import OutputFormat
 from cli.output.report import Report, Table
-from engine.kafka.config.input_files import name_of, read_input
+from engine.runtime.input_files import name_of, read_input
 
 
 @group.command(

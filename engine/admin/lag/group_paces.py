@@ -74,14 +74,14 @@ class Paces:
             self._paces.clear()
         self._at_ms = at_ms
         before, self._paces = self._paces, {}
-        told = []
+        measured = []
         for lag in lags:
             if lag.kind is ReaderKind.GROUP:
                 pace = _pace_of(lag, before.get((lag.group, lag.type)), at_ms)
                 self._paces[lag.group, lag.type] = pace
                 lag = pace.told or lag
-            told.append(lag)
-        return tuple(told)
+            measured.append(lag)
+        return tuple(measured)
 
     def still_s(self, lag: GroupLag) -> float | None:
         """Return for how long a group that is behind has committed nothing; None if that may be its pace."""
