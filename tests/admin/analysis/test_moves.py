@@ -9,7 +9,7 @@ from fake_cluster import FakeCluster
 
 from engine.admin.analysis.history import History
 from engine.admin.analysis.moves import CopyState, MovesBoard, moves_board
-from engine.admin.analysis.throttles import ThrottleAdvice, ThrottleVerdict, throttle_advice, throttles_told
+from engine.admin.analysis.throttles import ThrottleAdvice, ThrottleVerdict, throttle_advice, throttle_texts
 from engine.admin.watch.frame import Frame, Stage
 from engine.common.model import TopicPartition
 from engine.common.quantities import span_text
@@ -334,7 +334,7 @@ def test_the_throttle_lines_name_all_brokers_that_send_and_take() -> None:
 def test_sides_with_the_same_throttle_share_a_sentence_and_a_burst_is_called_one() -> None:
     both = [ThrottleAdvice(1, is_leader, 1_000, 2_100.0, 0, 9, ThrottleVerdict.IS_THE_LIMIT, None, 1_000_000)
             for is_leader in (True, False)]  # fmt: skip
-    ((told, _),) = throttles_told(both)
+    ((told, _),) = throttle_texts(both)
     more = "it is the limit: 1.0 MB/s would let it end within an hour"
     assert told == f"broker 1 sends and takes under a throttle of 1.0 kB/s: {more}"
     assert both[0].is_burst and not replace(both[0], used=1_900.0).is_burst and not replace(both[0], used=None).is_burst
