@@ -243,7 +243,7 @@ def test_a_killed_broker_is_seen_and_its_leaders_are_elected_back_by_keys(
         # Other tests of this cluster have left topics whose changes come at the same moment.
         await driven.press("escape", "8", "slash")
         await driven.type("broker down")
-        await driven.until(lambda: bool(driven.lines_with("± ")) and "broker down" in driven.lines_with("± ")[-1])
+        await driven.until(lambda: bool(driven.lines_with("≤ ")) and "broker down" in driven.lines_with("≤ ")[-1])
 
     driven_live(target_of(three_brokers, has_zookeeper=True), scene)
     assert by_wire.leaders(topic)[0] == victim
