@@ -12,7 +12,7 @@ from engine.admin.configs.by_znode import ZkConfigReader, alter_configs_zk
 from engine.admin.configs.values import Entity, EntityConfigs, EntityType
 from engine.kafka.config.password_encoder import PasswordEncoder
 from engine.kafka.zk.client import ZkClient
-from engine.kafka.zk.errors import ZnodeFormatError
+from engine.kafka.zk.errors import NoAuth, ZnodeFormatError
 from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.kafka.zk.operations import Acl
 
@@ -55,12 +55,24 @@ def test_whose_settings_there_are(zk_chroot: str) -> None:
     on_settings(zk_chroot, scene)
 
 
-def test_those_that_may_not_be_read_do_not_hide_the_others(zk_chroot: str) -> None:
+def test_those_that_may_not_be_read_do_not_hide_the_others_and_are_not_called_empty(zk_chroot: str) -> None:
+    hidden = [
+        ("brokers/0", Entity(EntityType.BROKER, "0")),
+        ("users/v", Entity(EntityType.USER, "v")),
+        ("users/u/clients/c", Entity(EntityType.USER_CLIENT, "u/c")),
+    ]
+
     async def scene(zk: ZkClient) -> None:
-        for entity in ("brokers/0", "users/v", "users/u/clients/c"):
-            await zk.set_acl(f"/config/{entity}", WRITE_ONLY)
+        reader = ZkConfigReader(zk)
+        for path, _ in hidden:
+            await zk.set_acl(f"/config/{path}", WRITE_ONLY)
         assert await described(zk, EntityType.BROKER) == [("0", 0), ("2", 0), ("10", 1), (None, 1)]
-        assert await described(zk, EntityType.USER) == [("u", 1)]
+        assert await described(zk, EntityType.USER) == [("u", 1), ("v", 0)]
+        for path, entity in hidden:
+            found = await reader.describe_all(entity.type, include_all=False)
+            assert [path in (one.error or "") for one in found] == [one.entity_name == entity.name for one in found]
+            with pytest.raises(NoAuth, match=path):
+                await reader.describe(entity, include_all=False)
 
     on_settings(zk_chroot, scene)
 

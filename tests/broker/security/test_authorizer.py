@@ -11,7 +11,8 @@ import pytest
 from network_serving import run, session
 
 from engine.broker.network.session import Session
-from engine.broker.security.authorizer import REMEMBERED_MAX, AclRules, Authorizer
+from engine.broker.security import authorizer as authorizer_module
+from engine.broker.security.authorizer import AclRules, Authorizer
 from engine.common.acl import AclOperation, ResourceType
 from engine.common.clock import SystemClock
 from engine.kafka.acls import AclEntry, PatternType, Permission, ResourcePattern
@@ -123,14 +124,25 @@ def test_damaged_rules_let_nobody_in(zk_chroot: str) -> None:
     run(check)
 
 
-def test_a_session_remembers_few_decisions_and_none_beyond_a_change() -> None:
+def test_sessions_remember_a_bounded_memory_and_nothing_beyond_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names are the clients' choice. Who has asked about most forgets, and nobody else."""
+    monkeypatch.setattr(authorizer_module, "REMEMBERED_BYTES_MAX", 1_000_000)
+
     async def check() -> None:
         one = Authorizer(None, SystemClock(), super_users=[], allows_without_rules=False)  # type: ignore[arg-type]
-        alice = user()
+        alice, others = user(), [user(f"mallory-{number}") for number in range(20)]
         one.rules.put(ORDERS, (allow(),))
-        for number in range(REMEMBERED_MAX + 5):
-            assert not may(one, alice, f"t{number}")
-        assert len(alice.decisions) <= REMEMBERED_MAX
+        assert may(one, alice)
+        for number in range(1000):
+            for other in others:
+                assert not may(one, other, f"{number}".zfill(30_000 if number % 50 == 0 else 10))
+            remembered = [sum(200 + len(name) for _, _, name in each.decisions) for each in others]
+            assert sum(remembered) < 1_100_000
+        assert len(alice.decisions) == 1
+        others.clear()
+        for number in range(3000):
+            assert not may(one, alice, f"{number}")
+        assert len(alice.decisions) == 3001, "those of sessions that have ended do not count"
         assert may(one, alice)
         one.rules.put(ORDERS, (allow(), deny()))
         assert not may(one, alice)
