@@ -613,6 +613,8 @@ def test_a_lower_retention_says_what_it_deletes_and_when(
     assert outcome.notes == (*lines,) and lines[1].startswith("the space comes back 2s after that")
     (_,), outcome = asyncio.run(told({"retention.bytes": "1000000"}))
     assert outcome.notes == (), "it is longer"
+    (_,), outcome = asyncio.run(told({"delete.retention.ms": "1"}))
+    assert outcome.notes == (), "of tombstones, not of records"
 
 
 def test_a_read_only_cluster_is_refused_by_the_engine_whatever_the_dashboard_lets_through(

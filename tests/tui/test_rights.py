@@ -84,6 +84,18 @@ def test_cells_and_empty_tables_say_hidden() -> None:
     assert topics.PAGE.rows(View(board, Location("topics"))).empty == "no topics that User:alice may see"
 
 
+def test_nobody_expects_an_answer_of_a_broker_that_is_down() -> None:
+    cluster = FakeCluster()
+    cluster.kill(2)
+    frame = cluster.frame()
+    for broker, standing in ((2, Standing.LIVE), (1, Standing.DEGRADED)):
+        read = replace(frame.stages[Stage.LOG_DIRS], missing=(f"broker {broker}: connection refused",))
+        seen = replace(frame, stages={**frame.stages, Stage.LOG_DIRS: read})
+        text = "".join(part for one in status_lines(seen, 120) for part, _ in one)
+        assert standing_of(seen) is standing and ("refused" in text) is (standing is Standing.DEGRADED), text
+    assert standing_of(replace(seen, cluster=None)) is Standing.DEGRADED, "nobody knows who is down"
+
+
 def target_of(cluster: LocalCluster, user: str) -> ClusterTarget:
     properties = load_client_properties(cluster.directory / f"{user}.properties")
     addresses = parse_addresses(cluster.bootstrap_servers)

@@ -262,7 +262,8 @@ def _traffic(view: View, topic: TopicSnapshot, width: int) -> list[Line]:
         lines += _folded("{} in, {} out".format(*both), width)
     if silent:
         why = board.frame.figures[silent[0]].trouble or NOTHING
-        lines += _folded(f"broker {', '.join(map(str, silent[:_ROWS]))} does not report: {why}", width, Tone.QUIET)
+        who = f"broker {silent[0]} does" if len(silent) == 1 else f"brokers {', '.join(map(str, silent[:_ROWS]))} do"
+        lines += _folded(f"{who} not report: {why}", width, Tone.QUIET)
     elif rates is None:
         lines += _folded(_why_no_traffic(board), width, Tone.QUIET)
     return lines

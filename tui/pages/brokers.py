@@ -198,12 +198,6 @@ _UNTOLD = tuple(column for column in COLUMNS if column not in FIGURES)
 """The columns where no broker reports its own figures."""
 
 
-def _report_figures(board: Board) -> bool:
-    """Whether brokers report their own figures, or may once they are asked."""
-    figures = board.frame.figures.values()
-    return board.reads_metrics and (not figures or any(one.told_by is not None for one in figures))
-
-
 def _rows(view: View) -> Rows:
     only, filling = view.location.only, {trend.broker for trend in view.board.filling}
 
@@ -214,7 +208,7 @@ def _rows(view: View) -> Rows:
         return item.id in filling if only is Only.FILLING else item.state == only
 
     return Rows(
-        COLUMNS if _report_figures(view.board) else _UNTOLD,
+        COLUMNS if view.board.reports_figures else _UNTOLD,
         items_of(view.board),
         lambda item: item.id,
         lambda item: f"{item.id} {item.state} {item.host} {item.rack}",

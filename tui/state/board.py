@@ -232,6 +232,12 @@ class Board:
         """Whether anybody reads what brokers themselves measure."""
         return self.frame.stage(Stage.METRICS).source is not None
 
+    @property
+    def reports_figures(self) -> bool:
+        """Whether a broker reports its own figures, or may once it is asked."""
+        figures = self.frame.figures.values()
+        return self.reads_metrics and (not figures or any(one.told_by is not None for one in figures))
+
     def untold(self, topic: TopicSnapshot) -> list[int]:
         """Return the leaders of a topic that do not report its traffic."""
         figures = self.frame.figures

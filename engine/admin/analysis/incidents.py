@@ -59,6 +59,8 @@ class Incident:
     fold_of_effects: int = field(init=False)
     """One object for all of its events: 20,000 numbers of their own would be as many blocks of memory."""
     _is_back: bool = False
+    _leaderless: set[TopicPartition] = field(default_factory=set)
+    """Partitions that it left without a leader: who leads them next follows from it."""
 
     def __post_init__(self) -> None:
         self.fold_of_effects = -self.number
@@ -79,8 +81,10 @@ class Incident:
             else:
                 return False
         elif event.kind in _LED:
-            if event.before != str(broker):
+            if event.before != str(broker) and name not in self._leaderless:
                 return False
+            if name is not None:
+                (self._leaderless.add if event.kind is EventKind.PARTITION_OFFLINE else self._leaderless.discard)(name)
             if event.kind is EventKind.LEADER_CHANGED and event.after.isdecimal():
                 self.new_leaders[int(event.after)] += 1
         elif event.broker == broker and event.kind in _FAILS | _RETURNS:

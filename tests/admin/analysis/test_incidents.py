@@ -53,6 +53,19 @@ def test_it_ends_when_the_last_replica_has_caught_up_not_when_the_broker_is_back
     assert folds_of(incidents)[-4:] == [-1, -1, -1, 0]
 
 
+def test_who_leads_after_nobody_did_follows_from_what_left_it_without_a_leader() -> None:
+    offline = [
+        of(1_100, EventKind.PARTITION_OFFLINE, "2", "none", 5),
+        of(1_100, EventKind.PARTITION_OFFLINE, "3", "none", 6),
+    ]
+    elected = [of(2_000 + n, EventKind.LEADER_CHANGED, "none", "1", n) for n in (5, 6)]
+    incidents = Incidents(
+        [down(1_000, 2), *offline, *elected, of(3_000, EventKind.LEADER_CHANGED, "none", "3", 5)], 100
+    )
+    assert folds_of(incidents) == [1, -1, 0, -1, 0, 0], "another time, it is for another reason"
+    assert incidents[1].new_leaders == {1: 1}
+
+
 def test_a_broker_that_fails_again_meanwhile_goes_on_with_its_incident() -> None:
     incidents = Incidents([*LOST, up(5_000, 2), down(6_000, 2)], 100)
     incidents.take([of(7_000, EventKind.ISR_GREW, "1", "1,2"), of(7_000, EventKind.ISR_GREW, "3", "3,2", 1)])
