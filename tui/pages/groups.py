@@ -198,10 +198,13 @@ PAGE = Page(
 # One group
 
 
-PARTITION_COLUMNS = (
+WHICH_PARTITION = (
     Column("partition", "PARTITION", lambda p: Cell(p.name, Tone.STRONG), lambda p: (p.topic, p.partition),
            is_wide=True, width=16),
     Column("status", "STATUS", lambda p: status_cell(p.status, p.reason), lambda p: p.status.rank, width=9),
+)  # fmt: skip
+PARTITION_COLUMNS = (
+    *WHICH_PARTITION,
     figure("committed_offset", "COMMITTED", "committed_offset", count, rank=1, width=9),
     figure("log_end_offset", "END", "log_end_offset", count, rank=2, width=9),
     figure("lag", "LAG", "lag", count, width=7),

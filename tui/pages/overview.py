@@ -13,7 +13,7 @@ from typing import Any
 from engine.admin.health.report import HealthStatus
 from engine.admin.watch.frame import Stage
 from engine.common.model import NO_CONTROLLER
-from tui.drawing.cells import Cell, Column, Tone, attribute
+from tui.drawing.cells import Cell, Column, Tone
 from tui.drawing.lines import Line, Span, beside, fitted, folded, line, panel, width_of, wrapped
 from tui.drawing.sparkline import ceiling_of, chart_lines, sparkline
 from tui.drawing.table_model import Rows
@@ -452,17 +452,8 @@ def _events(board: Board, width: int, lines_max: int) -> list[Line]:
 
 
 def _page_rows(view: View) -> Rows:
-    board = view.board
-    columns = (
-        Column(
-            "problem", "PROBLEM", lambda problem: Cell(problem.subject, problem.tone), lambda problem: problem.subject
-        ),
-        Column("effect", "EFFECT", lambda problem: Cell(problem.effect), lambda problem: problem.effect),
-        Column("since_ms", "FOR", lambda problem: Cell(age_text(problem, board)), attribute("since.at_ms")),
-    )
-    return Rows(
-        columns, problems_of(board), lambda problem: problem.key, lambda problem: f"{problem.subject} {problem.effect}"
-    )
+    """Return the problems. They are drawn in a panel, so they have no columns."""
+    return Rows((), problems_of(view.board), lambda one: one.key, lambda one: f"{one.subject} {one.effect}")
 
 
 PAGE = Page(
