@@ -213,7 +213,8 @@ def test_a_long_change_is_cut_so_that_its_column_fits() -> None:
 
 def test_where_it_is_narrow_the_change_is_not_cut_for_words_that_say_it_twice() -> None:
     def told(*events: Event) -> str:
-        (run,) = Runs(events)
+        runs = Runs()
+        (run,) = {id(run): run for run in map(runs.take, events)}.values()
         return text_of(run_line(run, len(short_kind(run)) + 2, is_short=True)).partition("  ")[2]
 
     kind = EventKind.GROUP_MEMBERS_CHANGED

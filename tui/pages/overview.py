@@ -428,7 +428,7 @@ def _rows(columns: Sequence[Column], items: Sequence[Any]) -> list[Line]:
 
 
 def _changes(board: Board, width: int, height: int) -> list[Line]:
-    is_all = sum(1 for _ in board.history.runs) <= height - 2
+    is_all = sum(1 for _ in board.history.incidents.runs) <= height - 2
     note = "" if is_all else "8 shows all"
     return panel("Last changes", _events(board, width - 2, height - 2), width, height, note=note)
 
@@ -439,7 +439,7 @@ def _events(board: Board, width: int, lines_max: int) -> list[Line]:
     So neither a moment ago is missing nor, because much came after it, what was grave.
     """
     late_ms = board.frame.at_ms - _LATE_MS
-    newest = sorted(board.history.runs, key=lambda run: (-run.event.at_ms, severity(run.event)))
+    newest = sorted(board.history.incidents.runs, key=lambda run: (-run.event.at_ms, severity(run.event)))
     half = (max(0, lines_max) + 1) // 2
     before = sorted(newest[half:], key=lambda run: (run.event.at_ms < late_ms, severity(run.event)))
     kept = sorted(

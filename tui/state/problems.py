@@ -206,7 +206,7 @@ def why_lines(
     since, past = problem.since, board.history
     setting = "throttled" * (problem.key == Check.LEAKED_THROTTLES)
     at_ms = None if since is None or since.is_least else since.at_ms
-    runs = [run for run in past.runs if problem.is_of_cluster or _may_hold_up(problem, run.event)]
+    runs = [run for run in past.incidents.runs if problem.is_of_cluster or _may_hold_up(problem, run.event)]
     if at_ms is not None and (incident_runs := runs_around(runs, past.events, at_ms, severity, setting)):
         width = max(len(run.event.kind) for run in incident_runs) + 2
         lines.append(line(("what happened then", Tone.QUIET)))

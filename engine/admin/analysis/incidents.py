@@ -126,6 +126,7 @@ class Run:
         reason: the one that they share; empty if they do not.
         is_alike: all changed from and to the same.
         fold: of all of them, as in ``Incidents.folds``.
+        number: of the first, where they are counted.
     """
 
     event: Event
@@ -134,6 +135,7 @@ class Run:
     reason: str
     is_alike: bool = True
     fold: int = 0
+    number: int = 0
 
     def take(self, event: Event) -> None:
         self.count += 1
@@ -147,25 +149,24 @@ class Run:
 class Runs:
     """The newest runs, the oldest first. Kept up with each event, so that a picture costs no more after an hour."""
 
-    def __init__(self, events: Iterable[Event] = ()) -> None:
-        self._by_moment: dict[tuple[int, EventKind], Run] = {}
-        self.take(events)
+    def __init__(self) -> None:
+        self._by_moment: dict[tuple[int, EventKind, int], Run] = {}
 
     def __iter__(self) -> Iterator[Run]:
         return iter(self._by_moment.values())
 
-    def take(self, events: Iterable[Event]) -> None:
-        """Take what happened, oldest first."""
-        for event in events:
-            key = event.at_ms, event.kind
-            if (run := self._by_moment.get(key)) is not None:
-                run.take(event)
-                continue
-            self._by_moment[key] = Run(event, 1, [event.subject], event.reason)
-            if len(self._by_moment) > RUNS_MAX:
-                # What comes again and again must not push out that a broker failed.
-                (often, _), *_ = Counter(kind for _, kind in self._by_moment).most_common(1)
-                del self._by_moment[next(moment for moment in self._by_moment if moment[1] is often)]
+    def take(self, event: Event, fold: int = 0, number: int = 0) -> Run:
+        """Take what happened; return the run that it belongs to: of this fold, which ``Incidents`` explains."""
+        key = event.at_ms, event.kind, fold
+        if (run := self._by_moment.get(key)) is not None:
+            run.take(event)
+            return run
+        run = self._by_moment[key] = Run(event, 1, [event.subject], event.reason, fold=fold, number=number)
+        if len(self._by_moment) > RUNS_MAX:
+            # What comes again and again must not push out that a broker failed.
+            (often, _), *_ = Counter(kind for _, kind, _ in self._by_moment).most_common(1)
+            del self._by_moment[next(moment for moment in self._by_moment if moment[1] is often)]
+        return run
 
 
 def runs_around(
@@ -208,6 +209,7 @@ class Incidents:
     Attributes:
         folds: for each event that the history keeps, the number of the incident that it causes, minus the number of the
             incident that it follows from, or 0. Where several of one kind came at the same moment, the run of them.
+        runs: the newest events, those of one kind, moment and fold together.
     """
 
     def __init__(self, events: Iterable[Event], events_max: int) -> None:
@@ -217,9 +219,7 @@ class Incidents:
         """By broker."""
         self._count = 0
         self._taken = 0
-        self._at_ms = 0
-        self._in_moment: dict[tuple[EventKind, int], tuple[int, Event] | Run] = {}
-        """What came last, by kind and fold: the first event with its number, or a run of several."""
+        self.runs = Runs()
         self.take(events)
 
     def __getitem__(self, number: int) -> Incident:
@@ -232,26 +232,11 @@ class Incidents:
         """Take what happened, oldest first."""
         for event in events:
             fold = self._fold(event)
-            self.folds.append(fold if fold > 0 else self._together(event, fold))
+            run = self.runs.take(event, fold, self._taken)
+            if run.count == 2 and (back := self._taken - run.number) <= len(self.folds):
+                self.folds[-back] = run
+            self.folds.append(fold if run.count == 1 else run)
             self._taken += 1
-
-    def _together(self, event: Event, fold: int) -> int | Run:
-        """Return the run of events of this kind and moment with this fold, or the fold of the first of them."""
-        if event.at_ms != self._at_ms:
-            self._at_ms = event.at_ms
-            self._in_moment.clear()
-        key = event.kind, fold
-        earlier = self._in_moment.setdefault(key, (self._taken, event))
-        if not isinstance(earlier, Run):
-            number, first = earlier
-            if first is event:
-                return fold
-            earlier = self._in_moment[key] = Run(first, 1, [first.subject], first.reason, fold=fold)
-            place = number - self._taken
-            if -place <= len(self.folds):
-                self.folds[place] = earlier
-        earlier.take(event)
-        return earlier
 
     def _fold(self, event: Event) -> int:
         for incident in list(self._open.values()):

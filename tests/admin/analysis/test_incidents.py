@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.admin.analysis.incidents import INCIDENTS_MAX, Incidents, Run, Runs, runs_around
+from engine.admin.analysis.incidents import INCIDENTS_MAX, Incidents, Run, runs_around
 from engine.admin.watch.events import Event, EventKind
 
 
@@ -116,7 +116,9 @@ def test_what_came_at_the_same_moment_is_one_run_apart_from_what_followed_from_a
 
 
 def around(events: list[Event], since_ms: int, setting: str = "") -> list[Run]:
-    return runs_around(Runs(events), events, since_ms, lambda event: event.kind is not EventKind.ISR_SHRANK, setting)
+    return runs_around(
+        Incidents(events, 100).runs, events, since_ms, lambda event: event.kind is not EventKind.ISR_SHRANK, setting
+    )
 
 
 def test_what_happened_then_is_the_gravest_in_the_order_of_time() -> None:
