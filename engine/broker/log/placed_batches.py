@@ -60,6 +60,8 @@ class AppendTerms:
     coordinators_attributes: frozenset[int]
     """The same of a coordinator's batch, each of whose records has a key."""
     in_place_bytes_max: int
+    own_bytes_max: int
+    """The same for batches of the broker's own coordinators; 0 if none may be stored as it was made."""
     stamps_append_time: bool
 
     @staticmethod
@@ -70,11 +72,14 @@ class AppendTerms:
         codecs = frozenset(map(int, tuple(Codec) if rules.codec is None else (rules.codec,)))
         stamps_append_time = rules.timestamp_type is TimestampType.LOG_APPEND_TIME
         clients: frozenset[int] = frozenset() if rules.concerns_records else codecs
+        bytes_max = min(config.max_message_bytes, config.segment_bytes)
+        is_stored_as_made = rules.magic >= 2 and not stamps_append_time
         return AppendTerms(
             rules,
             clients,
-            clients if stamps_append_time or rules.magic < 2 else clients | codecs,
-            min(config.max_message_bytes, config.segment_bytes),
+            clients | codecs if is_stored_as_made else clients,
+            bytes_max,
+            bytes_max if is_stored_as_made else 0,
             stamps_append_time,
         )
 

@@ -169,13 +169,6 @@ def _takes_long(route: Route, frame: memoryview, position: int) -> bool:
     )
 
 
-def _decoded(route: Route, frame: memoryview, position: int) -> Any:
-    """Return a request's body; ``position`` is where the header's tagged fields begin."""
-    if route.request_has_tags:
-        position = skip_header_tags(frame, position)
-    return None if route.decode is None else route.decode(frame, position)[0]
-
-
 class _Pending:
     """One answer's place in the order of a connection."""
 
@@ -220,8 +213,9 @@ class Connection(asyncio.BufferedProtocol):
         self._unmuting: asyncio.TimerHandle | None = None
         self._is_held = False
         self.hears_nothing_more = False
-        self._client_id_raw = b""
         self._client_id: str | None = ""
+        self._client_id_bytes = b"\0\0"
+        """The client id with its length, as the last header had it: it hardly ever changes."""
 
     # The transport's callbacks.
 
@@ -405,8 +399,10 @@ class Connection(asyncio.BufferedProtocol):
                 if frame is None:
                     return True
                 self._handle_frame(frame, out, begun_s)
+                if inbox.is_empty:
+                    return True
                 begun_s = perf_counter()
-                if begun_s >= until_s and not inbox.is_empty:
+                if begun_s >= until_s:
                     self._wait_for_turn()
                 if len(out) >= QUEUED_BYTES_MAX or not self._can_handle():
                     return False
@@ -426,7 +422,10 @@ class Connection(asyncio.BufferedProtocol):
         size, position = len(frame), 8
         client_id: str | None = None
         if route.has_client_id:
-            client_id, position = self._read_client_id(frame)
+            position += len(self._client_id_bytes)
+            if frame[8:position] != self._client_id_bytes:
+                position = self._read_client_id(frame)
+            client_id = self._client_id
         is_large = size >= LARGE_FRAME_BYTES and route.decode is not None and _takes_long(route, frame, position)
         request = self._context.make_request(route.api_key, route.api_version, correlation_id, client_id, self.session)
         request.size_bytes = size
@@ -438,19 +437,27 @@ class Connection(asyncio.BufferedProtocol):
             self._context.supervisor.start(self._handle_large(route, request, frame, position), route.name)
             self._note_waiting(route, size, begun_s, None)
             return
-        body = _decoded(route, frame, position)
+        if route.request_has_tags:
+            position = skip_header_tags(frame, position)
+        body = None if route.decode is None else route.decode(frame, position)[0]
         if self._context.is_request_log_on:
             request_logger.debug("Received %s %r %r", route.name, request, body)
-        answer = self._call(route, request, body)
-        if type(answer) is CoroutineType:
+        try:
+            answer = route.handler(request, body)
+        except Exception:
+            answer = self._fault(route, request)
+        if type(answer) is route.response_class and not self._pending:
+            self._encode(route, correlation_id, answer, out)
+        elif type(answer) is CoroutineType:
             self._is_async_running = True
             self._context.supervisor.start(self._finish(route, request, answer), route.name)
             self._note_waiting(route, size, begun_s, None)
             return
-        self._place(route, correlation_id, answer, out)
-        if type(answer) is Deferred and not answer.is_complete:
-            self._note_waiting(route, size, begun_s, answer)
-            return
+        else:
+            self._place(route, correlation_id, answer, out)
+            if type(answer) is Deferred and not answer.is_complete:
+                self._note_waiting(route, size, begun_s, answer)
+                return
         times = route.times
         if route.is_fetch and self.session.is_follower:
             times = route.follower_times
@@ -476,29 +483,20 @@ class Connection(asyncio.BufferedProtocol):
         else:
             answer.on_answered = answered
 
-    def _read_client_id(self, frame: memoryview) -> tuple[str | None, int]:
-        """Return the client id and where the header continues; a connection's client id hardly ever changes."""
+    def _read_client_id(self, frame: memoryview) -> int:
+        """Keep the client id; return where the header continues."""
         if len(frame) < 10:
             raise RemoteProtocolError("the request ends inside its header")
         (length,) = _CLIENT_ID_LENGTH.unpack_from(frame, 8)
-        if length < 0:
-            return None, 10
-        raw = bytes(frame[10 : 10 + length])
-        if len(raw) < length:
+        position: int = 10 + max(length, 0)
+        if len(frame) < position:
             raise RemoteProtocolError("the request ends inside its client id")
-        if raw != self._client_id_raw:
-            try:
-                self._client_id = raw.decode()
-            except UnicodeDecodeError as error:
-                raise RemoteProtocolError("the client id is not UTF-8") from error
-            self._client_id_raw = raw
-        return self._client_id, 10 + length
-
-    def _call(self, route: Route, request: RequestHead, body: Any) -> Any:
         try:
-            return route.handler(request, body)
-        except Exception:
-            return self._fault(route, request)
+            self._client_id = None if length < 0 else str(frame[10:position], "utf-8")
+        except UnicodeDecodeError as error:
+            raise RemoteProtocolError("the client id is not UTF-8") from error
+        self._client_id_bytes = bytes(frame[8:position])
+        return position
 
     async def _handle_large(self, route: Route, request: RequestHead, frame: memoryview, position: int) -> None:
         """Decode a large request, handle it and encode its answer; only the handler itself uses the event loop."""

@@ -41,10 +41,9 @@ class Broker:
         """How long a read of the disk takes."""
         self.meanwhile: Callable[[], object] = lambda: None
         """Happens while a piece of the log is read from the disk."""
-        leader = SimpleNamespace(topic="__consumer_offsets", partition=lambda i: self.partition if i == 0 else None)
         self.groups = OwnedPartitions(
+            "__consumer_offsets",
             GROUPS,
-            cast("Any", leader),
             cast("Any", self),
             LoopClock(),
             partition_count=lambda: 1,

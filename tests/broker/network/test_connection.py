@@ -75,6 +75,28 @@ def test_a_deferred_answer_holds_back_later_answers_but_not_their_handling() -> 
     run(check)
 
 
+def test_each_request_of_a_connection_has_its_own_client_id() -> None:
+    names = ["", None, "a", "ab", "a", "", "ab", "ab", None, None, "\u00e4", "\0", ""]
+
+    async def check() -> None:
+        seen: list[str | None] = []
+
+        def handler(request: RequestHead, body: MetadataRequest) -> MetadataResponse:
+            seen.append(request.client_id)
+            return answer_with_name(request, body)
+
+        async with serving({ApiKey.METADATA: handler}) as (_, host, port):
+            reader, writer = await asyncio.open_connection(host, port)
+            asked = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+            for number, name in enumerate(names):
+                writer.write(encode_request(asked, 4, number, name))
+            frames = [await read_frame(reader) for _ in names]
+            assert (seen, correlation_ids(frames)) == (names, list(range(len(names))))
+            writer.close()
+
+    run(check)
+
+
 def test_an_async_handler_mutes_its_connection_until_it_is_done() -> None:
     async def check() -> None:
         gate = asyncio.Event()

@@ -17,9 +17,10 @@ from virtual_time import LoopClock
 
 from engine.broker.coordinator.groups.coordinator import GroupCoordinator
 from engine.broker.coordinator.groups.values import CommittedOffset, Committer
+from engine.broker.log.append_origin import AppendOrigin, OwnBatch
 from engine.broker.metrics.topics import BrokerTopics
 from engine.common.errors import ErrorCode, KafkaError
-from engine.common.model import TopicPartition
+from engine.common.model import ACKS_ALL, TopicPartition
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.protocol.records.header import read_batch_header
 from engine.runtime.purgatory import Purgatory
@@ -89,6 +90,12 @@ class MemoryPartition:
 
     def led_log(self) -> MemoryLog:
         return self.log
+
+    def append_own(self, batch: memoryview, own: OwnBatch) -> int:
+        found = read_batch_header(batch, 0)
+        assert (found.record_count, found.max_timestamp) == (own.record_count, own.timestamp_ms)
+        offset: int = self.append_records_to_leader(batch, ACKS_ALL, origin=AppendOrigin.COORDINATOR).first_offset
+        return offset
 
     def append_records_to_leader(self, batch: memoryview, required_acks: int, *, origin: object) -> Any:
         if self.refusal is not None:

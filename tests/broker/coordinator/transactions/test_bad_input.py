@@ -299,14 +299,14 @@ def test_a_disk_that_is_full_at_any_write_loses_no_outcome(at: int, is_written: 
         write = one.state.append_records_to_leader
         left = at
 
-        def failing(batch: memoryview, required_acks: int, *, origin: object) -> Any:
+        def failing(batch: memoryview, required_acks: int, **facts: Any) -> Any:
             nonlocal left
             left -= 1
             if left == -1:
                 if is_written:
                     one.state.log.append(batch)
                 one.state.refusal = E.KAFKA_STORAGE_ERROR
-            return write(batch, required_acks, origin=origin)
+            return write(batch, required_acks, **facts)
 
         one.state.append_records_to_leader = failing  # type: ignore[method-assign]
 

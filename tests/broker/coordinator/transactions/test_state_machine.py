@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -376,12 +377,12 @@ def test_only_what_was_prepared_may_be_written() -> None:
     one = transaction(S.ONGOING)
     found = one.prepare_end(2_000, is_commit=True)
     for wrong in (
-        found._replace(state=S.PREPARE_ABORT),
-        found._replace(producer_epoch=6),
-        found._replace(producer_id=1),
-        found._replace(timeout_ms=1),
-        found._replace(partitions=frozenset({A, B})),
-        found._replace(start_ms=5),
+        replace(found, state=S.PREPARE_ABORT),
+        replace(found, producer_epoch=6),
+        replace(found, producer_id=1),
+        replace(found, timeout_ms=1),
+        replace(found, partitions=frozenset({A, B})),
+        replace(found, start_ms=5),
     ):
         with pytest.raises(ValueError, match="does not pass"):
             one.complete(wrong)
@@ -405,7 +406,7 @@ def test_a_producer_that_comes_gets_the_next_epoch_or_a_new_id_and_nothing_open(
     one = transaction(S.COMPLETE_COMMIT)
     found = one.prepare_epoch(6, -1, 1_000, 2_000)
     with pytest.raises(ValueError, match="does not pass"):
-        one.complete(found._replace(**wrong))  # type: ignore[arg-type]
+        one.complete(replace(found, **wrong))  # type: ignore[arg-type]
     one.complete(found)
 
 
@@ -413,7 +414,7 @@ def test_an_open_transaction_may_be_written_again_and_loses_no_partition() -> No
     one = transaction(S.ONGOING, partitions=(A, B))
     found = one.prepare_partitions([A], 2_000)
     with pytest.raises(ValueError, match="does not pass"):
-        one.complete(found._replace(partitions=frozenset({A})))
+        one.complete(replace(found, partitions=frozenset({A})))
     one.complete(found)
     assert one.partitions == {A, B}
 
@@ -422,7 +423,7 @@ def test_a_completion_says_when_the_transaction_began() -> None:
     one = transaction(S.PREPARE_COMMIT)
     found = one.prepare_complete(2_000)
     with pytest.raises(ValueError, match="does not pass"):
-        one.complete(found._replace(start_ms=-1))
+        one.complete(replace(found, start_ms=-1))
 
 
 STEPS = st.lists(
