@@ -275,17 +275,16 @@ def test_requests_beyond_queued_max_request_bytes_are_not_read(tls: Any) -> None
     run(check)
 
 
-def test_who_has_not_logged_in_takes_no_memory_from_others() -> None:
+def test_who_has_not_logged_in_takes_no_memory_from_others(tls: Any) -> None:
     """Otherwise silent peers would keep it for a minute each."""
 
     async def check() -> None:
         limits = ServerLimits(queued_max_request_bytes=100_000)
         handlers = {ApiKey.METADATA: tell_principal} | LOGIN
-        async with serving(handlers, limits, logins=policy(ManualClock(), {})) as (server, host, port):
-            (_, silent), peer = (
-                await asyncio.open_connection(host, port),
-                Peer(*await asyncio.open_connection(host, port)),
-            )
+        logins = policy(ManualClock(), {})
+        async with serving(handlers, limits, tls=tls.policy, logins=logins) as (server, host, port):
+            _, silent = await asyncio.open_connection(host, port, **tls.client)
+            peer = Peer(*await asyncio.open_connection(host, port, **tls.client))
             silent.write(struct.pack(">ihhih", 200_000, ApiKey.SASL_HANDSHAKE, 1, 1, -1))
             assert (await peer.log_in("PLAIN", exchange("PLAIN"))).error_code == 0
             assert server.buffers.frames_bytes == 0
