@@ -424,7 +424,7 @@ async def prepare(engine: Engine) -> None:
     await admin.send(create_topics.CreateTopicsRequest(topics=[topic]), 5)
     wanted = list(itertools.chain.from_iterable(rules(u, r) for u, (_, r) in zip(USERS[1:], CELLS, strict=False)))
     answer = await admin.send(create_acls.CreateAclsRequest(creations=wanted), 1, timeout_ms=120_000)
-    assert {one.error_code for one in answer.results} == {0}
+    assert {result.error_code for result in answer.results} == {0}
     for kind, key in ((0, GROUP), (1, TXN)):
         async with asyncio.timeout(60):
             while True:
@@ -567,7 +567,7 @@ def test_both_engines_decide_alike_by_random_rules(both: list[Engine], seed: int
         made = await admin.send(
             create_acls.CreateAclsRequest(creations=random_rules(random.Random(seed))), 1, timeout_ms=120_000
         )
-        assert {one.error_code for one in made.results} == {0}
+        assert {result.error_code for result in made.results} == {0}
         await admin.close()
         found = {}
         for user in RANDOM_USERS:

@@ -193,7 +193,7 @@ def test_a_token_of_one_engine_counts_at_the_other(
         async with asyncio.timeout(DEADLINE_S):
             while not (seen := (await asked(cluster, other, bob, tokens, 3)).tokens):
                 await asyncio.sleep(0.1)
-        ((token_id, hmac, expiry_ms),) = [(one.token_id, bytes(one.hmac), one.expiry_timestamp) for one in seen]
+        ((token_id, hmac, expiry_ms),) = [(token.token_id, bytes(token.hmac), token.expiry_timestamp) for token in seen]
         assert (token_id, hmac, expiry_ms) == (made.token_id, made.hmac, made.expiry_timestamp_ms)
         # It lets alice in, and a token makes no other.
         refused = await asked(cluster, other, by_token, making, 3)

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 import pytest
 from certificates import Authority
 from login_serving import LOGIN, policy, tell_principal
-from manual_clock import ManualClock
 from network_serving import run, serving
+from virtual_time import ManualClock
 
 from engine.admin.cluster.client_properties import ClientProperties
 from engine.admin.cluster.connection import Cluster

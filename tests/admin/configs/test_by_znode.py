@@ -38,7 +38,7 @@ def on_settings(connect: str, scene: Callable[[ZkClient], Awaitable[None]]) -> N
 
 
 def counted(found: list[EntityConfigs]) -> list[tuple[str | None, int]]:
-    return [(one.entity_name, len(one.configs)) for one in found]
+    return [(entry.entity_name, len(entry.configs)) for entry in found]
 
 
 async def described(zk: ZkClient, kind: EntityType) -> list[tuple[str | None, int]]:
@@ -70,7 +70,9 @@ def test_those_that_may_not_be_read_do_not_hide_the_others_and_are_not_called_em
         assert await described(zk, EntityType.USER) == [("u", 1), ("v", 0)]
         for path, entity in hidden:
             found = await reader.describe_all(entity.type, include_all=False)
-            assert [path in (one.error or "") for one in found] == [one.entity_name == entity.name for one in found]
+            assert [path in (entry.error or "") for entry in found] == [
+                entry.entity_name == entity.name for entry in found
+            ]
             with pytest.raises(NoAuth, match=path):
                 await reader.describe(entity, include_all=False)
 
@@ -89,7 +91,7 @@ def test_those_that_nobody_understands_are_an_error_and_hide_no_others(
         await zk.set(f"/config/{entity}", b"{")
         found = await ZkConfigReader(zk).describe_all(kind, include_all=False)
         assert len(found) == before
-        (damaged,) = [one for one in found if one.error is not None]
+        (damaged,) = [entry for entry in found if entry.error is not None]
         assert damaged.configs == () and f"/config/{entity}" in damaged.error
         with pytest.raises(ZnodeFormatError, match=f"/config/{entity}"):
             await ZkConfigReader(zk).describe(Entity(kind, damaged.entity_name), include_all=False)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from manual_clock import ManualClock
+from virtual_time import ManualClock
 from znode_trees import load_tree
 
 from engine.admin.cluster.connection import Cluster

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from certificates import Authority
 from login_serving import LOGIN, Peer, exchange, policy, tell_principal
-from manual_clock import ManualClock
 from network_serving import answer_with_name, correlation_ids, metadata_request, read_frame, run, serving
+from virtual_time import ManualClock
 
 from engine.broker.network.connection import CloseReason
 from engine.broker.network.inbox import Inbox
@@ -87,7 +87,9 @@ def test_a_peer_that_takes_its_time_over_a_long_answer_is_not_idle() -> None:
             reader, writer = await asyncio.open_connection(host, port, limit=1024)
             writer.transport.pause_reading()  # type: ignore[attr-defined]
             writer.write(bytes(encode_request(FetchRequest(topics=[]), 4, 1, "slow")))
-            await until(lambda: any(one._sender and one._sender.is_waiting for one in server.connections))
+            await until(
+                lambda: any(connection._sender and connection._sender.is_waiting for connection in server.connections)
+            )
             (connection,) = server.connections
             sender = connection._sender
             assert sender is not None
@@ -117,7 +119,7 @@ def test_brokers_get_in_where_clients_have_taken_all_connections() -> None:
             for client in clients:
                 clock.advance(1)
                 await client.api_versions()
-            busiest = max(server.connections, key=lambda one: one.last_active_ms)
+            busiest = max(server.connections, key=lambda connection: connection.last_active_ms)
             brokers = [BrokerClient(inner_host, inner_port, client_id=f"broker {n}") for n in range(3)]
             await brokers[0].api_versions()
             async with asyncio.timeout(30):
@@ -129,8 +131,8 @@ def test_brokers_get_in_where_clients_have_taken_all_connections() -> None:
             third = BrokerClient(host, port, client_id="client 3")
             with pytest.raises(ConnectionLost):
                 await third.api_versions()
-            for one in (*clients, *brokers, third):
-                await one.close()
+            for connection in (*clients, *brokers, third):
+                await connection.close()
 
     run(check)
 
@@ -190,8 +192,8 @@ def test_who_takes_no_answer_is_idle_whatever_else_it_has_asked_for() -> None:
             assert connection.closed_because is CloseReason.IDLE
             (left,) = server.connections - {connection}
             assert left.is_waited_for, "it waits for us, and may"
-            for one in (waits, deaf):
-                one.transport.abort()
+            for client in (waits, deaf):
+                client.transport.abort()
 
     run(check)
 

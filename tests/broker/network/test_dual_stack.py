@@ -6,8 +6,8 @@ import asyncio
 import socket
 
 import pytest
-from manual_clock import ManualClock
 from network_serving import answer_api_versions, run
+from virtual_time import ManualClock
 
 from engine.broker.network.request import RequestHead
 from engine.broker.network.routes import RouteTable

@@ -190,10 +190,10 @@ async def fill(admin: BrokerClient) -> None:
     sent = [TopicProduceData(name=name, partition_data=data) for name in ("orders", "hidden-topic")]
     commit = OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="hidden-metadata")
     async with asyncio.timeout(PATIENCE_S):
-        while any(one.error_code for one in (await admin.send(CreateTopicsRequest(topics=topics), 5)).topics):
+        while any(topic.error_code for topic in (await admin.send(CreateTopicsRequest(topics=topics), 5)).topics):
             await asyncio.sleep(0.05)
         produced = await admin.send(ProduceRequest(acks=1, timeout_ms=5000, topic_data=sent), 9)
-        assert not any(one.partition_responses[0].error_code for one in produced.responses)
+        assert not any(response.partition_responses[0].error_code for response in produced.responses)
         assert not (await admin.send(CreateAclsRequest(creations=[rule]), 2)).results[0].error_code
         for kind in (0, 1):
             while (await admin.send(FindCoordinatorRequest(key="x", key_type=kind), 2)).error_code:

@@ -40,7 +40,7 @@ def certificate(parts: list[x509.RelativeDistinguishedName], hosts: tuple[str, .
 
 
 def name(*attributes: x509.NameAttribute[str]) -> list[x509.RelativeDistinguishedName]:
-    return [x509.RelativeDistinguishedName([one]) for one in attributes]
+    return [x509.RelativeDistinguishedName([attribute]) for attribute in attributes]
 
 
 COUNTRY, ORGANIZATION, UNIT, COMMON = (

@@ -35,7 +35,7 @@ def test_java_s_names_of_cipher_suites() -> None:
         "TLS_RSA_WITH_AES_256_GCM_SHA384": "AES256-GCM-SHA384",
     }
     context = client_context(tls_settings({"ssl.cipher.suites": ",".join(suites)}))
-    found = {one["name"] for one in context.get_ciphers() if one["protocol"] != "TLSv1.3"}
+    found = {cipher["name"] for cipher in context.get_ciphers() if cipher["protocol"] != "TLSv1.3"}
     assert found == set(suites.values())
     assert context.maximum_version == ssl.TLSVersion.TLSv1_2
 
@@ -84,15 +84,15 @@ def test_a_store_may_hold_the_authorities_between_a_certificate_and_the_one_that
     store = tmp_path / "store"
     if store_type == "PEM":
         store.write_text(
-            own.key_pem() + "".join(f"# {one.certificate.subject}\n{one.certificate_pem}" for one in (own, *chain))
+            own.key_pem() + "".join(f"# {each.certificate.subject}\n{each.certificate_pem}" for each in (own, *chain))
         )
     else:
-        others = [one.certificate for one in chain]
+        others = [signer.certificate for signer in chain]
         sealed = BestAvailableEncryption(b"pw")
         store.write_bytes(serialize_key_and_certificates(b"me", own.key, own.certificate, others, sealed))
     entries = {"ssl.keystore.location": str(store), "ssl.keystore.type": store_type, "ssl.keystore.password": "pw"}
     settings = tls_settings(entries)
-    ders = tuple(one.certificate.public_bytes(Encoding.DER) for one in (own, *chain))
+    ders = tuple(each.certificate.public_bytes(Encoding.DER) for each in (own, *chain))
     assert own_chain(settings) == ders
     assert security_of({"security.protocol": "SSL", **entries}).principal == "User:CN=me"
     server, client = server_context(settings, "none"), ssl.create_default_context(cadata=CA.pem)
