@@ -124,7 +124,7 @@ def _controllers(frame: Frame) -> list[Finding]:
     cluster = frame.cluster
     assert cluster is not None
     found = []
-    taken = {broker: said.controller_id for broker, said in frame.words.items() if said.controller_id is not None}
+    taken = {broker: words.controller_id for broker, words in frame.words.items() if words.controller_id is not None}
     if cluster.controller_id == NO_CONTROLLER:
         return []
     if len({*taken.values(), cluster.controller_id}) > 1:
