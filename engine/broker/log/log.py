@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -268,6 +269,11 @@ class Log:
         self._active.update_config(config)
         self._checks.update_config(config)
         self.flush_state.update_config(config)
+        is_kept = config.record_magic >= 2
+        if self.leader_epochs.is_kept is not is_kept and not self.is_offline:
+            # If the disk fails, the log dir has gone offline, and the settings of other logs still follow.
+            with suppress(KafkaError), self.folder.reporting("beginning or ending the file of leader epochs"):
+                self.leader_epochs.keep(is_kept=is_kept)
 
     # --- appends
 
@@ -411,13 +417,12 @@ class Log:
         )
         if batches is None:
             return self._nothing(leader_epoch)
+        if leader_epoch != self.leader_epochs.latest_epoch:
+            self.assign_leader_epoch(leader_epoch, batches.first_offset)
+        self._roll_for(batches)
         checked = self._checks.check_producers(batches, origin)
         if checked.duplicate is not None:
             return self._duplicate(checked.duplicate, len(records), leader_epoch)
-        if self._checks.terms.rules.magic < 2:
-            self.clear_leader_epochs()
-        elif leader_epoch != self.leader_epochs.latest_epoch:
-            self.assign_leader_epoch(leader_epoch, batches.first_offset)
         self._write(batches, checked)
         return AppendResult(
             batches.first_offset,
@@ -469,6 +474,7 @@ class Log:
         for run in segment_runs(headers, self.config.segment_bytes):
             self._follow_epochs(run)
             batches = replicated(records, run)
+            self._roll_for(batches)
             self._write(batches, self._checks.check_producers(batches, AppendOrigin.REPLICATION))
             appended_bytes += len(batches.records)
         first, last = headers[0][1], headers[-1][1]
@@ -494,12 +500,15 @@ class Log:
                 continue
             latest_epoch = self.leader_epochs.latest_epoch
 
-    def _write(self, batches: PlacedBatches, checked: CheckedProducers) -> None:
-        """Write placed batches to the active segment, or to a new one, and update the state accordingly."""
-        size_bytes = len(batches.records)
-        now_ms = self._environment.clock.now_ms()
+    def _roll_for(self, batches: PlacedBatches) -> None:
+        """Begin a new segment if the batches need one. As in Kafka, a duplicate or a refused batch does that too."""
+        size_bytes, now_ms = len(batches.records), self._environment.clock.now_ms()
         if self._active.must_roll(size_bytes, batches.max_timestamp_ms, batches.last_offset, now_ms):
-            self.roll(batches.first_offset)
+            self.roll(batches.lowest_offset)
+
+    def _write(self, batches: PlacedBatches, checked: CheckedProducers) -> None:
+        """Write placed batches to the active segment, and update the state accordingly."""
+        size_bytes = len(batches.records)
         segment = self._active.segment
         position = segment.size_bytes
         try:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from engine.broker.log.append_origin import AppendOrigin
 from engine.broker.log.results import NO_APPEND_TIME
 from engine.kafka.config.log_config import LogConfig
+from engine.kafka.formats.index_entries import RELATIVE_OFFSET_MAX
 from engine.kafka.protocol.records.append_rules import AppendRules
 from engine.kafka.protocol.records.attributes import Codec, TimestampType
 from engine.kafka.protocol.records.checksum import stamp_crc
@@ -48,6 +49,11 @@ class PlacedBatches(NamedTuple):
     max_timestamp_ms: int
     max_timestamp_offset: int
     log_append_time_ms: int
+
+    @property
+    def lowest_offset(self) -> int:
+        """An offset that no record is before. A compressed message of v0 or v1 hides its first offset."""
+        return self.last_offset - RELATIVE_OFFSET_MAX if self.headers[0][1].is_wrapper else self.first_offset
 
 
 @dataclass(frozen=True, slots=True)

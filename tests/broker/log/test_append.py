@@ -353,6 +353,56 @@ def test_preallocated_files_are_cut_when_they_are_done(tmp_path: Path) -> None:
     assert values_of(open_log(tmp_path / "t-0", config)) == [(0, b"x" * 500), (1, b"x" * 500)]
 
 
+def test_a_preallocated_file_is_cut_when_it_is_done_though_idle_until_then(tmp_path: Path) -> None:
+    """Zeroes behind the last batch stop every consumer at the segment's end, and Apache Kafka's start."""
+    config = LogConfig(preallocate=True, segment_bytes=1000, segment_index_bytes=240)
+    log = open_log(tmp_path / "t-0", config)
+    for _ in range(2):
+        log.append_as_leader(data_batch(b"x" * 500), 0)
+        log.release_idle_files()
+        log.release_idle_files()
+    first, second = log.segments
+    assert first.path.stat().st_size == first.size_bytes
+    log.close()
+    assert second.path.stat().st_size == second.size_bytes
+
+
+@pytest.mark.parametrize(("entries", "step_ms"), [(4, 0), (2, 1)], ids=["offset index", "time index"])
+def test_a_full_index_is_full_after_the_next_start_too(tmp_path: Path, entries: int, step_ms: int) -> None:
+    """Apache Kafka does not start where the active segment's index has more entries than it may have."""
+    config = LogConfig(segment_index_bytes=36, index_interval_bytes=0)
+    log = open_log(tmp_path / "t-0", config)
+    for n in range(entries + 1):
+        log.append_as_leader(data_batch(b"x", timestamp_ms=5 + n * step_ms), 0)
+    log.close()
+    log = open_log(tmp_path / "t-0", config)
+    log.append_as_leader(data_batch(b"x", timestamp_ms=5 + entries * step_ms), 0)
+    assert [segment.base_offset for segment in log.segments] == [0, entries + 1]
+    assert log.segments[0].path.with_suffix(".index").stat().st_size == 8 * entries
+
+
+def test_another_index_interval_concerns_the_next_segment(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    log.update_config(LogConfig(index_interval_bytes=0))
+    for _ in range(2):
+        for _ in range(3):
+            log.append_as_leader(data_batch(b"x"), 0)
+        log.roll()
+    assert [segment.offset_index.count for segment in log.segments] == [0, 2, 0]
+
+
+def test_an_index_that_is_full_after_a_cut_ends_its_segment(tmp_path: Path) -> None:
+    """The last slot of a time index is the roll's. A cut may make the segment active again, and leave that entry."""
+    config = LogConfig(segment_index_bytes=24)
+    log = open_log(tmp_path / "t-0", config)
+    for timestamp_ms in (9, 1):
+        log.append_as_leader(data_batch(b"x", timestamp_ms=timestamp_ms), 0)
+    log.roll()
+    log.truncate_to(1)
+    log.append_as_leader(data_batch(b"x", timestamp_ms=9), 0)
+    assert [segment.base_offset for segment in log.segments] == [0, 1]
+
+
 # --- followers
 
 
