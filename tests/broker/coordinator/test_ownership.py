@@ -106,14 +106,14 @@ def test_each_group_is_reported_once_it_is_there_and_once_it_goes() -> None:
 
 
 def test_a_broker_that_leads_no_more_coordinates_nothing_even_before_it_drops_the_groups() -> None:
-    async def test(one: Broker) -> None:
-        one.commit("a")
-        await one.lead()
-        assert one.groups.locate("a") == (E.NONE, one.groups.partition(0))
-        one.partition.is_leader = False
-        assert one.groups.locate("a") == (E.NOT_COORDINATOR, None)
+    async def test(broker: Broker) -> None:
+        broker.commit("a")
+        await broker.lead()
+        assert broker.groups.locate("a") == (E.NONE, broker.groups.partition(0))
+        broker.partition.is_leader = False
+        assert broker.groups.locate("a") == (E.NOT_COORDINATOR, None)
 
-    broker(test)
+    play(test)
 
 
 def test_how_long_a_load_took_is_kept_and_told(caplog: pytest.LogCaptureFixture) -> None:

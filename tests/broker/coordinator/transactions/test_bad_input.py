@@ -83,36 +83,36 @@ Named = list[tuple[str, list[int]]]
 def test_what_a_client_adds_is_answered_alike_in_requests_of_any_size(
     named: Named, answered: list[tuple[str, list[tuple[int, E]]]], size_bytes: int
 ) -> None:
-    async def test(one: TransactionWorld) -> None:
-        one.add("a", partitions=2)
-        one.add("b")
-        assert await added(one, named, size_bytes) == answered
-        assert one.found().partitions == {
+    async def test(world: TransactionWorld) -> None:
+        world.add("a", partitions=2)
+        world.add("b")
+        assert await added(world, named, size_bytes) == answered
+        assert world.found().partitions == {
             TopicPartition(topic, index) for topic, parts in answered for index, error in parts if error is E.NONE
         }
 
-    world(test)
+    play(test)
 
 
 @pytest.mark.parametrize("size_bytes", [100, LARGE_FRAME_BYTES], ids=["usual", "large"])
 def test_nothing_is_added_while_brokers_may_not_know_transactions(size_bytes: int) -> None:
-    async def test(one: TransactionWorld) -> None:
-        one.add("a")
+    async def test(world: TransactionWorld) -> None:
+        world.add("a")
         refused = [("a", [(0, E.UNSUPPORTED_VERSION)])]
-        assert await added(one, [("a", [0])], size_bytes, MetadataVersion.IBP_0_10_2_IV0) == refused
-        assert one.found().partitions == set()
+        assert await added(world, [("a", [0])], size_bytes, MetadataVersion.IBP_0_10_2_IV0) == refused
+        assert world.found().partitions == set()
 
-    world(test)
+    play(test)
 
 
 async def added(
-    one: TransactionWorld, named: Named, size_bytes: int, ibp: MetadataVersion = MetadataVersion.IBP_3_9_IV0
+    world: TransactionWorld, named: Named, size_bytes: int, ibp: MetadataVersion = MetadataVersion.IBP_3_9_IV0
 ) -> list[tuple[str, list[tuple[int, E]]]]:
     """Send AddPartitionsToTxn as a client does; return the errors by topic."""
-    producer = (await one.init()).producer_id
+    producer = (await world.init()).producer_id
     broker = SimpleNamespace(
-        transaction_coordinator=one.coordinator,
-        metadata_cache=one.metadata,
+        transaction_coordinator=world.coordinator,
+        metadata_cache=world.metadata,
         config=SimpleNamespace(inter_broker_protocol_version=ibp),
     )
     context = cast("Any", SimpleNamespace(api_version=3, broker=broker, size_bytes=size_bytes))
