@@ -1,4 +1,4 @@
-"""What every test may use: one real ZooKeeper per pytest process, a fresh chroot per test; and how Hypothesis runs."""
+"""What every test may use: one ZooKeeper and one cluster of each kind per process; and how Hypothesis runs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,14 @@ from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+from live_cluster import live_cluster, topic_name
+from operated_cluster import by_wire, by_znodes, klamm_by, three_brokers
 
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
+
+# A fixture of a session starts once for each conftest.py that imports it.
+__all__ = ["by_wire", "by_znodes", "klamm_by", "live_cluster", "three_brokers", "topic_name"]
 
 pytest_plugins = ["folder_times", "nursery", "required_tools", "shared_out", "zookeeper_archive"]
 

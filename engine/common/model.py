@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple
+from ipaddress import IPv4Address, ip_address
+from typing import Final, NamedTuple
 
 NO_LEADER = -1
 """Leader id of a partition without a leader."""
@@ -64,6 +66,10 @@ class IsolationLevel(IntEnum):
     READ_COMMITTED = 1
 
 
+READ_COMMITTED: Final = IsolationLevel.READ_COMMITTED
+"""For hot paths, as ``NO_ERROR``."""
+
+
 class LeaderRecoveryState(IntEnum):
     """Whether a leader was elected uncleanly and has not recovered yet (KIP-704)."""
 
@@ -83,6 +89,22 @@ class SecurityProtocol(IntEnum):
 def address_text(host: str, port: int | None) -> str:
     """Return ``host:port`` as people write it: an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def address_in_java(address: str) -> str:
+    """Return an IP address as Java writes it, and so Kafka: an IPv6 address has all its eight numbers (``::1`` is
+    ``0:0:0:0:0:0:0:1``), and one that stands for an IPv4 address is that. Other texts come back as they are.
+    """
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(found, IPv4Address):
+        return str(found)
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    numbers = ":".join(f"{number:x}" for number in struct.unpack(">8H", found.packed))
+    return numbers if found.scope_id is None else f"{numbers}%{found.scope_id}"
 
 
 @dataclass(frozen=True, slots=True)

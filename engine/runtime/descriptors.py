@@ -120,8 +120,11 @@ RESERVE = DescriptorReserve()
 """Descriptors belong to the process, and so do its spares."""
 
 
-def open_file(path: Path, flags: int, mode: int = 0o644) -> int:
-    """Open a file of a log as ``os.open`` does; child processes do not inherit it."""
+def open_file(path: Path, flags: int, mode: int = 0o666) -> int:
+    """Open a file of a log as ``os.open`` does; child processes do not inherit it.
+
+    As for Kafka's files, the process's umask alone says who may read and write a new one.
+    """
     try:
         return os.open(path, flags | os.O_CLOEXEC, mode)
     except OSError as error:

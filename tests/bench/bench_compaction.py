@@ -194,7 +194,7 @@ def told_of(topic: str, said: Path) -> tuple[float, float, int] | None:
     for name, *figures in _CLEANED.findall(said.read_text()):
         if name == topic:
             # There are more keys than the map holds: the rounds add up, but the log size is that of the first.
-            mb, elapsed_s, records = (float(one.replace(",", "")) for one in figures)
+            mb, elapsed_s, records = (float(figure.replace(",", "")) for figure in figures)
             found = [found[0] or mb, found[1] + elapsed_s, found[2] or records]
     return (found[0], found[1], int(found[2])) if found[0] else None
 
@@ -219,8 +219,8 @@ def print_tables(found: dict[str, tuple[dict[str, Cleaned], list[float]]]) -> No
     rows = []
     for shape in SHAPES[1:-1]:
         ours, kafka = (found[name][0][shape.topic] for name in ("klamm", "kafka"))
-        speed, kafkas = (one.mb / max(one.elapsed_s, 0.05) for one in (ours, kafka))
-        records, kafkas_records = (one.records / max(one.elapsed_s, 0.05) / 1e3 for one in (ours, kafka))
+        speed, kafkas = (engine.mb / max(engine.elapsed_s, 0.05) for engine in (ours, kafka))
+        records, kafkas_records = (engine.records / max(engine.elapsed_s, 0.05) / 1e3 for engine in (ours, kafka))
         rows.append(
             [shape.name, ours.mb, speed, kafkas, speed / kafkas, records, kafkas_records, ours.cpu_s, kafka.cpu_s]
         )

@@ -76,7 +76,7 @@ def _frames() -> list[Frame]:
                        for number, topic in enumerate(before.cluster.topics))  # fmt: skip
         now_ms = first.at_ms + tick * 1000
         moved = (item for number, item in enumerate(before.offsets.items()) if number % 10 == tick % 10)
-        offsets = LogEnds.of(before.offsets).with_ends((name, one.end + 100, now_ms) for name, one in moved)
+        offsets = LogEnds.of(before.offsets).with_ends((name, watermark.end + 100, now_ms) for name, watermark in moved)
         stages = {stage: replace(status, read_at_ms=now_ms) for stage, status in before.stages.items()}
         stages[Stage.LOG_DIRS] = before.stages[Stage.LOG_DIRS]
         cluster = replace(before.cluster, topics=topics)

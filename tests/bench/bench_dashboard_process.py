@@ -112,13 +112,15 @@ def _elect(cluster: FakeCluster, tick: int) -> None:
     """Give one of a hundred topics other leaders."""
     assert cluster._last is not None and cluster._last.cluster is not None
     for topic in cluster._last.cluster.topics[tick % 100 :: 100]:
-        for one in topic.partitions:
-            cluster.move_leader(TopicPartition(topic.name, one.partition), one.replicas[tick % len(one.replicas)])
+        for partition in topic.partitions:
+            cluster.move_leader(
+                TopicPartition(topic.name, partition.partition), partition.replicas[tick % len(partition.replicas)]
+            )
 
 
 def _some_moved(before: Frame, frame: Frame, share: int, tick: int) -> LogEnds:
     chosen = (item for number, item in enumerate(frame.offsets.items()) if number % share == tick % share)
-    return LogEnds.of(before.offsets).with_ends((name, *one) for name, one in chosen)
+    return LogEnds.of(before.offsets).with_ends((name, *rest) for name, rest in chosen)
 
 
 def _measured(recording: Path, home: Path) -> str:

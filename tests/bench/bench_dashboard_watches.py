@@ -281,9 +281,9 @@ async def _measure_kind(zk: ZkClient, watched: _Watched, head: str, kind: type[_
         assert watched.frame_s is not None and watched.screen_s is not None
         frame_s, screen_s = watched.frame_s - written_s, watched.screen_s - written_s
         kept = frame_s, screen_s, frame_s - watched.frame_waited_s, screen_s - watched.screen_waited_s
-        for times, one in zip(found, kept, strict=True):
+        for times, reading in zip(found, kept, strict=True):
             # The watch may be faster than the answer to the writer.
-            times.append(max(0.0, one) * 1000)
+            times.append(max(0.0, reading) * 1000)
         watched.go_to_the_newest()
         await asyncio.sleep(PAUSE_S)
     print(head + "".join(f"{figure:>8.0f}" for times in found for figure in _figures(times)), flush=True)

@@ -105,7 +105,7 @@ def _measure(engine: str, folder: Path) -> None:
 
 
 def _median(found: list[Figures]) -> Figures:
-    return statistics.median(one[0] for one in found), statistics.median(one[1] for one in found)
+    return statistics.median(pair[0] for pair in found), statistics.median(pair[1] for pair in found)
 
 
 def main() -> None:

@@ -78,7 +78,7 @@ def appends(folder: Path, name: str, value_bytes: int, count: int, idempotent: b
         log_us,
         statistics.median(cpu),
         bare_us,
-        statistics.median(one - other for one, other in zip(wall, bare, strict=True)),
+        statistics.median(busy - other for busy, other in zip(wall, bare, strict=True)),
         size_bytes / log_us,
     ]
 
@@ -164,7 +164,7 @@ def starts(folder: Path) -> list[list[object]]:
     logs.load()
     partitions = [TopicPartition("topic", number) for number in range(PARTITIONS)]
     rows: list[list[object]] = []
-    rows.append(["make", timed(lambda: [logs.get_or_create(one, is_new=True) for one in partitions])[0]])
+    rows.append(["make", timed(lambda: [logs.get_or_create(partition, is_new=True) for partition in partitions])[0]])
     for log in logs.logs.values():
         fill(log)
     rows.append(["flush and close", timed(logs.shutdown)[0]])

@@ -25,7 +25,7 @@ def main() -> None:
     print(f"{'':24}" + "".join(f"{engine:>44}" for engine in found))
     for cases in zip(*found.values(), strict=True):
         name = f"{cases[0]['case']['experiment']} {cases[0]['case']['label']}"
-        print(f"{name:24}" + "".join(f"{_figures(one):>44}" for one in cases), flush=True)
+        print(f"{name:24}" + "".join(f"{_figures(case):>44}" for case in cases), flush=True)
 
 
 def _measure(engine: str, folder: Path) -> list[dict[str, object]]:

@@ -70,6 +70,6 @@ def main() -> None:
         runs["Apache Kafka"].append(theirs())
     print(f"medians of {ROUNDS}, load {os.getloadavg()[0]:.1f}")
     print(f"{'s':14}" + "".join(f"{phase:>12}" for phase in PHASES))
-    for name, one in runs.items():
-        columns = [statistics.median(column) for column in zip(*one, strict=True)]
+    for name, run in runs.items():
+        columns = [statistics.median(column) for column in zip(*run, strict=True)]
         print(f"{name:14}" + "".join(f"{column:12.2f}" for column in columns), flush=True)

@@ -109,7 +109,7 @@ def _codes(answer: object) -> list[int]:
         if name.endswith("error_code"):
             codes.append(value)
         elif isinstance(value, list):
-            codes += [code for one in value for code in _codes(one)]
+            codes += [code for part in value for code in _codes(part)]
     return codes
 
 
@@ -271,9 +271,9 @@ def load() -> None:
         for number in range(options.connections)
     ]
     elapsed_s = run(connections, options.count)
-    commits_ms = sorted(ms for one in connections for ms in one.commits_ms)
+    commits_ms = sorted(ms for connection in connections for ms in connection.commits_ms)
     p50, p99 = (commits_ms[int(len(commits_ms) * share)] for share in (0.5, 0.99))
-    retries = sum(one.retries for one in connections)
+    retries = sum(connection.retries for connection in connections)
     print(json.dumps({"elapsed_s": elapsed_s, "p50_ms": p50, "p99_ms": p99, "retries": retries}))
 
 

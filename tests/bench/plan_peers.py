@@ -63,10 +63,10 @@ def _scored(document: dict, after: dict[str, list[int]], removed: str, wall_s: f
     moves = changes = 0
     gone = {int(broker) for broker in removed.split(",") if broker}
     counts = {broker["id"]: 0 for broker in document["brokers"] if broker["id"] not in gone}
-    for one in document["partitions"]:
-        new = after[f"{one['topic']}-{one['partition']}"]
-        moves += len(set(new) - set(one["replicas"]))
-        changes += new[0] != one["replicas"][0]
+    for partition in document["partitions"]:
+        new = after[f"{partition['topic']}-{partition['partition']}"]
+        moves += len(set(new) - set(partition["replicas"]))
+        changes += new[0] != partition["replicas"][0]
         for broker in new:
             counts[broker] = counts.get(broker, 0) + 1
     return PeerResult(moves, changes, max(counts.values()) - min(counts.values()), wall_s)
@@ -80,8 +80,8 @@ from kafka_utils.kafka_cluster_manager.cluster_info.partition_measurer import Un
 
 document = json.load(open(sys.argv[1]))
 removed = [int(broker) for broker in sys.argv[2].split(",") if broker]
-racks = {one["id"]: one["rack"] for one in document["brokers"]}
-assignment = {(one["topic"], one["partition"]): list(one["replicas"]) for one in document["partitions"]}
+racks = {broker["id"]: broker["rack"] for broker in document["brokers"]}
+assignment = {(entry["topic"], entry["partition"]): list(entry["replicas"]) for entry in document["partitions"]}
 words = argparse.Namespace(
     replication_groups=True, brokers=True, leaders=True, max_movement_size=None, max_partition_movements=None,
     max_leader_changes=None, balancer_args=[], measurer_args=[],

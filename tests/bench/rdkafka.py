@@ -17,8 +17,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 _PRODUCER = 0
-_PARTITION_UNASSIGNED = -1
-_QUEUE_FULL = -184
 _ERROR_TEXT_BYTES = 512
 _PIECE_BYTES = 4 * 1024 * 1024
 _PIECES_AHEAD = 8

@@ -102,10 +102,12 @@ def steady(spark: Any, given: dict[str, Any]) -> list[float]:
         writer = read(spark.readStream, given).writeStream.foreachBatch(pass_on).option("checkpointLocation", folder)
         query = writer.trigger(processingTime="0 seconds").start()
         query.processAllAvailable()
-        told = [one for one in query.recentProgress if one["numInputRows"]]
+        told = [progress for progress in query.recentProgress if progress["numInputRows"]]
         query.stop()
-    assert [one["numInputRows"] for one in told] == [given["records"]] * given["rounds"]
-    return [one["durationMs"]["triggerExecution"] / 1000 - wait for one, wait in zip(told, waits_s, strict=True)]
+    assert [progress["numInputRows"] for progress in told] == [given["records"]] * given["rounds"]
+    return [
+        progress["durationMs"]["triggerExecution"] / 1000 - wait for progress, wait in zip(told, waits_s, strict=True)
+    ]
 
 
 def sink(spark: Any, given: dict[str, Any]) -> float:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,7 +75,7 @@ def made_plan(klamm: Klamm, folder: Path, topic: str, *targets: Sequence[int], t
     snapshot = folder / "snapshot.json"
     snapshot.unlink(missing_ok=True)
     assert klamm("cluster", "snapshot", snapshot).code == 0
-    replicas = {TopicPartition(topic, index): one for index, one in enumerate(targets)}
+    replicas = {TopicPartition(topic, index): replicas for index, replicas in enumerate(targets)}
     return write_plan(folder / "plan.json", snapshot, replicas, throttle=throttle)
 
 
@@ -86,10 +85,3 @@ def nothing_is_left(by_znodes: Klamm, topic: str) -> None:
     for broker in range(3):
         assert by_znodes.settings("--broker", str(broker)) == {}
     assert topic not in by_znodes("reassign", "list").out
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

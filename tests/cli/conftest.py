@@ -1,20 +1,8 @@
-"""Recorded clusters, loaded unchanged into a real ZooKeeper, and one running cluster."""
+"""Recorded clusters, loaded unchanged into a real ZooKeeper, and commands against the running cluster."""
 
 from __future__ import annotations
 
-from live_cluster import live_cluster, topic_name
-from operated_cluster import by_wire, by_znodes, klamm_by, three_brokers
-from topic_program import commands, program
+from klamm_program import commands, program
 from znode_trees import recorded
 
-__all__ = [
-    "by_wire",
-    "by_znodes",
-    "commands",
-    "klamm_by",
-    "live_cluster",
-    "program",
-    "recorded",
-    "three_brokers",
-    "topic_name",
-]
+__all__ = ["commands", "program", "recorded"]

@@ -289,7 +289,7 @@ def test_it_runs(named: Named, stage: Stage) -> None:
 
 
 def test_no_words_are_kept_for_a_command_that_no_page_has() -> None:
-    named = {one.text for one in commands()}
+    named = {command.text for command in commands()}
     assert set(MORE) <= named
     assert len(named) > 80
-    assert [one.text for one in commands() if one.is_refused]
+    assert [command.text for command in commands() if command.is_refused]

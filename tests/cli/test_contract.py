@@ -116,13 +116,13 @@ def _commands() -> dict[str, Any]:
     found = {}
     for entry in ENTRIES:
         command: Any = load(entry)
-        for word, one in getattr(command, "commands", {"": command}).items():
-            found[f"{entry.name} {word}".strip()] = one
+        for word, subcommand in getattr(command, "commands", {"": command}).items():
+            found[f"{entry.name} {word}".strip()] = subcommand
     return found
 
 
 COMMANDS = _commands()
-OPTIONS = {words: {name for param in one.params for name in param.opts} for words, one in COMMANDS.items()}
+OPTIONS = {words: {name for param in command.params for name in param.opts} for words, command in COMMANDS.items()}
 OF_CLUSTERS = sorted(
     words for words, names in OPTIONS.items() if "--zookeeper" in names and words not in NAMES_A_CLUSTER_ONLY
 )

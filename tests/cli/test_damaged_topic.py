@@ -91,7 +91,7 @@ def test_settings_that_are_not_there_or_not_readable_hide_no_topic(
     named = in_process("topics", "describe", "lag", "--zookeeper", zk_chroot, "-o", "json", capture=capsys)
     (described,) = named.json
     assert (named.code, described["configs"]) == (1 if configs is None else 0, configs)
-    assert [one["replicas"] for one in described["partitions"]], "leaders and replicas are known"
+    assert [partition["replicas"] for partition in described["partitions"]], "leaders and replicas are known"
     assert ("cannot understand the content of /config/topics/lag" in named.err) == (configs is None)
     if configs is None:
         shown = in_process("configs", "describe", "--topic", "lag", "--zookeeper", zk_chroot, capture=capsys)
@@ -119,12 +119,12 @@ def test_settings_of_a_broker_that_are_not_readable_hide_nothing_else(
     told = f"cannot understand the content of /config/brokers/{broker}: not JSON"
     where = ("--zookeeper", zk_chroot)
     listed = in_process("configs", "describe", "--entity-type", "brokers", *where, "-o", "json", capture=capsys)
-    found = {one["entity_name"]: one for one in json.loads(listed.out)}
+    found = {entry["entity_name"]: entry for entry in json.loads(listed.out)}
     name = None if broker == "<default>" else broker
     assert (listed.code, found[name]["configs"]) == (1, []) and told in found[name]["error"]
     assert f"not known: brokers {broker}: {told}" in listed.err
     if name is None:
-        assert [one["value"] for one in found["0"]["configs"]] == ["1"]
+        assert [config["value"] for config in found["0"]["configs"]] == ["1"]
     health = in_process("cluster", "health", *where, "-o", "json", capture=capsys)
     assert json.loads(health.out)["reasons"] and told in health.err
     taken = in_process("cluster", "snapshot", tmp_path / "s.json", *where, capture=capsys)

@@ -121,7 +121,7 @@ def test_the_rules_are_rules_and_fire(capsys: Capture, tmp_path: Path) -> None:
             {"eval_time": "5m", "alertname": "KafkaReaderStandsStill", "exp_alerts": []},
         ],
     }
-    (rule,) = [one for one in rules(capsys) if one["alert"] == "KafkaOfflinePartitions"]
+    (rule,) = [rule for rule in rules(capsys) if rule["alert"] == "KafkaOfflinePartitions"]
     expected = {**rule["annotations"], "summary": "offline partitions: 3"}
     fires["exp_alerts"] = [{"exp_labels": told, "exp_annotations": expected}]
     case["alert_rule_test"][1].update(fires)  # type: ignore[index, attr-defined]
@@ -137,7 +137,7 @@ def test_the_rules_are_rules_and_fire(capsys: Capture, tmp_path: Path) -> None:
 def test_each_check_has_an_alert_and_each_alert_a_guide(capsys: Capture) -> None:
     found = rules(capsys)
     for check in Check:
-        (rule,) = [one for one in found if f'check="{check.value}"' in one["expr"]]
+        (rule,) = [rule for rule in found if f'check="{check.value}"' in rule["expr"]]
         assert rule["labels"]["severity"] == check.severity.value
         assert rule["annotations"]["todo"]
     for rule in found:
@@ -203,7 +203,9 @@ def test_health_and_log_dirs_are_told_for_prometheus(
     assert 'klamm_cluster_health_findings{check="offline_log_dirs",severity="critical"} 0' in told
     told = in_process("brokers", "log-dirs", "-o", "prometheus", capture=capsys).out.splitlines()
     folders = {
-        f'broker="{one.id}",log_dir="{folder}"' for one in live_cluster.status().brokers for folder in one.log_dirs
+        f'broker="{broker.id}",log_dir="{folder}"'
+        for broker in live_cluster.status().brokers
+        for folder in broker.log_dirs
     }
     for name in ("size_bytes", "replicas", "usable_bytes"):
         found = {

@@ -96,7 +96,7 @@ def test_a_dry_run_of_an_election_needs_no_settings(servers: str, capsys: Captur
     words = ("elect", "preferred", "--all-topic-partitions", "--dry-run", "--timeout", "10")
     ran = in_process(*words, "-b", servers, "-o", "json", capture=capsys)
     assert ran.code == 0
-    assert [(one["topic"], one["partition"], one["result"]) for one in ran.json[:2]] == [
+    assert [(row["topic"], row["partition"], row["result"]) for row in ran.json[:2]] == [
         ("kept", 0, "not_needed"),
         ("kept", 1, "not_needed"),
     ]
@@ -110,7 +110,7 @@ def test_reassignments_are_planned_and_followed(servers: str, capsys: Capture, t
     assert ran.code == 0, ran.err
     words = ("--reassignment-json-file", f"{plan}", "-o", "json", "--timeout", "10")
     ran = in_process("reassign", "verify", *words, "-b", servers, capture=capsys)
-    assert (ran.code, [one["state"] for one in ran.json]) == (0, ["complete", "complete"])
+    assert (ran.code, [row["state"] for row in ran.json]) == (0, ["complete", "complete"])
     assert ran.err.splitlines()[-1] == (
         "cannot tell now whether a throttle is left: the settings of topic kept are not known"
     )
@@ -120,14 +120,14 @@ def test_records_are_deleted_without_the_topics_settings(servers: str, capsys: C
     """Leaders refuse compacted-only topics, whoever asks."""
     words = ("records", "delete", "--topic", "kept", "--partition", "0", "--before-offset", "0", "--yes")
     ran = in_process(*words, "-b", servers, "-o", "json", "--timeout", "10", capture=capsys)
-    assert (ran.code, [one["result"] for one in ran.json]) == (0, ["nothing_to_do"]), ran.err
+    assert (ran.code, [row["result"] for row in ran.json]) == (0, ["nothing_to_do"]), ran.err
     assert ran.err.startswith("warning: settings of 1 topic are not known")
 
 
 def test_replicas_are_compared_by_their_records_alone(servers: str, capsys: Capture) -> None:
     words = ("replicas", "verify", "--topic", "kept", "-o", "json", "--timeout", "10")
     ran = in_process(*words, "-b", servers, capture=capsys)
-    assert (ran.code, [one["replicas"][0]["agrees"] for one in ran.json]) == (0, [True, True]), ran.err
+    assert (ran.code, [row["replicas"][0]["agrees"] for row in ran.json]) == (0, [True, True]), ran.err
     assert ran.err.startswith("warning: cleanup.policy of 1 topic is not known: compared as if compacted")
 
 

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from golden import Seen, check_golden, command, in_pipe
-from json_schemas import SCHEMAS, check_json
+from golden import SCHEMAS, Seen, check_golden, check_json, command, in_pipe
 
 from cli.framework.invocation import Invocation
 from cli.framework.talk import Talk

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from golden import Seen, check_golden, command, in_pipe
-from json_schemas import check_json
+from golden import Seen, check_golden, check_json, command, in_pipe
 
 from cli.framework.invocation import Invocation
 from cli.framework.talk import Talk
@@ -91,7 +90,7 @@ LOG_DIRS = [
     LogDir(2, None, "no answer within 8 s", 0, 0, None, None),
     LogDir(7, None, NOT_ALIVE, 0, 0, None, None),
 ]  # fmt: skip
-FAILED = [one for one in LOG_DIRS if one.error]
+FAILED = [log_dir for log_dir in LOG_DIRS if log_dir.error]
 MANY_REPLICAS = [
     LogDir(
         0, "/data", None, sum(range(40)) * MIB, 40, 100 * GIB, 8 * GIB,

@@ -11,8 +11,7 @@ from dataclasses import replace
 
 import pytest
 import yaml
-from golden import Seen, check_golden
-from json_schemas import check_json
+from golden import Seen, check_golden, check_json
 
 from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
@@ -227,7 +226,7 @@ def test_a_member_whose_partitions_cannot_be_read_is_a_row_with_the_reason() -> 
     garbled = GroupDescription("g", GroupType.CLASSIC, GroupState.STABLE, "consumer", "own", 1, (WORKER,))
     idle = replace(garbled, group="idle", members=(replace(WORKER, assignment=()),))
     connect = replace(garbled, group="c", protocol_type="connect")
-    groups = [described_group(one, {}, {}, NODES) for one in (connect, garbled, idle)]
+    groups = [described_group(group, {}, {}, NODES) for group in (connect, garbled, idle)]
     plain = printed(offsets_report(groups, exit_code=ExitCode.DONE), OutputFormat.CSV).splitlines()
     assert [line.split(",")[0] for line in plain[1:]] == ["c", "g", "idle"]
     assert all(WORKER.member_id in line for line in plain[1:])

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from klamm_program import PROGRAM, Ran, environment, in_process, klamm
+from patience import wait_for
 
 from engine.local.cluster import LocalCluster
 
@@ -73,10 +74,8 @@ def paused(slow: LocalCluster, capsys: Capture) -> Iterator[LocalCluster]:
 
 def wait_until_followed(cluster: LocalCluster, capture: Capture) -> None:
     """Wait until broker 1 is in every ISR that it belongs to."""
-    deadline = time.monotonic() + 40
-    while run(cluster, "topics describe --under-replicated-partitions", capture=capture).out:
-        assert time.monotonic() < deadline, "broker 1 does not catch up"
-        time.sleep(0.2)
+    under_replicated = "topics describe --under-replicated-partitions"
+    wait_for(lambda: not run(cluster, under_replicated, capture=capture).out, "broker 1 catches up")
 
 
 DELETE = "records delete --topic slow --partition 0 --yes --before-offset"
@@ -111,10 +110,8 @@ def test_an_interrupt_says_what_goes_on(paused: LocalCluster, capsys: Capture, t
     for line in process.stderr:
         if "DescribeLogDirs" in line:
             break
-    deadline = time.monotonic() + 20
-    while run(paused, "offsets slow --time earliest", capture=capsys).rows[0][2] != "3":
-        assert time.monotonic() < deadline, "the leader has not begun"
-        time.sleep(0.05)
+    earliest = "offsets slow --time earliest"
+    wait_for(lambda: run(paused, earliest, capture=capsys).rows[0][2] == "3", "the leader begins")
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130
@@ -127,10 +124,10 @@ def test_an_interrupt_says_what_goes_on(paused: LocalCluster, capsys: Capture, t
 
 def test_a_broker_that_stands_still_is_named_by_those_who_look_at_all(paused: LocalCluster, capsys: Capture) -> None:
     ran = run(paused, "cluster health", "--timeout", "12", "-o", "json", capture=capsys)
-    silent = [one for one in ran.json["reasons"] if one["check"] == "silent_brokers"]
+    silent = [reason for reason in ran.json["reasons"] if reason["check"] == "silent_brokers"]
     assert (ran.code, silent[0]["examples"][0][:26]) == (1, "broker 1: no answer within"), ran.err
     ran = run(paused, "brokers describe", "--timeout", "12", "-o", "json", capture=capsys)
-    assert (ran.code, [str(one["error"])[:16] for one in ran.json]) == (1, ["None", "no answer within"]), ran.err
+    assert (ran.code, [str(row["error"])[:16] for row in ran.json]) == (1, ["None", "no answer within"]), ran.err
 
 
 DRY_RUNS = (
@@ -209,19 +206,17 @@ def _is_told(cluster: LocalCluster, words: str, capture: Capture, *, znodes: boo
 
 
 def _wait_until_known(cluster: LocalCluster, capture: Capture) -> None:
-    deadline = time.monotonic() + 40
-    while time.monotonic() < deadline:
+    def is_known() -> bool:
         described = run(cluster, "topics describe gone", "-o", "json", capture=capture)
         live = run(cluster, "brokers list", "-o", "json", capture=capture, znodes=True).json
-        if described.json[0]["partitions"][0]["leader"] == -1 and [one["id"] for one in live] == [0]:
-            return
-        time.sleep(0.2)
-    raise AssertionError("the death of broker 1 is not known after 40 s")
+        return described.json[0]["partitions"][0]["leader"] == -1 and [broker["id"] for broker in live] == [0]
+
+    wait_for(is_known, "the cluster knows that the broker is gone")
 
 
 def _looks_closer(cluster: LocalCluster, capture: Capture) -> None:
     found = run(cluster, "offsets", "-o", "json", capture=capture).json
-    told = {(one["topic"], one["partition"]): (one["offset"], one["leader"], one["error"]) for one in found}
+    told = {(row["topic"], row["partition"]): (row["offset"], row["leader"], row["error"]) for row in found}
     assert told == {
         ("both", 0): (2, 0, None),
         ("both", 1): (0, 0, None),
@@ -236,7 +231,7 @@ def _looks_closer(cluster: LocalCluster, capture: Capture) -> None:
     refused = run(cluster, "records delete --topic gone --partition 0 --before-offset -1 --yes", capture=capture)
     assert (refused.code, "LEADER_NOT_AVAILABLE" in refused.err) == (4, True)
     told = run(cluster, "brokers log-dirs", "-o", "json", capture=capture).json
-    assert [(one["broker"], one["error"]) for one in told] == [(0, None), (1, "not alive")]
+    assert [(row["broker"], row["error"]) for row in told] == [(0, None), (1, "not alive")]
     named = run(cluster, "brokers log-dirs --broker-list 0,1", capture=capture)
     assert (named.code, "not alive: 1" in named.err) == (2, True)
     # The low watermark is that of the live replicas.

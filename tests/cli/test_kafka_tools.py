@@ -339,12 +339,14 @@ def test_through_the_program(tmp_path: Path) -> None:
     assert unreachable.code == 3
 
 
-REFUSED = [(tool.name, option) for tool in TOOLS for option, one in tool.options.items() if isinstance(one, Refuse)]
+REFUSED = [
+    (tool.name, option) for tool in TOOLS for option, answer in tool.options.items() if isinstance(answer, Refuse)
+]
 
 
 @pytest.mark.parametrize(("tool", "option"), REFUSED)
 def test_a_refused_option_says_what_to_use_instead(tool: str, option: str, capsys: pytest.CaptureFixture[str]) -> None:
-    change = next(one for one in TOOLS if one.name == tool).options[option]
+    change = next(each for each in TOOLS if each.name == tool).options[option]
     assert isinstance(change, Refuse)
     for line in ([tool, option, "x"], [f"{tool}.sh", f"{option}=x"]):
         ran = in_process(*line, capture=capsys)
@@ -376,7 +378,7 @@ def test_what_is_told_of_an_absent_tools_option_is_about_an_option_that_it_has()
 def test_commands_that_are_named_instead_exist_with_their_options(told: str) -> None:
     for phrase in told.split("klamm ")[1:]:
         words = [word.strip(":;,") for word in phrase.split(" | ")[0].split()]
-        entry = next((one for one in ENTRIES if one.name == words[0]), None)
+        entry = next((entry for entry in ENTRIES if entry.name == words[0]), None)
         if entry is None:
             assert not words[0].islower() or words[0] in ("has", "speaks", "starts"), told
             continue
@@ -408,11 +410,11 @@ def test_shims_are_the_shell_names_and_run(tmp_path: Path, capsys: pytest.Captur
 
 @pytest.mark.parametrize("name", json.loads((FIXTURES / "options.json").read_text("utf-8")))
 def test_every_option_of_the_tool_is_taken(name: str) -> None:
-    tool = next(one for one in TOOLS if one.name == name)
+    tool = next(tool for tool in TOOLS if tool.name == name)
     command: Any = load(next(entry for entry in ENTRIES if entry.name == tool.words[0]))
     commands = getattr(command, "commands", {"": command})
     word = tool.words[1] if len(tool.words) > 1 else ""
     chosen = [commands[word]] if word in commands else list(commands.values())
-    ours = {name for one in chosen for param in one.params for name in (*param.opts, *param.secondary_opts)}
+    ours = {name for command in chosen for param in command.params for name in (*param.opts, *param.secondary_opts)}
     theirs = set(json.loads((FIXTURES / "options.json").read_text("utf-8"))[name])
     assert theirs - ours - set(tool.options) - {"--help", "--version"} == set()

@@ -15,13 +15,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from golden import Seen, check_golden
-from group_members import commit, fill, wait_for
-from json_schemas import check_json
-from klamm_program import PROGRAM, environment
+from golden import Seen, check_golden, check_json
+from group_members import commit, fill
+from klamm_program import PROGRAM, Program, environment
 from lag_story import every_kind_of_reader, readers_of_transactions, readers_that_commit_seldom
 from operated_cluster import Klamm
-from topic_program import Program
+from patience import wait_for
 from znode_writer import znode_writer
 
 from cli.framework.invocation import Invocation
@@ -64,19 +63,23 @@ def group(
     kind: GroupType = GroupType.CLASSIC,
     error: str | None = None,
 ) -> GroupLag:
-    lags = [one.lag for one in partitions if one.lag is not None]
-    waits = [one.time_lag_ms for one in partitions if one.time_lag_ms is not None]
-    where = next((one.name for one in partitions if one.status is status and one.reason is reason), None)
-    rates = [(one.in_per_sec, one.out_per_sec) for one in partitions if one.in_per_sec is not None]
-    known = [one.clear_in_ms for one in partitions]
+    lags = [partition.lag for partition in partitions if partition.lag is not None]
+    waits = [partition.time_lag_ms for partition in partitions if partition.time_lag_ms is not None]
+    where = next(
+        (partition.name for partition in partitions if partition.status is status and partition.reason is reason), None
+    )
+    rates = [
+        (partition.in_per_sec, partition.out_per_sec) for partition in partitions if partition.in_per_sec is not None
+    ]
+    known = [partition.clear_in_ms for partition in partitions]
     return GroupLag(
         name, kind, state, status, reason, where,
         sum(lags) if lags else None,
         max(waits) if waits else None,
         sum(rate[0] or 0 for rate in rates) if rates else None,
         sum(rate[1] or 0 for rate in rates) if rates else None,
-        None if None in known or not known else max(one for one in known if one is not None),
-        len(partitions), sum(one.lag is None for one in partitions), 4, 15_000, error, partitions,
+        None if None in known or not known else max(lag for lag in known if lag is not None),
+        len(partitions), sum(partition.lag is None for partition in partitions), 4, 15_000, error, partitions,
     )  # fmt: skip
 
 
@@ -151,7 +154,7 @@ def test_unknown_is_null_and_never_a_number() -> None:
         json.loads(line) for line in printed(report(has_partitions=True), OutputFormat.JSONL).splitlines()
     ] == document
     assert yaml.safe_load(printed(report(has_partitions=True), OutputFormat.YAML)) == document
-    by_name = {one["group"]: one for one in document}
+    by_name = {row["group"]: row for row in document}
     for name in ("new", "left-over", "lost-coordinator"):
         figures = [by_name[name][key] for key in ("lag", "time_lag_ms", "in_per_sec", "out_per_sec", "clear_in_ms")]
         assert figures == [None] * 5
@@ -186,7 +189,9 @@ def test_the_tally_counts_the_sources_of_a_query_that_has_several() -> None:
 
 def test_for_how_long_a_stall_was_watched() -> None:
     def notes(window_ms: int) -> tuple[str, ...]:
-        groups = tuple(replace(one, window_ms=window_ms) for one in scene().groups if one.status is LagStatus.STALL)
+        groups = tuple(
+            replace(group, window_ms=window_ms) for group in scene().groups if group.status is LagStatus.STALL
+        )
         shown = lag_report(LagAnswer(NOW, groups), fails_on=LagStatus.STALL, has_partitions=False, is_not_ok=False)
         return shown.notes
 
@@ -205,7 +210,7 @@ def test_what_makes_the_exit_code() -> None:
         (LagStatus.OK, {"stall": 0, "warn": 0, "unknown": 0}),
         (LagStatus.STALL, {"stall": 1, "warn": 1, "unknown": 1}),
     ):
-        mild = LagAnswer(NOW, tuple(one for one in scene().groups if one.status.rank <= worst.rank))
+        mild = LagAnswer(NOW, tuple(group for group in scene().groups if group.status.rank <= worst.rank))
         for word, code in expected.items():
             fails_on = LagStatus(word.upper())
             assert lag_report(mild, fails_on=fails_on, has_partitions=False, is_not_ok=True).exit_code == code
@@ -244,7 +249,7 @@ def test_two_runs_by_cron_know_what_one_does_not(
     third = program(*look, "--partitions").json[0]
     assert (third["status"], third["where"], third["sample_count"]) == ("STOP", f"{topic_name}-0", 3)
     assert third["in_per_sec"] > 0
-    assert [one["lag"] for one in third["partitions"]] == [50, 10]
+    assert [partition["lag"] for partition in third["partitions"]] == [50, 10]
     # Without a history nothing is known of earlier looks.
     assert program("lag", "--group", name, "--samples", "1").rows[0][3] == "UNKNOWN"
     with (tmp_path / "lag.jsonl").open("a") as file:
@@ -362,8 +367,8 @@ def test_watching_tells_again_and_again(
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=20)
     assert (process.returncode, "error" in said) == (130, False), "that is how a watch ends"
-    assert [one["status"] for one in seen] == ["UNKNOWN", "UNKNOWN", "STOP"]
-    assert [one["sample_count"] for one in seen] == [1, 2, 3]
+    assert [row["status"] for row in seen] == ["UNKNOWN", "UNKNOWN", "STOP"]
+    assert [row["sample_count"] for row in seen] == [1, 2, 3]
     assert seen[0]["time"] < seen[1]["time"] < seen[2]["time"]
 
 

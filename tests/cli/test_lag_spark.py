@@ -14,12 +14,10 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from golden import Seen
+from golden import Seen, check_json
 from group_members import commit
-from json_schemas import check_json
-from klamm_program import PROGRAM
+from klamm_program import PROGRAM, Program
 from spark_traces import Made, event_lines, one_source, write_checkpoint
-from topic_program import Program
 
 from engine.common.model import TopicPartition
 from engine.local.cluster import LocalCluster
@@ -131,7 +129,7 @@ def test_who_has_stopped_has_no_time_to_clear(program: Program, topic_name: str,
     write_checkpoint(tmp_path / "late", history(topic_name, 10, 60, 95, every_s=2, last_s=30))
     (row,) = program("lag", "--checkpoint", "late", "--partitions", "-o", "json").json
     assert (row["status"], row["clear_in_ms"]) == ("STOP", None)
-    assert [one["clear_in_ms"] for one in row["partitions"] if one["status"] == "STOP"] == [None]
+    assert [partition["clear_in_ms"] for partition in row["partitions"] if partition["status"] == "STOP"] == [None]
 
 
 def test_an_event_log_tells_that_the_batch_in_flight_runs_no_more(
@@ -203,9 +201,9 @@ def test_event_logs_judge_by_what_the_query_saw(program: Program, topic_name: st
     def batches(*pairs: tuple[int, int]) -> list[Made]:
         made = history(topic_name, *(end for end, _ in pairs))
         return [
-            Made(one.planned_ms, one.committed_ms, one.sources,
+            Made(batch.planned_ms, batch.committed_ms, batch.sources,
                  ({TopicPartition(topic_name, 0): latest, TopicPartition(topic_name, 1): 100},))
-            for one, (_, latest) in zip(made, pairs, strict=True)
+            for batch, (_, latest) in zip(made, pairs, strict=True)
         ]  # fmt: skip
 
     logs = tmp_path / "events"

@@ -12,7 +12,7 @@ from engine.local.addresses import own_loopback_address
 from engine.local.cluster import LocalCluster
 
 
-@pytest.mark.parametrize("operate", ROUNDS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("operate", ROUNDS, ids=lambda played: played.__name__)
 def test_on_our_brokers(
     operate: Round, live_cluster: LocalCluster, topic_name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import group_story
 import pytest
-from group_members import commit, kafka_python_member, wait_for
+from group_members import commit, kafka_python_member
 from group_story import Stage
 from klamm_program import in_process
+from patience import wait_for
 from znode_writer import znode_writer
 
 from cli.framework.talk import Talk

@@ -7,7 +7,6 @@ import re
 import shlex
 import signal
 import subprocess
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import pytest
 from ended_sessions import kill_for_good
 from klamm_program import PROGRAM, environment
 from operated_cluster import Capture, Klamm, filled, plan_file
-from patience import within
+from patience import wait_for
 
 from cli.framework import progress
 from engine.local.cluster import LocalCluster
@@ -54,16 +53,16 @@ def test_a_broker_goes_and_comes_back(
     # Brokers learn of an ISR after ZooKeeper has it.
     assert by_wire("cluster", "health", "--wait", "--timeout", str(WAIT_S)).code == 0
     would = by_wire("elect", "preferred", "--topic", first, "--dry-run", "-o", "json")
-    assert [(one["result"], one["after"]) for one in would.json] == [("would_be_elected", 0)] * 2
+    assert [(row["result"], row["after"]) for row in would.json] == [("would_be_elected", 0)] * 2
     assert 0 not in by_znodes.leaders(first)
     listed = tmp_path / "partitions.json"
     listed.write_text(json.dumps({"partitions": [{"topic": first, "partition": p} for p in (0, 1)]}))
     for klamm, words in ((by_wire, ("--path-to-json-file", str(listed))), (by_znodes, ("--topic", second))):
         done = klamm("elect", "preferred", *words, "-o", "json")
         assert done.code == 0, done.err
-        assert [(one["result"], one["after"], one["preferred"]) for one in done.json] == [("elected", 0, 0)] * 2
+        assert [(row["result"], row["after"], row["preferred"]) for row in done.json] == [("elected", 0, 0)] * 2
         again = klamm("elect", "preferred", *words, "-o", "json")
-        assert (again.code, {one["result"] for one in again.json}) == (0, {"not_needed"})
+        assert (again.code, {row["result"] for row in again.json}) == (0, {"not_needed"})
     assert by_znodes.leaders(first) == by_znodes.leaders(second) == [0, 0]
 
 
@@ -125,7 +124,7 @@ def test_a_topic_moves_there_and_back(klamm_by: Klamm, by_znodes: Klamm, topic_n
     assert klamm_by(*words[:2], f"{topic_name}|no-other", *words[4:], "-o", "json").json["proposed"] == proposed
     both = klamm_by(*words, topic_name)
     assert (both.code, "name topics, or give" in both.err) == (2, True)
-    target = [one["replicas"] for one in proposed["partitions"]]
+    target = [partition["replicas"] for partition in proposed["partitions"]]
 
     assert "before and after" in klamm_by(*words, "-o", "table").out
     assert "before and after" not in klamm_by(*words, "-o", "table", "--no-plot").out
@@ -135,7 +134,7 @@ def test_a_topic_moves_there_and_back(klamm_by: Klamm, by_znodes: Klamm, topic_n
     assert would.code == 0 and would.json[0]["replicas"] == [0, 1]
     assert not back.exists() and by_znodes.replicas(topic_name) == [[0, 1], [1, 2]]
     moved = klamm_by(*execute, "--wait", "--timeout", str(WAIT_S), "--throttle", "5000000", "-o", "json")
-    assert (moved.code, {one["state"] for one in moved.json}) == (0, {"complete"}), moved.err
+    assert (moved.code, {move["state"] for move in moved.json}) == (0, {"complete"}), moved.err
     assert by_znodes.replicas(topic_name) == target
     assert by_znodes.settings("--topic", topic_name) == {} == by_znodes.settings("--broker", "1")
 
@@ -146,7 +145,7 @@ def test_a_topic_moves_there_and_back(klamm_by: Klamm, by_znodes: Klamm, topic_n
     assert undone.code == 0, undone.err
     assert by_znodes.replicas(topic_name) == [[0, 1], [1, 2]]
     wrong = klamm_by("reassign", "verify", "--reassignment-json-file", plan, "-o", "json")
-    assert (wrong.code, {one["state"] for one in wrong.json} <= {"failed", "complete"}) == (1, True)
+    assert (wrong.code, {move["state"] for move in wrong.json} <= {"failed", "complete"}) == (1, True)
 
 
 def test_a_slow_move_is_watched_changed_and_cancelled(
@@ -167,10 +166,10 @@ def test_a_slow_move_is_watched_changed_and_cancelled(
     started = by_wire(
         "reassign", "execute", *files, grows, "--throttle", SLOW, "--rollback-file", back, "-o", "json",
     )  # fmt: skip
-    assert (started.code, {one["state"] for one in started.json}) == (5, {"in_progress"}), started.err
-    assert all(one["remaining_bytes"] > 0 for one in started.json)
+    assert (started.code, {move["state"] for move in started.json}) == (5, {"in_progress"}), started.err
+    assert all(move["remaining_bytes"] > 0 for move in started.json)
     listed = by_znodes("reassign", "list", "-o", "json").json
-    assert [(one["adding"], one["removing"]) for one in listed] == [([2], [0]), ([2], [])]
+    assert [(move["adding"], move["removing"]) for move in listed] == [([2], [0]), ([2], [])]
     assert by_znodes("reassign", "verify", *files).code == 5
     assert by_wire("reassign", "verify", *files, "--wait", "--timeout", "2").code == 5
     assert by_wire("cluster", "health").code == 0
@@ -193,7 +192,7 @@ def test_a_slow_move_is_watched_changed_and_cancelled(
     assert len(by_znodes("reassign", "list", "-o", "json").json) == 2
 
     cancelled = by_wire("reassign", "cancel", *files, "-o", "json")
-    assert (cancelled.code, {one["result"] for one in cancelled.json}) == (0, {"cancelled"}), cancelled.err
+    assert (cancelled.code, {row["result"] for row in cancelled.json}) == (0, {"cancelled"}), cancelled.err
     assert [sorted(replicas) for replicas in by_znodes.replicas(topic_name)] == [[0, 1], [0, 1]]
     assert by_znodes.settings("--topic", topic_name) == {"leader.replication.throttled.replicas": "99:0"}
     assert all(by_znodes.settings("--broker", str(broker)) == {} for broker in range(3))
@@ -201,7 +200,7 @@ def test_a_slow_move_is_watched_changed_and_cancelled(
     assert by_wire("reassign", "verify", *files).code == 1
     assert by_wire("topics", "delete", topic_name, "--yes").code == 0
     gone = by_wire("reassign", "verify", *files, "-o", "json")
-    assert (gone.code, {one["state"] for one in gone.json}) == (1, {"not_found"})
+    assert (gone.code, {move["state"] for move in gone.json}) == (1, {"not_found"})
 
 
 def test_leaked_throttles_come_off_without_the_plan(
@@ -212,14 +211,14 @@ def test_leaked_throttles_come_off_without_the_plan(
     back = ("--rollback-file", tmp_path / "back.json")
     assert by_wire("reassign", "execute", *files, "--throttle", SLOW, *back).code == 5
     moving = klamm_by("reassign", "verify", "--all", "-o", "json")
-    assert (moving.code, [(one["state"], one["target"]) for one in moving.json]) == (5, [("in_progress", [2, 1])])
+    assert (moving.code, [(move["state"], move["target"]) for move in moving.json]) == (5, [("in_progress", [2, 1])])
     assert by_znodes.settings("--topic", topic_name) != {} != by_znodes.settings("--broker", "2")
     assert by_wire("reassign", "cancel", *files, "--preserve-throttles").code == 0
     sick = by_wire("cluster", "health", "-o", "json")
-    (leaked,) = (one for one in sick.json["reasons"] if one["check"] == "leaked_throttles")
+    (leaked,) = (reason for reason in sick.json["reasons"] if reason["check"] == "leaked_throttles")
     remedy = "klamm reassign verify --all"
     assert remedy in by_wire("cluster", "health", "-o", "table").out
-    assert any(topic_name in one for one in leaked["examples"])
+    assert any(topic_name in example for example in leaked["examples"])
     assert klamm_by(*remedy.split()[1:], "--dry-run").code == 0
     assert by_znodes.settings("--topic", topic_name) != {}
     done = klamm_by(*remedy.split()[1:])
@@ -246,9 +245,7 @@ def test_a_rate_that_an_earlier_plan_has_left_is_not_called_somebody_elses(
     key = "leader.replication.throttled.rate"
     assert by_wire("configs", "alter", "--broker", "0", "--add-config", f"{key}=70000000").code == 0
     # A broker reads a change from ZooKeeper a moment after it has taken it.
-    is_early = within(WAIT_S)
-    while is_early() and by_wire.settings("--broker", "0").get(key) != "70000000":
-        time.sleep(0.02)
+    wait_for(lambda: by_wire.settings("--broker", "0").get(key) == "70000000")
     planned = klamm_by(*words)
     assert f"broker 0 has {key}=70000000, set by somebody else" in planned.err, planned.err
     assert by_wire("configs", "alter", "--broker", "0", "--delete-config", key).code == 0
@@ -270,9 +267,8 @@ def test_a_target_that_dies_is_named_while_it_is_waited_for(
         text=True,
     )  # fmt: skip
     try:
-        deadline = time.monotonic() + WAIT_S
-        while topic_name not in by_znodes("reassign", "list").out:
-            assert time.monotonic() < deadline and running.poll() is None
+        wait_for(lambda: topic_name in by_znodes("reassign", "list").out, "the move begins")
+        assert running.poll() is None
         kill_for_good(three_brokers, 2)
         out, said = running.communicate(timeout=WAIT_S)
     finally:
@@ -299,9 +295,8 @@ def test_ctrl_c_says_how_to_go_on_and_the_throttle_comes_off_from_elsewhere(
         cwd=tmp_path, env=environment(tmp_path), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
     )  # fmt: skip
     try:
-        deadline = time.monotonic() + WAIT_S
-        while topic_name not in by_znodes("reassign", "list").out:
-            assert time.monotonic() < deadline and running.poll() is None
+        wait_for(lambda: topic_name in by_znodes("reassign", "list").out, "the move begins")
+        assert running.poll() is None
         running.send_signal(signal.SIGINT)
         _, said = running.communicate(timeout=WAIT_S)
     finally:
@@ -334,12 +329,12 @@ def test_replicas_are_compared_until_a_byte_goes_bad(
     assert told[-1].startswith("compared 3000 of 3000 offsets")
     for klamm in (by_wire, by_znodes):
         carried = klamm("cluster", "load", topic_name, "-o", "json").json
-        assert [(one["broker"], one["replica_count"], one["leader_count"]) for one in carried] == [
+        assert [(broker["broker"], broker["replica_count"], broker["leader_count"]) for broker in carried] == [
             (0, 1, 1), (1, 1, 0), (2, 1, 0),
         ]  # fmt: skip
-        assert all(one["size_bytes"] > 3_000_000 for one in carried)
-    assert [(one["from_offset"], one["to_offset"]) for one in good.json] == [(0, 3000)]
-    assert [one["agrees"] for one in good.json[0]["replicas"]] == [True] * 3
+        assert all(broker["size_bytes"] > 3_000_000 for broker in carried)
+    assert [(row["from_offset"], row["to_offset"]) for row in good.json] == [(0, 3000)]
+    assert [replica["agrees"] for replica in good.json[0]["replicas"]] == [True] * 3
 
     (folder,) = three_brokers.broker(2).spec.log_dirs
     (log,) = (folder / f"{topic_name}-0").glob("*.log")
@@ -348,7 +343,7 @@ def test_replicas_are_compared_until_a_byte_goes_bad(
         file.seek(data.index(b"x" * 500, len(data) // 2) + 250)
         file.write(b"y")
     bad = by_wire("replicas", "verify", "--topic", topic_name, "-o", "json")
-    assert (bad.code, [one["agrees"] for one in bad.json[0]["replicas"]]) == (1, [True, True, False]), bad.err
+    assert (bad.code, [replica["agrees"] for replica in bad.json[0]["replicas"]]) == (1, [True, True, False]), bad.err
     difference = bad.json[0]["first_difference"]
     assert difference["kind"] == "corrupt"
     assert [side["broker"] for side in difference["sides"]] == [0, 2]
@@ -438,7 +433,7 @@ def test_deleted_records_and_other_segment_boundaries_are_no_difference(
                    "--yes").code == 0  # fmt: skip
     trimmed = by_wire("replicas", "verify", "--topic", topic_name, "-o", "json")
     assert (trimmed.code, trimmed.json[0]["from_offset"], trimmed.json[0]["to_offset"]) == (0, 777, 2000), trimmed.err
-    assert [one["agrees"] for one in trimmed.json[0]["replicas"]] == [True] * 3
+    assert [replica["agrees"] for replica in trimmed.json[0]["replicas"]] == [True] * 3
 
 
 def test_fewer_replicas_than_min_isr_are_told(
@@ -478,18 +473,18 @@ def test_logs_that_are_compacted_at_different_times_are_no_difference(
             assert by_wire("produce", topic_name, "--key-separator", "\t", "--acks", "all", stdin=lines).code == 0
             if begin == 1000:
                 three_brokers.stop_broker(2)
-        deadline = time.monotonic() + WAIT_S
-        while size(0) > 60_000:
-            assert time.monotonic() < deadline, "the leader's log is not compacted"
-            time.sleep(0.1)
+        wait_for(lambda: size(0) <= 60_000, "the leader's log is compacted")
     finally:
         three_brokers.start_broker(2)
-    verdicts: list[bool | None] = [None]
-    while verdicts != [True] * 3:
+
+    def agree() -> bool:
         compared = by_wire("replicas", "verify", "--topic", topic_name, "-o", "json")
-        verdicts = [one["agrees"] for one in compared.json[0]["replicas"]]
+        verdicts = [replica["agrees"] for replica in compared.json[0]["replicas"]]
         # A broker that has just started may not know its replica yet. That is no answer, but no difference either.
-        assert False not in verdicts and time.monotonic() < deadline, compared.out
+        assert False not in verdicts, compared.out
+        return verdicts == [True] * 3
+
+    wait_for(agree, "the replicas agree")
     assert by_wire("cluster", "health", "--wait", "--timeout", str(WAIT_S)).code == 0
     assert by_wire("replicas", "verify", "--topic", topic_name).code == 0
 
@@ -505,15 +500,14 @@ def test_a_topic_that_is_deleted_while_it_moves_ends_the_wait(
         cwd=tmp_path, env=environment(tmp_path), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
-        deadline = time.monotonic() + WAIT_S
-        while topic_name not in by_znodes("reassign", "list").out:
-            assert time.monotonic() < deadline and running.poll() is None
+        wait_for(lambda: topic_name in by_znodes("reassign", "list").out, "the move begins")
+        assert running.poll() is None
         assert by_wire("topics", "delete", topic_name, "--yes").code == 0
         out, said = running.communicate(timeout=WAIT_S)
     finally:
         running.kill()
         running.wait()
-    assert (running.returncode, [one["state"] for one in json.loads(out)]) == (1, ["not_found"]), said
+    assert (running.returncode, [move["state"] for move in json.loads(out)]) == (1, ["not_found"]), said
     assert all(by_znodes.settings("--broker", str(broker)) == {} for broker in range(3))
 
 
@@ -528,7 +522,7 @@ def test_a_broker_is_demoted_and_restored(
     way_back = tmp_path / "demoted.json"
     demote = ("brokers", "demote", "0", "--rollback-file", way_back)
     tried = klamm_by(*demote, "--dry-run", "-o", "json")
-    assert [0, 1] in [one["replicas"] for one in tried.json], tried.err
+    assert [0, 1] in [row["replicas"] for row in tried.json], tried.err
     assert not way_back.exists()
     assert by_znodes.replicas(topic_name) == [[0, 1], [0, 2], [1, 2]]
 
@@ -554,6 +548,6 @@ def test_a_broker_is_demoted_and_restored(
     back = klamm_by("brokers", "restore", way_back, "--yes", "--rollback-file", tmp_path / "demoted-again.json")
     assert back.code == 0, back.err
     saved = json.loads((tmp_path / "demoted-again.json").read_text())["partitions"]
-    assert [one["replicas"] for one in saved if one["topic"] == topic_name] == [[1, 0], [2, 0]]
+    assert [row["replicas"] for row in saved if row["topic"] == topic_name] == [[1, 0], [2, 0]]
     assert by_znodes.replicas(topic_name) == [[0, 1], [0, 2], [1, 2]]
     assert by_znodes.leaders(topic_name) == [0, 0, 1]

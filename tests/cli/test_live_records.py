@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from klamm_program import PROGRAM, Ran, environment, in_process, klamm
+from patience import wait_for
 
 from engine.local.cluster import LocalCluster
 
@@ -190,8 +190,6 @@ def test_what_is_typed_goes_at_once(topic_name: str, program: Program, live_clus
     assert producer.stdin is not None
     producer.stdin.write(b"now\n")
     producer.stdin.flush()
-    deadline = time.monotonic() + 60
-    while program("consume", topic_name, "-e").out != "now\n":
-        assert time.monotonic() < deadline
+    wait_for(lambda: program("consume", topic_name, "-e").out == "now\n", "the record is there")
     producer.stdin.close()
     assert producer.wait(60) == 0

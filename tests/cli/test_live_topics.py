@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from klamm_program import Ran, in_process
+from patience import wait_for
 
 from engine.local.cluster import LocalCluster
 
@@ -191,14 +191,6 @@ def broker_defaults(run: Klamm) -> list[tuple[str, str, str]]:
     return [(config["name"], config["value"], config["source"]) for config in found["configs"]]
 
 
-def wait_until(is_so: Callable[[], bool]) -> None:
-    """Wait until a broker knows a setting: a notification in ZooKeeper brings it, a moment after the write."""
-    deadline = time.monotonic() + WAIT_S
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def test_settings_of_a_broker_that_is_not_there_are_not_told_as_none(klamm_by: Klamm) -> None:
     ran = klamm_by("configs", "describe", "--broker", "77")
     assert (ran.code, ran.out) == (2, "")
@@ -210,9 +202,9 @@ def test_settings_of_brokers(klamm_by: Klamm, tmp_path: Path) -> None:
     file.write_text("log.cleaner.threads=2\n")
     assert klamm_by("configs", "alter", "--broker-defaults", "--add-config-file", str(file)).code == 0
     set_now = [("log.cleaner.threads", "2", "DYNAMIC_DEFAULT_BROKER_CONFIG")]
-    wait_until(lambda: broker_defaults(klamm_by) == set_now)
+    wait_for(lambda: broker_defaults(klamm_by) == set_now)
     assert klamm_by("configs", "alter", "--broker-defaults", "--delete-config", "log.cleaner.threads").code == 0
-    wait_until(lambda: broker_defaults(klamm_by) == [])
+    wait_for(lambda: broker_defaults(klamm_by) == [])
     for words in (("--broker-defaults",), ("--broker", "0")):
         typed = ("log.cleaner.thread=2", "my.plugin=x", "log.cleaner.threads=1")
         odd = klamm_by("configs", "alter", *words, "--dry-run", "--add-config", ",".join(typed))

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 import transaction_story
-from golden import Seen
-from json_schemas import check_json
+from golden import Seen, check_json
 from klamm_program import in_process
 from transaction_story import SETTINGS, Stage, hang
 
@@ -79,7 +78,9 @@ async def _frame_that_names(start: str, servers: str) -> Frame:
         async with asyncio.timeout(60):
             async for frame in feed.frames():
                 reasons = () if frame.health is None else frame.health.reasons
-                told = [line for one in reasons if one.check is Check.HANGING_TRANSACTIONS for line in one.examples]
+                told = [
+                    line for reason in reasons if reason.check is Check.HANGING_TRANSACTIONS for line in reason.examples
+                ]
                 if any(line.startswith(start) for line in told):
                     return frame
     finally:

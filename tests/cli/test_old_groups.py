@@ -44,7 +44,7 @@ def test_they_are_listed_although_no_broker_answers(klamm: Klamm) -> None:
 def test_offsets_are_told_without_ends(klamm: Klamm) -> None:
     told = klamm("describe", "mirror", "console-consumer-1", "-o", "json")
     assert told.code == 0, told.err
-    assert [(one["group"], one["member_count"], len(one["partitions"])) for one in told.json] == [
+    assert [(row["group"], row["member_count"], len(row["partitions"])) for row in told.json] == [
         ("console-consumer-1", 0, 0), ("mirror", 0, 1),
     ]  # fmt: skip
     (partition,) = told.json[1]["partitions"]

@@ -16,8 +16,7 @@ from typing import Any
 
 import pytest
 from freezing import Ice, Question, ice
-from golden import Seen
-from json_schemas import check_json
+from golden import Seen, check_json
 from klamm_program import Ran, in_process
 from plan_files import write_plan
 from spark_traces import one_source, write_checkpoint
@@ -115,8 +114,8 @@ def changing() -> list[str]:
     found = []
     for entry in ENTRIES:
         command = load(entry)
-        for word, one in getattr(command, "commands", {"": command}).items():
-            names = {name for param in one.params for name in param.opts}
+        for word, subcommand in getattr(command, "commands", {"": command}).items():
+            names = {name for param in subcommand.params for name in param.opts}
             # tests/interop has an authorizer, and test_secured_zookeeper.py the login that those of ``zk`` need.
             if {"--dry-run", "--zookeeper"} <= names and entry.name not in ("profiles", "zk", *OF_AUTHORIZERS):
                 found.append(f"{entry.name} {word}".strip())
@@ -181,7 +180,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 
 def plan_file(path: Path, replicas: Mapping[tuple[str, int], Sequence[int]]) -> Path:
-    entries = [{"topic": topic, "partition": index, "replicas": one} for (topic, index), one in replicas.items()]
+    entries = [
+        {"topic": topic, "partition": index, "replicas": replica} for (topic, index), replica in replicas.items()
+    ]
     path.write_text(json.dumps({"version": 1, "partitions": entries}))
     return path
 
@@ -269,8 +270,10 @@ def test_a_dry_run_of_a_reassignment_says_how_much_is_copied(
     where = ("-b", cluster.bootstrap_servers, "-o", "json")
     ran = in_process(*row("reassign execute", OWN[0]), "--dry-run", *where, capture=capsys)
     lying = in_process("brokers", "log-dirs", "--topic", f"moving-{OWN[0]}", *where, capture=capsys).json
-    (size,) = [one["size_bytes"] for broker in lying for one in broker["replicas"]]
-    assert [(one["adding"], one["removing"], one["bytes_to_copy"]) for one in ran.json] == [([1], [0], size)], ran.err
+    (size,) = [replica["size_bytes"] for broker in lying for replica in broker["replicas"]]
+    assert [(move["adding"], move["removing"], move["bytes_to_copy"]) for move in ran.json] == [([1], [0], size)], (
+        ran.err
+    )
     assert size > 0
 
 
@@ -321,15 +324,15 @@ def ran_frozen(
     bound = ("--timeout", f"{TIMEOUT_S:g}", "-o", "json")
     with ice.freezing(at, side):
         ran = in_process(*row(words, own), *more, *where, *bound, capture=capture, stdin="x\n")
-    since = [one.kind for one in ice.asked[at or 0 :]]
+    since = [request.kind for request in ice.asked[at or 0 :]]
     assert ice.waited_s < LATEST_S, f"frozen at {at}, it waited {ice.waited_s:.0f} s and asked {since}: {ran}"
     return ran
 
 
 def check_outcome(ran: Ran, at: int, ice: Ice) -> None:
     """Check that a sent change is never called unsent, and an unsent one never called under way."""
-    sent, last = any(one.is_change for one in ice.asked), ice.asked[at]
-    told = f"frozen at {last}, after {[one.kind for one in ice.asked[:at]]}: {ran.code} {ran.out} {ran.err}"
+    sent, last = any(request.is_change for request in ice.asked), ice.asked[at]
+    told = f"frozen at {last}, after {[request.kind for request in ice.asked[:at]]}: {ran.code} {ran.out} {ran.err}"
     allowed = {ExitCode.DONE, ExitCode.BAD_ANSWER, ExitCode.UNDER_WAY if sent else ExitCode.UNREACHABLE}
     assert ran.code in ({ExitCode.UNDER_WAY} if last.is_change else allowed), told
     assert "Traceback" not in ran.err and "client is closed" not in ran.err, told
@@ -340,13 +343,13 @@ def check_outcome(ran: Ran, at: int, ice: Ice) -> None:
 FREEZING = sorted(
     [(words, side) for side in ("wire", "znodes") for words in (ROWS if side == "wire" else BY_ZNODES)],
     # A demotion leaves nothing to elect.
-    key=lambda one: one[0].startswith("brokers "),
+    key=lambda row: row[0].startswith("brokers "),
 )
 
 
 # The garbage collector may close a connection that is given up while it opens: the program is at its end.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize(("words", "side"), [one for one in FREEZING if one[0] not in FREEZE_ELSEWHERE])
+@pytest.mark.parametrize(("words", "side"), [row for row in FREEZING if row[0] not in FREEZE_ELSEWHERE])
 def test_whoever_answers_freezes_at_each_step(
     words: str, side: str, cluster: LocalCluster, capsys: Capture, tmp_path: Path, ice: Ice
 ) -> None:
@@ -374,7 +377,7 @@ def freeze_at_each_step(
     whole = ran_frozen(words, recorded, 1_000_000, side, cluster, capture, folder / "whole", ice, more)
     assert whole.code in (ExitCode.DONE, ExitCode.BAD_ANSWER, ExitCode.UNDER_WAY), whole.err
     asked = list(ice.asked)
-    assert any(one.is_change for one in asked) or words in CHANGE_NOTHING_HERE
+    assert any(request.is_change for request in asked) or words in CHANGE_NOTHING_HERE
     for step in steps(asked, words):
         ran = ran_frozen(words, frozen, step, side, cluster, capture, folder / f"{step}", ice, more)
         if len(ice.asked) > step:
@@ -383,6 +386,6 @@ def freeze_at_each_step(
 
 def steps(asked: Sequence[Question], words: str) -> list[int]:
     """Return where to freeze: at every change, and at the first request of every kind; for plans, as they begin."""
-    changes = [index for index, one in enumerate(asked) if one.is_change]
+    changes = [index for index, request in enumerate(asked) if request.is_change]
     first = {question: index for index, question in reversed(list(enumerate(asked)))}
     return changes if words in ("plan resume", "plan rollback") else sorted({*first.values(), *changes})

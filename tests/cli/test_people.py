@@ -128,7 +128,7 @@ def test_several_topics_are_made_at_once_and_one_that_exists_does_not_hold_up_th
     names = [f"{topic_name}-{word}" for word in ("a", "b", "c")]
     assert program("topics", "create", names[1]).code == 0
     made = program("topics", "create", *names, "--partitions", "1", "--replication-factor", "1", "-o", "json")
-    assert (made.code, [one["topic"] for one in made.json]) == (4, [names[0], names[2]])
+    assert (made.code, [row["topic"] for row in made.json]) == (4, [names[0], names[2]])
     assert "TOPIC_ALREADY_EXISTS" in made.err
     assert program("topics", "list", f"{topic_name}-.*").out.split() == names
 
@@ -414,7 +414,7 @@ def test_consume_goes_on_where_its_group_stands_and_commits_what_it_printed(prog
     words = ["consume", topic_name, "--group", topic_name, "--from-beginning"]
     assert program(*words, "-n", "3").out.split() == ["0", "1", "2"]
     (told,) = program("groups", "describe", topic_name, "-o", "json").json
-    assert [(one["current_offset"], one["lag"]) for one in told["partitions"]] == [(3, 7)]
+    assert [(partition["current_offset"], partition["lag"]) for partition in told["partitions"]] == [(3, 7)]
     assert told["state"] == "Empty", "it has left"
     assert program(*words, "--until-end").out.split() == [str(n) for n in range(3, 10)]
     new = program("consume", topic_name, "--group", f"{topic_name}-new", "--timeout-ms", "5000")
@@ -431,12 +431,12 @@ def test_internal_topics_are_printed_decoded(program: Program, topic_name: str) 
     assert program("produce", topic_name, stdin="a\n").code == 0
     assert program("consume", topic_name, "--group", topic_name, "-e").code == 0
     words = ["consume", "__consumer_offsets", "-e", "--filter", topic_name]
-    rows = [one for one in map(_json, program(*words, "-o", "jsonl").out.splitlines()) if one["key"]["type"] == "1"]
+    rows = [row for row in map(_json, program(*words, "-o", "jsonl").out.splitlines()) if row["key"]["type"] == "1"]
     assert rows[-1]["key"]["data"] == {"group": topic_name, "topic": topic_name, "partition": 0}
     assert rows[-1]["value"]["data"]["offset"] == 1
     assert _json(program(*words).out.splitlines()[-1]).keys() == {"key", "value"}
     raw = program(*words, "--raw", "-o", "jsonl").out.splitlines()
-    assert any("key_encoding" in one or "\\u0000" in one for one in raw)
+    assert any("key_encoding" in line or "\\u0000" in line for line in raw)
     assert program("consume", "__consumer.*", "-e").code == 2, "a pattern never means internal topics"
 
 
@@ -457,7 +457,7 @@ def test_lag_and_groups_of_a_topic_leave_out_who_never_read_it(program: Program,
     assert program("groups", "list", *only).out.split() == [f"{topic_name}-of-a"]
     for what in ((), ("--state",), ("--members",)):
         told = program("groups", "describe", "--all-groups", *only, *what, "-o", "json").json
-        assert [one["group"] for one in told] == [f"{topic_name}-of-a"], what
+        assert [row["group"] for row in told] == [f"{topic_name}-of-a"], what
     none = program("groups", "list", "--topic", "nobody-reads-this")
     assert (none.code, none.out) == (0, "")
 
@@ -565,7 +565,7 @@ def test_a_password_is_typed_twice_and_not_shown(
     assert process.wait(60) == code
     assert b"typed-" not in said and (b"the two passwords differ" in said) is (code == 2)
     users = program("users", "list", topic_name, "-o", "json").json
-    assert [one["mechanism"] for one in users] == ["SCRAM-SHA-512"] * (code == 0)
+    assert [user["mechanism"] for user in users] == ["SCRAM-SHA-512"] * (code == 0)
 
 
 def test_a_countdown_counts_on_a_terminal_and_is_one_line_elsewhere(

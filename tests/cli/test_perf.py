@@ -13,13 +13,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from golden import Seen
-from group_members import wait_for
-from json_schemas import check_json
-from klamm_program import PROGRAM, environment, klamm
+from golden import Seen, check_json
+from klamm_program import PROGRAM, Program, environment, klamm
 from lag_story import Steady
+from patience import wait_for
 from segments_on_disk import codecs_on_disk, stored_batches
-from topic_program import Program
 
 from engine.local.cluster import LocalCluster
 
@@ -334,7 +332,7 @@ def test_a_time_ends_a_test_as_a_number_does(program: Program, topic_name: str) 
 
 
 def stored_count(program: Program, topic: str) -> int:
-    return sum(one["offset"] for one in program("offsets", "--topic", topic, "-o", "json").json)
+    return sum(row["offset"] for row in program("offsets", "--topic", topic, "-o", "json").json)
 
 
 def test_records_encoded_anew_are_all_different(program: Program, topic_name: str) -> None:

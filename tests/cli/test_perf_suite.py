@@ -45,7 +45,7 @@ def test_a_run_measures_compares_draws_and_leaves_nothing(program: Callable[...,
     ran = program("perf", "suite", *chosen, *SHORT, "--yes", "-o", "json", "--plot", str(picture))
     assert ran.code == 0, ran.err
     assert "10% of a disk is free" in ran.err, "what will be done is said first"
-    cases = {(one["case"]["experiment"], one["case"]["label"]): one for one in ran.json["cases"]}
+    cases = {(case["case"]["experiment"], case["case"]["label"]): case for case in ran.json["cases"]}
     assert list(cases) == [("record-size", "100"), ("record-size", "1,000"), ("consumers", "1"), ("consumers", "3")]
     sent = cases["record-size", "100"]
     assert sent["sent_records"] > 100
@@ -60,7 +60,7 @@ def test_a_run_measures_compares_draws_and_leaves_nothing(program: Callable[...,
     again = program("perf", "suite", *chosen, "--yes", "--compare", str(earlier), "-o", "csv")
     header, *rows = csv.reader(again.out.splitlines())
     columns = [dict(zip(header, row, strict=True)) for row in rows]
-    assert [one["case"] for one in columns] == ["100", "1,000", "1 + 1"]
+    assert [column["case"] for column in columns] == ["100", "1,000", "1 + 1"]
     assert int(columns[0]["before_per_sec"]) == round(sent["sent_per_sec"])
     assert (columns[2]["before_per_sec"], columns[2]["ratio"]) == ("", ""), "there was no pair before"
     assert float(columns[2]["read_per_sec"]) > 0
@@ -142,18 +142,20 @@ def test_wrong_use(program: Callable[..., Ran], words: list[str], message: str) 
 
 
 def test_the_experiments_are_those_of_the_articles() -> None:
-    found = {one.name: one.cases for one in experiments(3)}
+    found = {experiment.name: experiment.cases for experiment in experiments(3)}
     assert [case.producers for case in found["producers"]] == [1, 2, 3]
     assert [case.record_bytes for case in found["record-size"]] == [10, 100, 1000, 10_000]
     assert [case.partitions for case in found["partitions"]] == [1, 3, 6, 9]
     assert [case.replicas for case in found["replicas"]] == [1, 2, 3]
     assert [case.consumers for case in found["consumers"]] == [1, 2, 3]
     assert [(case.producers, case.consumers, case.is_pair) for case in found["pair"]] == [(1, 1, True)]
-    assert [case.replicas for one in experiments(1) if one.name == "replicas" for case in one.cases] == [1]
+    assert [
+        case.replicas for experiment in experiments(1) if experiment.name == "replicas" for case in experiment.cases
+    ] == [1]
 
 
 def results() -> list[CaseResult]:
-    (chosen,) = (one for one in experiments(3) if one.name == "replicas")
+    (chosen,) = (experiment for experiment in experiments(3) if experiment.name == "replicas")
     rates = (2000.0, 1000.0, None)
     return [
         CaseResult(case, sent_per_sec=rate, error=None if rate else "producer: <refused>")
@@ -162,16 +164,16 @@ def results() -> list[CaseResult]:
 
 
 def test_an_earlier_run_stands_beside(tmp_path: Path) -> None:
-    chosen = [one for one in experiments(3) if one.name == "replicas"]
+    chosen = [experiment for experiment in experiments(3) if experiment.name == "replicas"]
     report = suite_report(chosen, results(), {}, None, {("replicas", "1"): 4000.0}, exit_code=ExitCode.DONE)
     assert [row[-3:-1] for row in report.table.rows] == [(4000, 0.5), (None, None), (None, None)]
     picture = tmp_path / "x.svg"
     write_plot(picture, chosen, results(), {("replicas", "1"): 4000.0})
     drawn = ElementTree.fromstring(picture.read_text())
     widths = [
-        float(one.get("width") or 0)
-        for one in drawn.iter("{http://www.w3.org/2000/svg}rect")
-        if one.get("fill") != "white"
+        float(rect.get("width") or 0)
+        for rect in drawn.iter("{http://www.w3.org/2000/svg}rect")
+        if rect.get("fill") != "white"
     ]
     assert widths == [260.0, 520.0, 130.0, 0.0, 0.0, 0.0], "half of what was before, and so on"
     page = tmp_path / "x.html"
@@ -195,8 +197,8 @@ def test_a_quick_run_ends_within_two_minutes(program: Callable[..., Ran], monkey
     (long, short) = limits
     assert long is None
     assert short is not None and short < 120, "no case begins that would end later"
-    cases = [case for one in experiments(3, is_quick=True) for case in one.cases]
-    assert len(cases) < sum(len(one.cases) for one in experiments(3))
+    cases = [case for experiment in experiments(3, is_quick=True) for case in experiment.cases]
+    assert len(cases) < sum(len(experiment.cases) for experiment in experiments(3))
 
 
 def test_rates_come_back_from_a_document() -> None:
@@ -220,7 +222,7 @@ def test_rates_come_back_from_a_document() -> None:
 def test_brokers_of_this_machine_are_found_by_their_sockets(live_cluster: LocalCluster) -> None:
     addresses = [
         (host, int(port))
-        for host, _, port in (one.rpartition(":") for one in live_cluster.bootstrap_servers.split(","))
+        for host, _, port in (address.rpartition(":") for address in live_cluster.bootstrap_servers.split(","))
     ]
     found = find_processes(addresses)
     assert found is not None
@@ -268,7 +270,15 @@ def run_quickly(cluster: LocalCluster, options: SuiteOptions, pause_s: float = 0
 
 def test_a_case_that_fails_does_not_hold_up_the_others(live_cluster: LocalCluster, program: Callable[..., Ran]) -> None:
     suite = run_quickly(live_cluster, SuiteOptions(lead_s=0.0))
-    assert [one.error for one in suite.results] == [None, "producer: it was refused", None, None, None, None, None]
+    assert [result.error for result in suite.results] == [
+        None,
+        "producer: it was refused",
+        None,
+        None,
+        None,
+        None,
+        None,
+    ]
     assert suite.results[-1].rate == 21.0, "three consumers"
     assert (suite.stopped, suite.left_topics) == (None, [])
     assert topics_of_suites(program) == []

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from applied_plans import FAST, QUICK_LOCK, SLOW, WAIT_S, Room, made_plan, nothing_is_left, plan_cluster, wait_until
+from applied_plans import FAST, QUICK_LOCK, SLOW, WAIT_S, Room, made_plan, nothing_is_left, plan_cluster
 from kazoo.client import KazooClient
 from operated_cluster import Klamm as Operator
 from operated_cluster import filled
+from patience import wait_for
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import ClusterTarget, Origin
@@ -70,17 +71,17 @@ def test_a_plan_is_applied_in_waves_and_rolled_back(
     filled(by_wire, topic_name, "0:1,1:0,0:1")
     plan = made_plan(by_wire, tmp_path, topic_name, [0, 2], [2, 0], [1, 0])
     unbegun = by_wire("plan", "verify", plan, "-o", "json")
-    assert (unbegun.code, [one["state"] for one in unbegun.json]) == (1, ["not_begun"] * 3)
+    assert (unbegun.code, [move["state"] for move in unbegun.json]) == (1, ["not_begun"] * 3)
     assert "3 partitions: 3 not begun" in unbegun.err
     assert f"the plan has not begun; to begin it: klamm plan apply {plan}" in unbegun.err
     would = by_wire("plan", "apply", plan, "--wave-replicas", "1", "--dry-run", "-o", "json")
-    assert (would.code, [(one["wave"], one["partition"]) for one in would.json]) == (0, [(1, 0), (2, 1), (3, 2)])
+    assert (would.code, [(move["wave"], move["partition"]) for move in would.json]) == (0, [(1, 0), (2, 1), (3, 2)])
     assert not list(tmp_path.glob("plan.json.*"))
 
     done = by_wire("plan", "apply", plan, "--wave-replicas", "1", "--throttle", FAST, *QUICK_LOCK, "-o", "jsonl")
     assert done.code == 0, done.err
     events = [json.loads(line) for line in done.out.splitlines()]
-    assert [one["wave"] for one in events if one.get("event") == "wave_done"] == [1, 2, 3]
+    assert [event["wave"] for event in events if event.get("event") == "wave_done"] == [1, 2, 3]
     assert (events[-1]["outcome"], events[-1]["done"], events[-1]["partitions"]) == ("done", 3, 3)
     assert by_znodes.replicas(topic_name) == [[0, 2], [2, 0], [1, 0]]
     assert by_znodes.leaders(topic_name) == [0, 2, 1]
@@ -89,7 +90,7 @@ def test_a_plan_is_applied_in_waves_and_rolled_back(
     status = by_wire("plan", "status", plan, "-o", "json").json
     assert (status["done"], status["waiting"], status["lock"], status["journal"]["event"]) == (3, 0, None, "done")
     back = json.loads((tmp_path / "plan.json.rollback.json").read_text())
-    assert [one["replicas"] for one in back["partitions"]] == [[0, 1], [1, 0], [0, 1]]
+    assert [partition["replicas"] for partition in back["partitions"]] == [[0, 1], [1, 0], [0, 1]]
 
     again = by_wire("plan", "apply", plan, *QUICK_LOCK)
     assert (again.code, "nothing to do: the plan is carried out already" in again.err) == (0, True), again.err
@@ -101,7 +102,7 @@ def test_a_plan_is_applied_in_waves_and_rolled_back(
     assert by_znodes.replicas(topic_name) == [[0, 1], [1, 0], [0, 1]]
     assert by_znodes.leaders(topic_name) == [0, 1, 0]
     led_back = by_wire("plan", "verify", plan, "-o", "json")
-    assert (led_back.code, [one["state"] for one in led_back.json]) == (1, ["rolled_back"] * 3)
+    assert (led_back.code, [move["state"] for move in led_back.json]) == (1, ["rolled_back"] * 3)
     assert "the plan was rolled back: every partition is where it was before" in led_back.err
     nothing_is_left(by_znodes, topic_name)
 
@@ -132,9 +133,9 @@ def test_one_operator_at_a_time_and_an_interrupt_says_what_is_left(
     first = Room(tmp_path / "first", (*by_wire.where, *by_znodes.where))
     with first.start("plan", "apply", plan, "--throttle", SLOW, "--wave-replicas", "1", *QUICK_LOCK) as running:
         try:
-            wait_until(lambda: topic_name in by_znodes("reassign", "list").out)
+            wait_for(lambda: topic_name in by_znodes("reassign", "list").out)
             seen = by_wire("plan", "verify", plan, "-o", "json", "--dry-run")
-            assert (seen.code, [one["state"] for one in seen.json]) == (5, ["in_progress", "waiting"])
+            assert (seen.code, [move["state"] for move in seen.json]) == (5, ["in_progress", "waiting"])
             for second in (by_wire, by_znodes):
                 refused = second("plan", "resume", plan, "--journal", tmp_path / "other", "--lock-timeout", "1s")
                 assert refused.code == 4, refused.err
@@ -184,7 +185,7 @@ def test_the_lock_is_an_ephemeral_znode_of_the_run_that_holds_it(
         before = datetime.now(UTC).replace(microsecond=0)
         with room.start("plan", "apply", plan, "--throttle", SLOW, *QUICK_LOCK) as running:
             try:
-                wait_until(lambda: topic_name in by_znodes("reassign", "list").out)
+                wait_for(lambda: topic_name in by_znodes("reassign", "list").out)
                 data, stat = client.get(LOCK_ZNODE)
                 holder = json.loads(data)
                 assert stat.ephemeralOwner not in (0, client.client_id[0])
@@ -195,7 +196,7 @@ def test_the_lock_is_an_ephemeral_znode_of_the_run_that_holds_it(
                 running.communicate(timeout=WAIT_S)
             finally:
                 running.kill()
-        wait_until(lambda: client.exists(LOCK_ZNODE) is None)
+        wait_for(lambda: client.exists(LOCK_ZNODE) is None)
     finally:
         client.stop()
         client.close()
@@ -217,7 +218,7 @@ def test_without_zookeeper_the_lock_is_the_membership_in_a_group(
 
     with room.start("plan", "apply", plan, "--throttle", SLOW, *QUICK_LOCK) as running:
         try:
-            wait_until(lambda: topic_name in by_znodes("reassign", "list").out)
+            wait_for(lambda: topic_name in by_znodes("reassign", "list").out)
             assert len(members()) == 1
             assert by_znodes("zk", "get", LOCK_ZNODE).code != 0, "nobody named ZooKeeper"
             holder = by_wire("plan", "status", plan, "-o", "json").json["lock"]
@@ -226,7 +227,7 @@ def test_without_zookeeper_the_lock_is_the_membership_in_a_group(
             running.communicate(timeout=WAIT_S)
         finally:
             running.kill()
-    wait_until(lambda: by_wire("plan", "status", plan, "-o", "json").json["lock"] is None)
+    wait_for(lambda: by_wire("plan", "status", plan, "-o", "json").json["lock"] is None)
     undone = by_wire("plan", "rollback", plan, *QUICK_LOCK)
     assert undone.code == 0, undone.err
     nothing_is_left(by_znodes, topic_name)
@@ -238,8 +239,8 @@ def test_a_replica_goes_to_another_log_dir_and_back(by_wire: Operator, topic_nam
     def place() -> tuple[str, str]:
         """Return the log dir of the replica on broker 0, and the other one."""
         dirs = by_wire("brokers", "log-dirs", "--broker-list", "0", "-o", "json").json
-        (here,) = {one["log_dir"] for one in dirs if any(r["topic"] == topic_name for r in one["replicas"])}
-        return here, next(one["log_dir"] for one in dirs if one["log_dir"] != here)
+        (here,) = {log_dir["log_dir"] for log_dir in dirs if any(r["topic"] == topic_name for r in log_dir["replicas"])}
+        return here, next(log_dir["log_dir"] for log_dir in dirs if log_dir["log_dir"] != here)
 
     here, other = place()
     plan = made_plan(by_wire, tmp_path, topic_name, [0, 1])
@@ -293,7 +294,7 @@ def test_bad_files_and_other_clusters_change_nothing(by_wire: Operator, topic_na
 def test_of_many_who_want_the_lock_one_has_it(three_brokers: LocalCluster) -> None:
     """Half of them know ZooKeeper, half only brokers. All come at once, and each releases it at once."""
     wire, zookeeper = three_brokers.bootstrap_servers.split(","), three_brokers.zookeeper_connect
-    addresses = tuple((host, int(port)) for host, _, port in (one.partition(":") for one in wire))
+    addresses = tuple((host, int(port)) for host, _, port in (address.partition(":") for address in wire))
     inside: list[int] = []
     had: list[int] = []
 
@@ -337,8 +338,8 @@ def test_a_passed_deadline_and_a_cancelled_copy(
     room = Room(tmp_path / "first", by_wire.where)
     with room.start("plan", "resume", plan, *QUICK_LOCK, "-o", "json") as running:
         try:
-            wait_until(lambda: by_znodes("plan", "status", plan, "-o", "json").json["lock"] is not None)
-            wait_until(lambda: '"wave": 1' in plan.with_name("plan.json.journal").read_text().split('"begun"')[-1])
+            wait_for(lambda: by_znodes("plan", "status", plan, "-o", "json").json["lock"] is not None)
+            wait_for(lambda: '"wave": 1' in plan.with_name("plan.json.journal").read_text().split('"begun"')[-1])
             assert by_wire("reassign", "cancel", "--all", "--yes", "--force", "--preserve-throttles").code == 0
             out, said = running.communicate(timeout=WAIT_S)
         finally:
@@ -382,8 +383,8 @@ def test_the_throttle_is_halved_while_brokers_answer_later_than_the_user_allows(
 
     with room.start("plan", "apply", plan, "--throttle", "40000", "--throttle-p99", "0.001ms", *QUICK_LOCK) as running:
         try:
-            wait_until(lambda: len(rates()) > 1 or running.poll() is not None)
-            wait_until(lambda: by_znodes.settings("--broker", "2").get(FOLLOWER_RATE) == "20000")
+            wait_for(lambda: len(rates()) > 1 or running.poll() is not None)
+            wait_for(lambda: by_znodes.settings("--broker", "2").get(FOLLOWER_RATE) == "20000")
             running.send_signal(signal.SIGINT)
             _, said = running.communicate(timeout=WAIT_S)
         finally:
@@ -434,7 +435,9 @@ def test_what_a_running_plan_relies_on_is_not_changed_unasked(
             assert "--force" in refused.err
         kept = by_wire("reassign", "verify", "--all")
         assert (kept.code, "throttles stay while a plan is carried out: bo@elsewhere" in kept.err) == (0, True)
-        told = {one["check"]: one["examples"] for one in by_wire("cluster", "health", "-o", "json").json["reasons"]}
+        told = {
+            reason["check"]: reason["examples"] for reason in by_wire("cluster", "health", "-o", "json").json["reasons"]
+        }
         assert "leaked_throttles" not in told
         assert any("bo@elsewhere" in example for example in told["running_reassignments"]), told
         dry = by_znodes("topics", "delete", topic_name, "--dry-run")
@@ -456,7 +459,8 @@ def test_what_a_running_plan_relies_on_is_not_changed_unasked(
 def lock_held(cluster: LocalCluster, holder: Holder) -> Iterator[None]:
     """Hold the plan lock as an operator who knows only brokers, in a thread of its own."""
     addresses = tuple(
-        (host, int(port)) for host, _, port in (one.partition(":") for one in cluster.bootstrap_servers.split(","))
+        (host, int(port))
+        for host, _, port in (address.partition(":") for address in cluster.bootstrap_servers.split(","))
     )
     held, over = threading.Event(), threading.Event()
 

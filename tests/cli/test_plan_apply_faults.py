@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from applied_plans import FAST, QUICK_LOCK, WAIT_S, Room, made_plan, nothing_is_left, plan_cluster, wait_until
+from applied_plans import FAST, QUICK_LOCK, WAIT_S, Room, made_plan, nothing_is_left, plan_cluster
 from operated_cluster import Capture, filled
 from operated_cluster import Klamm as Operator
+from patience import wait_for
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import ClusterTarget, Origin
@@ -71,7 +72,7 @@ def test_killed_after_every_step_another_machine_goes_on(
         went_on = second("plan", "resume", copied, *words, "-o", "json")
         assert went_on.code == 0, (steps[after - 1], went_on.err)
         assert by_znodes.replicas(topic_name) == target, steps[after - 1]
-        assert by_znodes.leaders(topic_name) == [one[0] for one in target], steps[after - 1]
+        assert by_znodes.leaders(topic_name) == [each[0] for each in target], steps[after - 1]
         nothing_is_left(by_znodes, topic_name)
     assert by_wire("replicas", "verify", "--topic", topic_name).code == 0
     print(f"killed with -9 after each of {len(steps)} steps: {', '.join(steps)}")
@@ -79,14 +80,14 @@ def test_killed_after_every_step_another_machine_goes_on(
 
 async def end_lock_session(three_brokers: LocalCluster) -> None:
     """Let the members of the lock's group leave it, as the coordinator does when they have been silent for long."""
-    servers = (one.split(":") for one in three_brokers.bootstrap_servers.split(","))
+    servers = (address.split(":") for address in three_brokers.bootstrap_servers.split(","))
     addresses = [(host, int(port)) for host, port in servers]
     async with Cluster(ClusterTarget("c", Origin.OPTIONS, bootstrap=tuple(addresses))) as cluster:
         wire = await cluster.wire()
         home = (await find_coordinators(wire, [GROUP]))[GROUP]
         assert isinstance(home, int)
         answer = await wire.call_broker(home, DescribeGroupsRequest(groups=[GROUP]))
-        left = [MemberIdentity(member_id=one.member_id) for one in answer.groups[0].members]
+        left = [MemberIdentity(member_id=member.member_id) for member in answer.groups[0].members]
         await wire.call_broker(home, LeaveGroupRequest(group_id=GROUP, members=left))
 
 
@@ -113,7 +114,7 @@ def test_a_broker_is_killed_in_the_middle_of_a_wave(
     words = ("--throttle", "500k", "--stall", "4s", *QUICK_LOCK, "-o", "json")
     with room.start("plan", "apply", plan, *words) as running:
         try:
-            wait_until(lambda: topic_name in by_znodes("reassign", "list").out)
+            wait_for(lambda: topic_name in by_znodes("reassign", "list").out)
             three_brokers.kill_broker(dies)
             out, said = running.communicate(timeout=WAIT_S)
         finally:
@@ -122,7 +123,7 @@ def test_a_broker_is_killed_in_the_middle_of_a_wave(
     assert running.returncode in (0, 1), (said, out)
     if victim == "target":
         assert running.returncode == 1 and "the copy has stalled" in json.loads(out)["reason"], (said, out)
-    wait_until(lambda: both("cluster", "health").code == 0)
+    wait_for(lambda: both("cluster", "health").code == 0)
     went_on = both("plan", "resume", plan, "--throttle", FAST, *QUICK_LOCK)
     assert went_on.code == 0, went_on.err
     assert by_znodes.replicas(topic_name) == [[source, target]]
@@ -140,7 +141,7 @@ def test_zookeeper_stands_still_in_the_middle_of_a_wave(
     words = ("--throttle", "500k", "--lock-timeout", "2s", "-o", "json")
     with room.start("plan", "apply", plan, *words) as running:
         try:
-            wait_until(lambda: topic_name in by_znodes("reassign", "list").out)
+            wait_for(lambda: topic_name in by_znodes("reassign", "list").out)
             three_brokers.zookeeper.pause()
             try:
                 # Longer than the session of the lock.
@@ -153,7 +154,7 @@ def test_zookeeper_stands_still_in_the_middle_of_a_wave(
     # 5: klamm gave up while the wave was under way.
     assert running.returncode in (0, 1, 5), (out, said)
     assert running.returncode == 0 or f"klamm plan resume {plan}" in out + said
-    wait_until(lambda: by_znodes("cluster", "health").code == 0)
+    wait_for(lambda: by_znodes("cluster", "health").code == 0)
     went_on = by_wire("plan", "resume", plan, "--throttle", FAST, *QUICK_LOCK)
     assert went_on.code == 0, went_on.err
     assert by_znodes.replicas(topic_name) == [[0, 2]]

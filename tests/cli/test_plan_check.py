@@ -10,8 +10,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from golden import Seen
-from json_schemas import check_json
+from golden import Seen, check_json
 from klamm_program import Ran, in_process
 from plan_files import plan_of
 from small_clusters import cluster
@@ -90,13 +89,13 @@ def test_a_change_beside_the_plan_is_told_and_is_no_error(files: Files) -> None:
     files.save(replace(files.cluster, topics=(*files.cluster.topics, replace(files.cluster.topics[0], name="new"))))
     told = files.check("-o", "json")
     assert (told.code, told.err) == (0, "the plan fits the cluster\n")
-    assert [(one["check"], one["severity"]) for one in told.json] == [("digest", "note")]
+    assert [(finding["check"], finding["severity"]) for finding in told.json] == [("digest", "note")]
     github = files.check("--format", "github")
     assert (github.code, github.out.startswith("::notice file=")) == (0, True)
     assert files.check("--format", "gitlab").json[0]["severity"] == "info"
     (suite,) = ElementTree.fromstring(files.check("--format", "junit").out)
     (digest,) = (case for case in suite if case.get("name") == "digest")
-    assert (suite.get("failures"), [one.tag for one in digest]) == ("0", ["system-out"])
+    assert (suite.get("failures"), [line.tag for line in digest]) == ("0", ["system-out"])
     markdown = files.check("--format", "markdown").out
     assert markdown.startswith(f"### Plan `{files.plan}`: fits\n") and "| digest | note |" in markdown
     files.policy.write_text("[cluster]\nunchanged = true\n")
@@ -109,7 +108,7 @@ def test_a_plan_that_is_carried_out_leaves_nothing_to_do(files: Files, capsys: C
     there = PartitionSnapshot(0, ReplicaAssignment((0, 2)), 0, (0, 2))
     files.save(replace(files.cluster, topics=(replace(topic, partitions=(there,)),)))
     told = files.check("-o", "json")
-    messages = [one["message"] for one in told.json]
+    messages = [finding["message"] for finding in told.json]
     assert (told.code, messages) == (0, ["the plan is carried out already (1 partition)"])
     words = ("plan", "apply", files.plan, "--dry-run", "--snapshot", files.snapshot)
     applied = in_process(*words, capture=capsys)
@@ -154,9 +153,9 @@ def test_what_is_wrong_comes_with_what_to_do(
 ) -> None:
     change(files)
     found = files.check("-o", "json")
-    assert (found.code, any(message in one["message"] for one in found.json)) == (1, True), found.out
+    assert (found.code, any(message in finding["message"] for finding in found.json)) == (1, True), found.out
     check_json("plan check", Seen(found.code, found.out, found.err))
-    told = [one["hint"] or "" for one in found.json if one["severity"] == "error"]
+    told = [finding["hint"] or "" for finding in found.json if finding["severity"] == "error"]
     assert all(told) and any(way_on.format(plan=files.plan) in hint for hint in told), told
 
 
@@ -265,7 +264,9 @@ def test_plans_are_compared(files: Files, tmp_path: Path, capsys: Capture) -> No
     assert (same.code, same.json["partitions"]) == (0, [])
     differs = in_process("plan", "diff", files.plan, new, "-o", "json", capture=capsys)
     assert differs.code == 1
-    assert [(one["change"], one["after"]) for one in differs.json["partitions"]] == [("changed", [1, 2])]
+    assert [(partition["change"], partition["after"]) for partition in differs.json["partitions"]] == [
+        ("changed", [1, 2])
+    ]
     assert differs.json["figures"] == [{"name": "leader_changes", "before": 0, "after": 1}]
     assert "1 partition and 1 figure differ\n" in differs.err
 

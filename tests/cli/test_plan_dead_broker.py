@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from applied_plans import FAST, QUICK_LOCK, made_plan, wait_until
+from applied_plans import FAST, QUICK_LOCK, made_plan
 from ended_sessions import kill_for_good
 from operated_cluster import Capture, filled
 from operated_cluster import Klamm as Operator
+from patience import wait_for
 
 from engine.local.cluster import LocalCluster
 
@@ -45,13 +46,13 @@ def klamm(request: pytest.FixtureRequest, four_brokers: LocalCluster, capsys: Ca
 def without_broker(cluster: LocalCluster, klamm: Operator, topic: str, assignment: str) -> None:
     """Fill a topic while all brokers live, then kill one and wait until the cluster knows."""
     wire = Operator(klamm._capture, "--bootstrap-server", cluster.bootstrap_servers)
-    if DEAD not in {one["id"] for one in klamm("brokers", "list", "-o", "json").json}:
+    if DEAD not in {broker["id"] for broker in klamm("brokers", "list", "-o", "json").json}:
         cluster.start_broker(DEAD)
         cluster.wait_until_serving()
     filled(wire, topic, assignment, records=200)
     kill_for_good(cluster, DEAD)
-    wait_until(lambda: DEAD not in {one["id"] for one in klamm("brokers", "list", "-o", "json").json})
-    wait_until(lambda: all(DEAD not in (one["leader"], *one["isr"]) for one in klamm.partitions(topic)))
+    wait_for(lambda: DEAD not in {broker["id"] for broker in klamm("brokers", "list", "-o", "json").json})
+    wait_for(lambda: all(DEAD not in (partition["leader"], *partition["isr"]) for partition in klamm.partitions(topic)))
 
 
 def applied(klamm: Operator, plan: Path) -> None:
@@ -70,9 +71,9 @@ def test_who_looks_for_the_lock_creates_no_topic(
     plan = made_plan(by_wire, tmp_path, topic_name, [0, 2])
     status = by_wire("plan", "status", plan, "-o", "json")
     assert (status.code, status.json["lock"]) == (0, None), status.err
-    assert [one["topic"] for one in by_wire("topics", "list", "-o", "json").json] == [topic_name]
+    assert [topic["topic"] for topic in by_wire("topics", "list", "-o", "json").json] == [topic_name]
     assert by_wire("topics", "delete", topic_name, "--yes").code == 0
-    wait_until(lambda: by_wire("topics", "list", "-o", "json").json == [])
+    wait_for(lambda: by_wire("topics", "list", "-o", "json").json == [])
 
 
 def test_a_dead_broker_is_emptied(four_brokers: LocalCluster, klamm: Operator, topic_name: str, tmp_path: Path) -> None:
@@ -83,7 +84,10 @@ def test_a_dead_broker_is_emptied(four_brokers: LocalCluster, klamm: Operator, t
     assert klamm("plan", "decommission", str(DEAD), *words).code == 0
     applied(klamm, plan)
     found = klamm.partitions(topic_name)
-    assert all(DEAD not in one["replicas"] and sorted(one["isr"]) == sorted(one["replicas"]) for one in found), found
+    assert all(
+        DEAD not in partition["replicas"] and sorted(partition["isr"]) == sorted(partition["replicas"])
+        for partition in found
+    ), found
     back = klamm("plan", "rollback", plan, "--throttle", FAST, *QUICK_LOCK, "--timeout", "3", "-o", "json")
     assert back.code in (1, 2, 4, 5), (back.code, back.err)
     assert str(DEAD) in back.err + back.out, "the way back leads to a dead broker"
@@ -117,12 +121,14 @@ def test_replicas_of_a_dead_broker_that_stay_are_not_waited_for(
     partitions = json.loads(plan.read_text())["partitions"]
     assert partitions
     applied(klamm, plan)
-    found = {one["partition"]: one for one in klamm.partitions(topic_name)}
-    for one in partitions:
-        assert found[one["partition"]]["replicas"] == one["replicas"]
-    kept = [number for number, one in found.items() if DEAD in one["replicas"]]
+    found = {partition["partition"]: partition for partition in klamm.partitions(topic_name)}
+    for partition in partitions:
+        assert found[partition["partition"]]["replicas"] == partition["replicas"]
+    kept = [number for number, partition in found.items() if DEAD in partition["replicas"]]
     assert kept == [0, 1, 7]
-    assert all(sorted(one["isr"]) == sorted({*one["replicas"]} - {DEAD}) for one in found.values()), found
+    assert all(sorted(partition["isr"]) == sorted({*partition["replicas"]} - {DEAD}) for partition in found.values()), (
+        found
+    )
 
 
 def test_settings_of_a_dead_broker_are_found_and_removed(
@@ -146,7 +152,7 @@ def test_settings_of_a_dead_broker_are_found_and_removed(
     assert both("configs", "describe", "--broker", str(DEAD), "--via", "zookeeper", "-o", "json").code == 0
 
     sick = both("cluster", "health", "-o", "json").json
-    (leaked,) = (one for one in sick["reasons"] if one["check"] == "leaked_throttles")
+    (leaked,) = (reason for reason in sick["reasons"] if reason["check"] == "leaked_throttles")
     assert leaked["examples"] == [f"broker {DEAD}, dead: {rate}=70000"]
     assert f"broker {DEAD} keeps {rate}=70000" in both("reassign", "verify", "--all").err, "the same, everywhere"
     program, *words = shlex.split(leaked["advice"])

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from applied_plans import wait_until
 from doc_pages import DOCS, fenced_blocks
 from guide_runner import Runner
 from operated_cluster import Capture, Klamm, filled
+from patience import wait_for
 
 from engine.local.cluster import LocalCluster
 
@@ -39,7 +39,7 @@ def only_the_new_ones_receive(before: Placed, after: Placed) -> bool:
 
 
 def broker_7_is_empty(before: Placed, after: Placed) -> bool:
-    return any(7 in one for one in before) and not any(7 in one for one in after)
+    return any(7 in replicas for replicas in before) and not any(7 in replicas for replicas in after)
 
 
 def racks_are_repaired(before: Placed, after: Placed) -> bool:
@@ -86,12 +86,12 @@ def test_the_commands_of_a_guide_do_what_it_says(
         assert klamm("topics", "delete", TOPIC, "--yes").code == 0
         # Brokers forget a topic before its deletion is done, and until then nobody can create it again.
         znodes = Klamm(capsys, "--zookeeper", brokers.zookeeper_connect)
-        wait_until(lambda: TOPIC not in znodes("topics", "list").out)
+        wait_for(lambda: TOPIC not in znodes("topics", "list").out)
 
 
 def carried_out(page: Path, runner: Runner, brokers: LocalCluster) -> str:
     """Run the first command with each option that the text names, then all commands; return what a person sees."""
-    log_dir = next(one.log_dirs[0] for one in brokers.status().brokers if one.id == 3)
+    log_dir = next(broker.log_dirs[0] for broker in brokers.status().brokers if broker.id == 3)
     for block in fenced_blocks(page, "toml"):
         # The guide's broker has its logs elsewhere.
         (runner.folder / "capacity.toml").write_text(block.replace("/data/a", log_dir))

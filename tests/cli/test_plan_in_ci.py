@@ -23,7 +23,7 @@ def blocks(language: str) -> list[str]:
 
 
 def github_jobs() -> dict[str, list[str]]:
-    workflow = next(yaml.safe_load(one) for one in blocks("yaml") if "jobs:" in one)
+    workflow = next(yaml.safe_load(block) for block in blocks("yaml") if "jobs:" in block)
     return {
         name: [step["run"] for step in job["steps"] if "klamm plan" in step.get("run", "")]
         for name, job in workflow["jobs"].items()
@@ -31,7 +31,7 @@ def github_jobs() -> dict[str, list[str]]:
 
 
 def gitlab_jobs() -> dict[str, list[str]]:
-    pipeline = next(yaml.safe_load(one) for one in blocks("yaml") if "script:" in one)
+    pipeline = next(yaml.safe_load(block) for block in blocks("yaml") if "script:" in block)
     return {name: job["script"] for name, job in pipeline.items() if isinstance(job, dict) and "script" in job}
 
 
@@ -65,7 +65,7 @@ def test_a_plan_goes_from_a_snapshot_to_a_clean_drift_check(
     runner = Runner(tmp_path, brokers.bootstrap_servers)
 
     # The guide's broker has its logs elsewhere.
-    log_dir = next(one.log_dirs[0] for one in brokers.status().brokers if one.id == 1)
+    log_dir = next(broker.log_dirs[0] for broker in brokers.status().brokers if broker.id == 1)
     (tmp_path / "policy.toml").write_text(blocks("toml")[0].replace("/data/a", log_dir))
     plan = plan_and_check(runner)
     assert plan["klamm"]["score"]["moves"] > 0
@@ -78,7 +78,7 @@ def test_a_plan_goes_from_a_snapshot_to_a_clean_drift_check(
             found = [report.read_text() for report in tmp_path.glob("*.xml")]
             assert ran.returncode == 0, (name, line, ran.stdout, ran.stderr, found)
     made = ["summary.md"] if host == "github" else ["quality.json", "checks.xml"]
-    assert all((tmp_path / one).stat().st_size for one in made)
+    assert all((tmp_path / name).stat().st_size for name in made)
     again = runner("klamm plan rebalance --out again.json")
     assert again.returncode == 0, again.stderr
     assert json.loads((tmp_path / "again.json").read_text())["partitions"] == [], "the cluster is level"

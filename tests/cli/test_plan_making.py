@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from klamm_program import Ran, in_process
+from plan_files import SOLVER_MODULES, hide_solver
 from plan_scenarios import scenario
 from small_clusters import cluster
-from without_solver import MODULES, hide_solver
 
 from engine.admin.reassignment.journal import open_journal
 from engine.common.snapshot_json import snapshot_to_json
@@ -71,7 +71,7 @@ def test_a_person_sees_what_changes_without_a_copy(klamm: Klamm, tmp_path: Path)
     path.write_text(snapshot_to_json(cluster({1: "a", 2: "b", 3: "c"}, {"t": [(1, 2, 3)] * 18})), encoding="utf-8")
     words = ("plan", "leaders", "--snapshot", str(path))
     plan = klamm(*words, "-o", "json").json
-    targets = {(one["topic"], one["partition"]): one["replicas"] for one in plan["partitions"]}
+    targets = {(partition["topic"], partition["partition"]): partition["replicas"] for partition in plan["partitions"]}
     assert len(targets) == 12
     told = klamm(*words, "-o", "table").out
     head, _, listed = told.partition("Changed without a copy: 10 of 12 partitions")
@@ -86,7 +86,7 @@ def test_a_person_sees_what_changes_without_a_copy(klamm: Klamm, tmp_path: Path)
 def test_copies_and_changes_without_a_copy_stand_apart(klamm: Klamm, snapshot: str) -> None:
     words = ("plan", "decommission", "4", "--aim", "replicas,leaders", "--snapshot", snapshot)
     plan = klamm(*words, "-o", "json").json
-    before = {one["partition"]: one["replicas"] for one in plan["klamm"]["rollback"]}
+    before = {move["partition"]: move["replicas"] for move in plan["klamm"]["rollback"]}
     reordered = [o["partition"] for o in plan["partitions"] if sorted(o["replicas"]) == sorted(before[o["partition"]])]
     assert 0 < len(reordered) < len(plan["partitions"])
     copies, title, listed = klamm(*words, "-o", "table").out.partition("Changed without a copy")
@@ -194,7 +194,7 @@ def test_without_the_solver_a_plan_comes_with_how_to_get_a_smaller_one(
     klamm: Klamm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This is an installation without the extra: its library is missing."""
-    for name in [one for one in sys.modules if one.startswith("highspy") or one in MODULES]:
+    for name in [module for module in sys.modules if module.startswith("highspy") or module in SOLVER_MODULES]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "highspy", None)
     path = tmp_path / "s4.json"
@@ -221,15 +221,15 @@ def test_a_person_sees_heat_before_and_after_and_the_ten_largest_moves(klamm: Kl
     assert told.startswith("96 moves, 233 GB, 30 leader changes: no plan needs fewer bytes.\n")
     carries, _, largest = told.partition("What each broker carries")[2].partition("The largest moves")
     rows = {line.split()[0]: line for line in carries.splitlines() if line.strip()[:1].isdigit()}
-    assert set(rows) == {str(one["broker"]) for one in plan["klamm"]["score"]["brokers"]}
+    assert set(rows) == {str(broker["broker"]) for broker in plan["klamm"]["score"]["brokers"]}
     # Replicas, leaders and size, before and after. A larger value has more of the sign beside it.
     assert rows["1009"].count("--") + rows["1009"].count("++") == 6, rows["1009"]
     assert "110 --" in rows["1009"] and "142 ++" in rows["1009"], rows["1009"]
-    targets = {(one["topic"], one["partition"]): one["replicas"] for one in plan["partitions"]}
+    targets = {(partition["topic"], partition["partition"]): partition["replicas"] for partition in plan["partitions"]}
     listed = [line.split() for line in largest.splitlines() if line.startswith("t0")]
     assert len(listed) == 10
-    assert all(targets[one[0], int(one[1])] == [int(b) for b in one[3].split(",")] for one in listed)
-    sizes = [float(one[5]) for one in listed]
+    assert all(targets[cells[0], int(cells[1])] == [int(b) for b in cells[3].split(",")] for cells in listed)
+    sizes = [float(cells[5]) for cells in listed]
     assert sizes == sorted(sizes, reverse=True) and sizes[0] == 21.1
 
 

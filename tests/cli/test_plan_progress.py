@@ -122,7 +122,7 @@ def test_as_json_lines_events_are_data(monkeypatch: pytest.MonkeyPatch, capsys: 
     said = capsys.readouterr()
     events = [json.loads(line) for line in said.out.splitlines()]
     assert events[0] == {"event": "locked", "wave": None}
-    assert [one["event"] for one in events[1:]] == ["progress", "progress"]
+    assert [event["event"] for event in events[1:]] == ["progress", "progress"]
     assert (events[1]["left_min_ms"], events[1]["left_max_ms"], events[1]["moved_bytes"]) == (1000, 119_000, 2048)
     assert said.err == ""
 
@@ -206,8 +206,8 @@ def both_ways(*found: ReplicaAssignment) -> tuple[Standings, Standings]:
     ways = (MOVES, turned_round(MOVES))
     forward, back = (
         {
-            one.name: standing_of(one, PartitionSnapshot(one.name.partition, assigned))
-            for one, assigned in zip(way, found, strict=True)
+            move.name: standing_of(move, PartitionSnapshot(move.name.partition, assigned))
+            for move, assigned in zip(way, found, strict=True)
         }
         for way in ways
     )
@@ -248,7 +248,7 @@ def test_the_lock_then_the_cluster_then_the_journal_tells_the_direction(
     found: tuple[ReplicaAssignment, ...], held_for: str | None, events: tuple[str, ...], is_back: bool
 ) -> None:
     holder = None if held_for is None else Holder("bo@here", "2026-01-01T00:00:00Z", held_for)
-    begun = [{"event": "begun", "what": one} if one.endswith(".json") else {"event": one} for one in events]
+    begun = [{"event": "begun", "what": event} if event.endswith(".json") else {"event": event} for event in events]
     assert is_led_back(PLAN, *both_ways(*found), holder, record_of(*begun) if begun else None) is is_back
 
 
@@ -289,14 +289,16 @@ def test_the_journal_is_told_in_words(event: Mapping[str, Any], told: str) -> No
 )
 def test_help_tells_whether_there_is_a_deadline(verb: str, default: str, capsys: pytest.CaptureFixture[str]) -> None:
     told = in_process("plan", verb, "--help", capture=capsys).out
-    (line,) = [one for one in told.splitlines() if one.lstrip().startswith("--timeout SECONDS")]
+    (line,) = [line for line in told.splitlines() if line.lstrip().startswith("--timeout SECONDS")]
     assert line.endswith(f"[default: {default}]")
 
 
 def cluster_with(there: int, cluster_id: str = "c") -> ClusterSnapshot:
     """A cluster in which so many of the three partitions are where the plan wants them."""
     replicas = ((0, 2) if number < there else (0, 1) for number in range(3))
-    partitions = tuple(PartitionSnapshot(number, ReplicaAssignment(one), 0, one) for number, one in enumerate(replicas))
+    partitions = tuple(
+        PartitionSnapshot(number, ReplicaAssignment(replica), 0, replica) for number, replica in enumerate(replicas)
+    )
     brokers = tuple(BrokerInfo(broker, (), None) for broker in range(3))
     topics = (TopicSnapshot("t", partitions, b"1" * 16),)
     return ClusterSnapshot(brokers, topics, SnapshotSource.ZOOKEEPER, 1, cluster_id)

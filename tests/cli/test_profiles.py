@@ -75,7 +75,7 @@ def test_a_removed_profile_leaves_the_rest_of_the_file(capsys: Capture, own_prof
     ran = in_process("profiles", "remove", "dev", capture=capsys)
     assert (ran.code, "no profile is the default now" in ran.err) == (0, True)
     assert 'zookeeper = "z:1"  # [clusters.dev]' in own_profiles.read_text()
-    names = [one["name"] for one in in_process("profiles", "list", "-o", "json", capture=capsys).json]
+    names = [profile["name"] for profile in in_process("profiles", "list", "-o", "json", capture=capsys).json]
     assert (names, "of dev" in own_profiles.read_text()) == (["a.b"], False)
     assert in_process("profiles", "remove", "dev", capture=capsys).code == 2
 

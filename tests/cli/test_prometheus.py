@@ -9,7 +9,7 @@ import threading
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ import pytest
 import yaml
 from confluent_kafka import Consumer, Producer
 from klamm_program import klamm
-from patience import within
+from patience import wait_for, within
 from public_boards import BOARDS
 from required_tools import require
 from served_pages import serving, until
@@ -60,7 +60,7 @@ class Watched:
     def firing(self) -> set[str]:
         """Return the names of the alerts that fire, about brokers and their partitions."""
         alerts = self.ask("alerts")["alerts"]
-        return {one["labels"]["alertname"] for one in alerts if one["state"] == "firing"}
+        return {alert["labels"]["alertname"] for alert in alerts if alert["state"] == "firing"}
 
 
 def printed(what: str, folder: Path, *words: str) -> Any:
@@ -68,13 +68,6 @@ def printed(what: str, folder: Path, *words: str) -> Any:
     ran = klamm("exporter", "--print", what, *words, folder=folder)
     assert (ran.code, ran.err) == (0, "")
     return yaml.safe_load(ran.out)
-
-
-def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
-    is_in_time = within(seconds)
-    while not condition():
-        assert is_in_time()
-        time.sleep(0.2)
 
 
 @contextmanager
@@ -147,7 +140,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
         exporter = stack.enter_context(
             serving(folder, "exporter", "--listen", f"{cluster.host}:0", "--interval", "500ms", *where)
         )
-        pages = tuple(f"{one.metrics}" for one in cluster.status().brokers)
+        pages = tuple(f"{broker.metrics}" for broker in cluster.status().brokers)
         rules = printed("alerts", folder)
         for rule in rules["groups"][0]["rules"]:
             rule["for"] = "1s"
@@ -170,7 +163,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
 
 def test_each_target_is_scraped(watched: Watched) -> None:
     def health() -> list[str]:
-        return [one["health"] for one in watched.ask("targets")["activeTargets"]]
+        return [target["health"] for target in watched.ask("targets")["activeTargets"]]
 
     wait_for(lambda: health() == ["up"] * 4)
 
@@ -237,7 +230,7 @@ def test_a_killed_broker_fires_alerts_gives_each_panel_data_and_clears(watched: 
 
     # A replica on a broker that hangs copies nothing: the reassignment stays.
     controller = controller_address(f"{cluster.host}:{cluster.status().brokers[0].port}")
-    killed = min(one.id for one in cluster.status().brokers if one.id != cluster.controller_id())
+    killed = min(broker.id for broker in cluster.status().brokers if broker.id != cluster.controller_id())
     cluster.pause_broker(killed)
     partitions = [ReassignablePartition(partition_index=number, replicas=[0, 1, 2]) for number in range(3)]
     request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name=TOPIC, partitions=partitions)])
@@ -256,4 +249,4 @@ def test_a_killed_broker_fires_alerts_gives_each_panel_data_and_clears(watched: 
         assert is_in_time(), {expr: panels[expr] for expr in lacking}
         time.sleep(0.5)
     cluster.start_broker(killed)
-    wait_for(lambda: not watched.firing() & about_brokers, 90)
+    wait_for(lambda: not watched.firing() & about_brokers, "no alert fires", 90)

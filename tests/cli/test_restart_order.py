@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from json_schemas import check_json
+from ended_sessions import kill_for_good
+from golden import check_json
 from klamm_program import in_process
+from patience import wait_for
 
 from cli.views.restart_order import restart_order_report
 from engine.admin.analysis.restart_board import RestartAdvice, RestartBoard, Verdict
@@ -59,11 +60,11 @@ def test_on_a_running_cluster(side: str, live_cluster: LocalCluster, capsys: pyt
     check_json("brokers restart-order", ran)
     told = ran.json
     listed = in_process("brokers", "list", *where[:2], "-o", "json", capture=capsys).json
-    assert sorted(one["broker"] for one in told) == sorted(one["id"] for one in listed)
+    assert sorted(row["broker"] for row in told) == sorted(broker["id"] for broker in listed)
     # Other tests stop no broker of this cluster, but their partitions may be moving or short of replicas just now.
-    assert (ran.code, sum(one["is_next"] for one in told)) in ((0, 1), (1, 0)), ran.err
-    assert all(one["verdict"] in ("safe", "safe, better last") for one in told if one["is_next"])
-    not_known = {reason for one in told for reason in one["reasons"] if "not known" in reason}
+    assert (ran.code, sum(row["is_next"] for row in told)) in ((0, 1), (1, 0)), ran.err
+    assert all(row["verdict"] in ("safe", "safe, better last") for row in told if row["is_next"])
+    not_known = {reason for row in told for reason in row["reasons"] if "not known" in reason}
     if side == "zookeeper":
         # Brokers may have a min ISR in their files, and were not asked.
         not_known = {reason for reason in not_known if not reason.startswith("min.insync.replicas of ")}
@@ -82,13 +83,11 @@ def test_what_brokers_want_in_sync_counts_though_only_their_files_say_it(
             ran = in_process("brokers", "restart-order", *where, "-o", "json", capture=capsys)
             assert ran.code == 1, (where, ran.out, ran.err)
             assert {(row["verdict"], row["would_refuse_writes"]) for row in ran.json} == {("no", 1)}, where
-        cluster.kill_broker(1)
+        kill_for_good(cluster, 1)
         for where in (wire, ("--zookeeper", cluster.zookeeper_connect)):
-            deadline = time.monotonic() + 30
-            while "under_min_isr" not in (
-                found := {
-                    one["check"]
-                    for one in in_process("cluster", "health", *where, "-o", "json", capture=capsys).json["reasons"]
-                }
-            ):
-                assert time.monotonic() < deadline, (where, found)
+
+            def is_below(where: tuple[str, ...] = where) -> bool:
+                health = in_process("cluster", "health", *where, "-o", "json", capture=capsys).json
+                return "under_min_isr" in {reason["check"] for reason in health["reasons"]}
+
+            wait_for(is_below, f"{where} tell of it")

@@ -69,7 +69,7 @@ class Operator:
     def acls(self) -> dict[str, list[str]]:
         ran = self.run("zk", "tree", "--acl", "-o", "json")
         assert ran.code == 0, ran.err
-        return {one["path"]: one["acl"] for one in ran.json}
+        return {row["path"]: row["acl"] for row in ran.json}
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_a_stranger_reads_what_is_no_secret_and_learns_what_it_lacks(operator: O
     assert operator.run("topics", "list", user=None).code == 0
     seen = operator.run("zk", "tree", "-o", "json", user=None)
     assert seen.code == 0, seen.err
-    rows = {one["path"]: one for one in seen.json}
+    rows = {row["path"]: row for row in seen.json}
     assert rows["/config/users"]["data"] is None and "hides it" in rows["/config/users"]["complaint"]
     assert "/config/topics" in rows and "/config/users/alice" not in rows
     for user, who in ((None, "a session without a login"), ("alice", "sasl:alice")):
@@ -155,7 +155,7 @@ def test_opened_and_closed_again(operator: Operator) -> None:
     before = operator.acls()
     dry = operator.run("zk", "open", "--dry-run", "-o", "json")
     assert (dry.code, operator.acls()) == (0, before), dry.err
-    assert {one["path"] for one in dry.json} == set(before) - {"/consumers"}
+    assert {path["path"] for path in dry.json} == set(before) - {"/consumers"}
     assert operator.run("zk", "open").code == 2, "without a terminal it needs --yes"
     opened = operator.run("zookeeper-security-migration", "--zookeeper.acl", "unsecure")
     assert opened.code == 0, opened.err
@@ -163,7 +163,7 @@ def test_opened_and_closed_again(operator: Operator) -> None:
     refused = operator.run("zk", "secure", "--yes", "-o", "json", user=None)
     assert (refused.code, "no identity" in refused.error["message"]) == (2, True), refused.err
     closed = operator.run("zk", "secure", "--yes", "-o", "json")
-    assert closed.code == 0 and all(one["error"] is None for one in closed.json), closed.err
+    assert closed.code == 0 and all(row["error"] is None for row in closed.json), closed.err
     assert "brokers without zookeeper.set.acl=true: 1" in closed.err
     assert operator.acls() == before
     again = operator.run("zk", "secure", "--yes", "-o", "json")

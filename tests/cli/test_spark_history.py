@@ -8,8 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from golden import Seen
-from json_schemas import check_json
+from golden import Seen, check_json
 from klamm_program import Ran, in_process
 
 from cli.views.spark_history import plot_lines
@@ -44,7 +43,7 @@ def kept(tmp_path: Path) -> Path:
         }  # fmt: skip
         billing = {"group": "billing", "lag": lag, "time_lag_ms": lag, "group_status": "STALL" if lag else "OK"}
         given: list[dict[str, object]] = [dict(billing), {"group": "fine", "lag": 0}]
-        rows = {name: [(defaults | one)[name] for one in given] for name in COLUMNS}
+        rows = {name: [(defaults | changed)[name] for changed in given] for name in COLUMNS}
         lake.write(time_ms, minute, 0, rows)
     return tmp_path / "lag"
 
@@ -52,7 +51,7 @@ def kept(tmp_path: Path) -> Path:
 def test_days_that_are_over_are_compacted(program: Program, kept: Path) -> None:
     shutil.move(next(kept.glob("day=*")), kept / "day=2026-01-01")
     ran = program("spark", "history", "lag", "--compact", "-o", "json")
-    days = [(one["day"], one["files_after"]) for one in ran.json]
+    days = [(row["day"], row["files_after"]) for row in ran.json]
     assert (ran.code, days[0], len(list((kept / "day=2026-01-01").iterdir()))) == (0, ("2026-01-01", 1), 1)
     assert all(after == 1 for _, after in days)
     again = program("spark", "history", "lag", "--compact")
@@ -70,10 +69,10 @@ def test_the_worst_offenders(program: Program, kept: Path) -> None:
     assert (billing["max_time_lag_ms"], billing["last_status"], billing["minutes"]) == (20_000, "OK", 60.0)
     assert (fine["group"], fine["outside_minutes"], fine["max_lag"]) == ("fine", 0.0, 0)
     by_lag = program("spark", "history", "lag", "--slo-lag", "15000", "--top", "1", "-o", "json")
-    assert [one["outside_minutes"] for one in by_lag.json] == [5.0]
+    assert [row["outside_minutes"] for row in by_lag.json] == [5.0]
     assert by_lag.err == "60 samples 1m apart, 2 readers, 1 more with --top\n"
     by_time = program("spark", "history", "lag", "--slo-time-lag", "10s", "--group", "billing", "-o", "json")
-    assert [one["outside_minutes"] for one in by_time.json] == [10.0]
+    assert [row["outside_minutes"] for row in by_time.json] == [10.0]
     assert program("spark", "history", "lag", "--since", "10m", "-o", "json").json[0]["max_lag"] == 0
     assert program("spark", "history", "lag", "--group", "absent", "-o", "json").json == []
     assert (billing["p95_lag"], billing["topic"], fine["p95_lag"]) == (17_000, None, 0)
@@ -84,7 +83,7 @@ def test_how_it_was_at_a_moment_that_is_past(program: Program, kept: Path) -> No
     at = Lake(str(kept)).files(0, 4_000_000_000_000)[35].time_ms
     then = program("spark", "history", "lag", "--at", f"{at}", "--since", "10m", "--partitions", "-o", "json")
     check_json("spark history", Seen(then.code, then.out, then.err))
-    billing = next(one for one in then.json if one["group"] == "billing")
+    billing = next(row for row in then.json if row["group"] == "billing")
     assert (billing["topic"], billing["partition"], billing["last_status"]) == ("orders", 0, "UNKNOWN")
     assert (billing["last_lag"], billing["max_lag"], billing["sample_count"]) == (16_000, 16_000, 11)
     people = program("spark", "history", "lag", "--at", "25m ago", "--partitions", "-o", "table")

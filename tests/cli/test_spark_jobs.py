@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer
-from golden import Seen
-from group_members import fill, wait_for
-from json_schemas import check_json
+from golden import Seen, check_json
+from group_members import fill
 from klamm_program import Ran, in_process
+from patience import wait_for
 from spark_traces import RECORDED, Made, event_lines, one_source, restore, write_checkpoint
 
 from engine.admin.lag.stores import Entry
@@ -55,7 +55,10 @@ def test_recorded_queries_are_listed_without_a_cluster(alone: Program, tmp_path:
     killed, union = checkpoints
     assert (killed["path"], killed["name"], killed["status"], killed["last_batch"]) == ("all/killed", None, "STUCK", 2)
     assert (union["name"], union["status"], union["lag"]) == ("union", "UNKNOWN", None)
-    assert [(one["source"], one["topics"]) for one in union["sources"]] == [("0", ["left"]), ("1", ["left", "right"])]
+    assert [(source["source"], source["topics"]) for source in union["sources"]] == [
+        ("0", ["left"]),
+        ("1", ["left", "right"]),
+    ]
     assert {job["name"] for job in ran.json if job["kind"] == "event_log"} == {"join"}
     shown = alone("spark", "jobs", "all", "-o", "table").out
     assert "killed" in shown
@@ -112,16 +115,18 @@ def test_committed_once(program: Program, topic_name: str, tmp_path: Path) -> No
     )
     name = f"{topic_name}-mirror"
     dry = program("spark", "commit", "q", "--group", name, "--dry-run", "-o", "json")
-    assert (dry.code, {one["result"] for one in dry.json}) == (0, {"would_be_reset"})
+    assert (dry.code, {row["result"] for row in dry.json}) == (0, {"would_be_reset"})
     assert f"dry run: would commit 2 offsets of q to group {name}" in dry.err
     assert f"{name}: {topic_name}-0: - -> 40" in dry.err
     ran = program("spark", "commit", "q", "--group", name, "-o", "json")
     check_json("groups reset", Seen(ran.code, ran.out, ran.err))
-    assert [(one["new_offset"], one["result"]) for one in ran.json] == [(40, "reset"), (60, "reset")]
+    assert [(row["new_offset"], row["result"]) for row in ran.json] == [(40, "reset"), (60, "reset")]
     group = program("groups", "describe", "--group", name, "-o", "json").json[0]
-    assert [one["current_offset"] for one in group["partitions"]] == [40, 60], "what is finished, not what is planned"
+    assert [partition["current_offset"] for partition in group["partitions"]] == [40, 60], (
+        "what is finished, not what is planned"
+    )
     again = program("spark", "commit", "q", "--group", name, "-o", "json").json
-    assert [one["current_offset"] for one in again] == [40, 60]
+    assert [row["current_offset"] for row in again] == [40, 60]
 
 
 def test_sources_that_share_a_topic_have_groups_of_their_own(program: Program, topic_name: str, tmp_path: Path) -> None:

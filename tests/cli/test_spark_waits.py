@@ -7,6 +7,7 @@ import sys
 import time
 
 import pytest
+from patience import within
 
 from cli.commands.spark.shared import waits_shown
 from cli.framework import progress
@@ -32,9 +33,9 @@ class Heard:
         return True
 
     def wait_for(self, pattern: str) -> None:
-        deadline = time.monotonic() + 60
+        is_in_time = within(60)
         while not re.search(pattern, self.text):
-            assert time.monotonic() < deadline, self.text
+            assert is_in_time(), self.text
             time.sleep(0.01)
 
 

@@ -163,8 +163,8 @@ def test_moves_are_generated_for_topics_by_name_and_pattern(recorded: Recorded, 
     where = ("--zookeeper", recorded("reassignment-under-way"), "-o", "json")
     ran = in_process("reassign", "generate", text, "--broker-list", "0,2", *where, capture=capsys)
     moved = ran.json["proposed"]["partitions"]
-    assert (ran.code, {one["topic"] for one in moved}) == (0, {"manual"}), ran.err
-    assert all(set(one["replicas"]) <= {0, 2} for one in moved)
+    assert (ran.code, {row["topic"] for row in moved}) == (0, {"manual"}), ran.err
+    assert all(set(row["replicas"]) <= {0, 2} for row in moved)
 
 
 def test_a_dry_run_of_a_demotion_says_who_is_dead(recorded: Recorded, capsys: Capture) -> None:

@@ -41,7 +41,7 @@ SAID = json.loads((Path(__file__).parents[2] / "fixtures" / "kafka-tools" / "sai
 
 
 def said(line: str, nth: int = 0) -> KafkaText:
-    found = [one for one in SAID if re.fullmatch(line, one["line"])]
+    found = [row for row in SAID if re.fullmatch(line, row["line"])]
     return KafkaText(found[nth]["stdout"], found[nth]["stderr"])
 
 
@@ -71,7 +71,7 @@ def test_topics() -> None:
     )
     # The size of the map counts: a topic of Kafka 3.9.1 has 38 settings.
     others = tuple(entry(f"default.{index}", "1", ConfigSource.DEFAULT_CONFIG) for index in range(35))
-    settings = {one.topic: topics.settings_shown((static, *others)) for one in described}
+    settings = {topic.topic: topics.settings_shown((static, *others)) for topic in described}
     settings["a.b_c"] = topics.settings_shown((static, *own, *others))
     text = topics.described_text(described, settings, is_filtered=False, with_partitions=True)
     assert text == said("kafka-topics --describe")
@@ -110,9 +110,9 @@ def test_groups() -> None:
     read, left = group(is_read=True), group(is_read=False)
     describe = "kafka-consumer-groups --describe --group g1"
     # Kafka 3.7 to 3.9 forget the last line's end; releases before and after them do not.
-    for nth, one in ((0, read), (1, left)):
+    for nth, state in ((0, read), (1, left)):
         theirs = said(describe, nth)
-        assert groups.offsets_text([one]) == KafkaText(f"{theirs.out}\n", theirs.said)
+        assert groups.offsets_text([state]) == KafkaText(f"{theirs.out}\n", theirs.said)
     assert groups.members_text([read], is_verbose=True) == said(f"{describe} --members --verbose")
     assert groups.states_text([read]) == said(f"{describe} --state")
     listed = [ListedGroup("g1", GroupType.CLASSIC, "consumer", GroupState.STABLE, 1)]
@@ -203,7 +203,7 @@ def test_log_dirs_and_deleted_records() -> None:
 
 def _replicas(partitions: list[dict[str, object]]) -> tuple[DirReplica, ...]:
     """Return them sorted, so that the order of the tool is found again."""
-    names = sorted(str(one["partition"]).rsplit("-", 1) for one in partitions)
+    names = sorted(str(partition["partition"]).rsplit("-", 1) for partition in partitions)
     return tuple(DirReplica(name, int(index), 0, 0, False) for name, index in names)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +18,7 @@ from confluent_kafka.admin import (
     OffsetSpec,
     ResourceType,
 )
+from patience import wait_for
 
 from engine.local.cluster import LocalCluster
 
@@ -54,9 +54,9 @@ def test_topic_is_created_described_grown_and_deleted(admin: AdminClient, topic:
     ]
     assert described.authorized_operations
     done(admin.create_partitions([NewPartitions(topic, 5)], operation_timeout=10))
-    assert wait_for(lambda: len(admin.list_topics(topic).topics[topic].partitions) == 5)
+    wait_for(lambda: len(admin.list_topics(topic).topics[topic].partitions) == 5)
     done(admin.delete_topics([topic], operation_timeout=10))
-    assert wait_for(lambda: topic not in admin.list_topics().topics)
+    wait_for(lambda: topic not in admin.list_topics().topics)
 
 
 def test_topic_with_assignment_and_only_validated(admin: AdminClient, topic: str) -> None:
@@ -64,7 +64,7 @@ def test_topic_with_assignment_and_only_validated(admin: AdminClient, topic: str
     done(admin.create_topics([asked], validate_only=True))
     assert topic not in admin.list_topics().topics
     done(admin.create_topics([asked], operation_timeout=10))
-    assert wait_for(lambda: topic in admin.list_topics().topics)
+    wait_for(lambda: topic in admin.list_topics().topics)
     assert refused(admin.create_topics([asked])) == (
         KafkaError.TOPIC_ALREADY_EXISTS,
         f"Topic '{topic}' already exists.",
@@ -124,7 +124,7 @@ def test_broker_configs_are_described_and_changed_at_run_time(admin: AdminClient
     wait_for_config(admin, broker, "log.retention.ms", "86400000", ConfigSource.DYNAMIC_BROKER_CONFIG)
     undo = [ConfigEntry("log.retention.ms", None, incremental_operation=AlterConfigOpType.DELETE)]
     done(admin.incremental_alter_configs([ConfigResource(ResourceType.BROKER, "0", incremental_configs=undo)]))
-    assert wait_for(
+    wait_for(
         lambda: (
             done(admin.describe_configs([broker]))["log.retention.ms"].source
             != ConfigSource.DYNAMIC_BROKER_CONFIG.value
@@ -181,13 +181,4 @@ def wait_for_config(admin: AdminClient, resource: ConfigResource, key: str, valu
         found[:] = [(entry.value, entry.source)]
         return found == [(value, source.value)]
 
-    assert wait_for(is_there), f"{key}: {found}, wanted {value} by {source}"
-
-
-def wait_for(condition: Any) -> bool:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
+    wait_for(is_there, f"{key} is {value} by {source}")

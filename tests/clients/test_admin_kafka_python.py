@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
@@ -16,6 +15,7 @@ from kafka.errors import (
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
+from patience import wait_for
 
 from engine.local.cluster import LocalCluster
 
@@ -27,13 +27,6 @@ def admin(cluster: LocalCluster) -> Iterator[KafkaAdminClient]:
     client = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
     yield client
     client.close()
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, "the change did not arrive in time"
-        time.sleep(0.02)
 
 
 def test_topic_is_created_described_grown_and_deleted(admin: KafkaAdminClient, topic: str) -> None:

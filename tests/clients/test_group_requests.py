@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from ended_sessions import kill_for_good
+from patience import within
 from wire_client import WireClient, create_topic
 
 from engine.common.errors import ErrorCode
@@ -66,12 +67,12 @@ def group() -> str:
 
 def until_loaded(ask: Any, error_of: Any) -> Any:
     """Repeat a request until there is a coordinator that has loaded."""
-    deadline = time.monotonic() + 30
+    is_in_time = within(30)
     while True:
         answer = ask()
         if error_of(answer) not in (E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR, E.COORDINATOR_LOAD_IN_PROGRESS):
             return answer
-        assert time.monotonic() < deadline, f"no coordinator: {answer}"
+        assert is_in_time(), f"no coordinator: {answer}"
         time.sleep(0.02)
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import pytest
 from aiokafka import AIOKafkaConsumer
@@ -15,6 +14,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from group_members import poll_ms
 from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
+from patience import wait_for
 
 from engine.local.cluster import LocalCluster
 
@@ -40,14 +40,6 @@ def produce(servers: str, topic: str) -> None:
     for number in range(COUNT):
         producer.produce(topic, b"v%d" % number, partition=number % PARTITIONS)
     assert producer.flush(40) == 0
-
-
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    """Wait until the condition holds."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {DEADLINE_S} s: {what}"
-        time.sleep(0.02)
 
 
 class Member:

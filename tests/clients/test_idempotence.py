@@ -9,10 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Producer
-from idempotent_wire import SequencedProducer
 from kafka import KafkaProducer
 from segments_on_disk import stored_batches
-from wire_client import WireClient, create_topic, read_all
+from wire_client import SequencedProducer, WireClient, create_topic, read_all
 
 from engine.common.errors import ErrorCode
 from engine.local.cluster import LocalCluster

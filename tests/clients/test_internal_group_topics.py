@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import pytest
+from patience import within
 from wire_client import WireClient
 
 from engine.common.errors import ErrorCode
@@ -40,14 +41,14 @@ EXPECTED = {
 
 def made_by_metadata(client: WireClient, name: str) -> Any:
     """Ask for the topic until it exists and has leaders."""
-    deadline = time.monotonic() + 30
+    is_in_time = within(30)
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=True)
     while True:
         (told,) = client.ask(request, 9).topics
         if told.error_code == ErrorCode.NONE and not any(p.error_code for p in told.partitions):
             return told
         assert told.error_code in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        assert time.monotonic() < deadline, told
+        assert is_in_time(), told
         time.sleep(0.02)
 
 

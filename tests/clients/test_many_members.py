@@ -10,6 +10,7 @@ from contextlib import ExitStack
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from patience import within
 from wire_client import WireClient, create_topic
 
 from engine.kafka.protocol.apis.describe_groups import DescribeGroupsRequest
@@ -89,9 +90,9 @@ class Member:
 
 def poll_until(members: list[Member], condition: Callable[[], bool], what: str) -> None:
     """Poll all members in turn until the condition holds."""
-    deadline = time.monotonic() + DEADLINE_S
+    is_in_time = within(DEADLINE_S)
     while not condition():
-        assert time.monotonic() < deadline, f"not within {DEADLINE_S} s: {what}; {[len(m.owned) for m in members]}"
+        assert is_in_time(), f"not within {DEADLINE_S} s: {what}; {[len(m.owned) for m in members]}"
         for member in members:
             member.poll()
         time.sleep(0.01)

@@ -268,15 +268,15 @@ def test_credentials_are_told_changed_and_deleted(secured: Secured) -> None:
                 deletions=[c for c in changes if isinstance(c, ScramCredentialDeletion)],
                 upsertions=[c for c in changes if isinstance(c, ScramCredentialUpsertion)],
             ))  # fmt: skip
-            return [(one.user, one.error_code, one.error_message) for one in answer.results]
+            return [(result.user, result.error_code, result.error_message) for result in answer.results]
 
         def upsert(name: str, mechanism: int = 1, iterations: int = 8192, salted: bytes = b"s" * 32) -> Any:
             return ScramCredentialUpsertion(
                 name=name, mechanism=mechanism, iterations=iterations, salt=b"x", salted_password=salted
             )
 
-        assert [(one.user, [(i.mechanism, i.iterations) for i in one.credential_infos])
-                for one in (await client.call(request)).results] == [
+        assert [(result.user, [(i.mechanism, i.iterations) for i in result.credential_infos])
+                for result in (await client.call(request)).results] == [
             ("alice", [(1, 4096), (2, 4096)]), ("broker", [(1, 4096), (2, 4096)]),
         ]  # fmt: skip
         assert await alter(upsert("odd/näme*"), upsert("few", iterations=4095), upsert("many", iterations=16385),
@@ -291,10 +291,10 @@ def test_credentials_are_told_changed_and_deleted(secured: Secured) -> None:
             ("twice", 92, "A user credential cannot be altered twice in the same request"),
             ("empty", 93, "Password must not be empty"),
         ]  # fmt: skip
-        told = {one.user: one.error_code for one in (await client.call(request)).results}
+        told = {result.user: result.error_code for result in (await client.call(request)).results}
         assert told == {"alice": 0, "broker": 0, "odd/näme*": 0}
         assert await alter(ScramCredentialDeletion(name="odd/näme*", mechanism=1)) == [("odd/näme*", 0, "")]
-        assert {one.user for one in (await client.call(request)).results} == {"alice", "broker"}
+        assert {result.user for result in (await client.call(request)).results} == {"alice", "broker"}
         await client.close()
 
     asyncio.run(check())

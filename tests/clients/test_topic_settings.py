@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from broker_logs import assert_no_fault
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from patience import wait_for
 from real_clients import ConfluentKafka, Sent
 from segments_on_disk import codecs_on_disk
 from wire_client import EARLIEST, LATEST, WireClient, create_topic, list_offset, produce, read_all
@@ -27,13 +28,6 @@ def quick() -> Iterator[LocalCluster]:
     with LocalCluster(1, config=often) as running:
         yield running
         assert_no_fault(running.broker(0).logs_path)
-
-
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 40
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
 
 
 def set_config(address: str, topic: str, key: str, value: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from broker_logs import whole_log
 from certificates import Authority
 from cut_proxy import CutProxies
+from patience import within
 
 from engine.common.errors import CoordinationError, KlammError
 from engine.common.model import LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicPartition
@@ -232,7 +233,7 @@ class FaultCluster:
         Raises:
             AssertionError: the time is up; the message names the last value that was seen.
         """
-        deadline = time.monotonic() + timeout_s
+        is_in_time = within(timeout_s)
         while True:
             try:
                 seen: object = look()
@@ -240,7 +241,7 @@ class FaultCluster:
                     return seen  # type: ignore[return-value]
             except (KlammError, CoordinationError, OSError) as error:
                 seen = error
-            assert time.monotonic() < deadline, f"{what}: not within {timeout_s:.0f} s; last seen: {seen}"
+            assert is_in_time(), f"{what}: not within {timeout_s:.0f} s; last seen: {seen}"
             time.sleep(_POLL_S)
 
     def wait_led(self, topics: Iterable[str], *, without: int, timeout_s: float = 60.0) -> float:
@@ -257,9 +258,9 @@ class FaultCluster:
     def wait_in_sync(self, topics: Iterable[str], *, timeout_s: float = 60.0) -> float:
         """Wait until every partition has a live leader and a full ISR; return how many seconds it took."""
         names, began = list(topics), time.monotonic()
-        deadline = began + timeout_s
+        is_in_time = within(timeout_s)
         while lacking := self._not_in_sync(names):
-            assert time.monotonic() < deadline, f"not in sync within {timeout_s:.0f} s: {lacking}"
+            assert is_in_time(), f"not in sync within {timeout_s:.0f} s: {lacking}"
             time.sleep(_POLL_S)
         return time.monotonic() - began
 

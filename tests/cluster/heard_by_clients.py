@@ -95,15 +95,16 @@ def _of_statistics(told: dict[str, Any]) -> list[str]:
         return ["no statistics yet"]
     lines = [f"statistics of {told['at']}"]
     lines += [f"{name}: {told[name]}" for name in ("cgrp", "eos") if name in told]
-    for one in told["brokers"].values():
-        asked = {name: count for name, count in one["req"].items() if count}
+    for broker in told["brokers"].values():
+        asked = {name: count for name, count in broker["req"].items() if count}
         lines.append(
-            f"broker {one['name']}: {one['state']} for {one['stateage'] / 1e6:.1f} s, {one['waitresp_cnt']} under way, "
-            f"{one['outbuf_cnt']} to send, connects {one['connects']}, time-outs {one['req_timeouts']}, asked {asked}"
+            f"broker {broker['name']}: {broker['state']} for {broker['stateage'] / 1e6:.1f} s, "
+            f"{broker['waitresp_cnt']} under way, {broker['outbuf_cnt']} to send, connects {broker['connects']}, "
+            f"time-outs {broker['req_timeouts']}, asked {asked}"
         )
     for topic in told["topics"].values():
-        for one in topic["partitions"].values():
-            if one["partition"] >= 0:
-                seen = {name: one[name] for name in _OF_PARTITION}
-                lines.append(f"{topic['topic']}-{one['partition']}: {seen}")
+        for partition in topic["partitions"].values():
+            if partition["partition"] >= 0:
+                seen = {name: partition[name] for name in _OF_PARTITION}
+                lines.append(f"{topic['topic']}-{partition['partition']}: {seen}")
     return lines

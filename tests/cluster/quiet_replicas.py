@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from fault_cluster import FaultCluster
+from patience import within
 from topic_life import Life, Pair, Seen, check_records
 from wire_client import EARLIEST, LATEST, WireClient, list_offset, read_all, wait_until_led
 
@@ -50,9 +51,9 @@ def wait_until_quiet(cluster: FaultCluster, topics: Sequence[str], may_stay: Col
 
 
 def _wait_until_none(what: str, look: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    is_in_time = within(PATIENCE_S)
     while found := look():
-        assert time.monotonic() < deadline, f"{what}: {found}"
+        assert is_in_time(), f"{what}: {found}"
         time.sleep(0.05)
 
 
@@ -171,4 +172,4 @@ def _wait_for_end(cluster: FaultCluster, folder: Path, start: int, end: int, *, 
 
 
 def _pairs(records: Iterable[Record]) -> dict[int, Pair]:
-    return {one.offset: (bytes(one.key or b""), bytes(one.value or b"")) for one in records}
+    return {record.offset: (bytes(record.key or b""), bytes(record.value or b"")) for record in records}

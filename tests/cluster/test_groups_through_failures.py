@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from broker_logs import assert_no_fault
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from patience import within
 from wire_client import WireClient, create_topic
 
 from engine.kafka.protocol.apis.find_coordinator import FindCoordinatorRequest
@@ -122,9 +123,9 @@ class Reading:
         self._uncommitted.discard(consumer)
 
     def poll_until(self, condition: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + DEADLINE_S
+        is_in_time = within(DEADLINE_S)
         while not condition():
-            assert time.monotonic() < deadline, f"not within {DEADLINE_S} s: {what}; {len(set(self.seen))} are read"
+            assert is_in_time(), f"not within {DEADLINE_S} s: {what}; {len(set(self.seen))} are read"
             self.poll()
             self.check_committed()
 
@@ -198,9 +199,9 @@ def test_a_member_is_killed_and_resumed(reading: Reading, tmp_path: Path) -> Non
     with output.open("wb") as out:
         member = subprocess.Popen([sys.executable, "-c", _KILLED_MEMBER, *arguments], stdout=out)
     try:
-        deadline = time.monotonic() + DEADLINE_S
+        is_in_time = within(DEADLINE_S)
         while len(output.read_text().splitlines()) < PER_ROUND - 10:
-            assert time.monotonic() < deadline and member.poll() is None
+            assert is_in_time() and member.poll() is None
             time.sleep(0.05)
     finally:
         os.kill(member.pid, signal.SIGKILL)

@@ -94,7 +94,7 @@ def is_compacted(cluster: FaultCluster) -> bool:
         for broker in cluster.local.brokers.values()
         for log_dir in broker.spec.log_dirs
     ]
-    return all(any(name in one for name in names) for one in told)
+    return all(any(name in line for name in names) for line in told)
 
 
 FAULTS: tuple[Fault, ...] = (
@@ -161,9 +161,9 @@ def test_the_checker_notices_what_a_broker_breaks(rule: str, noticed: str, tmp_p
             clients.start()
             time.sleep(2.0)
             found = violations(clients.finish(open_s=TRANSACTION_TIMEOUT_MS / 1000 + 2))
-            if any(noticed in one for one in found):
+            if any(noticed in line for line in found):
                 break
-    assert any(noticed in one for one in found) if rule else found == [], found
+    assert any(noticed in line for line in found) if rule else found == [], found
 
 
 def _tell(clients: Clients, cluster: FaultCluster) -> None:
@@ -187,7 +187,7 @@ def _wait_for_more(clients: Clients, count: int, timeout_s: float = 60.0) -> Non
 
 
 def _counts(history: History) -> str:
-    outcomes = [one.outcome for one in history.written]
+    outcomes = [transaction.outcome for transaction in history.written]
     read = sum(map(len, history.read.values()))
     return ", ".join(f"{outcomes.count(each)} {each.value}" for each in Outcome) + f", {read} records read"
 

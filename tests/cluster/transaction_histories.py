@@ -71,7 +71,7 @@ class Clients:
     def committed(self) -> int:
         """How many transactions were committed so far."""
         with self._lock:
-            return sum(one.outcome is Outcome.COMMITTED for one in self.history.written)
+            return sum(transaction.outcome is Outcome.COMMITTED for transaction in self.history.written)
 
     def finish(self, timeout_s: float = 60.0, *, open_s: float = 2 * TRANSACTION_TIMEOUT_MS / 1000) -> History:
         """Stop the writers, wait until workers have read all, and read what is there.
@@ -352,7 +352,7 @@ class Clients:
                 consumer.subscribe([self._source])
                 while not self._drained.is_set():
                     with reading.during("consume"):
-                        messages = [one for one in consumer.consume(_BATCH, 0.1) if one.error() is None]
+                        messages = [message for message in consumer.consume(_BATCH, 0.1) if message.error() is None]
                     producer.poll(0)
                     if messages:
                         with writing.during("a transaction"):
@@ -407,7 +407,7 @@ class Clients:
         try:
             wanted = [TopicPartition(self._source, partition) for partition in range(PARTITIONS)]
             # Nothing was ever read of an empty partition.
-            return {one.partition: max(one.offset, 0) for one in consumer.committed(wanted, 10)}
+            return {position.partition: max(position.offset, 0) for position in consumer.committed(wanted, 10)}
         except KafkaException:
             return {}
         finally:

@@ -70,22 +70,21 @@ def _of_input(history: History) -> list[str]:
     counts = Counter(value for values in history.read.values() for value in values)
     found += [f"{value} is read {count} times" for value, count in counts.items() if count > 1]
     known = set()
-    for one in history.written:
-        wanted = [value for values in one.values.values() for value in values]
+    for transaction in history.written:
+        wanted = [value for values in transaction.values.values() for value in values]
         known |= set(wanted)
-        there = [value for value in wanted if counts[value]]
-        if one.outcome is Outcome.COMMITTED and len(there) < len(wanted):
-            found.append(
-                f"{one.name} was committed, and {len(wanted) - len(there)} of its {len(wanted)} records are lost"
-            )
-        elif one.outcome is Outcome.ABORTED and there:
-            found.append(f"{one.name} was aborted, and {len(there)} of its records are read")
-        elif one.outcome is Outcome.UNKNOWN and there and len(there) < len(wanted):
-            found.append(f"{one.name} is seen in part: {len(there)} of {len(wanted)} records")
-        for partition, values in one.values.items():
+        read = [value for value in wanted if counts[value]]
+        lost = len(wanted) - len(read)
+        if transaction.outcome is Outcome.COMMITTED and lost:
+            found.append(f"{transaction.name} was committed, and {lost} of its {len(wanted)} records are lost")
+        elif transaction.outcome is Outcome.ABORTED and read:
+            found.append(f"{transaction.name} was aborted, and {len(read)} of its records are read")
+        elif transaction.outcome is Outcome.UNKNOWN and read and lost:
+            found.append(f"{transaction.name} is seen in part: {len(read)} of {len(wanted)} records")
+        for partition, values in transaction.values.items():
             order = list(dict.fromkeys(value for value in history.read.get(partition, ()) if value in set(values)))
             if order != [value for value in values if value in order]:
-                found.append(f"{one.name}: another order in partition {partition}")
+                found.append(f"{transaction.name}: another order in partition {partition}")
     return found + [f"{value} was never written" for value in counts if value not in known]
 
 

@@ -257,7 +257,7 @@ def job_log() -> str:
 def partition_led_by(broker: int) -> int:
     """Return a partition of the topic that a broker leads."""
     (topic,) = json.loads(klamm("topics", "describe", TOPIC, "--output", "json", show=False))
-    return next(int(one["partition"]) for one in topic["partitions"] if one["leader"] == broker)
+    return next(int(partition["partition"]) for partition in topic["partitions"] if partition["leader"] == broker)
 
 
 def look_back(zookeeper: tuple[str, str], partition: int) -> None:

@@ -75,9 +75,9 @@ def test_a_plan_ends_the_life_of_a_broker(tmp_path: Path) -> None:
         topics = klamm("topics", "describe", "-o", "json", folder=tmp_path).json
     finally:
         assert klamm("local", "down", "--quiet", folder=tmp_path).code == 0
-    held = {one["topic"]: {b for p in one["partitions"] for b in p["replicas"]} for one in topics}
+    held = {topic["topic"]: {b for p in topic["partitions"] for b in p["replicas"]} for topic in topics}
     assert held["orders"] == held["archive"] == {0, 1, 2}, held
     assert not [topic for topic, brokers in held.items() if 3 in brokers], "nothing is left on the broker"
     score = json.loads((tmp_path / "plan.json").read_text())["klamm"]["score"]
-    assert score["is_optimal"] and score["moves"] == sum(one["replicas_in"] for one in score["brokers"]) > 0
+    assert score["is_optimal"] and score["moves"] == sum(broker["replicas_in"] for broker in score["brokers"]) > 0
     assert "no plan needs fewer bytes" in ran.stdout and "20,000 records read from where they are now" in ran.stdout

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
+from patience import within
 from wire_client import WireClient, read_all
 
 FLUSH_S = 60.0
@@ -48,9 +49,9 @@ class Witness:
     def wait_for_more(self, count: int, timeout_s: float = 60.0) -> None:
         """Wait until ``count`` more records are acknowledged: the broker accepts records again."""
         wanted = self.count + count
-        deadline = time.monotonic() + timeout_s
+        is_in_time = within(timeout_s)
         while self.count < wanted:
-            assert time.monotonic() < deadline, f"{self.topic}: {self.count} acknowledged, {wanted} wanted"
+            assert is_in_time(), f"{self.topic}: {self.count} acknowledged, {wanted} wanted"
             time.sleep(0.01)
 
     def stop(self) -> None:
@@ -130,9 +131,9 @@ class Follower:
 
     def stop_at(self, counts: list[int], timeout_s: float = 60.0) -> None:
         """Wait until this many records of each partition have come, then stop reading."""
-        deadline = time.monotonic() + timeout_s
+        is_in_time = within(timeout_s)
         while any(len(found) < count for found, count in zip(self.found, counts, strict=True)):
-            assert time.monotonic() < deadline, f"{[len(found) for found in self.found]} read of {counts}"
+            assert is_in_time(), f"{[len(found) for found in self.found]} read of {counts}"
             time.sleep(0.02)
         self._stopping.set()
         self._thread.join(timeout_s)

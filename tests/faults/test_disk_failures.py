@@ -5,15 +5,16 @@ from __future__ import annotations
 import resource
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from broker_program import OLD_RECORDS_STAY, BrokerProgram, settings
-from idempotent_wire import SequencedProducer
+from patience import wait_for
 from required_tools import require
 from wire_client import (
+    SequencedProducer,
     WireClient,
     create_topic,
     describe_topic,
@@ -37,13 +38,6 @@ QUICK = OLD_RECORDS_STAY | {
     "replica.high.watermark.checkpoint.interval.ms": "200",
 }
 SMALL = encode_batch([Record(0, 1_700_000_000_000, b"k", b"small")])
-
-
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 40
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
 
 
 @contextmanager

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from broker_logs import server_log
 from ended_sessions import kill_for_good
+from patience import wait_for
 from producing import Witness
 from replica_files import assert_identical, replica_folder
 from wire_client import WireClient, create_topic, produce, wait_until_led
@@ -52,13 +53,6 @@ def cluster() -> Iterator[LocalCluster]:
             assert "marked as failed" not in log
             assert "Traceback" not in log
             assert "Traceback" not in broker.output_path.read_text()
-
-
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 40
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
 
 
 def folder(cluster: LocalCluster, broker_id: int, topic: str) -> Path:
@@ -106,7 +100,7 @@ def throttle(cluster: LocalCluster, broker_id: int, rate: int | None) -> None:
 
         def is_in_force() -> bool:
             (told,) = client.ask(DescribeConfigsRequest(resources=[asked]), 4).results
-            return [one.value for one in told.configs] == ([] if rate is None else [text])
+            return [config.value for config in told.configs] == ([] if rate is None else [text])
 
         wait_for(is_in_force, "the broker hears of its throttle")
 

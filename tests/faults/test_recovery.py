@@ -12,9 +12,18 @@ from pathlib import Path
 import pytest
 from broker_logs import server_log
 from ended_sessions import kill_for_good
-from idempotent_wire import SequencedProducer
 from segments_on_disk import stored_batches
-from wire_client import LATEST, WireClient, create_topic, fetch, list_offset, produce, read_all, wait_until_led
+from wire_client import (
+    LATEST,
+    SequencedProducer,
+    WireClient,
+    create_topic,
+    fetch,
+    list_offset,
+    produce,
+    read_all,
+    wait_until_led,
+)
 
 from engine.common.errors import ErrorCode
 from engine.kafka.protocol.records.encode import encode_batch

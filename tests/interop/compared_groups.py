@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
+from patience import within
 from side_by_side import Side, SideBySide
 
 from engine.common.errors import ErrorCode
@@ -160,14 +161,14 @@ def make_ready(both: SideBySide) -> None:
         topics = [CreatableTopic(name=name, num_partitions=2, replication_factor=1) for name in ("read", "other")]
         both.prepare(CreateTopicsRequest(topics=topics, timeout_ms=15_000), 7)
     names = [f"g{number}" for number in range(40)]
-    deadline = time.monotonic() + DEADLINE_S
+    is_in_time = within(DEADLINE_S)
     for side in both.sides.values():
         while (
             side.ask(FindCoordinatorRequest(key="g", key_type=0), 3).error_code
             or side.ask(ListGroupsRequest(), 0).error_code
-            or any(one.error_code for one in side.ask(DescribeGroupsRequest(groups=names), 0).groups)
+            or any(group.error_code for group in side.ask(DescribeGroupsRequest(groups=names), 0).groups)
         ):
-            assert time.monotonic() < deadline, "no coordinator"
+            assert is_in_time(), "no coordinator"
             time.sleep(0.05)
 
 
@@ -300,9 +301,9 @@ def groups_rebalancing(both: SideBySide) -> None:
     second = {side: side.another_connection() for side in both.sides.values()}
     for side, wire in second.items():
         wire.send(joining(group), 3)
-        deadline = time.monotonic() + DEADLINE_S
+        is_in_time = within(DEADLINE_S)
         while side.ask(DescribeGroupsRequest(groups=[group]), 0).groups[0].group_state == "Stable":
-            assert time.monotonic() < deadline, "no rebalance begins"
+            assert is_in_time(), "no rebalance begins"
             time.sleep(0.02)
     one.ask("beats", lambda id: beating(group, id, generation), range(5))
     one.ask("commits", lambda id: committing(group, member_id=id, generation=generation), [7])
@@ -360,7 +361,7 @@ def offsets_of_groups(both: SideBySide) -> None:
     both.ask("read", fetching("odd", None), [7])
     twice = [("read", 0, 1, ""), ("read", 1, 2, "")]
     both.ask("named twice", OffsetCommitRequest(
-        group_id="odd", topics=[committing("odd", one).topics[0] for one in twice]
+        group_id="odd", topics=[committing("odd", topic).topics[0] for topic in twice]
     ))  # fmt: skip
     both.ask("forget", forgetting("odd", ("read", [0]), ("read", [1]), ("no", [0])))
     both.ask("read", fetching("odd", None), [7])

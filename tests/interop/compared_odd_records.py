@@ -158,13 +158,13 @@ def asked_twice(both: SideBySide) -> None:
     for epochs in ((0, 5), (5, 0), (-1, 0)):
         wanted = [OffsetForLeaderPartition(partition=0, leader_epoch=epoch) for epoch in epochs]
         together = [OffsetForLeaderTopic(topic="again", partitions=wanted)]
-        apart = [OffsetForLeaderTopic(topic="again", partitions=[one]) for one in wanted]
+        apart = [OffsetForLeaderTopic(topic="again", partitions=[request]) for request in wanted]
         for topics in (together, apart):
             both.ask(f"epochs {epochs}", OffsetForLeaderEpochRequest(replica_id=-1, topics=topics))
     for offsets in ((1, 2), (4, 3), (99, 5), (5, 99)):
         for partition, is_apart in ((0, False), (1, True)):
             deleted = [DeleteRecordsPartition(partition_index=partition, offset=offset) for offset in offsets]
-            parts = [[one] for one in deleted] if is_apart else [deleted]
+            parts = [[name] for name in deleted] if is_apart else [deleted]
             topics = [DeleteRecordsTopic(name="again", partitions=part) for part in parts]
             both.ask(f"deleted {offsets}", DeleteRecordsRequest(topics=topics, timeout_ms=5_000))
 

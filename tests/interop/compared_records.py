@@ -6,6 +6,7 @@ import struct
 import time
 from collections.abc import Callable
 
+from patience import within
 from side_by_side import Side, SideBySide
 
 from engine.kafka.protocol.apis.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -115,10 +116,10 @@ def produced(both: SideBySide) -> None:
 
 def wait_for_ids(both: SideBySide) -> None:
     """Wait until both hand out producer ids: Kafka has none before the first request for one."""
-    deadline = time.monotonic() + 20
+    is_in_time = within(20)
     for side in both.sides.values():
         while side.ask(InitProducerIdRequest(transaction_timeout_ms=1000), 4).error_code:
-            assert time.monotonic() < deadline, "no producer id"
+            assert is_in_time(), "no producer id"
             time.sleep(0.02)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from compared_records import make, wait_for_ids
+from patience import within
 from side_by_side import Side, SideBySide
 from soak import SOAK
 
@@ -72,7 +73,7 @@ class Producers:
 
     def of(self, side: Side, who: Who) -> tuple[int, int]:
         """Return the side's producer id and epoch; what nobody has if it was told none."""
-        (name,) = (name for name, one in self.both.sides.items() if one is side)
+        (name,) = (name for name, each in self.both.sides.items() if each is side)
         return self.told[name].get(who, (987_654, 0))
 
     def init(self, what: str, who: Who, expected: Who | None = None, *, version: int = 5, **of: Any) -> None:
@@ -97,11 +98,11 @@ class Producers:
 
     def settle(self, *transactional_ids: str) -> None:
         """Wait until the transactions have their markers: Kafka answers before."""
-        deadline = time.monotonic() + DEADLINE_S
+        is_in_time = within(DEADLINE_S)
         asked = DescribeTransactionsRequest(transactional_ids=list(transactional_ids))
         for side in self.both.sides.values():
-            while any(one.transaction_state.startswith("Prepare") for one in side.ask(asked, 0).transaction_states):
-                assert time.monotonic() < deadline, "markers are missing"
+            while any(state.transaction_state.startswith("Prepare") for state in side.ask(asked, 0).transaction_states):
+                assert is_in_time(), "markers are missing"
                 time.sleep(0.01)
 
     # -- requests, made for each side
@@ -245,7 +246,7 @@ def compare_batches(both: SideBySide, what: str, topic: str, partition: int) -> 
             found.append([header.base_offset, header.is_transactional, *sequences, *epochs, str(marker)])
         assert found and found[-1][0] + 1 == answer.high_watermark, "it was read to the end"
         aborted = side.ask(reading(topic, partition)(side), 13).responses[0].partitions[0].aborted_transactions
-        found.append([one.first_offset for one in aborted or ()])
+        found.append([transaction.first_offset for transaction in aborted or ()])
         logs.append(found)
     both.compare(what, 13, *logs)
 
@@ -271,18 +272,21 @@ def make_ready(both: SideBySide) -> Producers:
         make(both, "in-txn", 3)
         make(both, "also-in-txn", 2)
     wait_for_ids(both)
-    deadline = time.monotonic() + DEADLINE_S
+    is_in_time = within(DEADLINE_S)
     for side in both.sides.values():
         for kind in (0, 1):
             while side.ask(FindCoordinatorRequest(key="t", key_type=kind), 3).error_code:
-                assert time.monotonic() < deadline, "no coordinator"
+                assert is_in_time(), "no coordinator"
                 time.sleep(0.05)
         asked = DescribeTransactionsRequest(transactional_ids=[f"t{number}" for number in range(200)])
         while (
-            any(one.error_code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND for one in side.ask(asked, 0).transaction_states)
+            any(
+                state.error_code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+                for state in side.ask(asked, 0).transaction_states
+            )
             and "t-done" not in side.ids
         ):
-            assert time.monotonic() < deadline, "transactional ids are not loaded"
+            assert is_in_time(), "transactional ids are not loaded"
             time.sleep(0.05)
         side.ids["t-done"] = b""
     return Producers(both)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from patience import within
 from side_by_side import SideBySide
 
 from engine.common.errors import ErrorCode
@@ -292,8 +293,8 @@ def _wait_until_gone(both: SideBySide, names: Sequence[str]) -> None:
     """Wait until the names are free: a controller ends a deletion a moment after the answer."""
     topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in dict.fromkeys(names)]
     asked = CreateTopicsRequest(topics=topics, validate_only=True)
-    deadline = time.monotonic() + 20
+    is_in_time = within(20)
     for side in both.sides.values():
         while any(topic.error_code == ErrorCode.TOPIC_ALREADY_EXISTS for topic in side.ask(asked, 5).topics):
-            assert time.monotonic() < deadline, f"{names} are not gone"
+            assert is_in_time(), f"{names} are not gone"
             time.sleep(0.02)

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 from apache_kafka import ApacheKafkaBroker, fetch_jars, jars_folder
-from live_cluster import live_cluster, topic_name
 from required_tools import require
 from secured_kafka import SecuredKafka, secured_kafka
 from spark_sessions import spark
 
-__all__ = ["live_cluster", "spark", "topic_name"]
+__all__ = ["spark"]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from apache_kafka import fetched_once, jars_folder
 from class_archive import SHORT_LIVED, SPARK_HOME
+from patience import within
 
 from engine.local.java import find_java
 
@@ -47,10 +48,10 @@ def hdfs_server(folder: Path) -> Iterator[str]:
     with (folder / "hdfs.log").open("wb") as log:
         process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
     try:
-        deadline = time.monotonic() + _START_TIMEOUT_S
+        is_in_time = within(_START_TIMEOUT_S)
         while not (told.exists() and told.stat().st_size):
             assert process.poll() is None, (folder / "hdfs.log").read_text()
-            assert time.monotonic() < deadline, "HDFS does not start"
+            assert is_in_time(), "HDFS does not start"
             time.sleep(0.1)
         yield f"hdfs://127.0.0.1:{json.loads(told.read_text())['namenode_port']}"
     finally:

@@ -11,6 +11,7 @@ from types import TracebackType
 
 from apache_kafka import ApacheKafkaBroker
 from broker_program import BrokerProgram, settings
+from patience import within
 from wire_client import WireClient, controller_address, describe_topic
 
 from engine.common.errors import ErrorCode
@@ -122,16 +123,20 @@ class MixedCluster:
             broker.process.kill()
             broker.process.wait()
 
+    def stop(self, broker_id: int) -> None:
+        """Stop a broker cleanly. One of ours must have reported no fault."""
+        broker = self._running.pop(broker_id)
+        if isinstance(broker, ApacheKafkaBroker):
+            broker.stop()
+        else:
+            assert broker.terminate() == 0
+            assert "Traceback" not in broker.server_log, f"broker {broker_id}"
+            assert "Cannot handle a request" not in broker.server_log, f"broker {broker_id}"
+
     def stop_all(self) -> None:
-        """Stop all brokers cleanly. Ours must have reported no fault."""
-        for broker_id, broker in list(self._running.items()):
-            if isinstance(broker, ApacheKafkaBroker):
-                broker.stop()
-            else:
-                assert broker.terminate() == 0
-                assert "Traceback" not in broker.server_log, f"broker {broker_id}"
-                assert "Cannot handle a request" not in broker.server_log, f"broker {broker_id}"
-        self._running.clear()
+        """Stop all brokers cleanly."""
+        for broker_id in list(self._running):
+            self.stop(broker_id)
 
     # What it tells
 
@@ -145,9 +150,9 @@ class MixedCluster:
         return [(p.leader_id, sorted(p.isr_nodes), list(p.replica_nodes)) for p in partitions]
 
     def wait_for_topic(self, topic: str, what: str, holds: Callable[[Told], bool]) -> None:
-        deadline = time.monotonic() + DEADLINE_S
+        is_in_time = within(DEADLINE_S)
         while not (told := self.told(topic)) or not holds(told):
-            assert time.monotonic() < deadline, f"not within {DEADLINE_S} s: {what}: {told}"
+            assert is_in_time(), f"not within {DEADLINE_S} s: {what}: {told}"
             time.sleep(0.05)
 
     def wait_in_sync(self, topic: str) -> None:
@@ -157,10 +162,10 @@ class MixedCluster:
 
     def wait_until_all_know_each_other(self) -> None:
         running = set(self._running)
-        deadline = time.monotonic() + DEADLINE_S
+        is_in_time = within(DEADLINE_S)
         for broker_id in running:
             while not known_broker_ids(self.host, _FIRST_PORT + broker_id) >= running:
-                assert time.monotonic() < deadline, f"broker {broker_id} did not hear of all others"
+                assert is_in_time(), f"broker {broker_id} did not hear of all others"
                 time.sleep(0.05)
 
     # What it is asked for

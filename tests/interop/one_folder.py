@@ -10,6 +10,7 @@ from pathlib import Path
 from apache_kafka import ApacheKafkaBroker
 from broker_program import BrokerProgram, settings
 from kazoo.client import KazooClient
+from patience import within
 
 from engine.local.addresses import own_loopback_address
 
@@ -64,9 +65,9 @@ class OneFolder:
     def _wait_until_the_id_is_free(self) -> None:
         client = KazooClient(self.zookeeper_connect)
         client.start()
-        deadline = time.monotonic() + DEADLINE_S
+        is_in_time = within(DEADLINE_S)
         while client.exists("/brokers/ids/0") is not None:
-            assert time.monotonic() < deadline
+            assert is_in_time()
             time.sleep(0.05)
         client.stop()
         client.close()

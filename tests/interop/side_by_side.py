@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Final
 
+from patience import within
 from wire_client import ConnectionClosed, WireClient
 
 from engine.kafka.protocol.api_keys import API_SPECS
@@ -120,13 +121,13 @@ class SideBySide:
 
     def wait_until_led(self, *topics: str) -> None:
         """Wait until both have leaders for topics whose creation did not wait for them."""
-        deadline = time.monotonic() + 20
+        is_in_time = within(20)
         asked = MetadataRequest(
             topics=[MetadataRequestTopic(name=name) for name in topics], allow_auto_topic_creation=False
         )
         for side in self.sides.values():
             while list(_errors(side.plain(side.ask(asked, 12)))):
-                assert time.monotonic() < deadline, f"{topics} are not led"
+                assert is_in_time(), f"{topics} are not led"
                 time.sleep(0.02)
 
     def ask(

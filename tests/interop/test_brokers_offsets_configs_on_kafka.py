@@ -47,7 +47,7 @@ def theirs(kafka: Operated, main_class: str, *arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("operate", ROUNDS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("operate", ROUNDS, ids=lambda played: played.__name__)
 def test_the_same_as_on_our_brokers(operate: Round, kafka: Operated) -> None:
     operate(kafka, f"round-{operate.__name__}")
 
@@ -63,9 +63,16 @@ def test_log_dirs_and_offsets_as_kafkas_tools_tell_them(kafka: Operated) -> None
     }
     found = kafka.json("brokers", "log-dirs", "--topic-list", "compared")
     assert expected == {
-        (one["broker"], one["log_dir"], f"compared-{r['partition']}", r["size_bytes"], r["offset_lag"], r["is_future"])
-        for one in found
-        for r in one["replicas"]
+        (
+            log_dir["broker"],
+            log_dir["log_dir"],
+            f"compared-{r['partition']}",
+            r["size_bytes"],
+            r["offset_lag"],
+            r["is_future"],
+        )
+        for log_dir in found
+        for r in log_dir["replicas"]
     }
     assert len(found) == 4, "also the log dirs without replicas of the topic"
     for words in (["--time", "-1"], ["--time", "max-timestamp"], ["--time", "1700000005000"]):
@@ -85,7 +92,7 @@ def test_records_deleted_as_kafkas_tool_deletes_them(kafka: Operated) -> None:
         plan.write_text(json.dumps({"version": 1, "partitions": wishes}))
         if topic == "by-ours":
             gone = kafka.json("records", "delete", "--offset-json-file", plan, "--yes")
-            marks[topic] = {(one["partition"], one["low_watermark"]) for one in gone}
+            marks[topic] = {(row["partition"], row["low_watermark"]) for row in gone}
         else:
             told = theirs(kafka, "org.apache.kafka.tools.DeleteRecordsCommand", "--offset-json-file", str(plan))
             lines = re.findall(r"partition: by-theirs-(\d+)\tlow_watermark: (\d+)", told)
@@ -101,9 +108,9 @@ def test_settings_as_kafkas_tool_tells_them(kafka: Operated) -> None:
     for words in ([], ["--all"]):
         told = theirs(kafka, CONFIGS, "--describe", *entity, *words).splitlines()[1:]
         ours = [
-            f"  {one['name']}={'null' if one['value'] is None else one['value']} "
-            f"sensitive={str(one['sensitive']).lower()} synonyms={{{', '.join(map(_synonym, one['synonyms']))}}}"
-            for one in kafka.json("configs", "describe", *entity, *words)["configs"]
+            f"  {config['name']}={'null' if config['value'] is None else config['value']} "
+            f"sensitive={str(config['sensitive']).lower()} synonyms={{{', '.join(map(_synonym, config['synonyms']))}}}"
+            for config in kafka.json("configs", "describe", *entity, *words)["configs"]
         ]
         assert ours == told
 
@@ -131,15 +138,15 @@ def test_quotas_and_credentials(kafka: Operated) -> None:
         (["clients"], [(None, {"controller_mutation_rate": "5.0"})]),
         (["ips"], [("127.0.0.1", {"connection_creation_rate": "100.0"})]),
     ):
-        words = [word for one in kind for word in ("--entity-type", one)]
+        words = [word for entity_type in kind for word in ("--entity-type", entity_type)]
         for znodes in (False, True):
             found = kafka.json("configs", "describe", *words, znodes=znodes)
-            told = [(one["entity_name"], {c["name"]: c["value"] for c in one["configs"]}) for one in found]
+            told = [(entry["entity_name"], {c["name"]: c["value"] for c in entry["configs"]}) for entry in found]
             assert told == expected, (kind, znodes)
     assert "secret" not in str(kafka.json("configs", "describe", "--user", "alice", znodes=True))
     of_alice = ("--entity-type", "users", "--entity-name", "alice", "--entity-type", "clients")
     for znodes in (False, True):
-        assert [one["entity_name"] for one in kafka.json("configs", "describe", *of_alice, znodes=znodes)] == [
+        assert [entry["entity_name"] for entry in kafka.json("configs", "describe", *of_alice, znodes=znodes)] == [
             "alice/app%2F1"
         ]
         assert kafka.json("configs", "describe", "--user", "bob", "--entity-type", "clients", znodes=znodes) == []
@@ -159,6 +166,6 @@ def test_quotas_and_credentials(kafka: Operated) -> None:
     by_znodes = kafka("configs", "alter", *pair, "--add-config", "producer_byte_rate=1", znodes=True)
     assert by_znodes.code == 0, by_znodes.err
     told = kafka.json("configs", "describe", *pair)["configs"]
-    assert {one["name"]: one["value"] for one in told}["producer_byte_rate"] == "1.0"
+    assert {setting["name"]: setting["value"] for setting in told}["producer_byte_rate"] == "1.0"
     assert kafka("configs", "alter", *pair, "--delete-config", "producer_byte_rate,request_percentage").code == 0
     assert kafka.json("configs", "describe", *pair)["configs"] == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import statistics
 import urllib.request
 from collections import Counter
@@ -16,8 +15,8 @@ import pytest
 from apache_kafka import ApacheKafkaBroker
 from broker_program import BrokerProgram, settings
 from compared_quotas import altered
-from java_source import run_java
-from patience import within
+from kafka_tools import run_java
+from patience import slowness, within
 from wire_client import WireClient, controller_address
 
 from engine.kafka.protocol.apis.incremental_alter_configs import (
@@ -127,7 +126,7 @@ async def at_a_pace(address: str, source: str, per_s: float, *, speaks: bool = T
         for number in range(round(per_s * SECONDS)):
             await asyncio.sleep(began + number / per_s - clock())
             visits.append(group.create_task(visit(address, source, speaks=speaks)))
-    return [one.result() for one in visits]
+    return [visit.result() for visit in visits]
 
 
 async def one_after_another(address: str, source: str, clients: int) -> Visits:
@@ -145,7 +144,7 @@ async def one_after_another(address: str, source: str, clients: int) -> Visits:
 
     async with asyncio.TaskGroup() as group:
         running = [group.create_task(client()) for _ in range(clients)]
-    return [one for client in running for one in client.result()]
+    return [connect for client in running for connect in client.result()]
 
 
 def of_both(brokers: Brokers, *visits: Callable[[Addresses], Awaitable[Visits]]) -> dict[str, list[Visits]]:
@@ -153,7 +152,7 @@ def of_both(brokers: Brokers, *visits: Callable[[Addresses], Awaitable[Visits]])
 
     async def run() -> list[list[Visits]]:
         return await asyncio.gather(
-            *(asyncio.gather(*(one(addresses) for one in visits)) for addresses in brokers.values())
+            *(asyncio.gather(*(visit(addresses) for visit in visits)) for addresses in brokers.values())
         )
 
     return dict(zip(brokers, asyncio.run(run()), strict=True))
@@ -209,8 +208,14 @@ def told_waits_ms(brokers: Brokers) -> dict[str, float]:
     return {"kafka": theirs["attributes"][figure], "klamm": ours[figure]}
 
 
+def tolerance(idle: float) -> float:
+    """Return how far a rate may be off. Where other tests keep the processors busy, a broker that had to wait lets
+    some in at once, and clients come late; twice the limit would be seen all the same."""
+    return min(idle * slowness(), 0.3)
+
+
 def ends(visits: Visits) -> Counter[str]:
-    return Counter(one.end for one in visits)
+    return Counter(visit.end for visit in visits)
 
 
 def wait_until_limited(brokers: Brokers, source: str, listener: Callable[[Addresses], str]) -> None:
@@ -218,7 +223,7 @@ def wait_until_limited(brokers: Brokers, source: str, listener: Callable[[Addres
 
     async def is_held(address: str) -> bool:
         many = await asyncio.gather(*(visit(address, source) for _ in range(BURST + 10)))
-        return set(ends(many)) != {"answered"} or max(one.took_s for one in many) > 0.3
+        return set(ends(many)) != {"answered"} or max(connect.took_s for connect in many) > 0.3
 
     async def run() -> None:
         is_in_time = within(30)
@@ -242,15 +247,14 @@ def test_an_address_gets_its_rate_and_is_turned_away_above_it(brokers: Brokers, 
         )
     told = told_waits_ms(brokers)
     # The mean of a minute, in which each was tried a few times before.
-    assert told["klamm"] == pytest.approx(told["kafka"], rel=0.1), told
+    assert told["klamm"] == pytest.approx(told["kafka"], rel=tolerance(0.1)), told
     noisy = {name: ends(visits) for name, (visits, _) in seen.items()}
-    waits = {name: [one.took_s for one in visits if one.end != "answered"] for name, (visits, _) in seen.items()}
+    waits = {name: [visit.took_s for visit in visits if visit.end != "answered"] for name, (visits, _) in seen.items()}
     print(noisy, {name: f"{statistics.mean(some):.2f} s" for name, some in waits.items()})
-    # Where other tests keep all processors busy, a broker that had to wait lets some in at once.
-    within = 0.05 if os.getloadavg()[0] < (os.cpu_count() or 1) else 0.12
-    assert noisy["klamm"]["answered"] == pytest.approx(noisy["kafka"]["answered"], rel=within)
+    close_to = tolerance(0.05)
+    assert noisy["klamm"]["answered"] == pytest.approx(noisy["kafka"]["answered"], rel=close_to)
     for name, (visits, neighbours) in seen.items():
-        assert noisy[name]["answered"] == pytest.approx(RATE * SECONDS, rel=within)
+        assert noisy[name]["answered"] == pytest.approx(RATE * SECONDS, rel=close_to)
         # A request that nobody reads makes the end of the connection a reset. A wait may be over before it comes.
         assert noisy[name]["closed"] < 0.15 * noisy[name]["reset"]
         assert set(ends(neighbours)) == {"answered"}
@@ -266,8 +270,8 @@ def test_who_says_nothing_is_turned_away_too(brokers: Brokers) -> None:
     for name, (visits,) in seen.items():
         assert set(ends(visits)) == {"closed"}, (name, visits)
     # One that Kafka closes has waited for the end of the stream.
-    assert [one.took_s for one in seen["klamm"][0]] == pytest.approx([1.0] * round(2 * SECONDS), abs=0.3)
-    assert max(one.took_s for one in seen["kafka"][0]) > SECONDS / 2
+    assert [connect.took_s for connect in seen["klamm"][0]] == pytest.approx([1.0] * round(2 * SECONDS), abs=0.3)
+    assert max(connect.took_s for connect in seen["kafka"][0]) > SECONDS / 2
 
 
 @pytest.mark.parametrize(
@@ -285,10 +289,10 @@ def test_a_listener_lets_all_in_at_its_rate_and_spares_the_brokers_own(brokers: 
             lambda addresses: at_a_pace(addresses.internal, NEIGHBOUR, RATE / 2),
         )
     # As many connect as come in a second, so what one waits says how many do.
-    rates = {name: CLIENTS / statistics.mean(one.took_s for one in visits) for name, (visits, _) in seen.items()}
+    rates = {name: CLIENTS / statistics.mean(visit.took_s for visit in visits) for name, (visits, _) in seen.items()}
     print(rates, {name: len(visits) for name, (visits, _) in seen.items()})
-    assert rates["klamm"] == pytest.approx(rates["kafka"], rel=0.05)
-    assert rates == {name: pytest.approx(RATE, rel=0.1) for name in brokers}
+    assert rates["klamm"] == pytest.approx(rates["kafka"], rel=tolerance(0.05))
+    assert rates == {name: pytest.approx(RATE, rel=tolerance(0.1)) for name in brokers}
     for name, (visits, neighbours) in seen.items():
         assert set(ends(visits)) == set(ends(neighbours)) == {"answered"}, name
-        assert statistics.median(one.took_s for one in neighbours) < 0.1, name
+        assert statistics.median(neighbour.took_s for neighbour in neighbours) < 0.1 * slowness(), name

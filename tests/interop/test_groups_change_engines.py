@@ -8,6 +8,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from one_folder import DEADLINE_S, OneFolder
+from patience import within
 from wire_client import WireClient, create_topic, wait_until_led
 
 from engine.common.errors import ErrorCode
@@ -68,9 +69,9 @@ class Groups(OneFolder):
         consumer.subscribe([TOPIC])
         seen: list[bytes] = []
         ends = dict.fromkeys(range(PARTITIONS), 0)
-        deadline = time.monotonic() + DEADLINE_S
+        is_in_time = within(DEADLINE_S)
         while len(seen) < PER_TURN:
-            assert time.monotonic() < deadline, f"{group} has read {seen}"
+            assert is_in_time(), f"{group} has read {seen}"
             message = consumer.poll(0.1)
             if message is not None and message.error() is None:
                 seen.append(message.value())
@@ -97,13 +98,13 @@ class Groups(OneFolder):
 
     def wait_until_ready(self) -> None:
         wait_until_led(self.address, TOPIC)
-        deadline = time.monotonic() + DEADLINE_S
+        is_in_time = within(DEADLINE_S)
         with WireClient(self.address) as client:
             while (
                 client.ask(FindCoordinatorRequest(key="g"), 3).error_code
                 or client.ask(OffsetFetchRequest(group_id="g", topics=None), 7).error_code
             ):
-                assert time.monotonic() < deadline
+                assert is_in_time()
                 time.sleep(0.05)
 
     def picture(self) -> dict[str, Any]:

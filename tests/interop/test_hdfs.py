@@ -14,9 +14,8 @@ from group_members import fill
 from hdfs_server import hdfs_server
 from klamm_program import in_process, klamm
 from merged_logs import locally, plan_of, write_logs
-from plain_python import plain_python
 from pyarrow import parquet
-from spark_sessions import SETTINGS, SPARK_HOME
+from spark_sessions import SETTINGS, SPARK_HOME, plain_python
 from spark_traces import RECORDED, one_source, restore, write_checkpoint
 
 from engine.admin.cluster.errors import NotFound
@@ -61,12 +60,12 @@ def test_queries_are_read_as_from_a_disk(spark: Any, hdfs: str, files: Any, tmp_
 
     here, _ = QueryTraces((f"{tmp_path}/all/*",), (str(EVENTS),)).read()
     found, failures = QueryTraces((f"{hdfs}/all/*", f"{hdfs}/absent"), (f"{hdfs}/events",), others).read()
-    assert [type(one) for one in failures] == [NotFound]
-    assert next(one.path for one in found) == f"{hdfs}/all/killed"
+    assert [type(failure) for failure in failures] == [NotFound]
+    assert next(entry.path for entry in found) == f"{hdfs}/all/killed"
     assert len(found) == len(here) == 1
-    for one, other in zip(found, here, strict=True):
-        assert one.batches == other.batches
-        assert [(at.planned, at.committed) for at in one.positions()] == [
+    for entry, other in zip(found, here, strict=True):
+        assert entry.batches == other.batches
+        assert [(at.planned, at.committed) for at in entry.positions()] == [
             (at.planned, at.committed) for at in other.positions()
         ]
 

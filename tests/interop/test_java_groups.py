@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 from apache_kafka import fetch_jars, run_tool
 from broker_logs import assert_no_fault
 from confluent_kafka import Producer
+from patience import wait_for
 from wire_client import WireClient, create_topic
 
 from engine.kafka.protocol.apis.describe_groups import DescribeGroupsRequest
@@ -116,13 +116,6 @@ def members(cluster: LocalCluster, folder: Path, topic: str, strategy: str, *ids
     finally:
         for member in started:
             member.stop()
-
-
-def wait_for(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"not in time: {what}"
-        time.sleep(0.05)
 
 
 def is_shared(*sharing: JavaMember) -> bool:

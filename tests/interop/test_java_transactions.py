@@ -16,7 +16,7 @@ import pytest
 from apache_kafka import KAFKA_VERSION, fetch_jar, fetch_jars
 from broker_logs import assert_no_fault
 from confluent_kafka import Consumer, TopicPartition
-from java_source import SOURCES
+from kafka_tools import SOURCES
 from patience import within
 from sequence_writers import LibrdkafkaSender, Writer
 from transactional_clients import committed_offset, read_records

@@ -133,5 +133,5 @@ def test_where_the_controller_hangs_too_it_is_named_soon(silenced: Silenced, cap
         assert "no answer within 8 s: broker " in ran.error["message"], ran.err
         assert "the controller" in ran.error["message"]
     ran = in_process("brokers", "describe", *silenced.by_both, "-o", "json", "--timeout", "60", capture=capsys)
-    assert [(one["id"], one["partitions"]["held"]) for one in ran.json] == [(0, 6), (1, 6)], ran.err
+    assert [(broker["id"], broker["partitions"]["held"]) for broker in ran.json] == [(0, 6), (1, 6)], ran.err
     assert "reassignments are not known: no answer within 5 s: broker " in ran.err

@@ -16,6 +16,7 @@ from apache_kafka import ApacheKafkaBroker, run_tool
 from broker_program import BrokerProgram
 from kerberos import REALM, Kdc, kdc, keytab_module, ticket_module
 from klamm_program import Ran, in_process
+from patience import within
 from spark_sessions import SETTINGS
 from standalone_spark import standalone, submitted
 
@@ -123,9 +124,9 @@ def test_brokers_of_both_engines_replicate_from_each_other(realm: Realm, capsys:
     sent = in_process("produce", "both", "-b", f"{realm.kdc.host}:{OWN_PORT + 1}", "--command-config", config,
                       capture=capsys, stdin="a\nb\nc\n")  # fmt: skip
     assert sent.code == 0, sent.err
-    deadline = time.monotonic() + 60
+    is_in_time = within(60)
     while "both" in (lagging := run_tool(TOPIC_TOOL, *java, "--describe", "--under-replicated-partitions").stdout):
-        assert time.monotonic() < deadline, lagging
+        assert is_in_time(), lagging
     read = run(realm, config, "consume", "both", "--until-end", capture=capsys, port=OWN_PORT)
     assert (read.code, read.out.count('"value"')) == (0, 3), read.out + read.err
 

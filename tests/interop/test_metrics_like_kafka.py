@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from apache_kafka import ApacheKafkaBroker
 from broker_program import OLD_RECORDS_STAY, BrokerProgram, settings
-from java_source import run_java
+from kafka_tools import run_java
 from metric_work import COUNTED, all_kinds_of_work, counted_work
 from wire_client import WireClient, fetch, produce
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from apache_kafka import fetch_jar
-from json_schemas import check_json
+from golden import check_json
 from kafka_cluster import kafka_cluster
 from klamm_program import Ran, in_process
 from metric_work import COUNTED, counted_work
@@ -83,7 +82,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
 
 def topic_total(found: list[dict[str, Any]], figure: str) -> float:
     """Return what the brokers have counted of the topic together."""
-    topics = [topic for one in found for topic in one["topics"] if topic["topic"] == COUNTED]
+    topics = [topic for broker in found for topic in broker["topics"] if topic["topic"] == COUNTED]
     return float(sum(topic[figure]["total"] or 0 for topic in topics))
 
 
@@ -92,16 +91,16 @@ def test_by_jmx_at_the_port_in_zookeeper(watched: Watched, capsys: pytest.Captur
     while True:
         found = watched.read(capsys, "--zookeeper", watched.zookeeper, "--requests", "--topics")
         # Kafka counts how idle it is from its first tick on, which comes after five seconds.
-        if all(one["handler_idle_percent"] for one in found):
+        if all(broker["handler_idle_percent"] for broker in found):
             break
         assert is_in_time(), found
-    assert [(one["broker"], one["told_by"]) for one in found] == [(0, "jmx"), (1, "jmx")]
-    for one in found:
-        assert all(one["bytes_in"][span] is not None for span in ("one_minute", "five_minutes", "fifteen_minutes"))
-        assert 0 < one["handler_idle_percent"] <= 100
-        assert one["under_replicated"] == 0 and one["isr_shrinks"]["total"] is not None
-        assert one["produce_throttle_ms"] is not None and one["fetch_throttle_ms"] is not None
-        assert any(request["count"] and request["p99_ms"] is not None for request in one["requests"])
+    assert [(broker["broker"], broker["told_by"]) for broker in found] == [(0, "jmx"), (1, "jmx")]
+    for broker in found:
+        assert all(broker["bytes_in"][span] is not None for span in ("one_minute", "five_minutes", "fifteen_minutes"))
+        assert 0 < broker["handler_idle_percent"] <= 100
+        assert broker["under_replicated"] == 0 and broker["isr_shrinks"]["total"] is not None
+        assert broker["produce_throttle_ms"] is not None and broker["fetch_throttle_ms"] is not None
+        assert any(request["count"] and request["p99_ms"] is not None for request in broker["requests"])
     assert topic_total(found, "messages_in") > 0
 
 
@@ -115,7 +114,7 @@ def test_three_ways_tell_the_same_counts(watched: Watched, capsys: pytest.Captur
             capsys, "1", "-b", watched.bootstrap, "--topics", "--metrics-url", f"http://{{host}}:{AGENT}/jolokia/"
         ),
     }
-    by_jmx = {one["broker"]: one for one in ways["jmx"]}
+    by_jmx = {broker["broker"]: broker for broker in ways["jmx"]}
     for way, broker in (("prometheus", 0), ("jolokia", 1)):
         (told,) = ways[way]
         assert told["told_by"] == way
@@ -136,7 +135,7 @@ def test_three_ways_tell_the_same_counts(watched: Watched, capsys: pytest.Captur
         (0, f"http://{{host}}:{PAGE}/metrics", Teller.PROMETHEUS),
         (1, f"http://{{host}}:{AGENT}/jolokia/", Teller.JOLOKIA),
     ],
-    ids=lambda one: str(one) if isinstance(one, Teller) else "",
+    ids=lambda told_by: str(told_by) if isinstance(told_by, Teller) else "",
 )
 def test_a_dashboard_reads_them_again_and_again(
     watched: Watched, broker: int, pattern: str | None, teller: Teller
@@ -171,7 +170,7 @@ def test_a_dashboard_reads_them_again_and_again(
 def test_brokers_alone_do_not_tell_where(watched: Watched, capsys: pytest.CaptureFixture[str]) -> None:
     ran = watched.run(capsys, "-b", watched.bootstrap, "-o", "json")
     assert ran.code == 1
-    assert [one["told_by"] for one in ran.json] == [None, None]
+    assert [broker["told_by"] for broker in ran.json] == [None, None]
     assert "a JMX port would stand in ZooKeeper" in ran.json[0]["trouble"]
     assert "--metrics-url" in ran.err
 
@@ -181,7 +180,7 @@ def test_a_port_where_nobody_speaks_jmx(watched: Watched, capsys: pytest.Capture
         capsys, "-b", watched.bootstrap, "--metrics-url", f"jmx://{{host}}:{PAGE}", "--timeout", "15", "-o", "json"
     )
     assert ran.code == 1
-    assert all(one["trouble"] for one in ran.json), ran.out
+    assert all(broker["trouble"] for broker in ran.json), ran.out
 
 
 def test_tls_to_a_port_without_it(watched: Watched, capsys: pytest.CaptureFixture[str]) -> None:
@@ -199,17 +198,19 @@ def test_load_with_rates_by_jmx(watched: Watched, capsys: pytest.CaptureFixture[
     ran = in_process(*words, capture=capsys)
     assert (ran.code, "not known" in ran.err) == (0, False), ran.err
     check_json("cluster load", ran)
-    assert not [one for one in ran.json for name in ("messages_in_rate", "bytes_out_rate") if one[name] is None]
+    assert not [
+        broker for broker in ran.json for name in ("messages_in_rate", "bytes_out_rate") if broker[name] is None
+    ]
 
 
 def test_who_is_held_back_for_a_quota(watched: Watched, capsys: pytest.CaptureFixture[str]) -> None:
     by_wire = ("-b", watched.bootstrap)
     limit = in_process("quotas", "set", "--client", "greedy", "--producer-byte-rate", "2k", *by_wire, capture=capsys)
     assert limit.code == 0, limit.err
-    deadline = time.monotonic() + 90
+    is_in_time = within(90)
     mine: list[dict[str, Any]] = []
     while not mine or not mine[0]["throttle_ms"]:
-        assert time.monotonic() < deadline, mine
+        assert is_in_time(), mine
         producing = (
             "perf", "producer", "--topic", COUNTED, "--num-records", "40", "--record-size", "1000",
             "--throughput", "-1", "--producer-props", "client.id=greedy", "acks=1",
@@ -218,7 +219,7 @@ def test_who_is_held_back_for_a_quota(watched: Watched, capsys: pytest.CaptureFi
         ran = in_process("quotas", "usage", "--zookeeper", watched.zookeeper, "-o", "json", capture=capsys)
         assert ran.code == 0, ran.err
         check_json("quotas usage", ran)
-        mine = [one for one in ran.json["usages"] if one["client_id"] == "greedy" and one["broker"] == 0]
-    (found,) = [one for one in mine if one["quota"] == "producer_byte_rate"]
+        mine = [usage for usage in ran.json["usages"] if usage["client_id"] == "greedy" and usage["broker"] == 0]
+    (found,) = [usage for usage in mine if usage["quota"] == "producer_byte_rate"]
     assert (found["user"], found["limit"]) == (None, 2000.0)
     assert found["used"] > 0

@@ -145,7 +145,7 @@ def test_no_output_holds_a_secret(
     # A plan with something to do: two partitions with records lie in the same log dir.
     assert run("topics", "create", "parts", "--partitions", "4", *where).code == 0
     dirs = run("brokers", "log-dirs", "--topic-list", "parts", "-o", "json", *where).json
-    placed = [[replica["partition"] for replica in one["replicas"]] for one in dirs]
+    placed = [[replica["partition"] for replica in log_dir["replicas"]] for log_dir in dirs]
     for partition in max(placed, key=len)[:2]:
         words = ("produce", "parts", "--partition", str(partition))
         assert in_process(*words, *where, capture=capsys, stdin="x" * 900_000 + "\n").code == 0

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 from apache_kafka import fetch_jars, jars_folder
-from group_members import commit, fill, librdkafka_member, new_protocol_member, wait_for
+from group_members import commit, fill, librdkafka_member, new_protocol_member
 from klamm_program import Ran, in_process
 from kraft_cluster import KAFKA_4_VERSION, KRaftCluster
 from new_group_types import join_share_group, join_streams_group
+from patience import wait_for
 from required_tools import require
 from wire_client import WireClient
 
@@ -66,22 +67,22 @@ def klamm(kafka: KRaftCluster, capsys: Capture, tmp_path: Path, monkeypatch: pyt
 def test_who_is_in_the_cluster(klamm: Operator, kafka: KRaftCluster) -> None:
     told = klamm.json("cluster", "describe")
     assert told["cluster_id"] == kafka.cluster_id
-    quorum, features = told["quorum"], {one["name"]: one["level"] for one in told["finalized_features"]}
-    assert {one["id"] for one in quorum["members"] if one["is_voter"]} == kafka.node_ids
-    leaders = [one["id"] for one in quorum["members"] if one["is_leader"]]
+    quorum, features = told["quorum"], {feature["name"]: feature["level"] for feature in told["finalized_features"]}
+    assert {member["id"] for member in quorum["members"] if member["is_voter"]} == kafka.node_ids
+    leaders = [member["id"] for member in quorum["members"] if member["is_leader"]]
     assert leaders == [quorum["leader_id"]] == [told["controller_id"]]
     assert quorum["leader_epoch"] == told["controller_epoch"] >= 1
-    assert all(one["log_end_offset"] > 0 for one in quorum["members"])
+    assert all(member["log_end_offset"] > 0 for member in quorum["members"])
     assert features["metadata.version"] >= 25 and features["group.version"] == 1
     shown = klamm.run("cluster", "describe", "-o", "table").out
     assert "metadata.version=" in shown and "leader" in shown and "voter" in shown
 
     listed = klamm.json("brokers", "list")
-    assert [one["id"] for one in listed] == sorted(kafka.node_ids)
-    assert [one["id"] for one in listed if one["controller"]] == leaders
+    assert [broker["id"] for broker in listed] == sorted(kafka.node_ids)
+    assert [broker["id"] for broker in listed if broker["controller"]] == leaders
     described = klamm.json("brokers", "describe", "1")
     assert KAFKA_4_VERSION.startswith(described[0]["release"])
-    assert {one["broker"] for one in klamm.json("brokers", "log-dirs")} == kafka.node_ids
+    assert {log_dir["broker"] for log_dir in klamm.json("brokers", "log-dirs")} == kafka.node_ids
     assert len(klamm.json("cluster", "load")) == len(kafka.nodes)
 
 
@@ -110,13 +111,13 @@ def test_topics_and_settings(klamm: Operator, tmp_path: Path) -> None:
 
     fill(klamm.servers, "orders", 5, 10)
     ends = klamm.json("offsets", "orders")
-    assert [one["offset"] for one in ends] == [10] * 5
+    assert [row["offset"] for row in ends] == [10] * 5
     read = klamm.run("consume", "orders", "--from-beginning", "--max-messages", "50").out.splitlines()
     assert len(read) == 50
     klamm.run("records", "delete", "--topic", "orders", "--partition", "0", "--before-offset", "4", "--yes")
     assert klamm.json("offsets", "orders", "--time", "earliest")[0]["offset"] == 4
     compared = klamm.json("replicas", "verify", "--topic", "orders")
-    assert [one["to_offset"] for one in compared] == [10] * 5
+    assert [row["to_offset"] for row in compared] == [10] * 5
     klamm.run("cluster", "snapshot", "--sizes", tmp_path / "snapshot.json")
     assert "orders" in (tmp_path / "snapshot.json").read_text()
     klamm.run("topics", "delete", "orders", "--yes")
@@ -126,7 +127,7 @@ def test_topics_and_settings(klamm: Operator, tmp_path: Path) -> None:
 def _settings(klamm: Operator, *entity: str) -> dict[str, str]:
     found = klamm.json("configs", "describe", *entity)
     entities = found if isinstance(found, list) else [found]
-    return {entry["name"]: entry["value"] for one in entities for entry in one["configs"]}
+    return {entry["name"]: entry["value"] for entity in entities for entry in entity["configs"]}
 
 
 def test_moves_and_elections(klamm: Operator, tmp_path: Path) -> None:
@@ -142,8 +143,8 @@ def test_moves_and_elections(klamm: Operator, tmp_path: Path) -> None:
     klamm.run("reassign", "execute", *words, "--throttle", "20000", "--rollback-file", tmp_path / "back", code=5)
     assert len(klamm.json("reassign", "list")) == 2
     assert _settings(klamm, "--broker", "3")["follower.replication.throttled.rate"] == "20000"
-    assert [one["adding"] for one in klamm.json("reassign", "verify", *words, code=5)] == [[3], [3]]
-    assert {one["result"] for one in klamm.json("reassign", "cancel", *words)} == {"cancelled"}
+    assert [move["adding"] for move in klamm.json("reassign", "verify", *words, code=5)] == [[3], [3]]
+    assert {row["result"] for row in klamm.json("reassign", "cancel", *words)} == {"cancelled"}
     assert _replicas(klamm) == [[1, 2], [1, 2]]
     assert _settings(klamm, "--topic", "moved") == {} == _settings(klamm, "--broker", "3")
     klamm.run("reassign", "execute", *words, "--throttle", "9000000", "--rollback-file", tmp_path / "back2", "--wait",
@@ -157,7 +158,7 @@ def test_moves_and_elections(klamm: Operator, tmp_path: Path) -> None:
     assert len(elected) == 2
     wait_for(lambda: _leaders(klamm) == [3, 3], "the election")
     nothing = klamm.json("elect", "unclean", "--topic", "moved", "--yes")
-    assert all(one["leader"] == 3 for one in nothing if "leader" in one)
+    assert all(row["leader"] == 3 for row in nothing if "leader" in row)
     assert _leaders(klamm) == [3, 3]
 
 
@@ -166,11 +167,11 @@ def _partitions(klamm: Operator) -> list[dict[str, Any]]:
 
 
 def _replicas(klamm: Operator) -> list[list[int]]:
-    return [sorted(one["replicas"]) for one in _partitions(klamm)]
+    return [sorted(partition["replicas"]) for partition in _partitions(klamm)]
 
 
 def _leaders(klamm: Operator) -> list[int]:
-    return [one["leader"] for one in _partitions(klamm)]
+    return [partition["leader"] for partition in _partitions(klamm)]
 
 
 def test_groups_of_every_protocol(klamm: Operator) -> None:
@@ -187,7 +188,7 @@ def test_groups_of_every_protocol(klamm: Operator) -> None:
         for join, name in ((join_share_group, "shared"), (join_streams_group, "streaming")):
             codes = {join(address, name, "read") for address in klamm.servers.split(",")}
             assert 0 in codes, (name, codes)
-        listed = {one["group"]: one["type"] for one in klamm.json("groups", "list")}
+        listed = {group["group"]: group["type"] for group in klamm.json("groups", "list")}
         assert listed == {
             "assigned": "classic", "new": "consumer", "old": "classic", "shared": "share", "streaming": "streams"
         }  # fmt: skip
@@ -209,20 +210,20 @@ def test_groups_of_every_protocol(klamm: Operator) -> None:
 def _committed(klamm: Operator, group: str) -> list[int | None]:
     ran = klamm.capture
     found = in_process("groups", "describe", group, "-o", "json", "--bootstrap-server", klamm.servers, capture=ran)
-    return [one["current_offset"] for one in found.json[0]["partitions"]] if found.code == 0 else []
+    return [partition["current_offset"] for partition in found.json[0]["partitions"]] if found.code == 0 else []
 
 
 def _look_at_the_new_group(klamm: Operator) -> None:
     (group,) = klamm.json("groups", "describe", "new")
     assert (group["type"], group["state"], group["assignment_strategy"]) == ("consumer", "Stable", "uniform")
-    assert [(one["lag"], one["group_instance_id"], one["client_id"]) for one in group["partitions"]] == [
-        (0, "one", "app-of-one")
-    ] * 3
+    assert [
+        (partition["lag"], partition["group_instance_id"], partition["client_id"]) for partition in group["partitions"]
+    ] == [(0, "one", "app-of-one")] * 3
     (members,) = klamm.json("groups", "describe", "new", "--members")
-    assert [(one["partition_count"], one["assignment"]) for one in members["members"]] == [
+    assert [(member["partition_count"], member["assignment"]) for member in members["members"]] == [
         (3, [{"topic": "read", "partitions": [0, 1, 2]}])
     ]
-    lag = {one["group"]: one for one in klamm.json("lag", "--samples", "1")}
+    lag = {group["group"]: group for group in klamm.json("lag", "--samples", "1")}
     assert {"assigned", "new", "old"} == set(lag)
     assert (lag["new"]["type"], lag["new"]["state"], lag["new"]["lag"]) == ("consumer", "Stable", 0)
 
@@ -236,13 +237,13 @@ async def _watched(servers: str) -> None:
         async with asyncio.timeout(DEADLINE_S):
             async for frame in feed.frames():
                 frames.append(frame)
-                groups = {one.lag.group: one for one in frame.groups}
+                groups = {group.lag.group: group for group in frame.groups}
                 if "new" in groups and groups["new"].has_lag and frame.words and len(frames) > 5:
                     break
         assert groups["new"].lag.type == "consumer" and groups["new"].lag.lag == 0
         assert len(groups["new"].members or ()) == 1
         assert frame.stage(Stage.GROUPS).error == ""
-        controllers = {one.cluster.controller_id for one in frames if one.cluster is not None}
+        controllers = {frame.cluster.controller_id for frame in frames if frame.cluster is not None}
         assert len(controllers) == 1, "the first that is named stays"
         found = {reason.check for reason in assess(facts_of(frame)).reasons}
         assert not found & {Check.SEVERAL_CONTROLLERS, Check.NO_CONTROLLER}
@@ -266,12 +267,12 @@ def test_speed_is_measured(klamm: Operator) -> None:
     words = ("--topic", "fast", "--num-records", "2000", "--record-size", "100", "--throughput", "-1")
     klamm.run("perf", "producer", *words, "--producer-props", "acks=all", "compression.type=zstd")
     klamm.run("perf", "producer", *words, "--fresh")
-    assert sum(one["offset"] for one in klamm.json("offsets", "fast")) == 4000
+    assert sum(row["offset"] for row in klamm.json("offsets", "fast")) == 4000
     klamm.run("perf", "consumer", "--topic", "fast", "--messages", "4000", "--group", "measured")
     assert sum(end or 0 for end in _committed(klamm, "measured")) >= 4000
     before = set(klamm.run("topics", "list").out.split())
     cases = klamm.json("perf", "suite", "--quick", "--experiment", "pair", "--seconds", "1", "--yes")["cases"]
-    assert cases and all(one["sent_per_sec"] and one["read_per_sec"] for one in cases), cases
+    assert cases and all(case["sent_per_sec"] and case["read_per_sec"] for case in cases), cases
     assert set(klamm.run("topics", "list").out.split()) == before, "the suite's own topics are gone"
 
 
@@ -284,14 +285,14 @@ def test_spark_reads_and_writes(klamm: Operator, spark: Any, tmp_path: Path) -> 
     reads = {"kafka.bootstrap.servers": klamm.servers, "subscribe": "rows", "startingOffsets": "earliest"}
     read = spark.read.format("klamm-kafka").options(**reads).load()
     found = read.selectExpr("cast(key as string) as key", "cast(value as string) as value").collect()
-    assert sorted((int(one.key), int(one.value)) for one in found) == [(n, 2 * n) for n in range(600)]
+    assert sorted((int(record.key), int(record.value)) for record in found) == [(n, 2 * n) for n in range(600)]
 
     checkpoint = tmp_path / "checkpoint"
     stream = spark.readStream.format("klamm-kafka").options(**reads).load()
     query = stream.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
     query.trigger(availableNow=True).start().awaitTermination(DEADLINE_S)
-    lag = [one for one in klamm.json("lag", "--checkpoint", checkpoint, "--samples", "1") if one["kind"] != "group"]
-    assert [(one["kind"], one["partition_count"], one["lag"]) for one in lag] == [("checkpoint", 3, 0)], lag
+    lag = [row for row in klamm.json("lag", "--checkpoint", checkpoint, "--samples", "1") if row["kind"] != "group"]
+    assert [(row["kind"], row["partition_count"], row["lag"]) for row in lag] == [("checkpoint", 3, 0)], lag
     klamm.run("spark", "commit", checkpoint, "--group", "mirrored")
     assert sum(end or 0 for end in _committed(klamm, "mirrored")) == 600
 

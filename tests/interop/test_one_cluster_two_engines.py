@@ -11,6 +11,7 @@ import pytest
 from apache_kafka import ApacheKafkaBroker
 from broker_program import BrokerProgram, settings
 from confluent_kafka.admin import AdminClient
+from patience import wait_for, within
 from real_clients import ConfluentKafka, Sent
 from wire_client import WireClient, controller_address, create_topic, describe_topic
 
@@ -71,7 +72,7 @@ class TwoEngines:
 
     def wait_for_topic(self, asked: int, topic: str, condition: Callable[[list[tuple[int, list[int]]]], bool]) -> None:
         """Wait until a broker reports the wanted (leader, sorted ISR) of the partitions."""
-        deadline = time.monotonic() + DEADLINE_S
+        is_in_time = within(DEADLINE_S)
         while True:
             with WireClient(self.addresses[asked]) as client:
                 told = describe_topic(client, topic)
@@ -79,7 +80,7 @@ class TwoEngines:
             found = [(p.leader_id, sorted(p.isr_nodes)) for p in partitions]
             if told.error_code == ErrorCode.NONE and condition(found):
                 return
-            assert time.monotonic() < deadline, f"{topic}: broker {asked} tells {found}"
+            assert is_in_time(), f"{topic}: broker {asked} tells {found}"
             time.sleep(0.05)
 
 
@@ -125,20 +126,13 @@ def test_either_controls_both(tmp_path: Path, zk_chroot: str, controller: int) -
         admin = AdminClient({"bootstrap.servers": engines.bootstrap, "log_level": 2})
         admin.delete_topics(["single"])["single"].result(DEADLINE_S)
         # The answer comes when the controller's broker has learned of the deletion, before all replicas are gone.
-        wait_until(lambda: not list(engines.log_dir(KLAMM).glob("single-0")), "the deleted topic's folder is gone")
+        wait_for(lambda: not list(engines.log_dir(KLAMM).glob("single-0")), "the deleted topic's folder is gone")
         for broker_id in (KLAMM, KAFKA):
             engines.stop(broker_id)
         for partition in (0, 1):
             ours, kafkas = (segments(engines.log_dir(b) / f"double-{partition}") for b in (KLAMM, KAFKA))
             assert ours == kafkas, "replicas are equal to the byte"
             assert len(ours) > 0
-
-
-def wait_until(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {DEADLINE_S} s: {what}"
-        time.sleep(0.05)
 
 
 def check(reader: ConfluentKafka, engines: TwoEngines, topic: str, sent: list[Sent]) -> None:

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from kafka_cluster import kafka_cluster
 from kafka_tools import run_tool
 from kazoo.client import KazooClient
 from klamm_program import PROGRAM, Ran, environment, in_process
+from patience import wait_for
 from plan_files import write_plan
 
 from engine.admin.reassignment.journal import read_journal
@@ -81,13 +82,13 @@ class Kafka:
         return list(described.json[0]["partitions"])
 
     def replicas(self, topic: str) -> list[list[int]]:
-        return [one["replicas"] for one in self.partitions(topic)]
+        return [partition["replicas"] for partition in self.partitions(topic)]
 
     def throttles(self, topic: str) -> list[Any]:
         entities = [("--topic", topic), *(("--broker", str(broker)) for broker in range(3))]
-        found = [self("configs", "describe", *one, "-o", "json", side=self.znodes).json for one in entities]
-        flat = [one for each in found for one in (each if isinstance(each, list) else [each])]
-        return [config["name"] for one in flat for config in one["configs"] if "throttled" in config["name"]]
+        found = [self("configs", "describe", *entity, "-o", "json", side=self.znodes).json for entity in entities]
+        flat = [entry for each in found for entry in (each if isinstance(each, list) else [each])]
+        return [config["name"] for entry in flat for config in entry["configs"] if "throttled" in config["name"]]
 
 
 @pytest.fixture(scope="module")
@@ -134,13 +135,13 @@ def test_a_plan_is_applied_and_rolled_back(kafka: Kafka, tmp_path: Path, side: s
     assert kafka("plan", "check", plan, side=where).code == 0
     applied = kafka("plan", "apply", plan, *WORDS, side=where)
     assert applied.code == 0, applied.err
-    assert (kafka.replicas(topic), [one["leader"] for one in kafka.partitions(topic)]) == (TARGET, [0, 1])
+    assert (kafka.replicas(topic), [partition["leader"] for partition in kafka.partitions(topic)]) == (TARGET, [0, 1])
     assert (kafka("plan", "verify", plan, side=where).code, kafka.throttles(topic)) == (0, [])
     undone = kafka("plan", "rollback", plan, *WORDS, side=where)
     assert undone.code == 0, undone.err
     assert (kafka.replicas(topic), kafka.throttles(topic)) == (START, [])
     compared = kafka("replicas", "verify", "--topic", topic, "-o", "json")
-    assert (compared.code, [one["to_offset"] for one in compared.json]) == (0, [2000, 2000])
+    assert (compared.code, [row["to_offset"] for row in compared.json]) == (0, [2000, 2000])
 
 
 def operator(folder: Path, *words: str | Path, kill_after: int | None = None) -> subprocess.Popen[str]:
@@ -200,7 +201,7 @@ def test_killed_after_every_step_another_machine_goes_on(kafka: Kafka, tmp_path:
         assert went_on.code == 0, (command, step, went_on.err)
         stands(target, f"{command}: {step}")
     compared = kafka("replicas", "verify", "--topic", topic, "-o", "json")
-    assert (compared.code, [one["to_offset"] for one in compared.json]) == (0, [2000, 2000])
+    assert (compared.code, [row["to_offset"] for row in compared.json]) == (0, [2000, 2000])
     print(f"killed with -9 after each of {len(there)} steps, there and back in turns")
 
 
@@ -209,7 +210,7 @@ def test_one_operator_at_a_time(kafka: Kafka, tmp_path: Path) -> None:
     both = (*kafka.wire, *kafka.znodes)
     with operator(tmp_path, "plan", "apply", plan, *SLOW, *both) as running:
         try:
-            wait_until(lambda: "locked" in kafka("reassign", "list", side=kafka.znodes).out)
+            wait_for(lambda: "locked" in kafka("reassign", "list", side=kafka.znodes).out)
             for second in (kafka.wire, kafka.znodes):
                 refused = kafka("plan", "resume", plan, "--journal", tmp_path / "other", *WORDS, side=second)
                 assert (refused.code, f"(pid {running.pid}) since 20" in refused.err) == (4, True), refused.err
@@ -232,9 +233,7 @@ def test_zookeeper_stands_still_in_the_middle_of_a_wave(servers: Servers, kafka:
     words = ("--lock-timeout", "3s", "--throttle", "300k", "-o", "json")
     with operator(tmp_path, "plan", "apply", plan, *words, *both) as running:
         try:
-            wait_until(
-                lambda: "frozen" in kafka("reassign", "list", side=kafka.znodes).out or running.poll() is not None
-            )
+            wait_for(lambda: "frozen" in kafka("reassign", "list", side=kafka.znodes).out or running.poll() is not None)
             assert running.poll() is None, running.communicate()
             servers.server.pause()
             try:
@@ -248,12 +247,12 @@ def test_zookeeper_stands_still_in_the_middle_of_a_wave(servers: Servers, kafka:
     assert running.returncode in (0, 1, 5), (out, said)
     assert running.returncode == 0 or f"klamm plan resume {plan}" in out + said
     assert read_journal(journal).last["event"] == ("done" if running.returncode == 0 else "stopped"), (out, said)
-    wait_until(lambda: kafka("cluster", "health").code == 0)
+    wait_for(lambda: kafka("cluster", "health").code == 0)
     went_on = kafka("plan", "resume", plan, *WORDS, side=both)
     assert went_on.code == 0, went_on.err
     assert (kafka.replicas("frozen"), kafka.throttles("frozen")) == (TARGET, [])
     compared = kafka("replicas", "verify", "--topic", "frozen", "-o", "json")
-    assert (compared.code, [one["to_offset"] for one in compared.json]) == (0, [2000, 2000])
+    assert (compared.code, [row["to_offset"] for row in compared.json]) == (0, [2000, 2000])
 
 
 def test_kafkas_own_tool_takes_the_plan_file(kafka: Kafka, tmp_path: Path) -> None:
@@ -291,7 +290,7 @@ def test_a_broker_is_killed_in_the_middle_of_a_wave(
             return topic in kafka("reassign", "list", side=kafka.znodes).out
 
         try:
-            wait_until(is_moving)
+            wait_for(is_moving)
             servers.kill(dies)
             out, said = running.communicate(timeout=120)
         finally:
@@ -304,7 +303,7 @@ def test_a_broker_is_killed_in_the_middle_of_a_wave(
     assert read_journal(journal).last["reason"] == ended["reason"]
     if victim == "target":
         assert "the copy has stalled" in ended["reason"], (said, out)
-    wait_until(lambda: kafka("cluster", "health").code == 0)
+    wait_for(lambda: kafka("cluster", "health").code == 0)
     went_on = kafka("plan", "resume", plan, *WORDS, side=both)
     assert went_on.code == 0, went_on.err
     assert read_journal(journal).last["event"] == "done"
@@ -331,9 +330,9 @@ def test_a_broker_that_is_dead_from_the_start_is_not_waited_for(servers: Servers
     assert kafka("topics", "create", "held", "--replica-assignment", f"0:{dead}").code == 0
     servers.kill(dead)
     try:
-        wait_until(lambda: all(dead not in one["isr"] for one in kafka.partitions(topic)))
+        wait_for(lambda: all(dead not in partition["isr"] for partition in kafka.partitions(topic)))
         # ZooKeeper tells of it before the brokers hear, and plans are made by what brokers say.
-        wait_until(lambda: dead not in [one["id"] for one in kafka("brokers", "list", "-o", "json").json])
+        wait_for(lambda: dead not in [broker["id"] for broker in kafka("brokers", "list", "-o", "json").json])
         held_up = made("decommission", "0", "--topic", "held")
         assert (held_up.code, "would wait for broker 2, which is dead" in held_up.err) == (0, True), held_up.err
         assert (applied().code, kafka.replicas("held")) == (1, [[0, dead]])
@@ -345,14 +344,7 @@ def test_a_broker_that_is_dead_from_the_start_is_not_waited_for(servers: Servers
         emptied = applied()
         assert emptied.code == 0, (emptied.out, emptied.err)
         assert kafka("plan", "verify", plan).code == 0
-        assert all(dead not in (*one["replicas"], *one["isr"]) for one in kafka.partitions(topic))
+        assert all(dead not in (*partition["replicas"], *partition["isr"]) for partition in kafka.partitions(topic))
     finally:
         servers.start(dead)
     assert kafka.throttles(topic) == []
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

@@ -6,8 +6,7 @@ import json
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 from apache_kafka import run_tool
 from klamm_program import PROGRAM, Ran, environment, in_process
 from kraft_cluster import KAFKA_4_VERSION, KRaftCluster
+from patience import wait_for
 from plan_files import write_plan
 
 from engine.admin.reassignment.wave_values import Step
@@ -71,13 +71,13 @@ class Kafka:
         return list(self("topics", "describe", topic, "-o", "json").json[0]["partitions"])
 
     def replicas(self, topic: str) -> list[list[int]]:
-        return [one["replicas"] for one in self.partitions(topic)]
+        return [partition["replicas"] for partition in self.partitions(topic)]
 
     def throttles(self, topic: str) -> list[str]:
         entities = [("--topic", topic), *(("--broker", str(node)) for node in sorted(self.cluster.node_ids))]
-        found = [self("configs", "describe", *one, "-o", "json").json for one in entities]
-        flat = [one for each in found for one in (each if isinstance(each, list) else [each])]
-        return [config["name"] for one in flat for config in one["configs"] if "throttled" in config["name"]]
+        found = [self("configs", "describe", *entity, "-o", "json").json for entity in entities]
+        flat = [entry for each in found for entry in (each if isinstance(each, list) else [each])]
+        return [config["name"] for entry in flat for config in entry["configs"] if "throttled" in config["name"]]
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,7 @@ def made_plan(kafka: Kafka, folder: Path, topic: str, targets: list[list[int]] =
     snapshot = folder / "snapshot.json"
     snapshot.unlink(missing_ok=True)
     assert kafka("cluster", "snapshot", snapshot).code == 0
-    replicas = {TopicPartition(topic, index): one for index, one in enumerate(targets)}
+    replicas = {TopicPartition(topic, index): replicas for index, replicas in enumerate(targets)}
     return write_plan(folder / "plan.json", snapshot, replicas)
 
 
@@ -122,8 +122,11 @@ def test_a_plan_is_applied_verified_and_rolled_back(kafka: Kafka, tmp_path: Path
     applied = kafka("plan", "apply", plan, *WORDS, "--throttle-p99", "2s", "-o", "jsonl")
     assert applied.code == 0, applied.err
     events = [json.loads(line) for line in applied.out.splitlines()]
-    assert {one["event"] for one in events if "event" in one} >= set(Step) - {Step.ENDED}
-    assert (kafka.replicas("applied"), [one["leader"] for one in kafka.partitions("applied")]) == (TARGET, [1, 2])
+    assert {event["event"] for event in events if "event" in event} >= set(Step) - {Step.ENDED}
+    assert (kafka.replicas("applied"), [partition["leader"] for partition in kafka.partitions("applied")]) == (
+        TARGET,
+        [1, 2],
+    )
     assert (kafka("plan", "verify", plan).code, kafka.throttles("applied")) == (0, [])
     status = kafka("plan", "status", plan, "-o", "json").json
     assert (status["done"], status["lock"], status["journal"]["event"]) == (2, None, "done")
@@ -131,7 +134,7 @@ def test_a_plan_is_applied_verified_and_rolled_back(kafka: Kafka, tmp_path: Path
     assert undone.code == 0, undone.err
     assert (kafka.replicas("applied"), kafka.throttles("applied")) == (START, [])
     compared = kafka("replicas", "verify", "--topic", "applied", "-o", "json")
-    assert (compared.code, [one["to_offset"] for one in compared.json]) == (0, [2000, 2000])
+    assert (compared.code, [row["to_offset"] for row in compared.json]) == (0, [2000, 2000])
 
 
 def test_killed_after_every_step_another_machine_goes_on(kafka: Kafka, tmp_path: Path) -> None:
@@ -166,7 +169,7 @@ def test_one_operator_at_a_time(kafka: Kafka, tmp_path: Path) -> None:
     plan = made_plan(kafka, tmp_path, "locked")
     with kafka.start(tmp_path, "plan", "apply", plan, *SLOW) as running:
         try:
-            wait_until(lambda: "locked" in kafka("reassign", "list").out)
+            wait_for(lambda: "locked" in kafka("reassign", "list").out)
             refused = kafka("plan", "resume", plan, "--journal", tmp_path / "other", *WORDS)
             assert (refused.code, f"(pid {running.pid}) since 20" in refused.err) == (4, True), refused.err
             holder = kafka("plan", "status", plan, "-o", "json").json["lock"]
@@ -203,7 +206,7 @@ def test_a_node_is_killed_in_the_middle_of_a_wave(kafka: Kafka, tmp_path: Path, 
     """Whoever dies, no record is lost. Resuming the plan does what it could not do before."""
     topic = f"dies-{victim}"
     controller = kafka.cluster.active_controller()
-    target, source = (one for one in sorted(kafka.cluster.node_ids) if one != controller)
+    target, source = (node_id for node_id in sorted(kafka.cluster.node_ids) if node_id != controller)
     dies = kafka.cluster.node({"target": target, "controller": controller, "source": source}[victim])
     assert kafka("topics", "create", topic, "--replica-assignment", f"{source}:{controller}").code == 0
     assert kafka("produce", topic, "--acks", "all", stdin=("x" * 999 + "\n") * 3000).code == 0
@@ -211,7 +214,7 @@ def test_a_node_is_killed_in_the_middle_of_a_wave(kafka: Kafka, tmp_path: Path, 
     words = ("--lock-timeout", "2s", "--throttle", "300k", "--stall", "4s", "-o", "json")
     with kafka.start(tmp_path, "plan", "apply", plan, *words) as running:
         try:
-            wait_until(lambda: topic in kafka("reassign", "list").out)
+            wait_for(lambda: topic in kafka("reassign", "list").out)
             dies.kill()
             out, said = running.communicate(timeout=180)
         finally:
@@ -221,16 +224,9 @@ def test_a_node_is_killed_in_the_middle_of_a_wave(kafka: Kafka, tmp_path: Path, 
     assert running.returncode in (0, 1), (said, out)
     if victim == "target":
         assert (running.returncode, "the copy has stalled" in json.loads(out)["reason"]) == (1, True), (said, out)
-    wait_until(lambda: kafka("cluster", "health").code == 0)
+    wait_for(lambda: kafka("cluster", "health").code == 0)
     went_on = kafka("plan", "resume", plan, *WORDS)
     assert went_on.code == 0, went_on.err
     assert (kafka.replicas(topic), kafka.throttles(topic)) == ([[source, target]], [])
     compared = kafka("replicas", "verify", "--topic", topic, "-o", "json")
     assert (compared.code, compared.json[0]["to_offset"]) == (0, 3000), compared.out
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

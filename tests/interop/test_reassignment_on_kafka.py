@@ -46,7 +46,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def settings_of(kafka: Cluster, capture: Capture, *entity: str) -> dict[str, str]:
     found = in_process("configs", "describe", *entity, *kafka.by_znodes, "-o", "json", capture=capture).json
     entities = found if isinstance(found, list) else [found]
-    return {entry["name"]: entry["value"] for one in entities for entry in one["configs"]}
+    return {entry["name"]: entry["value"] for entity in entities for entry in entity["configs"]}
 
 
 def partitions_of(kafka: Cluster, topic: str, capture: Capture) -> list[dict[str, Any]]:
@@ -56,7 +56,7 @@ def partitions_of(kafka: Cluster, topic: str, capture: Capture) -> list[dict[str
 
 def plan_file(folder: Path, topic: str, *replicas: list[int], log_dirs: list[str] | None = None) -> Path:
     partitions: list[dict[str, Any]] = [
-        {"topic": topic, "partition": index, "replicas": one} for index, one in enumerate(replicas)
+        {"topic": topic, "partition": index, "replicas": replica} for index, replica in enumerate(replicas)
     ]
     if log_dirs is not None:
         partitions[0]["log_dirs"] = log_dirs
@@ -82,26 +82,26 @@ def test_the_whole_round(kafka: Cluster, capsys: Capture, tmp_path: Path) -> Non
     assert settings_of(kafka, capsys, "--broker", "2")["follower.replication.throttled.rate"] == "30000"
     for side in (kafka.by_wire, kafka.by_znodes):
         verified = klamm("reassign", "verify", *files, "-o", "json", side=side)
-        assert (verified.code, [one["adding"] for one in verified.json]) == (5, [[2], [2]]), verified.err
-        assert all(one["remaining_bytes"] > 0 for one in verified.json)
+        assert (verified.code, [move["adding"] for move in verified.json]) == (5, [[2], [2]]), verified.err
+        assert all(move["remaining_bytes"] > 0 for move in verified.json)
     theirs = run_tool(
         "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
         "--bootstrap-server", kafka.brokers[0].bootstrap, "--verify", "--reassignment-json-file", str(plan),
     )  # fmt: skip
     assert theirs.stdout.count("still in progress") == 2, theirs.stdout
     cancelled = klamm("reassign", "cancel", *files, "-o", "json")
-    assert (cancelled.code, {one["result"] for one in cancelled.json}) == (0, {"cancelled"}), cancelled.err
-    assert [sorted(one["replicas"]) for one in partitions_of(kafka, "m", capsys)] == [[0, 1], [0, 1]]
+    assert (cancelled.code, {row["result"] for row in cancelled.json}) == (0, {"cancelled"}), cancelled.err
+    assert [sorted(partition["replicas"]) for partition in partitions_of(kafka, "m", capsys)] == [[0, 1], [0, 1]]
     assert settings_of(kafka, capsys, "--topic", "m") == {} == settings_of(kafka, capsys, "--broker", "2")
 
     moved = klamm("reassign", "execute", *files, grows, "--throttle", "9000000", "--rollback-file", tmp_path / "b2",
                   "--wait", "--timeout", "90", side=kafka.by_znodes)  # fmt: skip
     assert moved.code == 0, moved.err
-    assert [one["replicas"] for one in partitions_of(kafka, "m", capsys)] == [[2, 1], [1, 0, 2]]
+    assert [partition["replicas"] for partition in partitions_of(kafka, "m", capsys)] == [[2, 1], [1, 0, 2]]
     assert settings_of(kafka, capsys, "--topic", "m") == {} == settings_of(kafka, capsys, "--broker", "2")
 
     compared = klamm("replicas", "verify", "--topic", "m", "-o", "json")
-    assert (compared.code, [one["to_offset"] for one in compared.json]) == (0, [3000, 3000]), compared.err
+    assert (compared.code, [row["to_offset"] for row in compared.json]) == (0, [3000, 3000]), compared.err
     assert klamm("elect", "preferred", "--all-topic-partitions").code == 0
     assert klamm("cluster", "health", "--fail-on", "warning", side=kafka.by_znodes).code == 0
 
@@ -186,7 +186,7 @@ def test_leaders_are_given_back(kafka: Cluster, capsys: Capture, tmp_path: Path,
                  "--rollback-file", tmp_path / "back").code == 0  # fmt: skip
     elected = klamm("elect", "preferred", "--topic", topic, "-o", "json", where=getattr(kafka, side))
     assert elected.code == 0, elected.err
-    assert [(one["before"], one["after"], one["result"]) for one in elected.json] == [(0, 1, "elected")]
+    assert [(row["before"], row["after"], row["result"]) for row in elected.json] == [(0, 1, "elected")]
     nobody = klamm("elect", "unclean", "--topic", topic, "--yes", "-o", "json")
     assert (nobody.code, nobody.json[0]["result"]) == (0, "not_needed")
 
@@ -212,7 +212,7 @@ def test_a_broker_is_demoted_and_restored(kafka: Cluster, capsys: Capture, tmp_p
         return in_process(*words, *where, "--yes", "--timeout", "60", capture=capsys)
 
     def shape() -> list[tuple[list[int], int]]:
-        return [(one["replicas"], one["leader"]) for one in partitions_of(kafka, topic, capsys)]
+        return [(partition["replicas"], partition["leader"]) for partition in partitions_of(kafka, topic, capsys)]
 
     created = in_process("topics", "create", topic, "--replica-assignment", "0:1,0:2", *kafka.by_wire, capture=capsys)
     assert created.code == 0, created.err
@@ -232,7 +232,7 @@ def test_beside_a_dead_broker_another_is_demoted_by_zookeeper(kafka: Cluster, ca
         return in_process(*words, *kafka.by_znodes, "--timeout", "60", capture=capsys)
 
     def shape() -> list[tuple[list[int], int]]:
-        return [(one["replicas"], one["leader"]) for one in partitions_of(kafka, topic, capsys)]
+        return [(partition["replicas"], partition["leader"]) for partition in partitions_of(kafka, topic, capsys)]
 
     created = klamm("topics", "create", topic, "--replica-assignment", "0:1:2,0:2:1,1:0:2")
     assert created.code == 0, created.err

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from golden import Seen
-from json_schemas import check_json
+from golden import Seen, check_json
 from kafka_tools import run_tool
 from klamm_program import Ran, in_process
 from kraft_cluster import KRaftCluster
+from patience import within
 from rights_story import CASES, CELLS, Cell, RightsStory, check
 from secured_kafka import MODULES, SecuredKafka, jaas
 
@@ -131,9 +131,9 @@ def test_what_klamm_explains_is_what_a_broker_allows(rules: list[str], kafka: Se
         permission, who, operation, *host = text.split()
         who = "User:*" if who == "*" else who
         run("acls", "add", f"--{permission}-principal", who, "--operation", operation, "--topic", topic,
-            *(f"--{permission}-host={one}" for one in host))  # fmt: skip
+            *(f"--{permission}-host={address}" for address in host))  # fmt: skip
         rows.append(AclRow("topic", topic, "literal", who, host[0] if host else "*", operation, permission))
-    acls = {rule_of(row).pattern: [rule_of(one).entry for one in rows] for row in rows}
+    acls = {rule_of(row).pattern: [rule_of(row).entry for row in rows] for row in rows}
     expected = {
         operation
         for operation in SUPPORTED[ResourceType.TOPIC]
@@ -164,7 +164,7 @@ async def allowed(kafka: SecuredKafka, topic: str) -> set[AclOperation] | None:
         await wire.close()
     if found.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         return None
-    return {one for one in AclOperation if found.topic_authorized_operations >> one.value & 1}
+    return {operation for operation in AclOperation if found.topic_authorized_operations >> operation.value & 1}
 
 
 @pytest.mark.parametrize("kind", ["literal", "prefixed"])
@@ -180,9 +180,9 @@ def test_rules_written_to_zookeeper_are_in_force_at_once(kind: str, kafka: Secur
 
 
 def until(ask: Callable[[], object]) -> object:
-    deadline = time.monotonic() + 20
+    is_in_time = within(20)
     while not (found := ask()):
-        assert time.monotonic() < deadline
+        assert is_in_time()
         time.sleep(0.05)
     return found
 
@@ -223,7 +223,9 @@ def test_the_json_is_as_the_schema_says(run: Run) -> None:
         ran = run("acls", *words, "-o", "json", code=code)
         assert ran.json
         check_json(f"acls {name}", Seen(ran.code, ran.out, ran.err))
-    problems = {(one["problem"], one["rule"]["principal"]) for one in run("acls", "lint", "-o", "json", code=1).json}
+    problems = {
+        (finding["problem"], finding["rule"]["principal"]) for finding in run("acls", "lint", "-o", "json", code=1).json
+    }
     assert ("never_matches", "User:ann") in problems and ("opens_everything", "User:*") not in problems
 
 
@@ -296,11 +298,11 @@ def test_users_get_passwords_and_lose_them(
         assert not logs_in(kafka, mechanism.upper(), user, "wr0ng", capsys)
     listed = run("users", "list", user, "-o", "json", *where)
     check_json("users list", Seen(listed.code, listed.out, listed.err))
-    assert [(one["mechanism"], one["iterations"]) for one in listed.json] == [
+    assert [(credential["mechanism"], credential["iterations"]) for credential in listed.json] == [
         ("SCRAM-SHA-256", 4096),
         ("SCRAM-SHA-512", 8192),
     ]
-    assert listed.json == [one for one in run("users", "list", "-o", "json").json if one["user"] == user]
+    assert listed.json == [row for row in run("users", "list", "-o", "json").json if row["user"] == user]
     assert "without confirmation" in run("users", "remove", user, code=2).err
     run("users", "remove", user, "--mechanism", "scram-sha-256", "--yes", *where)
     until(lambda: not logs_in(kafka, "SCRAM-SHA-256", user, SECRET, capsys))
@@ -308,7 +310,7 @@ def test_users_get_passwords_and_lose_them(
     run("users", "remove", user, "--yes", *where)
     assert until(lambda: not run("users", "list", user, "-o", "json").json)
     kept = run("configs", "describe", *quota, "-o", "json").json
-    assert [(one["name"], one["value"]) for one in kept["configs"]] == [("producer_byte_rate", "1024.0")]
+    assert [(config["name"], config["value"]) for config in kept["configs"]] == [("producer_byte_rate", "1024.0")]
     assert run("users", "remove", user, "--yes", "-o", "json", *where, code=2).error["kind"] == "not_found"
 
 
@@ -409,7 +411,7 @@ def test_rules_users_and_tokens_of_kafka_4(tmp_path: Path, capsys: pytest.Captur
         alice = login("alice", "alice", SECRET)
         assert ran("users", "set", "alice", "--password-file", str(secret)).json[0]["change"] == "set"
         until(lambda: in_process("topics", "list", *alice, capture=capsys).code == 0)
-        assert [one["iterations"] for one in ran("users", "list").json] == [8192]
+        assert [credential["iterations"] for credential in ran("users", "list").json] == [8192]
         for words in (("users", "list"), ("acls", "list"), ("users", "remove", "alice", "--yes")):
             refused = ran(*words, where=alice, code=4)
             assert (refused.error["principal"], refused.error["resource"]) == ("User:alice", "cluster")
@@ -422,7 +424,7 @@ def test_rules_users_and_tokens_of_kafka_4(tmp_path: Path, capsys: pytest.Captur
         ran("acls", "add", *rule)
         until(lambda: ran("topics", "list", where=alice).json)
         assert ran("acls", "explain", "User:alice", "describe", "topic:orders").json["allowed"]
-        assert [one["pattern_type"] for one in ran("acls", "list").json] == ["prefixed"]
+        assert [rule["pattern_type"] for rule in ran("acls", "list").json] == ["prefixed"]
         (token,) = ran("tokens", "create", "--max-life-time-period", "1h", where=alice).json
         with_token = login("token", token["token_id"], token["hmac"], tokenauth="true")
         until(lambda: in_process("topics", "list", *with_token, capture=capsys).code == 0)

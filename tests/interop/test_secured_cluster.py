@@ -21,12 +21,13 @@ from kafka_tools import run_tool
 
 from engine.common.errors import ErrorCode
 from engine.kafka.client.broker_client import BrokerClient
-from engine.kafka.client.errors import LoginFailed
+from engine.kafka.client.errors import LoginFailed, NetworkError
 from engine.kafka.client.security import security_of
 from engine.kafka.config.properties import format_properties, parse_properties
 from engine.kafka.protocol.apis.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
 from engine.kafka.protocol.apis.describe_delegation_token import DescribeDelegationTokenRequest
 from engine.kafka.protocol.apis.expire_delegation_token import ExpireDelegationTokenRequest
+from engine.kafka.protocol.apis.metadata import MetadataRequest
 from engine.kafka.protocol.apis.renew_delegation_token import RenewDelegationTokenRequest
 from engine.kafka.protocol.declaration import Request
 from engine.local.cluster import LocalCluster
@@ -47,6 +48,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         "offsets.topic.num.partitions": "2",
         "auto.leader.rebalance.enable": "false",
         "delegation.token.secret.key": "token-Secr3t",
+        "delegation.token.expiry.check.interval.ms": "1000",
         "log.cleaner.dedupe.buffer.size": "16777216",
     }
     with LocalCluster(
@@ -191,7 +193,7 @@ def test_a_token_of_one_engine_counts_at_the_other(
         async with asyncio.timeout(DEADLINE_S):
             while not (seen := (await asked(cluster, other, bob, tokens, 3)).tokens):
                 await asyncio.sleep(0.1)
-        ((token_id, hmac, expiry_ms),) = [(one.token_id, bytes(one.hmac), one.expiry_timestamp) for one in seen]
+        ((token_id, hmac, expiry_ms),) = [(token.token_id, bytes(token.hmac), token.expiry_timestamp) for token in seen]
         assert (token_id, hmac, expiry_ms) == (made.token_id, made.hmac, made.expiry_timestamp_ms)
         # It lets alice in, and a token makes no other.
         refused = await asked(cluster, other, by_token, making, 3)
@@ -230,6 +232,64 @@ def test_a_token_of_one_engine_counts_at_the_other(
     asyncio.run(end())
     listed = [asyncio.run(asked(cluster, broker, bob, tokens, 3)).tokens for broker in (maker, other)]
     assert listed == [[], []]
+
+
+@pytest.mark.parametrize(("maker", "other"), [(KLAMM, KAFKA), (KAFKA, KLAMM)])
+def test_renewals_end_at_a_tokens_longest_life_and_its_time_runs_out(
+    cluster: LocalCluster, maker: int, other: int
+) -> None:
+    """Each engine renews what the other made, and ends it, and lets nobody in or on after that."""
+    alice, bob = (parse_properties(properties_path(cluster.directory, user).read_text()) for user in ("alice", "bob"))
+    renewers = [CreatableRenewers(principal_type="User", principal_name="bob")]
+    making = CreateDelegationTokenRequest(max_lifetime_ms=3_600_000, renewers=renewers)
+    tokens = DescribeDelegationTokenRequest(owners=None)
+
+    async def expiry_at(broker: int) -> int | None:
+        seen = (await asked(cluster, broker, bob, tokens, 3)).tokens
+        return seen[0].expiry_timestamp if seen else None
+
+    async def becomes(broker: int, expiry_ms: int | None) -> None:
+        async with asyncio.timeout(DEADLINE_S):
+            while await expiry_at(broker) != expiry_ms:
+                await asyncio.sleep(0.1)
+
+    async def renewed(broker: int, period_ms: int) -> tuple[int, int]:
+        request = RenewDelegationTokenRequest(hmac=made.hmac, renew_period_ms=period_ms)
+        answer = await asked(cluster, broker, bob, request, 2)
+        return answer.error_code, answer.expiry_timestamp_ms
+
+    async def check() -> None:
+        nonlocal made
+        made = await asked(cluster, maker, alice, making, 3)
+        assert made.error_code == 0
+        await becomes(other, made.expiry_timestamp_ms)
+        for period_ms in (7_200_000, -1):
+            assert await renewed(other, 60_000) < (0, made.max_timestamp_ms)
+            assert await renewed(other, period_ms) == (0, made.max_timestamp_ms)
+        by_token = alice | {
+            "sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required "
+            f'username="{made.token_id}" password="{base64.b64encode(made.hmac).decode()}" tokenauth="true";'
+        }
+        ending = ExpireDelegationTokenRequest(hmac=made.hmac, expiry_time_period_ms=4_000)
+        ended = await asked(cluster, other, alice, ending, 2)
+        assert ended.error_code == 0 and ended.expiry_timestamp_ms < time.time() * 1000 + 4_000
+        await becomes(maker, ended.expiry_timestamp_ms)
+        async with connected(cluster, maker, by_token) as at_maker, connected(cluster, other, by_token) as at_other:
+            for client in (at_maker, at_other):
+                assert (await client.send(MetadataRequest(topics=[]), 9)).brokers
+            await becomes(maker, None)
+            await becomes(other, None)
+            for client in (at_maker, at_other):
+                # Its login holds no longer than the token, and cannot be renewed.
+                with pytest.raises(NetworkError):
+                    await client.send(MetadataRequest(topics=[]), 9)
+        for broker in (maker, other):
+            assert (await renewed(broker, -1))[0] == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+            with pytest.raises(LoginFailed):
+                await asked(cluster, broker, by_token, MetadataRequest(topics=[]), 9)
+
+    made: Any = None
+    asyncio.run(check())
 
 
 def test_apaches_own_tool_makes_shows_renews_and_ends_tokens_of_klamm(cluster: LocalCluster) -> None:

@@ -42,7 +42,7 @@ def operator(kafka: SecuredKafka, capsys: pytest.CaptureFixture[str]) -> Operato
 def test_each_mechanism_logs_in(listener: str, mechanism: str, operator: Operator) -> None:
     ran = operator.run(listener, operator.kafka.login(listener, mechanism), "brokers", "list", "-o", "json")
     assert ran.code == 0, ran.err
-    assert [one["id"] for one in ran.json] == [0]
+    assert [broker["id"] for broker in ran.json] == [0]
 
 
 @pytest.fixture(scope="module")
@@ -358,7 +358,7 @@ def test_half_of_the_brokers_have_a_certificate_of_a_new_ca(operator: Operator, 
         made = operator.run("SECOND", config, "topics", "create", "on-both", "--replica-assignment", "0,1")
         assert made.code == 0, made.err
         ran = operator.run("SECOND", config, "offsets", "--topic", "on-both", "-o", "json")
-        assert (ran.code, [one["partition"] for one in ran.json if one["error"]]) == (1, [1]), ran.err
+        assert (ran.code, [row["partition"] for row in ran.json if row["error"]]) == (1, [1]), ran.err
         assert f"no CA in the trust store has signed the certificate: {second}" in ran.json[1]["error"]
         walked = operator.run("SECOND", config, "doctor", "-o", "json")
         last = walked.json[-1]
@@ -381,13 +381,13 @@ def test_the_walk_of_the_doctor(operator: Operator) -> None:
     config = operator.kafka.login("SAFE", "SCRAM-SHA-512")
     ran = operator.run("SAFE", config, "doctor", "-o", "json")
     assert ran.code == 0, ran.err
-    names = [one["name"] for one in ran.json]
+    names = [row["name"] for row in ran.json]
     assert names == ["broker name", "broker port", "TLS", "login", "API versions", "rights", "every broker"]
-    found = {one["name"]: one["found"] for one in ran.json}
+    found = {row["name"]: row["found"] for row in ran.json}
     assert "TLSv1.3, certificate for broker.example" in found["TLS"]
     assert found["login"].startswith("admin by SCRAM-SHA-512") and "Alter" in found["rights"]
     wrong = operator.run("SAFE", operator.kafka.login("SAFE", "SCRAM-SHA-512", "alice", WRONG), "doctor", "-o", "json")
-    assert [(one["name"], one["status"]) for one in wrong.json[-2:]] == [("TLS", "ok"), ("login", "failed")]
+    assert [(row["name"], row["status"]) for row in wrong.json[-2:]] == [("TLS", "ok"), ("login", "failed")]
     assert (wrong.code, "check username and password" in wrong.json[-1]["how_to_get"]) == (3, True)
     closed = in_process("doctor", "-b", f"{operator.kafka.host}:1", "-o", "json", capture=operator.capture)
     assert (closed.code, closed.json[-1]["name"], closed.json[-1]["status"]) == (3, "broker port", "failed")
@@ -398,4 +398,4 @@ def test_the_walk_of_the_doctor(operator: Operator) -> None:
         capture=operator.capture,
     )  # fmt: skip
     assert znodes.code == 0
-    assert [one["name"] for one in znodes.json][:4] == ["ZooKeeper name", "ZooKeeper port", "ZooKeeper login", "znodes"]
+    assert [row["name"] for row in znodes.json][:4] == ["ZooKeeper name", "ZooKeeper port", "ZooKeeper login", "znodes"]

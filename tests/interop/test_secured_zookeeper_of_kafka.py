@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator
 
 import pytest
 from apache_kafka import ApacheKafkaBroker, run_tool
 from klamm_program import Ran, in_process
+from patience import within
 from secured_zookeeper import SecuredZooKeeper, secured_zookeeper
 
 from engine.kafka.zk.client import ZkClient
@@ -35,12 +35,12 @@ class Secured:
         ran = self.klamm("zk", "tree", "--acl", "-o", "json")
         assert ran.code == 0, ran.err
         fleeting = ("/isr_change_notification/", "/config/changes/")
-        return {one["path"]: one["acl"] for one in ran.json if not one["path"].startswith(fleeting)}
+        return {row["path"]: row["acl"] for row in ran.json if not row["path"].startswith(fleeting)}
 
     def wait_for_leader(self, topic: str) -> None:
-        deadline = time.monotonic() + 30
+        is_in_time = within(30)
         while self.klamm("topics", "describe", topic, "-o", "json").json[0]["partitions"][0]["leader"] != 1:
-            assert time.monotonic() < deadline, f"{topic} has no leader"
+            assert is_in_time(), f"{topic} has no leader"
 
     def migrate(self, kind: str) -> None:
         """Run Kafka's own tool."""

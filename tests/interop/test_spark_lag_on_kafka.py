@@ -10,7 +10,8 @@ import pytest
 from apache_kafka import ApacheKafkaBroker
 from kafka_cluster import kafka_cluster
 from klamm_program import in_process
-from query_ways import all_ways_agree, produce, start, wait_for
+from patience import wait_for
+from query_ways import all_ways_agree, produce, start
 from wire_client import create_topic
 
 from engine.common.model import TopicPartition

@@ -76,7 +76,7 @@ def test_written_and_read_in_batches_and_streams(
     while (group := in_process(*described, capture=capsys)).code or not group.json[0]["partitions"]:
         assert is_in_time(), group.err
         time.sleep(0.2)
-    assert sum(one["current_offset"] for one in group.json[0]["partitions"]) == 100
+    assert sum(partition["current_offset"] for partition in group.json[0]["partitions"]) == 100
     spark.streams.removeListener(listener)
     listener.close()
     lag = in_process("lag", "--checkpoint", tmp_path / "checkpoint", *where, "-o", "json", capture=capsys)
@@ -116,9 +116,9 @@ def test_a_store_that_spark_sends_and_what_its_pages_and_logs_say(
         for run in runs
     }
     events = Path(spark.conf.get("spark.eventLog.dir").removeprefix("file:"))
-    deadline = time.monotonic() + 30
+    is_in_time = within(30)
     while "klamm-kafka" not in (logged := "".join(map(unpacked, events.rglob("events_*")))):
-        assert time.monotonic() < deadline, [*events.rglob("*")]
+        assert is_in_time(), [*events.rglob("*")]
         time.sleep(0.2)
     told["event log"] = logged
     assert not [name for name, text in told.items() if PASSWORDS["admin"] in text]

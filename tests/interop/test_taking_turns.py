@@ -16,11 +16,11 @@ from apache_kafka import ApacheKafkaBroker
 from broker_program import BrokerProgram, settings
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, ResourceType
-from idempotent_wire import SequencedProducer
 from kazoo.client import KazooClient
+from patience import within
 from real_clients import ConfluentKafka, Sent
 from segments_on_disk import CODECS
-from wire_client import EARLIEST, WireClient, create_topic, list_offset, read_all, wait_until_led
+from wire_client import EARLIEST, SequencedProducer, WireClient, create_topic, list_offset, read_all, wait_until_led
 
 from engine.common.errors import ErrorCode
 from engine.local.addresses import own_loopback_address
@@ -128,9 +128,9 @@ class Turns:
         """A killed broker stays registered until its session ends, and Kafka does not wait for that."""
         client = KazooClient(self.zookeeper_connect)
         client.start()
-        deadline = time.monotonic() + 40
+        is_in_time = within(40)
         while client.exists("/brokers/ids/0") is not None:
-            assert time.monotonic() < deadline
+            assert is_in_time()
             time.sleep(0.05)
         client.stop()
         client.close()

@@ -7,11 +7,11 @@ groups', and the one that is written. Broker 2, ours, leads what is to be withou
 from __future__ import annotations
 
 import itertools
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
-from mixed_cluster import DEADLINE_S, MixedCluster
+from mixed_cluster import MixedCluster
+from patience import wait_for
 from transactional_clients import CLIENTS, Fenced, committed_offset, read_values
 from wire_client import WireClient, create_topic
 
@@ -61,13 +61,6 @@ class Engines:
             found = read_values(self.cluster.address(broker_id), WRITTEN, 2)
             found += read_values(self.cluster.address(broker_id), FAR_OFF, 1)
             assert sorted(found) == sorted(self.committed)
-
-
-def wait_for(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {DEADLINE_S} s: {what}"
-        time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")

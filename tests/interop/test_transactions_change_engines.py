@@ -7,6 +7,7 @@ from pathlib import Path
 
 from apache_kafka import run_tool
 from one_folder import DEADLINE_S, OneFolder
+from patience import within
 from transactional_clients import CLIENTS, Fenced, TransactionalProducer, committed_offset, read_values
 from wire_client import WireClient, create_topic, wait_until_led
 
@@ -37,9 +38,9 @@ class Transactions(OneFolder):
 
     def wait_until_ready(self, *transactional_ids: str) -> None:
         wait_until_led(self.address, TOPIC)
-        deadline = time.monotonic() + DEADLINE_S
+        is_in_time = within(DEADLINE_S)
         while any(error for error, *_ in self.described(*transactional_ids).values()):
-            assert time.monotonic() < deadline
+            assert is_in_time()
             time.sleep(0.05)
 
     def described(self, *transactional_ids: str) -> dict[str, tuple[int, str, int, int, list[tuple[str, list[int]]]]]:
@@ -47,14 +48,14 @@ class Transactions(OneFolder):
         with WireClient(self.address) as client:
             answer = client.ask(DescribeTransactionsRequest(transactional_ids=list(transactional_ids)), 0)
         return {
-            one.transactional_id: (
-                one.error_code,
-                one.transaction_state,
-                one.producer_id,
-                one.producer_epoch,
-                sorted((topic.topic, sorted(topic.partitions)) for topic in one.topics),
+            state.transactional_id: (
+                state.error_code,
+                state.transaction_state,
+                state.producer_id,
+                state.producer_epoch,
+                sorted((topic.topic, sorted(topic.partitions)) for topic in state.topics),
             )
-            for one in answer.transaction_states
+            for state in answer.transaction_states
         }
 
     def begun(self, transactional_id: str, offset: int) -> TransactionalProducer:
@@ -74,9 +75,9 @@ class Transactions(OneFolder):
 
     def check(self, *transactional_ids: str) -> None:
         """Check what readers of committed records see once the transactions have ended."""
-        deadline = time.monotonic() + DEADLINE_S
+        is_in_time = within(DEADLINE_S)
         while any(not shown[1].startswith("Complete") for shown in self.described(*transactional_ids).values()):
-            assert time.monotonic() < deadline
+            assert is_in_time()
             time.sleep(0.02)
         assert read_values(self.address, TOPIC, PARTITIONS) == sorted(self.committed)
         for group in transactional_ids:

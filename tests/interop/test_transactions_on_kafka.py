@@ -57,7 +57,7 @@ def said(value: object) -> str:
 def test_an_open_transaction(stage: Stage) -> None:
     def look(name: str, topic: str) -> None:
         listed = {row["TransactionalId"]: row for row in theirs(stage, "list")}[name]
-        (own,) = [one for one in ours(stage, ["list"]) if one["transactional_id"] == name]
+        (own,) = [transaction for transaction in ours(stage, ["list"]) if transaction["transactional_id"] == name]
         assert list(listed.values()) == [
             said(own[key]) for key in ("transactional_id", "coordinator", "producer_id", "state")
         ]
@@ -124,6 +124,6 @@ def test_kafkas_tool_ends_what_klamm_ends(stage: Stage) -> None:
     ran = run_tool(TOOL, "--bootstrap-server", stage.servers, *words, topics[1])
     assert ran.returncode == 0, ran.stderr
     producers = [ours(stage, ["describe-producers", "--topic", topic, "--partition", "0"])[0] for topic in topics]
-    assert [(one["producer_epoch"], one["coordinator_epoch"], one["start_offset"]) for one in producers] == [
-        (0, 0, None)
-    ] * 2
+    assert [
+        (producer["producer_epoch"], producer["coordinator_epoch"], producer["start_offset"]) for producer in producers
+    ] == [(0, 0, None)] * 2

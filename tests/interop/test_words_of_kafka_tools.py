@@ -15,6 +15,7 @@ import pytest
 from apache_kafka import run_tool as run_tool_alone
 from kafka_tools import run_tool
 from klamm_program import Ran, klamm
+from patience import within
 from wire_client import wait_until_led
 
 from engine.local.cluster import LocalCluster
@@ -127,7 +128,7 @@ def _fill(pair: Both) -> None:
         )
         assert made.code == 0, made.err
     wait_until_led(pair.cluster.broker(0).address, "orders", "a.b", "x-long-name-of-a-topic", "defaults")
-    lines = "".join(json.dumps(one) + "\n" for one in RECORDS)
+    lines = "".join(json.dumps(record) + "\n" for record in RECORDS)
     for name, partition in (("orders", 0), ("orders", 1), ("a.b", 1), ("defaults", 0)):
         sent = klamm(
             "produce", name, "--partition", str(partition), "--input", "jsonl", *at, folder=pair.folder, stdin=lines
@@ -192,7 +193,7 @@ def test_offsets(both: Both) -> None:
     ],
 )
 def test_records(both: Both, properties: str) -> None:
-    words = [word for one in properties.split() for word in ("--property", one)]
+    words = [word for pair in properties.split() for word in ("--property", pair)]
     read = ("--topic", "orders", "--partition", "0", "--offset", "earliest", "--max-messages", "4")
     both.same("kafka-console-consumer", *read, *words)
 
@@ -306,14 +307,13 @@ def test_reassignment(both: Both) -> None:
 
 
 def _verified(both: Both, own: str) -> None:
-    import time
 
-    deadline = time.monotonic() + 60
+    is_in_time = within(60)
     while True:
         theirs, ours = both.ran("kafka-reassign-partitions", "--verify", "--reassignment-json-file", own)
         if "in progress" not in theirs.out + ours.out:
             break
-        assert time.monotonic() < deadline, (theirs, ours)
+        assert is_in_time(), (theirs, ours)
     assert (ours.code, ours.out, ours.err) == (0, theirs.out, theirs.err)
     assert "Clearing broker-level throttles on brokers 0,1,2\n" in ours.out
 

@@ -30,7 +30,7 @@ def _processes(directory: Path) -> list[LocalProcess]:
     """Return ZooKeeper and the brokers that are running."""
     record = ClusterRecord.read(directory)
     noted = [record.zookeeper_process, *(process for _, process in record.brokers.values())]
-    return [found for one in noted if one is not None and (found := find_process(one)) is not None]
+    return [found for pid in noted if pid is not None and (found := find_process(pid)) is not None]
 
 
 def _all_gone(processes: Iterable[LocalProcess], timeout_s: float = DEADLINE_S) -> bool:
@@ -38,9 +38,9 @@ def _all_gone(processes: Iterable[LocalProcess], timeout_s: float = DEADLINE_S) 
 
 
 def _wait_for(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
+    is_in_time = within(DEADLINE_S)
     while not condition():
-        assert time.monotonic() < deadline, what
+        assert is_in_time(), what
         time.sleep(0.02)
 
 
@@ -259,7 +259,7 @@ def test_nothing_outlives_tests_that_are_killed_while_the_cluster_starts() -> No
         assert tests.stdout is not None
         holder = _process(int(tests.stdout.readline()))
         _wait_for(lambda: bool(_descendants(holder.pid)), "ZooKeeper was not started")
-        others = [one for one in _descendants(tests.pid) if one.pid not in (holder.pid, *_pids(holder))]
+        others = [process for process in _descendants(tests.pid) if process.pid not in (holder.pid, *_pids(holder))]
         processes = [holder, *_descendants(holder.pid)]
         try:
             tests.kill()
@@ -271,7 +271,7 @@ def test_nothing_outlives_tests_that_are_killed_while_the_cluster_starts() -> No
 
 
 def _pids(process: LocalProcess) -> list[int]:
-    return [one.pid for one in _descendants(process.pid)]
+    return [child.pid for child in _descendants(process.pid)]
 
 
 def test_a_start_that_takes_long_can_be_interrupted() -> None:

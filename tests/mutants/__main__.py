@@ -376,20 +376,22 @@ class Bench:
             raise _TestsFailError
         survey, verdicts = results[0], results[1:]
         by_number = {verdict["mutant"]: verdict for verdict in verdicts}
-        missed = [one for one in mutants if not by_number[one.number]["is_noticed"]]
+        missed = [mutant for mutant in mutants if not by_number[mutant.number]["is_noticed"]]
         limit_s = 20 + 4 * survey["seconds"]
 
         def survives(mutant: Mutant) -> bool:
             is_enough = is_quick and by_number[mutant.number]["is_tried"]
             return is_enough or not self._is_noticed(mutant, limit_s)
 
-        return [one for one in missed if survives(one)]
+        return [mutant for mutant in missed if survives(mutant)]
 
     def _in_forks(self, module: str, mutants: Sequence[Mutant]) -> list[dict[str, Any]]:
         with tempfile.TemporaryDirectory(dir=self._copy.parent) as folder:
             task, results = Path(folder) / "task", Path(folder) / "results"
             task.write_text(
-                json.dumps({"module": module, "mutants": [one.number for one in mutants], "results": str(results)})
+                json.dumps(
+                    {"module": module, "mutants": [mutant.number for mutant in mutants], "results": str(results)}
+                )
             )
             self._run(module, None, "-p", "tests.mutants.warm", **{TASK: str(task)})
             return [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
@@ -468,7 +470,7 @@ def main(arguments: list[str]) -> int:
     if unknown := sorted(set(wanted.modules) - set(TESTED_BY)):
         parser.error(f"no tests are named for {', '.join(unknown)}; there are {', '.join(TESTED_BY)}")
     told = tomllib.loads((HERE / "survivors.toml").read_text())["survivor"]
-    explained = {(one["module"], one["function"], one["before"], one["after"]) for one in told}
+    explained = {(survivor["module"], survivor["function"], survivor["before"], survivor["after"]) for survivor in told}
 
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder, ThreadPoolExecutor(wanted.workers) as pool:
         benches: list[Bench] = []
@@ -482,7 +484,7 @@ def main(arguments: list[str]) -> int:
             mutants = list(mutants_of(module))
             if wanted.sample is not None:
                 mutants = random.Random(wanted.seed).sample(mutants, min(wanted.sample, len(mutants)))
-            mutants = [one for one in mutants if one.key not in explained]
+            mutants = [mutant for mutant in mutants if mutant.key not in explained]
             bench = free.get()
             try:
                 missed = bench.survivors(module, mutants, is_quick=wanted.quick)
@@ -493,7 +495,7 @@ def main(arguments: list[str]) -> int:
                 return 0, 0, True
             finally:
                 free.put(bench)
-            lines = [f"{module}: {len(mutants)} mutants, {len(missed)} survive", *(f"  {one}" for one in missed)]
+            lines = [f"{module}: {len(mutants)} mutants, {len(missed)} survive", *(f"  {mutant}" for mutant in missed)]
             print("\n".join(lines), flush=True)
             return len(mutants), len(missed), False
 

@@ -78,7 +78,7 @@ def _only_tells(statement: ast.stmt) -> bool:
     text = ast.unparse(statement)
     if isinstance(statement, ast.If):
         is_level = re.search(r"(_log|changes)\.is_(debug|trace)_enabled", text.partition("\n")[0]) is not None
-        return is_level or all(_logs(one) for one in (*statement.body, *statement.orelse))
+        return is_level or all(_logs(part) for part in (*statement.body, *statement.orelse))
     return _logs(statement)
 
 

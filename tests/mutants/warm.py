@@ -145,7 +145,9 @@ def _noting(text: str) -> str:
         for field in ("body", "orelse", "finalbody"):
             statements = getattr(node, field, None)
             if isinstance(statements, list):
-                setattr(node, field, [each for one in statements for each in (_note(one.lineno), one)])
+                setattr(
+                    node, field, [each for statement in statements for each in (_note(statement.lineno), statement)]
+                )
     return ast.unparse(ast.fix_missing_locations(tree))
 
 
@@ -162,7 +164,9 @@ def _new_codes(path: Path, old: str, new: str) -> list[tuple[FunctionType, CodeT
     # What the tests' conftest has frozen, the collector does not know.
     gc.unfreeze()
     loaded = [
-        one for one in gc.get_objects() if isinstance(one, FunctionType) and one.__code__.co_filename == str(path)
+        value
+        for value in gc.get_objects()
+        if isinstance(value, FunctionType) and value.__code__.co_filename == str(path)
     ]
     gc.freeze()
     codes = [(function, replacements[_place(function.__code__)]) for function in loaded]

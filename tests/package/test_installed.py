@@ -9,8 +9,8 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from group_members import wait_for
 from installed_klamm import CODE, Installed, foreign_wheel, new_environment, write_tree
+from patience import wait_for
 from small_clusters import cluster
 
 from engine.common.snapshot_json import snapshot_to_json
@@ -110,7 +110,7 @@ def test_foreign_packages_and_folders_of_the_same_names_are_never_imported(
 
 def _records_are_kept_and_compacted(klamm: Callable[..., str]) -> None:
     compacted = ("cleanup.policy=compact", "segment.bytes=100", "min.cleanable.dirty.ratio=0.01")
-    klamm("topics", "create", "compacted", *(word for one in compacted for word in ("--config", one)))
+    klamm("topics", "create", "compacted", *(word for setting in compacted for word in ("--config", setting)))
     klamm("topics", "create", "plain")
     assert klamm("topics", "list").split() == ["compacted", "plain"]
     klamm("produce", "plain", stdin="one\ntwo\n")

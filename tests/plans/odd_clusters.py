@@ -25,7 +25,7 @@ def odd_case(seed: int, *, brokers_max: int = 12, partitions_max: int = 40) -> O
     """Return a cluster, a strategy and options. Some of them cannot be met."""
     chance = random.Random(seed)
     snapshot = odd_cluster(chance, brokers_max, partitions_max)
-    strategy = chance.choice([one for one in Strategy if one is not Strategy.LOG_DIRS])
+    strategy = chance.choice([strategy for strategy in Strategy if strategy is not Strategy.LOG_DIRS])
     return Odd(snapshot, strategy, _options(chance, snapshot, strategy))
 
 
@@ -83,7 +83,7 @@ def _partition(
 def _options(chance: random.Random, snapshot: ClusterSnapshot, strategy: Strategy) -> PlanOptions:
     live = [broker.id for broker in snapshot.brokers]
     aim = chance.choice(_AIMS)
-    has_sizes = all(one.replica_logs for topic in snapshot.topics for one in topic.partitions)
+    has_sizes = all(partition.replica_logs for topic in snapshot.topics for partition in topic.partitions)
     if not has_sizes and aim is not None and Aim.BYTES in aim:
         aim = None
     if strategy is Strategy.LEADERS:
@@ -92,7 +92,7 @@ def _options(chance: random.Random, snapshot: ClusterSnapshot, strategy: Strateg
     if strategy in (Strategy.DECOMMISSION, Strategy.EXPAND, Strategy.MOVE):
         brokers = tuple(chance.sample(live, chance.randint(1, max(1, len(live) - 1))))
     old, new = chance.sample(live, 2) if len(live) > 1 else (live[0], live[0])
-    partitions = [f"{topic.name}-{one.partition}" for topic in snapshot.topics for one in topic.partitions]
+    partitions = [f"{topic.name}-{partition.partition}" for topic in snapshot.topics for partition in topic.partitions]
     whole = sum(log.size_bytes for t in snapshot.topics for p in t.partitions for log in p.replica_logs)
     return PlanOptions(
         brokers=brokers,

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
-from plan_files import plan_of
+from plan_files import hide_solver, plan_of
 from small_clusters import cluster
-from without_solver import hide_solver
 
 from engine.common.model import BrokerInfo, TopicPartition
 from engine.common.snapshot import ClusterSnapshot, LogDirSnapshot

@@ -36,21 +36,23 @@ def with_moves_under_way(snapshot: ClusterSnapshot, seed: int) -> ClusterSnapsho
     topics = []
     for topic in snapshot.topics:
         parts = []
-        for one in topic.partitions:
-            free = [broker for broker in live if broker not in one.replicas]
+        for partition in topic.partitions:
+            free = [broker for broker in live if broker not in partition.replicas]
             if free and chance.random() < 0.1:
-                adding, removing = (chance.choice(free),), one.replicas[-1:]
-                one = replace(one, assignment=ReplicaAssignment((*adding, *one.replicas), adding, removing))
-            parts.append(one)
+                adding, removing = (chance.choice(free),), partition.replicas[-1:]
+                partition = replace(
+                    partition, assignment=ReplicaAssignment((*adding, *partition.replicas), adding, removing)
+                )
+            parts.append(partition)
         topics.append(replace(topic, partitions=tuple(parts)))
     return replace(snapshot, topics=tuple(topics))
 
 
 def lists_of(snapshot: ClusterSnapshot) -> dict[TopicPartition, tuple[int, ...]]:
     return {
-        TopicPartition(topic.name, one.partition): one.assignment.target_replicas
+        TopicPartition(topic.name, partition.partition): partition.assignment.target_replicas
         for topic in snapshot.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     }
 
 
@@ -60,7 +62,10 @@ def shared(replicas: Sequence[int], racks: Mapping[int, str | None]) -> int:
 
 
 def waves(plan: PlanFile, before: Lists) -> tuple[Wave, ...]:
-    moves = [WaveMove(PartitionMove(one.name, one.replicas, one.log_dirs), before[one.name]) for one in plan.partitions]
+    moves = [
+        WaveMove(PartitionMove(partition.name, partition.replicas, partition.log_dirs), before[partition.name])
+        for partition in plan.partitions
+    ]
     return waves_of(moves, WaveCaps(replicas=2))
 
 
@@ -83,12 +88,12 @@ def test_every_prefix_of_waves_is_safe_and_the_rollback_leads_back(first: int) -
             plan = make_plan(snapshot, odd.strategy, replace(odd.options, time_limit_s=LIMIT_S)).plan
         except PlanError:
             continue
-        before, target = lists_of(snapshot), {one.name: one.replicas for one in plan.partitions}
+        before, target = lists_of(snapshot), {partition.name: partition.replicas for partition in plan.partitions}
         under_way = {
-            TopicPartition(topic.name, one.partition)
+            TopicPartition(topic.name, partition.partition)
             for topic in snapshot.topics
-            for one in topic.partitions
-            if one.assignment.is_being_reassigned
+            for partition in topic.partitions
+            if partition.assignment.is_being_reassigned
         }
         assert not under_way & target.keys(), told
         racks = {broker.id: broker.rack for broker in snapshot.brokers}
@@ -112,6 +117,6 @@ def test_every_prefix_of_waves_is_safe_and_the_rollback_leads_back(first: int) -
 
 def check_rollback(snapshot: ClusterSnapshot, before: Lists, plan: PlanFile, told: str) -> None:
     there = applied(snapshot, plan.partitions)
-    assert lists_of(there) == before | {one.name: one.replicas for one in plan.partitions}, told
+    assert lists_of(there) == before | {partition.name: partition.replicas for partition in plan.partitions}, told
     assert lists_of(applied(there, plan.klamm.rollback)) == before, told
-    assert {one.name for one in plan.klamm.rollback} == {one.name for one in plan.partitions}, told
+    assert {row.name for row in plan.klamm.rollback} == {partition.name for partition in plan.partitions}, told

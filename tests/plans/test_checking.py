@@ -60,7 +60,7 @@ def with_topic(change: Callable[[TopicSnapshot], TopicSnapshot | None]) -> Clust
 
 
 def told(findings: list[Finding]) -> list[tuple[Check, str]]:
-    return [(one.check, one.message) for one in findings]
+    return [(finding.check, finding.message) for finding in findings]
 
 
 def test_a_plan_fits_the_cluster_that_it_was_made_for() -> None:
@@ -103,8 +103,8 @@ def test_another_cluster_is_all_that_is_told() -> None:
 )  # fmt: skip
 def test_drift_is_named_partition_by_partition(snapshot: ClusterSnapshot, drifted: list[str]) -> None:
     findings = check_drift(PLAN, snapshot)
-    assert [one.message for one in findings if one.check is Check.DRIFT] == drifted
-    (digest,) = [one.message for one in findings if one.check is Check.DIGEST]
+    assert [finding.message for finding in findings if finding.check is Check.DRIFT] == drifted
+    (digest,) = [finding.message for finding in findings if finding.check is Check.DIGEST]
     assert ("its own partitions have not" in digest) is (not drifted)
 
 
@@ -114,7 +114,7 @@ DONE_TOLD = (Check.DRIFT, "the plan is carried out already (2 partitions)")
 
 def test_a_plan_that_is_carried_out_is_one_note() -> None:
     findings = check_plan(PLAN, CARRIED_OUT, parse_policy("[cluster]\nunchanged = true\n"))
-    assert [(told([one]), one.is_error) for one in findings] == [([DONE_TOLD], False)]
+    assert [(told([finding]), finding.is_error) for finding in findings] == [([DONE_TOLD], False)]
     without_target = replace(CARRIED_OUT, brokers=CARRIED_OUT.brokers[:2])
     assert told(check_plan(PLAN, without_target)) == [DONE_TOLD]
 
@@ -138,7 +138,7 @@ def test_a_plan_is_not_carried_out_while_any_partition_differs(
     change: Callable[[TopicSnapshot], TopicSnapshot | None],
 ) -> None:
     findings = check_plan(PLAN, with_topic(change))
-    assert DONE_TOLD not in told(findings) and any(one.is_error for one in findings)
+    assert DONE_TOLD not in told(findings) and any(finding.is_error for finding in findings)
     assert DONE_TOLD not in told(check_plan(PLAN, replace(CARRIED_OUT, cluster_id="d")))
 
 
@@ -157,7 +157,7 @@ def test_a_topic_that_is_being_deleted_counts_as_gone() -> None:
 
 def test_a_dead_target_is_named() -> None:
     findings = check_drift(PLAN, replace(cluster(), brokers=cluster().brokers[:2] + cluster().brokers[3:]))
-    told_of = [one.message for one in findings if one.check is Check.TARGETS]
+    told_of = [finding.message for finding in findings if finding.check is Check.TARGETS]
     assert told_of == [
         "t-0 is to go to broker 2, which is not alive",
         "t-1 is to go to broker 2, which is not alive",
@@ -167,15 +167,15 @@ def test_a_dead_target_is_named() -> None:
 def test_a_partition_that_nobody_leads_is_noted_and_stops_no_wave_before_its_own() -> None:
     first = partition(0, *cluster().topics[0].partitions[0].replicas)
     lost = with_topic(lambda t: replace(t, partitions=(replace(first, leader=-1, isr=()), *t.partitions[1:])))
-    (note,) = (one for one in check_drift(PLAN, lost) if one.check is Check.TARGETS)
+    (note,) = (finding for finding in check_drift(PLAN, lost) if finding.check is Check.TARGETS)
     assert (note.message, note.is_error) == ("t-0 has no leader to copy from: its wave cannot begin", False)
     assert note not in what_stops(check_drift(PLAN, lost), is_fresh=True)
-    assert not any(one.check is Check.TARGETS for one in check_drift(PLAN, cluster()))
+    assert not any(finding.check is Check.TARGETS for finding in check_drift(PLAN, cluster()))
 
 
 def test_a_dead_broker_may_keep_what_it_has() -> None:
     findings = check_drift(PLAN, replace(cluster(), brokers=cluster().brokers[1:]))
-    assert {one.check for one in findings} == {Check.DIGEST}
+    assert {finding.check for finding in findings} == {Check.DIGEST}
 
 
 def test_a_change_beside_the_plan_is_a_note_unless_a_policy_forbids_it() -> None:
@@ -200,7 +200,7 @@ def test_a_change_is_an_error_where_the_file_does_not_tell_of_brokers() -> None:
 
 
 def with_rack(broker: int, rack: str) -> ClusterSnapshot:
-    brokers = (replace(one, rack=rack) if one.id == broker else one for one in cluster().brokers)
+    brokers = (replace(each, rack=rack) if each.id == broker else each for each in cluster().brokers)
     return replace(cluster(), brokers=tuple(brokers))
 
 
@@ -226,7 +226,7 @@ RULES = [
 def test_a_limit_is_kept_or_broken(text: str, limit: int, rule: str, check: Check) -> None:
     assert check_plan(PLAN, cluster(), parse_policy(text.format(limit))) == []
     findings = check_plan(PLAN, cluster(), parse_policy(text.format(limit - 1)))
-    assert findings and {(one.check, one.rule) for one in findings} == {(check, rule)}
+    assert findings and {(finding.check, finding.rule) for finding in findings} == {(check, rule)}
 
 
 def on_disks(*volumes: tuple[int, str]) -> ClusterSnapshot:
@@ -255,7 +255,7 @@ def capacities(*lines: str) -> str:
 )
 def test_a_log_dir_s_capacity_is_kept_or_broken(lines: tuple[str, ...], told_of: str | None, rule: str | None) -> None:
     findings = check_plan(PLAN, DISKS, parse_policy(capacities(*lines)))
-    assert all((one.check, one.is_error) == (Check.CAPACITY, True) for one in findings)
+    assert all((finding.check, finding.is_error) == (Check.CAPACITY, True) for finding in findings)
     if told_of is None:
         assert findings == []
     else:
@@ -279,7 +279,7 @@ def test_a_log_dir_that_the_plan_names_is_counted_there() -> None:
     moved = replace(plan, partitions=(replace(first, log_dirs=("/e", "any")), *others))
     disks = on_disks((0, "/d"), (0, "/e"), (2, "/d"))
     assert "/d of broker 0 would hold 200 bytes, 1 above" in " ".join(
-        one.message for one in check_plan(moved, disks, parse_policy(capacities('"0:/d" = 199')))
+        finding.message for finding in check_plan(moved, disks, parse_policy(capacities('"0:/d" = 199')))
     )
 
 
@@ -294,7 +294,7 @@ def test_a_log_that_is_moving_to_another_disk_counts_there() -> None:
 def test_a_least_factor_is_kept_or_broken() -> None:
     assert check_plan(PLAN, cluster(), parse_policy("[placement]\nreplication_factor_min = 2")) == []
     findings = check_plan(PLAN, cluster(), parse_policy("[placement]\nreplication_factor_min = 3"))
-    assert [one.partition for one in findings] == [T0, T1]
+    assert [finding.partition for finding in findings] == [T0, T1]
 
 
 def test_forbidden_brokers_may_keep_what_they_have_and_get_nothing() -> None:
@@ -314,7 +314,7 @@ def test_forbidden_topics_are_matched_as_a_whole(pattern: str, is_forbidden: boo
 def test_racks_are_counted_in_the_plan_alone() -> None:
     bad = plan_of(cluster(), {T0: (0, 3), T1: (2, 0)})
     findings = check_plan(bad, cluster(), parse_policy("[placement]\nrack_violations = 0"))
-    assert [(one.check, one.partition) for one in findings] == [(Check.RACKS, T0)]
+    assert [(finding.check, finding.partition) for finding in findings] == [(Check.RACKS, T0)]
     assert check_plan(bad, cluster(), parse_policy("[placement]\nrack_violations = 1")) == []
 
 
@@ -366,7 +366,7 @@ def test_a_digest_that_differs_says_what_has_changed() -> None:
     plan = make_plan(start, Strategy.DECOMMISSION, PlanOptions(brokers=(2,))).plan
     assert check_plan(plan, start) == []
     now = small_cluster({0: "a", 1: "x", 3: "a", 5: "b"}, {"t": [[0, 1], [1, 2]], "u": [[0, 3], [3, 0]]})
-    (digest,) = [one for one in check_plan(plan, now) if one.check is Check.DIGEST]
+    (digest,) = [finding for finding in check_plan(plan, now) if finding.check is Check.DIGEST]
     assert digest.message.endswith(
         "(broker 0 had 2 replicas and has 3; broker 1 was in rack b and is in x; broker 1 had 3 replicas and has 2;"
         " broker 2 is gone; broker 3 had 0 replicas and has 2; broker 5 is new)"
@@ -376,7 +376,7 @@ def test_a_digest_that_differs_says_what_has_changed() -> None:
 def test_findings_have_the_lines_of_the_plan() -> None:
     lines = plan_lines(encode_plan(PLAN))
     findings = check_plan(PLAN, with_topic(lambda t: None), None, lines)
-    assert [one.line for one in findings][:2] == [lines.of_partition(T0), lines.of_partition(T1)]
+    assert [finding.line for finding in findings][:2] == [lines.of_partition(T0), lines.of_partition(T1)]
     assert lines.of_partition(T1) == lines.of_partition(T0) + 1
 
 
@@ -387,9 +387,12 @@ def other(plan: PlanFile) -> PlanFile:
 def test_plans_differ_by_partition_and_figure() -> None:
     assert compare_plans(PLAN, PLAN).is_empty
     difference = compare_plans(PLAN, other(PLAN))
-    assert [(one.topic, one.partition, one.change.value, one.before, one.after) for one in difference.partitions] == [
+    assert [
+        (partition.topic, partition.partition, partition.change.value, partition.before, partition.after)
+        for partition in difference.partitions
+    ] == [
         ("t", 0, "changed", (0, 2), (0, 3)),
         ("t", 1, "removed", (2, 0), None),
         ("u", 0, "added", None, (0, 2)),
     ]
-    assert [(one.name, one.before, one.after) for one in difference.figures] == [("leader_changes", 1, 0)]
+    assert [(figure.name, figure.before, figure.after) for figure in difference.figures] == [("leader_changes", 1, 0)]

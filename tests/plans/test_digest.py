@@ -31,7 +31,7 @@ def test_what_may_drift_is_not_in_it() -> None:
         replace(CLUSTER, taken_at_ms=2, source=SnapshotSource.ZOOKEEPER, controller_id=1),
         _with_partition(assignment=ReplicaAssignment((1, 2, 3), (1,), (3,))),
     ]
-    assert {input_digest(one) for one in same} == {input_digest(CLUSTER)}
+    assert {input_digest(problem) for problem in same} == {input_digest(CLUSTER)}
 
 
 def test_what_must_not_change_is_in_it() -> None:
@@ -46,4 +46,4 @@ def test_what_must_not_change_is_in_it() -> None:
         _with_partition(assignment=ReplicaAssignment((2, 1))),
         _with_partition(partition=1),
     ]
-    assert len({input_digest(one) for one in other}) == len(other)
+    assert len({input_digest(problem) for problem in other}) == len(other)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from odd_clusters import odd_case
+from plan_files import hide_solver
 from small_clusters import drawn_cluster
-from without_solver import hide_solver
 
 from engine.common.snapshot import ClusterSnapshot
 from plans.building import build_problem
@@ -46,8 +46,8 @@ def squares(problem: Problem, lists: Lists, aim: Aim) -> int:
     if aim not in problem.aim:
         return 0
     counts = [0] * len(problem.brokers)
-    for one in lists:
-        for broker in one if aim is Aim.REPLICAS else one[:1]:
+    for replicas in lists:
+        for broker in replicas if aim is Aim.REPLICAS else replicas[:1]:
             counts[broker] += 1
     return sum(counts[broker] ** 2 for broker in problem.remaining)
 
@@ -62,7 +62,7 @@ def figures(problem: Problem, lists: Lists) -> tuple[int, int]:
 
 
 def placements(problem: Problem) -> Iterator[Lists]:
-    return itertools.product(*(ways(problem, one) for one in problem.partitions))
+    return itertools.product(*(ways(problem, partition) for partition in problem.partitions))
 
 
 @settings(max_examples=120, deadline=None)
@@ -82,13 +82,13 @@ def test_no_placement_is_better(seed: int) -> None:
     except PlanError:
         return
     count = 1
-    for one in problem.partitions:
-        count *= len(ways(problem, one))
+    for partition in problem.partitions:
+        count *= len(ways(problem, partition))
     if count > PLACEMENTS_MAX:
         return
     every = list(placements(problem))
     most_level = min(level(problem, lists) for lists in every)
-    good = [one for one in every if level(problem, one) == most_level and limits.is_kept(problem, one)]
+    good = [plan for plan in every if level(problem, plan) == most_level and limits.is_kept(problem, plan)]
     try:
         made = make_plan(odd.snapshot, odd.strategy, options)
     except PlanError as error:
@@ -101,7 +101,7 @@ def test_no_placement_is_better(seed: int) -> None:
         assert (score.remaining_bytes, score.gap is None or not outside) == (outside, True)
         return
     assert (level(problem, after), limits.is_kept(problem, after)) == (most_level, True)
-    best = min(figures(problem, one) for one in good)
+    best = min(figures(problem, plan) for plan in good)
     found = figures(problem, after)
     bound = first_figure(problem, score.lower_bound)
     assert bound is not None
@@ -117,7 +117,7 @@ def test_no_placement_is_better(seed: int) -> None:
 
 def capped_placements(problem: Problem) -> Iterator[Lists]:
     """Return every placement in which a partition gets an allowed set, or stays as it is."""
-    return itertools.product(*({*ways(problem, one), one.current} for one in problem.partitions))
+    return itertools.product(*({*ways(problem, partition), partition.current} for partition in problem.partitions))
 
 
 def is_within(problem: Problem, lists: Lists) -> bool:
@@ -132,8 +132,8 @@ def is_within(problem: Problem, lists: Lists) -> bool:
 def counts_of(problem: Problem, lists: Lists, aim: Aim) -> tuple[int, ...]:
     """Return how many replicas or leaders each remaining broker has."""
     counts = [0] * len(problem.brokers)
-    for one in lists:
-        for broker in one if aim is Aim.REPLICAS else one[:1]:
+    for replicas in lists:
+        for broker in replicas if aim is Aim.REPLICAS else replicas[:1]:
             counts[broker] += 1
     return tuple(counts[broker] for broker in problem.remaining)
 
@@ -150,13 +150,15 @@ def goal_of(problem: Problem) -> Callable[[Lists], tuple[int, ...]]:
     def above(lists: Lists, aim: Aim) -> int:
         counts = counts_of(problem, lists, aim)
         shares = level_counts.get(aim, ())
-        return min((sum(max(0, n - s) for n, s in zip(counts, one, strict=True)) for one in shares), default=0)
+        return min((sum(max(0, n - s) for n, s in zip(counts, share, strict=True)) for share in shares), default=0)
 
     def goal(lists: Lists) -> tuple[int, ...]:
-        moving = [(one, held) for one, held in zip(problem.partitions, lists, strict=True) if one.is_movable]
+        moving = [
+            (partition, held) for partition, held in zip(problem.partitions, lists, strict=True) if partition.is_movable
+        ]
         return (
-            sum(undone_of(one, held) for one, held in moving),
-            sum(max(0, shared_racks(problem.brokers, held) - one.shared_racks_max) for one, held in moving),
+            sum(undone_of(undone, held) for undone, held in moving),
+            sum(max(0, shared_racks(problem.brokers, held) - undone.shared_racks_max) for undone, held in moving),
             above(lists, Aim.REPLICAS),
             above(lists, Aim.LEADERS),
             limits.violation(held_bytes(problem, lists)),
@@ -169,16 +171,16 @@ def goal_of(problem: Problem) -> Callable[[Lists], tuple[int, ...]]:
 def check_every_prefix(problem: Problem, after: Lists) -> None:
     """Check that caps and capacities are kept, and that each partition has an allowed set or is as it was."""
     assert is_within(problem, after)
-    for one, held in zip(problem.partitions, after, strict=True):
-        assert held == one.current or is_allowed(problem, one, mask_of(held)), one.name
+    for partition, held in zip(problem.partitions, after, strict=True):
+        assert held == partition.current or is_allowed(problem, partition, mask_of(held)), partition.name
 
 
 def check_best_within(snapshot: ClusterSnapshot, strategy: Strategy, options: PlanOptions) -> None:
     """Check that of all options within the cap, the plan leaves the least undone, and costs the least."""
     problem = build_problem(snapshot, strategy, options).problem
     count = 1
-    for one in problem.partitions:
-        count *= len(ways(problem, one)) + 1
+    for partition in problem.partitions:
+        count *= len(ways(problem, partition)) + 1
     if count > PLACEMENTS_MAX or problem.replacements:
         return
     after = tuple(make_plan(snapshot, strategy, options).after)

@@ -24,13 +24,13 @@ def two_disks(sizes: tuple[int, ...] = (10, 10, 10, 10)) -> ClusterSnapshot:
     topic = plain.topics[0]
     parts = tuple(
         replace(
-            one,
+            partition,
             replica_logs=(
                 ReplicaLog(1, "/a", size),
                 ReplicaLog(2, "/a" if number % 2 else "/b", size),
             ),
         )
-        for number, (one, size) in enumerate(zip(topic.partitions, sizes, strict=True))
+        for number, (partition, size) in enumerate(zip(topic.partitions, sizes, strict=True))
     )
     return replace(plain, topics=(replace(topic, partitions=parts),), log_dirs=DIRS)
 
@@ -59,10 +59,10 @@ def test_an_explanation_names_the_disks() -> None:
         "  broker 1: /a → /b",
     )
     assert lines_of_file(made.plan, moved)[-1] == "  broker 1: /a → /b"
-    changed = {one.name for one in made.plan.partitions}
-    stays = next(one for one in (TopicPartition("t", number) for number in range(4)) if one not in changed)
+    changed = {partition.name for partition in made.plan.partitions}
+    stays = next(name for name in (TopicPartition("t", number) for number in range(4)) if name not in changed)
     assert explanations(made, [str(stays)]) == (f"{stays} stays on 1, 2: moving it gains nothing",)
-    assert [one.disks for one in moves_of(made.plan, {})] == [("1: /a → /b",)] * 2
+    assert [move.disks for move in moves_of(made.plan, {})] == [("1: /a → /b",)] * 2
 
 
 def test_log_dirs_survive_the_snapshots_file() -> None:
@@ -103,8 +103,8 @@ def on_disks(sizes_by_broker: dict[int, list[int]], disks: int) -> ClusterSnapsh
     plain = cluster(dict.fromkeys(sizes_by_broker), {"t": [(broker,) for broker, _ in owners]})
     topic = plain.topics[0]
     parts = tuple(
-        replace(one, replica_logs=(ReplicaLog(broker, "/d0", size),))
-        for one, (broker, size) in zip(topic.partitions, owners, strict=True)
+        replace(partition, replica_logs=(ReplicaLog(broker, "/d0", size),))
+        for partition, (broker, size) in zip(topic.partitions, owners, strict=True)
     )
     dirs = tuple(LogDirSnapshot(broker, f"/d{number}") for broker in sizes_by_broker for number in range(disks))
     return replace(plain, topics=(replace(topic, partitions=parts),), log_dirs=dirs)
@@ -131,14 +131,17 @@ def test_a_broker_that_cannot_be_level_takes_nothing_from_the_others() -> None:
 def test_a_failed_disk_is_named_with_its_replicas() -> None:
     whole = two_disks()
     parts = tuple(
-        replace(one, replica_logs=tuple(log for log in one.replica_logs if (log.broker, log.log_dir) != (2, "/a")))
-        for one in whole.topics[0].partitions
+        replace(
+            partition,
+            replica_logs=tuple(log for log in partition.replica_logs if (log.broker, log.log_dir) != (2, "/a")),
+        )
+        for partition in whole.topics[0].partitions
     )
     failed = FailedLogDir(2, "/a", "KAFKA_STORAGE_ERROR")
     broken = replace(
         whole,
         topics=(replace(whole.topics[0], partitions=parts),),
-        log_dirs=tuple(one for one in DIRS if (one.broker, one.log_dir) != (2, "/a")),
+        log_dirs=tuple(log_dir for log_dir in DIRS if (log_dir.broker, log_dir.log_dir) != (2, "/a")),
         failed_log_dirs=(failed,),
     )
     made = make_plan(broken, Strategy.LOG_DIRS, PlanOptions())

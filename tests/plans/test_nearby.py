@@ -47,9 +47,9 @@ def column(number: int, *brokers: int) -> Column:
     return number, sum(1 << b for b in brokers), brokers[0]
 
 
-def as_is(one: Model) -> Layout:
-    parts = [one.problem.partitions[index] for index in one.problem.movable]
-    return Layout.of(one, [column(number, *part.current) for number, part in enumerate(parts)])
+def as_is(case: Model) -> Layout:
+    parts = [case.problem.partitions[index] for index in case.problem.movable]
+    return Layout.of(case, [column(number, *part.current) for number, part in enumerate(parts)])
 
 
 def held(layout: Layout) -> list[tuple[int, ...]]:
@@ -64,78 +64,78 @@ class TestLayout:
 
     def test_the_sums_of_rows_count_replicas_leaders_and_sizes(self) -> None:
         rows = [Row(REPLICAS, (0, 1), 0, 9), Row(LEADERS, (0,), 0, 9), Row(BYTES, (2,), 0, 9)]
-        one = model([(1, 3), (2, 3), (1, 5)], rows, sizes=[10, 20, 60])
-        assert as_is(one).sums(one) == [3.0, 2.0, 1.0]
-        assert as_is(one).sums(one, np.array([1])) == [1.0, 0.0, pytest.approx(2 / 3)]
+        case = model([(1, 3), (2, 3), (1, 5)], rows, sizes=[10, 20, 60])
+        assert as_is(case).sums(case) == [3.0, 2.0, 1.0]
+        assert as_is(case).sums(case, np.array([1])) == [1.0, 0.0, pytest.approx(2 / 3)]
 
     def test_rows_at_their_limits_are_kept_to_the_byte(self) -> None:
         """In units such sums have rounding errors; one byte more is a breach however large the others are."""
         sizes = [10**9 + 7, 3 * 10**9 + 1, 7 * 10**11 + 3]
         for less, is_broken in ((0, False), (1, True)):
-            one = model([(1, 3)] * 3, [Row(BYTES, (0,), 0, sum(sizes) - less)], sizes=sizes)
-            assert (as_is(one).breach(one) > 0) is is_broken
+            case = model([(1, 3)] * 3, [Row(BYTES, (0,), 0, sum(sizes) - less)], sizes=sizes)
+            assert (as_is(case).breach(case) > 0) is is_broken
 
     def test_a_breach_is_what_rows_lack_or_have_too_much(self) -> None:
         rows = [Row(REPLICAS, (0,), 0, 1), Row(REPLICAS, (3,), 2, 5), Row(BYTES, (0,), 0, 15)]
-        one = model([(1, 3), (1, 3), (1, 5)], rows)
-        assert as_is(one).breach(one) == 2 + 2 + 1.5
+        case = model([(1, 3), (1, 3), (1, 5)], rows)
+        assert as_is(case).breach(case) == 2 + 2 + 1.5
 
     def test_the_first_figure_is_what_is_copied(self) -> None:
         lists, sizes = [(1, 3), (2, 3)], [10, 30]
         changed = [column(0, 3, 1), column(1, 0, 4)]
         for minimise, wanted in ((Minimise.MOVES, 4), (Minimise.BYTES, 80)):
-            one = model(lists, [], sizes=sizes, minimise=minimise)
-            layout = Layout.of(one, changed)
-            assert (layout.first(one), layout.leader_changes(one), as_is(one).first(one)) == (wanted, 2, 0)
+            case = model(lists, [], sizes=sizes, minimise=minimise)
+            layout = Layout.of(case, changed)
+            assert (layout.first(case), layout.leader_changes(case), as_is(case).first(case)) == (wanted, 2, 0)
 
     def test_leaders_without_rows_stay_where_they_can(self) -> None:
         """The round's program does not decide them then."""
         for rows, leaders in (([], (0, 4)), ([Row(LEADERS, (0,), 0, 9)], (2, 4))):
-            one = model([(1, 3), (2, 3)], list(rows))
-            solution = Layout.of(one, [column(0, 2, 0), column(1, 4, 5)]).solution(one)
+            case = model([(1, 3), (2, 3)], list(rows))
+            solution = Layout.of(case, [column(0, 2, 0), column(1, 4, 5)]).solution(case)
             assert (solution.held, solution.leaders) == ((0b101, 0b110000), leaders)
 
 
-def noise(one: Model) -> Floats:
+def noise(case: Model) -> Floats:
     """Return as little as decides between equal changes."""
-    found: Floats = np.random.RandomState(0).random_sample(one.is_held.shape) * 1e-6
+    found: Floats = np.random.RandomState(0).random_sample(case.is_held.shape) * 1e-6
     return found
 
 
 class TestPairs:
-    def freed(self, one: Model, prices: list[float], most: int, now: Layout | None = None) -> set[tuple[int, int]]:
+    def freed(self, case: Model, prices: list[float], most: int, now: Layout | None = None) -> set[tuple[int, int]]:
         """Return the pairs that are freed beyond what the layout and the cluster hold."""
-        now = now or as_is(one)
-        cells = Pairs(one, np.array(prices), 1.0).freed(now, most, noise(one))
-        return set(zip(*map(list, np.nonzero(cells & ~now.held & ~one.is_held)), strict=True))
+        now = now or as_is(case)
+        cells = Pairs(case, np.array(prices), 1.0).freed(now, most, noise(case))
+        return set(zip(*map(list, np.nonzero(cells & ~now.held & ~case.is_held)), strict=True))
 
     def test_the_cheapest_changes_come_first(self) -> None:
         """A price is what a row pays for one more. Without prices, every copy costs the same."""
-        one = model([(1, 3), (2, 3)], [Row(REPLICAS, (b,), 0, 9) for b in (0, 4, 5)])
-        assert self.freed(one, [-0.5, 0.6, 0.3], 1) == {(0, 4)}
-        assert self.freed(one, [-0.5, 0.6, 0.3], 2) == {(0, 4), (0, 5)}
-        assert self.freed(one, [0.0, 0.0, 0.3], 2) == {(0, 5), (1, 5)}
+        case = model([(1, 3), (2, 3)], [Row(REPLICAS, (b,), 0, 9) for b in (0, 4, 5)])
+        assert self.freed(case, [-0.5, 0.6, 0.3], 1) == {(0, 4)}
+        assert self.freed(case, [-0.5, 0.6, 0.3], 2) == {(0, 4), (0, 5)}
+        assert self.freed(case, [0.0, 0.0, 0.3], 2) == {(0, 5), (1, 5)}
 
     def test_a_replica_takes_the_place_of_the_one_in_its_rack(self) -> None:
         """Broker 2 is in the rack of broker 1, which is cheap to keep; the dear one is elsewhere."""
-        one = model([(1, 3)], [Row(REPLICAS, (b,), 0, 9) for b in range(6)])
-        assert self.freed(one, [0.9, 0.9, -0.9, 0.5, 0.6, 0.0], 1) == {(0, 4)}
-        assert self.freed(one, [-0.9, 0.9, 0.9, 0.5, 0.6, 0.0], 1) == {(0, 1)}
+        case = model([(1, 3)], [Row(REPLICAS, (b,), 0, 9) for b in range(6)])
+        assert self.freed(case, [0.9, 0.9, -0.9, 0.5, 0.6, 0.0], 1) == {(0, 4)}
+        assert self.freed(case, [-0.9, 0.9, 0.9, 0.5, 0.6, 0.0], 1) == {(0, 1)}
 
     def test_where_racks_may_be_shared_it_takes_the_place_of_the_dearest(self) -> None:
-        one = model([(1, 2, 3)], [Row(REPLICAS, (b,), 0, 9) for b in range(4)], racks={1: "a", 2: "a", 3: "b", 4: "b"})
-        assert one.shared.tolist() == [1]
-        assert self.freed(one, [-0.9, 0.0, 0.0, 0.5], 1) == {(0, 3)}
+        case = model([(1, 2, 3)], [Row(REPLICAS, (b,), 0, 9) for b in range(4)], racks={1: "a", 2: "a", 3: "b", 4: "b"})
+        assert case.shared.tolist() == [1]
+        assert self.freed(case, [-0.9, 0.0, 0.0, 0.5], 1) == {(0, 3)}
 
     def test_what_is_held_now_and_was_held_before_is_free_too(self) -> None:
-        one = model([(1, 3)], [Row(REPLICAS, (4,), 0, 9)])
-        now = Layout.of(one, [column(0, 1, 3)])
-        cells = Pairs(one, np.array([0.5]), 1.0).freed(now, 1, noise(one))
+        case = model([(1, 3)], [Row(REPLICAS, (4,), 0, 9)])
+        now = Layout.of(case, [column(0, 1, 3)])
+        cells = Pairs(case, np.array([0.5]), 1.0).freed(now, 1, noise(case))
         assert np.flatnonzero(cells[0]).tolist() == [0, 1, 2, 3]
 
     def test_partitions_that_no_cheap_change_concerns_are_left_alone(self) -> None:
-        one = model([(1, 3), (2, 5), (4, 6)], [Row(REPLICAS, (0,), 0, 9), Row(REPLICAS, (4,), 0, 9)])
-        cells = Pairs(one, np.array([-0.5, 0.4]), 1.0).freed(as_is(one), 1, noise(one))
+        case = model([(1, 3), (2, 5), (4, 6)], [Row(REPLICAS, (0,), 0, 9), Row(REPLICAS, (4,), 0, 9)])
+        cells = Pairs(case, np.array([-0.5, 0.4]), 1.0).freed(as_is(case), 1, noise(case))
         assert cells.any(axis=1).tolist() == [True, False, False]
 
     def test_a_row_that_is_not_kept_draws_changes_to_it(self) -> None:
@@ -149,32 +149,32 @@ class TestPairs:
     def test_a_partition_has_a_few_targets_only(self) -> None:
         """Else the cheapest changes could be those of one partition, and there would be nothing to exchange it for."""
         racks = {b: f"r{b}" for b in range(1, 9)}
-        one = model([(1,), (2,)], [Row(REPLICAS, (0,), 0, 9)], racks=racks)
-        found = self.freed(one, [-0.5], 6)
+        case = model([(1,), (2,)], [Row(REPLICAS, (0,), 0, 9)], racks=racks)
+        found = self.freed(case, [-0.5], 6)
         assert [sum(number == n for number, _ in found) for n in (0, 1)] == [3, 3]
 
     def test_another_leader_is_a_change_as_well(self) -> None:
-        one = model([(1, 3), (2, 5)], [Row(LEADERS, (b,), 0, 9) for b in range(6)])
-        cells = Pairs(one, np.array([0.0, -0.5, 0.0, 0.0, 0.5, 0.0]), 1.0).freed(as_is(one), 1, noise(one))
+        case = model([(1, 3), (2, 5)], [Row(LEADERS, (b,), 0, 9) for b in range(6)])
+        cells = Pairs(case, np.array([0.0, -0.5, 0.0, 0.0, 0.5, 0.0]), 1.0).freed(as_is(case), 1, noise(case))
         assert cells.any(axis=1).tolist() == [False, True]
 
     def test_pinned_replicas_and_forbidden_brokers_are_never_chosen(self) -> None:
         snapshot = drawn_cluster(5, brokers=8, racks=4, partitions=20, factor=2)
         options = PlanOptions(brokers=(7, 8), aim=(REPLICAS,))
-        one = model_of(build_problem(snapshot, Strategy.EXPAND, options).problem, None, None, [])
-        cells = Pairs(one, np.zeros(0), 1.0).freed(as_is(one), 1000, noise(one))
-        assert not (cells & ~one.allowed & ~one.is_held).any()
-        assert {b for _, b in self.freed(one, [], 1000)} <= {6, 7}
+        case = model_of(build_problem(snapshot, Strategy.EXPAND, options).problem, None, None, [])
+        cells = Pairs(case, np.zeros(0), 1.0).freed(as_is(case), 1000, noise(case))
+        assert not (cells & ~case.allowed & ~case.is_held).any()
+        assert {b for _, b in self.freed(case, [], 1000)} <= {6, 7}
 
 
-def costs(one: Model, layout: Layout) -> tuple[int, int]:
-    return layout.first(one), layout.leader_changes(one)
+def costs(case: Model, layout: Layout) -> tuple[int, int]:
+    return layout.first(case), layout.leader_changes(case)
 
 
-def rounded(one: Model, now: Layout, cells: Bools | None = None, breach_cost: float | None = 20.0) -> Layout:
+def rounded(case: Model, now: Layout, cells: Bools | None = None, breach_cost: float | None = 20.0) -> Layout:
     """Return what a round makes of a layout if these pairs are free, all of them by default."""
-    every = one.allowed | now.held if cells is None else cells
-    program = RoundProgram(one, now, every, max(1.0, float(one.weight.mean())), breach_cost, Work(10**6))
+    every = case.allowed | now.held if cells is None else cells
+    program = RoundProgram(case, now, every, max(1.0, float(case.weight.mean())), breach_cost, Work(10**6))
     found, is_solved = program.run()
     assert is_solved
     return found
@@ -185,79 +185,79 @@ class TestRoundProgram:
         """Against every placement of a few partitions; the rows are tight."""
         lists = [(1, 3), (1, 3), (1, 5), (2, 5)]
         rows = [*(Row(REPLICAS, (b,), 1, 2) for b in range(6)), *(Row(LEADERS, (b,), 0, 1) for b in range(6))]
-        one = model(lists, rows, sizes=[10, 20, 30, 40], minimise=Minimise.BYTES)
+        case = model(lists, rows, sizes=[10, 20, 30, 40], minimise=Minimise.BYTES)
         ways = [(a, b) for a, b in combinations(range(6), 2) if a // 2 != b // 2]
         led = [(*way, leader) for way in ways for leader in way]
         best = min(
-            costs(one, layout)
+            costs(case, layout)
             for chosen in product(led, repeat=4)
-            if sum(one.is_held[n, b] for n, way in enumerate(chosen) for b in way[:2]) >= 6
-            for layout in [Layout.of(one, [(n, 1 << a | 1 << b, leader) for n, (a, b, leader) in enumerate(chosen)])]
-            if not layout.breach(one)
+            if sum(case.is_held[n, b] for n, way in enumerate(chosen) for b in way[:2]) >= 6
+            for layout in [Layout.of(case, [(n, 1 << a | 1 << b, leader) for n, (a, b, leader) in enumerate(chosen)])]
+            if not layout.breach(case)
         )
-        found = rounded(one, as_is(one))
-        assert not found.breach(one)
-        assert costs(one, found) == best
+        found = rounded(case, as_is(case))
+        assert not found.breach(case)
+        assert costs(case, found) == best
 
     def test_partitions_without_free_pairs_stay(self) -> None:
-        one = model([(1, 3), (1, 3), (1, 5)], [Row(REPLICAS, (0,), 0, 1)])
-        cells = np.zeros_like(one.allowed)
+        case = model([(1, 3), (1, 3), (1, 5)], [Row(REPLICAS, (0,), 0, 1)])
+        cells = np.zeros_like(case.allowed)
         cells[[0, 2]] = True
-        found = rounded(one, as_is(one), cells)
+        found = rounded(case, as_is(case), cells)
         assert held(found)[1] == (0, 2)
-        assert not found.breach(one)
+        assert not found.breach(case)
 
     def test_only_free_pairs_are_used(self) -> None:
-        one = model([(1, 3)], [Row(REPLICAS, (0,), 0, 0)])
-        cells = as_is(one).held.copy()
+        case = model([(1, 3)], [Row(REPLICAS, (0,), 0, 0)])
+        cells = as_is(case).held.copy()
         cells[0, 5] = True
-        assert held(rounded(one, as_is(one), cells)) == [(2, 5)]
+        assert held(rounded(case, as_is(case), cells)) == [(2, 5)]
 
     def test_no_rack_holds_two_unless_they_may_share(self) -> None:
         rows = [Row(REPLICAS, (0,), 0, 0), Row(REPLICAS, (1, 4, 5), 0, 0)]
-        one = model([(1, 3)], rows)
-        found = rounded(one, as_is(one))
-        assert found.breach(one) > 0, "broker 4 shares the rack of broker 3"
+        case = model([(1, 3)], rows)
+        found = rounded(case, as_is(case))
+        assert found.breach(case) > 0, "broker 4 shares the rack of broker 3"
         shared = model([(1, 2, 3)], [Row(REPLICAS, (0,), 0, 0)], racks={1: "a", 2: "a", 3: "b", 4: "b"})
         assert held(rounded(shared, as_is(shared))) == [(1, 2, 3)]
 
     def test_as_many_racks_are_used_as_there_must_be(self) -> None:
         """Four replicas in three racks: one rack is shared, and no more."""
-        one = model([(1, 2, 3, 5)], [Row(REPLICAS, (4, 5), 0, 0)])
-        assert one.shared.tolist() == [1]
-        found = rounded(one, as_is(one))
+        case = model([(1, 2, 3, 5)], [Row(REPLICAS, (4, 5), 0, 0)])
+        assert case.shared.tolist() == [1]
+        found = rounded(case, as_is(case))
         assert {b // 2 for b in held(found)[0]} == {0, 1, 2}
 
     def test_the_leader_is_one_of_the_replicas(self) -> None:
         rows = [Row(LEADERS, (0, 2), 0, 0), Row(REPLICAS, (0,), 1, 1)]
-        one = model([(1, 3)], rows)
-        found = rounded(one, as_is(one))
+        case = model([(1, 3)], rows)
+        found = rounded(case, as_is(case))
         assert found.held[0, found.leaders[0]]
         assert held(found) != [(0, 2)]
-        assert not found.breach(one)
+        assert not found.breach(case)
 
     def test_rows_may_be_broken_if_they_are_now(self) -> None:
         """As little as possible; a breach costs more than copies do, up to its price."""
-        one = model([(1, 3)] * 2, [Row(REPLICAS, (0, 1), 0, 0), Row(REPLICAS, (4, 5), 0, 1)])
-        assert as_is(one).breach(one) == 2
-        assert rounded(one, as_is(one)).breach(one) == 1
-        assert held(rounded(one, as_is(one), breach_cost=0.5)) == held(as_is(one))
+        case = model([(1, 3)] * 2, [Row(REPLICAS, (0, 1), 0, 0), Row(REPLICAS, (4, 5), 0, 1)])
+        assert as_is(case).breach(case) == 2
+        assert rounded(case, as_is(case)).breach(case) == 1
+        assert held(rounded(case, as_is(case), breach_cost=0.5)) == held(as_is(case))
 
     def test_rows_of_bytes_are_kept_to_the_byte(self) -> None:
         """Broker 1 may hold all but one byte of what it has: something goes, the least that is enough."""
         sizes = [10**9 + n * n for n in range(6)]
-        one = model([(1, 3)] * 6, [Row(BYTES, (0,), 0, sum(sizes) - 1)], sizes=sizes, minimise=Minimise.BYTES)
-        found = rounded(one, as_is(one), breach_cost=None)
-        assert not found.breach(one)
-        assert found.first(one) == sizes[0]
+        case = model([(1, 3)] * 6, [Row(BYTES, (0,), 0, sum(sizes) - 1)], sizes=sizes, minimise=Minimise.BYTES)
+        found = rounded(case, as_is(case), breach_cost=None)
+        assert not found.breach(case)
+        assert found.first(case) == sizes[0]
 
 
-def nearby(one: Model, prices: list[float], placed: Layout, start: Layout | None = None, work: int = 10**6) -> Nearby:
+def nearby(case: Model, prices: list[float], placed: Layout, start: Layout | None = None, work: int = 10**6) -> Nearby:
     def columns(layout: Layout) -> list[Column]:
         return [(n, sum(1 << b for b in line), int(layout.leaders[n])) for n, line in enumerate(held(layout))]
 
     told = None if start is None else columns(start)
-    return Nearby(one, np.array(prices), columns(placed), told, Work(work), lambda _: None)
+    return Nearby(case, np.array(prices), columns(placed), told, Work(work), lambda _: None)
 
 
 ROWS = [Row(REPLICAS, (b,), 1, 2) for b in range(6)]
@@ -266,38 +266,38 @@ LISTS: list[tuple[int, ...]] = [(1, 3), (1, 3), (1, 5), (1, 5), (3, 5)]
 
 class TestSearch:
     def test_it_repairs_a_layout_that_breaks_rows(self) -> None:
-        one = model(LISTS, ROWS)
-        found = nearby(one, [0.0] * 6, as_is(one)).run()
+        case = model(LISTS, ROWS)
+        found = nearby(case, [0.0] * 6, as_is(case)).run()
         assert found is not None
         counts = [sum(mask >> b & 1 for mask in found.held) for b in range(6)]
         assert all(1 <= count <= 2 for count in counts)
 
     def test_it_returns_nothing_that_breaks_rows(self) -> None:
         rows = [Row(REPLICAS, (b,), 0, 1) for b in range(6)]
-        one = model(LISTS, rows)
-        assert nearby(one, [0.0] * 6, as_is(one)).run() is None
+        case = model(LISTS, rows)
+        assert nearby(case, [0.0] * 6, as_is(case)).run() is None
 
     def test_without_work_there_is_no_search(self) -> None:
-        one = model(LISTS, ROWS)
-        assert nearby(one, [0.0] * 6, as_is(one), work=0).run() is None
+        case = model(LISTS, ROWS)
+        assert nearby(case, [0.0] * 6, as_is(case), work=0).run() is None
 
     def test_it_starts_again_from_a_plan_that_keeps_the_rows(self) -> None:
         """If it gets nowhere from the linear program's answer."""
-        one = model(LISTS, ROWS)
-        good = Layout.of(one, [column(0, 0, 2), column(1, 1, 3), column(2, 0, 4), column(3, 1, 5), column(4, 2, 5)])
-        assert not good.breach(one)
-        search = nearby(one, [0.0] * 6, as_is(one), good, work=0)
+        case = model(LISTS, ROWS)
+        good = Layout.of(case, [column(0, 0, 2), column(1, 1, 3), column(2, 0, 4), column(3, 1, 5), column(4, 2, 5)])
+        assert not good.breach(case)
+        search = nearby(case, [0.0] * 6, as_is(case), good, work=0)
         found = search.run()
         assert found is not None
-        assert found.held == good.solution(one).held
+        assert found.held == good.solution(case).held
 
     def test_it_takes_no_more_work_than_it_has(self) -> None:
         snapshot = drawn_cluster(13, brokers=10, racks=5, partitions=120, factor=3)
         options = PlanOptions(aim=tuple(Aim), minimise=Minimise.BYTES)
         problem = build_problem(snapshot, Strategy.REBALANCE, options).problem
         rows = byte_limits(problem).rows(problem)
-        one = model_of(problem, None, None, rows)
-        search = nearby(one, [0.0] * len(rows), as_is(one), work=400)
+        case = model_of(problem, None, None, rows)
+        search = nearby(case, [0.0] * len(rows), as_is(case), work=400)
         search.run()
         assert search.work.left > -400
 
@@ -319,11 +319,11 @@ def test_without_work_no_round_begins(monkeypatch: pytest.MonkeyPatch) -> None:
         return RoundProgram(*given)  # type: ignore[arg-type]
 
     monkeypatch.setattr("plans.nearby.RoundProgram", begin)
-    one = model([(1, 3), (1, 3)], [Row(REPLICAS, (0,), 0, 1)])
+    case = model([(1, 3), (1, 3)], [Row(REPLICAS, (0,), 0, 1)])
     placed = [column(0, 0, 2), column(1, 0, 2)]
-    found = [Nearby(one, np.zeros(1), placed, None, Work(steps), lambda _: None).run() for steps in (0, 10_000)]
+    found = [Nearby(case, np.zeros(1), placed, None, Work(steps), lambda _: None).run() for steps in (0, 10_000)]
     assert (found[0], found[1] is None) == (None, False)
     assert begun
     begun.clear()
-    Nearby(one, np.zeros(1), placed, None, Work(0), lambda _: None).run()
+    Nearby(case, np.zeros(1), placed, None, Work(0), lambda _: None).run()
     assert begun == []

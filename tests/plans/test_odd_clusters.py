@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 from odd_clusters import Odd, odd_case
+from plan_files import hide_solver
 from small_clusters import applied
-from without_solver import hide_solver
 
 from plans.errors import PlanError
 from plans.loads import held_bytes
@@ -48,7 +48,7 @@ def test_no_plan_is_worse_than_its_input(first: int) -> None:
             continue
         told = f"seed {seed}"
         problem, after = made.problem, made.after
-        before = [one.current for one in problem.partitions]
+        before = [partition.current for partition in problem.partitions]
         check_each_partition(problem, after, odd, told)
         assert made.plan.klamm.score.after.rack_violations <= made.plan.klamm.score.before.rack_violations + (
             forced_violations(problem) if odd.strategy in FORCING else 0
@@ -71,33 +71,33 @@ def check_each_partition(problem: Problem, after: Sequence[tuple[int, ...]], odd
     dead = {number for number, broker in enumerate(problem.brokers) if not broker.is_alive}
     excluded = {n for n, broker in enumerate(problem.brokers) if broker.id in odd.options.exclude_brokers}
     is_capped = problem.is_capped
-    for one, lists in zip(problem.partitions, after, strict=True):
-        name = f"{told}, {one.name}"
-        fresh = set(lists) - set(one.current)
+    for partition, lists in zip(problem.partitions, after, strict=True):
+        name = f"{told}, {partition.name}"
+        fresh = set(lists) - set(partition.current)
         assert len(set(lists)) == len(lists), name
         assert not fresh & (dead | excluded | problem.leaving), name
-        assert set(lists) - dead or set(one.current) <= dead, f"{name} has lost its living replicas"
-        if not one.is_movable:
-            assert lists == one.current, name
+        assert set(lists) - dead or set(partition.current) <= dead, f"{name} has lost its living replicas"
+        if not partition.is_movable:
+            assert lists == partition.current, name
             continue
-        if is_capped and lists == one.current:
+        if is_capped and lists == partition.current:
             continue
-        assert len(lists) == one.factor, name
+        assert len(lists) == partition.factor, name
         assert not set(lists) & problem.leaving, name
-        assert not mask_of(lists) & ~one.may_hold, name
+        assert not mask_of(lists) & ~partition.may_hold, name
         if odd.strategy is Strategy.LEADERS:
-            assert set(lists) == set(one.current), name
+            assert set(lists) == set(partition.current), name
 
 
 def forced_violations(problem: Problem) -> int:
     """Return how many rack violations the strategy may have to add, according to what each partition is allowed."""
-    return sum(one.shared_racks_max for one in problem.partitions if one.is_movable)
+    return sum(partition.shared_racks_max for partition in problem.partitions if partition.is_movable)
 
 
 def squares(problem: Problem, lists: Sequence[tuple[int, ...]], places: int) -> int:
     counts = [0] * len(problem.brokers)
-    for one in lists:
-        for broker in one[:places]:
+    for replicas in lists:
+        for broker in replicas[:places]:
             counts[broker] += 1
     return sum(counts[broker] ** 2 for broker in problem.remaining)
 

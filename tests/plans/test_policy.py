@@ -124,7 +124,7 @@ def test_the_schema_knows_the_keys_that_the_parser_knows() -> None:
     jsonschema.Draft202012Validator.check_schema(schema)
     sections = schema["properties"]
     assert {name: tuple(section["properties"]) for name, section in sections.items()} == dict(_KEYS)
-    assert not any(one["additionalProperties"] for one in (schema, *sections.values()))
+    assert not any(section["additionalProperties"] for section in (schema, *sections.values()))
 
 
 @pytest.mark.parametrize(

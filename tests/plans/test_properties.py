@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from plan_files import hide_solver
 from small_clusters import applied, drawn_cluster
-from without_solver import hide_solver
 
 from engine.common.snapshot import ClusterSnapshot
 from engine.common.snapshot_json import snapshot_to_json
@@ -38,15 +38,15 @@ def _best(snapshot: ClusterSnapshot, removed: int | None, aims: tuple[Aim, ...],
     racks = {broker.id: broker.rack for broker in snapshot.brokers}
     targets = [broker for broker in racks if broker != removed]
     rack_count = len({racks[broker] for broker in targets})
-    parts = [one for topic in snapshot.topics for one in topic.partitions]
+    parts = [partition for topic in snapshot.topics for partition in topic.partitions]
     options = []
-    for one in parts:
+    for part in parts:
         found = []
-        for way in _ways(targets, len(one.replicas)):
-            fresh = len(set(way) - set(one.replicas))
-            weight = 1 if minimise is Minimise.MOVES else one.replica_logs[0].size_bytes
+        for way in _ways(targets, len(part.replicas)):
+            fresh = len(set(way) - set(part.replicas))
+            weight = 1 if minimise is Minimise.MOVES else part.replica_logs[0].size_bytes
             violations = min(len(way), rack_count) - len({racks[broker] for broker in way})
-            found.append((way, max(0, violations), fresh * weight, way[0] != one.replicas[0]))
+            found.append((way, max(0, violations), fresh * weight, way[0] != part.replicas[0]))
         options.append(found)
     best: Rank | None = None
     for chosen in itertools.product(*options):
@@ -225,5 +225,5 @@ def test_within_a_cap_a_large_program_has_fewer_choices_and_finds_as_much(
     assert encode_plan(plans[0]) == encode_plan(plans[1])
     few = plans[0].klamm.score
     assert 0 < few.moves <= 10
-    left = [(one.remaining_moves, one.after.rack_violations, one.after.leader_range) for one in (few, every)]
+    left = [(plan.remaining_moves, plan.after.rack_violations, plan.after.leader_range) for plan in (few, every)]
     assert left[0] == left[1]

@@ -113,9 +113,9 @@ def test_no_other_tool_needs_less(
 def check_shape(made: MadePlan) -> None:
     """Check what holds for every plan: its lists match the score, and nothing is on an emptied broker."""
     problem = made.problem
-    for one, after in zip(problem.partitions, made.after, strict=True):
-        assert len(set(after)) == len(after) == one.factor
-        if one.is_movable:
+    for partition, after in zip(problem.partitions, made.after, strict=True):
+        assert len(set(after)) == len(after) == partition.factor
+        if partition.is_movable:
             assert not set(after) & problem.leaving
     rows = made.plan.klamm.score.brokers
     for number, row in enumerate(rows):
@@ -130,12 +130,12 @@ def check_shape(made: MadePlan) -> None:
 )
 def test_the_result_is_level(name: str, replicas: int, leaders: int) -> None:
     strategy = Strategy.RACKS if name == "s7_rackfix" else Strategy.REBALANCE
-    after = make_plan(scenario(name), strategy, BY_MOVES).plan.klamm.score.after
+    after = planned(name, strategy, BY_MOVES).plan.klamm.score.after
     assert (after.replica_range, after.leader_range) == (replicas, leaders)
 
 
 def test_uneven_racks_are_explained() -> None:
-    made = make_plan(scenario("s8_uneven_racks_rebalance"), Strategy.REBALANCE, BY_MOVES)
+    made = planned("s8_uneven_racks_rebalance", Strategy.REBALANCE, BY_MOVES)
     assert any("level means 22 to 33 replicas" in note for note in made.notes)
 
 

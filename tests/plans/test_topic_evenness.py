@@ -29,9 +29,9 @@ def test_swaps_spread_topics_and_change_no_figure(
     assert spread.after.topic_excess < plain.after.topic_excess
     same = {"topic_excess": 0, "bytes_cv": None}
     assert replace(spread.after, **same) == replace(plain.after, **same)
-    figures = [(one.moves, one.bytes, one.leader_changes, one.is_optimal) for one in (spread, plain)]
+    figures = [(plan.moves, plan.bytes, plan.leader_changes, plan.is_optimal) for plan in (spread, plain)]
     assert figures[0] == figures[1]
     counts = [
-        [(row.replicas_after, row.leaders_after, row.replicas_in) for row in one.brokers] for one in (spread, plain)
+        [(row.replicas_after, row.leaders_after, row.replicas_in) for row in plan.brokers] for plan in (spread, plain)
     ]
     assert counts[0] == counts[1]

@@ -113,9 +113,9 @@ def test_a_plan_by_bytes_copies_no_more_than_the_one_by_moves() -> None:
     snapshot = drawn_cluster(9, brokers=16, racks=4, partitions=500, factor=3)
     by_bytes, by_moves = (
         make_plan(
-            snapshot, Strategy.REBALANCE, PlanOptions(aim=tuple(Aim), minimise=one, time_limit_s=6.0)
+            snapshot, Strategy.REBALANCE, PlanOptions(aim=tuple(Aim), minimise=aim, time_limit_s=6.0)
         ).plan.klamm.score
-        for one in (Minimise.BYTES, Minimise.MOVES)
+        for aim in (Minimise.BYTES, Minimise.MOVES)
     )
     assert by_bytes.bytes is not None
     assert by_moves.bytes is not None

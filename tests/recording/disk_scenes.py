@@ -16,7 +16,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from java_source import run_java
+from kafka_tools import run_java
 from recorded_kafka import CONFIGS, TOPICS, RecordedCluster
 
 SETTINGS = {

@@ -111,7 +111,7 @@ def make_znodes(scenes: Scenes, out: Path) -> None:
 
 def _contents(writes: list[dict[str, Any]]) -> Iterable[tuple[str, str | None]]:
     """What Kafka wrote, not the recorder by hand."""
-    for write in (one for one in writes if one["by"] != "recorder"):
+    for write in (write for write in writes if write["by"] != "recorder"):
         for op in [write, *write.get("ops", [])]:
             if op["op"] in ("create", "setData"):
                 yield op["path"], op["data"]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from apache_kafka import START_TIMEOUT_S, fetch_jars
-from java_source import run_java
+from kafka_tools import run_java
 
 from engine.local.broker_probe import known_broker_ids
 from engine.local.java import find_java

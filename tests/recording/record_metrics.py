@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from apache_kafka import ApacheKafkaBroker, wait_until_all_know_each_other
-from java_source import run_java
+from kafka_tools import run_java
 from metric_work import all_kinds_of_work, counted_work
 
 from engine.local.addresses import own_loopback_address

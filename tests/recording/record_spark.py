@@ -119,7 +119,7 @@ def record(version: str, scene: str, work: Path, cluster: LocalCluster, out: Pat
         raise SystemExit(f"{version}:{scene} failed\n{ran.stderr[-4000:]}")
     kept = out / (metadata.version("pyspark") if version == OWN else version) / scene.replace("_", "-")
     shutil.rmtree(kept, ignore_errors=True)
-    for checkpoint in sorted(one.parent for one in folder.glob("*/metadata")):
+    for checkpoint in sorted(file.parent for file in folder.glob("*/metadata")):
         _keep_checkpoint(checkpoint, kept / checkpoint.name)
     for log in sorted((folder / "events").iterdir()):
         if not log.name.startswith("."):
@@ -160,7 +160,7 @@ def _keep_event_log(log: Path, kept: Path) -> None:
 
 
 def _is_ended(log: Path) -> bool:
-    return log.is_file() or not any(one.name.endswith(".inprogress") for one in log.iterdir())
+    return log.is_file() or not any(path.name.endswith(".inprogress") for path in log.iterdir())
 
 
 def _all_of(reader: zstandard.ZstdDecompressionReader) -> bytes:

@@ -37,7 +37,7 @@ class World:
             "spark.eventLog.dir": str(folder / "events"),
             "spark.sql.streaming.noDataProgressEventInterval": "200",
         }
-        for name, value in (defaults | dict(one.split("=", 1) for one in settings)).items():
+        for name, value in (defaults | dict(setting.split("=", 1) for setting in settings)).items():
             builder = builder.config(name, value)
         (folder / "events").mkdir(parents=True, exist_ok=True)
         self.spark = builder.getOrCreate()

@@ -27,9 +27,13 @@ def test_each_module_and_its_tests_exist() -> None:
 
 def test_each_explained_mutant_can_be_made() -> None:
     told = tomllib.loads((HERE / "survivors.toml").read_text())["survivor"]
-    assert all(one["why"] for one in told)
-    made = {key for module in {one["module"] for one in told} for key in keys_of(module)}
-    stale = [one for one in told if (one["module"], one["function"], one["before"], one["after"]) not in made]
+    assert all(survivor["why"] for survivor in told)
+    made = {key for module in {survivor["module"] for survivor in told} for key in keys_of(module)}
+    stale = [
+        survivor
+        for survivor in told
+        if (survivor["module"], survivor["function"], survivor["before"], survivor["after"]) not in made
+    ]
     assert not stale
 
 
@@ -51,7 +55,7 @@ def test_tests_that_fail_by_themselves_are_named_and_do_not_end_the_run(
         if module == failing:
             return []
         survey = {"passed": True, "seconds": 1}
-        return [survey, *({"mutant": one.number, "is_tried": True, "is_noticed": True} for one in mutants)]
+        return [survey, *({"mutant": mutant.number, "is_tried": True, "is_noticed": True} for mutant in mutants)]
 
     monkeypatch.setattr(Bench, "_in_forks", in_forks)
     monkeypatch.setattr(run, "_files", list)

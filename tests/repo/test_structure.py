@@ -110,7 +110,7 @@ def test_a_broker_reads_its_settings_by_attribute() -> None:
 def test_every_dependency_is_imported(extra: str) -> None:
     """A dependency that may be missing can be looked up by its name instead."""
     wanted = PYPROJECT["optional-dependencies"][extra] if extra else PYPROJECT["dependencies"]
-    names = {re.split(r"[<>=\[ ;]", one)[0].lower() for one in wanted}
+    names = {re.split(r"[<>=\[ ;]", requirement)[0].lower() for requirement in wanted}
     either = re.compile(r'^ *import (\w+)|^ *from (\w+)[\w.]* import |"(\w+)"', re.MULTILINE)
     imported = {word for _, text in modules(*PACKAGES) for words in either.findall(text) for word in words}
     assert {name for name in names if IMPORTED_AS.get(name, name) not in imported} == set()
@@ -119,7 +119,9 @@ def test_every_dependency_is_imported(extra: str) -> None:
 def test_the_classifiers_name_the_python_versions_that_ci_runs() -> None:
     """CI sets KLAMM_REQUIRE. A contributor may have a newer one, on which nobody promises anything yet."""
     prefix = "Programming Language :: Python :: 3."
-    named = {int(one.removeprefix(prefix)) for one in PYPROJECT["classifiers"] if one.startswith(prefix)}
+    named = {
+        int(classifier.removeprefix(prefix)) for classifier in PYPROJECT["classifiers"] if classifier.startswith(prefix)
+    }
     assert PYPROJECT["requires-python"] == f">=3.{min(named)}"
     if "KLAMM_REQUIRE" in os.environ:
         assert named == {sys.version_info.minor}

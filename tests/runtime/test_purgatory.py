@@ -196,15 +196,15 @@ def test_one_that_fails_takes_no_other_along(caplog: pytest.LogCaptureFixture) -
         by_look, by_change, by_time = Broken(60_000, "try"), Broken(60_000, "complete"), Broken(10, "complete")
         others = [Wait(60_000), Wait(60_000), Wait(10)]
         by_change.ready = True
-        for one, other in zip((by_look, by_change, by_time), others, strict=True):
-            purgatory.watch(one, ["a"] if one is not by_time else ["b"])
+        for waiting, other in zip((by_look, by_change, by_time), others, strict=True):
+            purgatory.watch(waiting, ["a"] if waiting is not by_time else ["b"])
             purgatory.watch(other, ["a"])
             other.ready = other.delay_ms > 10
         assert purgatory.check_and_complete("a") == 2
         async with asyncio.timeout(30):
             while not others[2].is_completed:
                 await asyncio.sleep(0.001)
-        assert [one.events for one in others] == [["complete"], ["complete"], ["complete", "expired"]]
+        assert [waiting.events for waiting in others] == [["complete"], ["complete"], ["complete", "expired"]]
         assert (by_look.events, by_change.events) == (["fault"], ["complete", "fault"])
         assert by_time.events == ["complete", "fault"]
         assert len(purgatory) == 0

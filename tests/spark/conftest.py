@@ -1,9 +1,8 @@
-"""What the tests of Spark share: one session, one cluster."""
+"""What the tests of Spark share: one session, and commands against the running cluster."""
 
 from __future__ import annotations
 
-from live_cluster import live_cluster, topic_name
+from klamm_program import commands, program
 from spark_sessions import spark
-from topic_program import commands, program
 
-__all__ = ["commands", "live_cluster", "program", "spark", "topic_name"]
+__all__ = ["commands", "program", "spark"]

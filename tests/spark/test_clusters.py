@@ -16,8 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from klamm_program import klamm
 from merged_logs import locally, plan_of, write_logs
 from own_packages import WANTED, package_settings
-from plain_python import plain_python
-from spark_sessions import SETTINGS, SPARK_HOME
+from spark_sessions import SETTINGS, SPARK_HOME, plain_python
 
 from engine.local.cluster import LocalCluster
 from engine.local.java import find_java

@@ -64,21 +64,21 @@ def plain(found: list[Any], batch_bytes: int) -> dict[int, list[bytes]]:
 @given(found=ROWS, batch_bytes=st.sampled_from([1, 300, 5000, 1 << 20]), large=st.booleans())
 def test_the_bytes_and_the_bounds_of_the_plain_encoder(found: list[Any], batch_bytes: int, large: bool) -> None:
     rows = rows_of(found, has_headers=False, large=large)
-    without_headers = [(*one[:3], None) for one in found]
-    assert encoded(rows, [one[0] for one in found], batch_bytes) == plain(without_headers, batch_bytes)
+    without_headers = [(*row[:3], None) for row in found]
+    assert encoded(rows, [row[0] for row in found], batch_bytes) == plain(without_headers, batch_bytes)
 
 
 @given(found=ROWS, skip=st.integers(0, 3))
 def test_headers_and_parts_of_a_larger_batch(found: list[Any], skip: int) -> None:
     rows, left = rows_of(found).slice(skip), found[skip:]
     if left:
-        assert encoded(rows, [one[0] for one in left], 1 << 30) == plain(left, 1 << 30)
+        assert encoded(rows, [row[0] for row in left], 1 << 30) == plain(left, 1 << 30)
 
 
 def test_many_records_have_varints_of_every_size() -> None:
     found = [(number % 3, b"%d" % number, b"v" * (number % 300), None) for number in range(60_000)]
     rows = rows_of(found, has_headers=False)
-    assert encoded(rows, [one[0] for one in found], 1 << 30) == plain(found, 1 << 30)
+    assert encoded(rows, [row[0] for row in found], 1 << 30) == plain(found, 1 << 30)
 
 
 def test_text_is_sent_as_it_is() -> None:

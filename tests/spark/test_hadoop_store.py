@@ -29,13 +29,13 @@ def test_traces_on_a_hadoop_file_system(spark: Any, tmp_path: Path) -> None:
     (checkpoint,) = queries
     (events,), _ = QueryTraces((), ("viewfs://lake/logs",), others).read()
     assert (checkpoint.path, checkpoint.name) == ("viewfs://lake/data/checkpoints/killed", "killed")
-    assert sum(one.planned for one in checkpoint.positions()) == 20
-    assert sum(one.committed or 0 for one in checkpoint.positions()) == 10
+    assert sum(position.planned for position in checkpoint.positions()) == 20
+    assert sum(position.committed or 0 for position in checkpoint.positions()) == 10
     assert events.committed("0") == checkpoint.committed("0")
     local, _ = QueryTraces((str(tmp_path / "checkpoints"),)).read()
     assert [batch.committed_ms for batch in checkpoint.batches] == [batch.committed_ms for batch in local[0].batches]
     _, failures = QueryTraces(("viewfs://lake/absent", "alluxio://h/x"), ("viewfs://lake/absent",), others).read()
-    assert [type(one) for one in failures] == [NotFound, BadRequest, NotFound]
+    assert [type(failure) for failure in failures] == [NotFound, BadRequest, NotFound]
     assert "Spark has no file system for this" in str(failures[1])
 
 

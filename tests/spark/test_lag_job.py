@@ -16,12 +16,11 @@ from typing import Any
 
 import pytest
 from group_members import commit, fill
-from klamm_program import PROGRAM, environment
+from klamm_program import PROGRAM, Program, environment
 from patience import within
 from soak import rounds
 from spark_sessions import SETTINGS
 from spark_traces import one_source, write_checkpoint
-from topic_program import Program
 
 import engine.spark.lag_job as lag_job
 from engine.admin.cluster.target import Naming, resolve_target
@@ -66,7 +65,7 @@ def test_what_is_kept_and_read_back(
     job = LagJob([watched], str(out), 1.0, 2, samples=4)
     run_lag_job(spark, job, told.append, threading.Event(), lambda *words: waits.append(words))
     assert len(told) == 4
-    assert {one.failures for one in told} == {()}
+    assert {report.failures for report in told} == {()}
     whose = f"sample {told[-1].sample}"
     assert waits[0] == ("spark", "planning the first sample")
     assert waits[-4:] == [
@@ -74,7 +73,7 @@ def test_what_is_kept_and_read_back(
     ]  # fmt: skip
     rows = rows_of(out)
     assert len({row["sample"] for row in rows}) == 4
-    assert sum(one.row_count for one in told) == len(rows)
+    assert sum(report.row_count for report in told) == len(rows)
     mine = [row for row in rows if row["group"] == name and row["partition"] == 0]
     assert [(row["committed"], row["end"], row["lag"]) for row in mine] == [(40, 100, 60)] * 4
     statuses = [row["status"] for row in mine]
@@ -88,7 +87,7 @@ def test_what_is_kept_and_read_back(
     ]
     ran = program("spark", "history", out, "--group", name, "--group", "query", "-o", "json")
     assert ran.code == 0
-    by_group = {one["group"]: one for one in ran.json}
+    by_group = {row["group"]: row for row in ran.json}
     assert by_group[name]["max_lag"] == by_group[name]["last_lag"] == 60
     assert by_group[name]["sample_count"] == 4
     assert by_group[name]["last_status"] == "STOP"

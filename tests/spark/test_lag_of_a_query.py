@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from klamm_program import in_process
-from query_ways import Ends, all_ways_agree, produce, start, wait_for
-from topic_program import Program
+from klamm_program import Program, in_process
+from patience import wait_for
+from query_ways import Ends, all_ways_agree, produce, start
 
 from engine.admin.lag.spark_positions import BATCHES_MAX
 from engine.common.model import TopicPartition
@@ -67,13 +67,17 @@ def _lag_while_it_stands_still(program: Program, topic: str, servers: str, check
 
     def mirrored() -> list[tuple[int, int]]:
         ran = program("groups", "describe", "--group", f"mirror-{topic}", "-o", "json")
-        return [(one["current_offset"], one["lag"]) for one in ran.json[0]["partitions"]] if ran.code == 0 else []
+        return (
+            [(partition["current_offset"], partition["lag"]) for partition in ran.json[0]["partitions"]]
+            if ran.code == 0
+            else []
+        )
 
     wait_for(lambda: mirrored() == [(95, 10), (95, 10)], "what the listener had committed")
     ran = program("spark", "commit", checkpoint, "--group", f"{topic}-once", "-o", "json", "--yes")
-    assert (ran.code, [(one["new_offset"], one["result"]) for one in ran.json]) == (0, [(95, "reset")] * 2)
+    assert (ran.code, [(row["new_offset"], row["result"]) for row in ran.json]) == (0, [(95, "reset")] * 2)
     shown = program("groups", "describe", "--group", f"{topic}-once", "-o", "json").json[0]["partitions"]
-    assert [(one["current_offset"], one["lag"]) for one in shown] == [(95, 10)] * 2
+    assert [(row["current_offset"], row["lag"]) for row in shown] == [(95, 10)] * 2
     (job,) = program("spark", "jobs", checkpoint, "-o", "json").json
     assert (job["path"], job["lag"], job["sources"]) == (
         str(checkpoint),

@@ -76,8 +76,8 @@ def wishes() -> st.SearchStrategy[dict[str, Any]]:
         lambda about, bounds, brokers: {
             **about,
             "brokers": brokers,
-            "start": min((one for one in bounds if one), default=None) if bounds[0] else None,
-            "end": max((one for one in bounds if one), default=None) if bounds[1] else None,
+            "start": min((bound for bound in bounds if bound), default=None) if bounds[0] else None,
+            "end": max((bound for bound in bounds if bound), default=None) if bounds[1] else None,
         },
         about,
         bounds,
@@ -203,7 +203,7 @@ def test_a_log_that_is_rolled_meanwhile_is_named(folder: Path, monkeypatch: pyte
 
     monkeypatch.setattr(log_merge, "run_in_workers", rolling)
     _, result = in_pieces(folder, 4000)
-    (problem,) = [one for one in result.problems if one.kind is ProblemKind.UNREADABLE]
+    (problem,) = [problem for problem in result.problems if problem.kind is ProblemKind.UNREADABLE]
     assert (problem.source, "another file took its place" in problem.message) == (str(live), True)
 
 

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gs_server import PLACE, gs_server
 from klamm_program import in_process
 from merged_logs import BEGIN, entry, locally, plan_of, write_logs
-from s3_server import BUCKET, s3_server
+from store_servers import BUCKET, PLACE, gs_server, s3_server
 
 from engine.admin.cluster.errors import Unreachable
 from engine.common.errors import OperationError

@@ -68,7 +68,7 @@ def test_what_is_lost_is_told(
     losses: list[str] = []
     ranges = ranges_between(start, stop, earliest, losses.append)
     assert len(losses) == 1 and told in losses[0]
-    assert [(one.start, one.stop) for one in ranges] == left
+    assert [(found.start, found.stop) for found in ranges] == left
 
 
 @given(
@@ -80,12 +80,12 @@ def test_pieces_cover_their_range(sizes: list[int], least: int | None, most: int
     ranges = [OffsetRange("t", number, 100, 100 + size) for number, size in enumerate(sizes)]
     pieces = split(ranges, least, most)
     for number, size in enumerate(sizes):
-        edges = [(one.start, one.stop) for one in pieces if one.partition == number]
+        edges = [(piece.start, piece.stop) for piece in pieces if piece.partition == number]
         assert edges[0][0] == 100 and edges[-1][1] == 100 + size
         assert all(left[1] == right[0] for left, right in pairwise(edges))
-    assert all(one.count > 0 for one in pieces)
+    assert all(piece.count > 0 for piece in pieces)
     if most is not None:
-        assert max(one.count for one in pieces) <= most
+        assert max(piece.count for piece in pieces) <= most
     if least is not None and sum(sizes) >= 50 * least:
         assert len(pieces) >= min(least, sum(sizes))
 

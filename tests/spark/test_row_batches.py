@@ -38,7 +38,9 @@ def partitions(rows: pa.RecordBatch, batch_bytes: int = 1 << 20) -> list[int]:
 def test_parts_have_all_rows_in_their_order(sizes: list[list[int]], size_bytes: int) -> None:
     batches = [pa.record_batch({"value": pa.array([b"x" * size for size in some], pa.binary())}) for some in sizes]
     parts = list(even_parts(batches, size_bytes))
-    assert [len(one) for part in parts for one in part.column(0).to_pylist()] == [one for some in sizes for one in some]
+    assert [len(value) for part in parts for value in part.column(0).to_pylist()] == [
+        size for some in sizes for size in some
+    ]
     assert all(part.num_rows for part in parts)
 
 

@@ -79,7 +79,7 @@ def test_text_by_key_goes_where_kafka_would_put_it(
     numbers = [int(row[2].removeprefix(b"value " * 40)) for row in found]
     assert sorted(numbers) == list(range(count))
     assert {(row[1], row[0]) for row in found} == {(b"%d" % n, partition_for_key(b"%d" % n, 3)) for n in range(50)}
-    by_partition = [[n for n, row in zip(numbers, found, strict=True) if row[0] == one] for one in range(3)]
+    by_partition = [[n for n, row in zip(numbers, found, strict=True) if row[0] == partition] for partition in range(3)]
     assert by_partition == [sorted(some) for some in by_partition], "one task, so in the order of the rows"
 
 

@@ -25,8 +25,6 @@ from klamm.spark import KafkaDataSource, klamm_kafka, register
 
 pytestmark = pytest.mark.timeout(900)
 
-Read = Callable[..., list[Any]]
-
 
 @pytest.fixture
 def topic(live_cluster: LocalCluster, topic_name: str) -> str:
@@ -74,7 +72,7 @@ def test_every_codec_and_shape_as_a_consumer_reads_it(
         shapes += [{"key": None, "value": b"no key"}, {"key": b"no value", "value": None}, {"key": b"", "value": b""}]
         shapes += [{"value": b"with headers", "headers": [("a", b"1"), ("a", None), ("ü", b"")]}]
         shapes += [{"value": b"of old", "timestamp": 1}]
-        records = [one | {"partition": number % 2} for number, one in enumerate(shapes)]
+        records = [shape | {"partition": number % 2} for number, shape in enumerate(shapes)]
         send(live_cluster.bootstrap_servers, topic, records, **{"compression.type": codec})
     wanted = consumed(live_cluster.bootstrap_servers, topic, 2)
     assert len(wanted) == 5 * 405
@@ -264,7 +262,7 @@ def test_batches_of_a_wanted_size_and_a_restart(
     found = Collected()
     options = {"subscribe": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "300"}
     progress = ended(stream(found, **options))
-    assert [one["numInputRows"] for one in progress] == [300, 300, 300, 100]
+    assert [batch["numInputRows"] for batch in progress] == [300, 300, 300, 100]
     assert json.loads(progress[0]["sources"][0]["latestOffset"] if isinstance(
         progress[0]["sources"][0]["latestOffset"], str) else json.dumps(progress[0]["sources"][0]["latestOffset"])
     ) == {topic: {"0": 500, "1": 500}}  # fmt: skip

@@ -78,7 +78,7 @@ def test_a_worker_python_without_pyarrow_is_warned_of(
     session: Any = type("SparkSession", (), {"sparkContext": SimpleNamespace(pythonExec=str(python))})
     session.__module__ = "pyspark.sql.session"
     klamm.spark._warn_of_missing_packages(session())
-    said = [str(one.message) for one in recwarn]
+    said = [str(warning.message) for warning in recwarn]
     assert len(said) == bool(lacks)
     for text in said:
         assert str(python) in text and told in text and "PYSPARK_PYTHON" in text

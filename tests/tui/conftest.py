@@ -1,15 +1,12 @@
-"""Running clusters, for what the dashboard sees of them and does to them: three open brokers, and a secured one."""
+"""A secured cluster, for what the dashboard sees of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
-from operated_cluster import by_wire, three_brokers
 
 from engine.local.cluster import LocalCluster
-
-__all__ = ["by_wire", "three_brokers"]
 
 
 @pytest.fixture(scope="session")

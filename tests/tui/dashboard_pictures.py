@@ -160,7 +160,7 @@ async def screens_of(state: str) -> dict[str, str]:
         if then is not None:
             then(driven.feed.cluster)
             await driven.tick(4)
-        for page, sizes in (one.split() for one in wanted.split(", ")):
+        for page, sizes in (picture.split() for picture in wanted.split(", ")):
             driven.main.go_to(Location(page))
             for size in sizes:
                 width, height = SIZES[size]

@@ -38,10 +38,10 @@ def test_of_earlier_frames_only_what_rates_need_is_kept() -> None:
         cluster.advance()
         board.take(cluster.frame())
     assert board.rates.in_per_s and board.rates.in_per_s > 0
-    earlier = [one for one in board.rates._past if one.at_ms != board.frame.at_ms]
+    earlier = [frame for frame in board.rates._past if frame.at_ms != board.frame.at_ms]
     assert len(earlier) > 2
-    for one in earlier:
-        assert one.ends and vars(one).keys() <= {"at_ms", "read_at_ms", "ends", "total"}
+    for frame in earlier:
+        assert frame.ends and vars(frame).keys() <= {"at_ms", "read_at_ms", "ends", "total"}
 
 
 def test_without_two_readings_of_the_ends_no_rate_is_known() -> None:
@@ -81,8 +81,8 @@ def test_text_and_table_of_a_screen_are_of_one_frame_while_the_next_one_is_count
     def shown() -> tuple[str, int]:
         """Return who is missed as the text says it, and by how many the table says broker 2 is."""
         place = View(board, Location("brokers"))
-        text = "\n".join("".join(part for part, _ in one) for one in brokers.PAGE.summary(place, 200))
-        (item,) = [one for one in brokers.PAGE.rows(place).items if one.id == 2]
+        text = "\n".join("".join(part for part, _ in line) for line in brokers.PAGE.summary(place, 200))
+        (item,) = [item for item in brokers.PAGE.rows(place).items if item.id == 2]
         found = re.search("broker 2 is missing from .*", text)
         return found[0] if found else "", item.missing
 

@@ -98,7 +98,7 @@ def test_a_copy_goes_both_ways_and_says_so(programs: Path, monkeypatch: pytest.M
             await driven.press("y", "2")
             await driven.until(lambda: (programs / "kept").exists() and bool((programs / "kept").read_text()))
             said = "copied by wl-copy, and by the terminal (OSC 52)"
-            await driven.until(lambda: any(said == one.message for one in driven.app._notifications))
+            await driven.until(lambda: any(said == notification.message for notification in driven.app._notifications))
 
     drive(run)
     name = (programs / "kept").read_text()

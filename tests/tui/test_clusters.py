@@ -39,7 +39,7 @@ def shown(fleet: Fleet, look: Look, **options: Any) -> None:
 
 
 def shown_names(driven: Driven) -> list[str]:
-    return [one.name for one in driven.main.model.shown]
+    return [item.name for item in driven.main.model.shown]
 
 
 SOME = {name: name for name in ("live", "broker-down", "unreachable", "denied")}
@@ -51,7 +51,7 @@ def test_each_cluster_has_the_verdict_of_its_own_header_and_the_gravest_is_first
         await driven.sees("✖ critical")
         assert shown_names(driven) == ["broker-down", "bad", "denied", "unreachable", "live"]
         assert driven.main.model.cursor == 0, "the gravest is chosen until somebody chooses another"
-        row = {one.split()[0].removeprefix("▌"): one for one in driven.text.splitlines() if one.strip()}
+        row = {line.split()[0].removeprefix("▌"): line for line in driven.text.splitlines() if line.strip()}
         down = driven.lines_with("✖ critical")[0].split()
         assert down[:9] == ["▌", "broker-down", "✖", "critical", "1", "2/3", "34", "1.6M", "3.9"]
         assert "broker 2 down" in " ".join(down)
@@ -95,7 +95,7 @@ def test_enter_goes_into_a_cluster_and_esc_comes_back_to_its_row() -> None:
         assert all(Stage.METADATA in feed.refreshed[-1] for feed in opened[:2]), "what was read before is old"
         assert driven.main.model.cursor_key == "live"
         await driven.press("ctrl+o")
-        assert any("enter opens" in one.message for one in driven.app._notifications)
+        assert any("enter opens" in notification.message for notification in driven.app._notifications)
         await driven.press("enter")
         await driven.sees("live › Brokers")
         await driven.press("ctrl+o")
@@ -110,12 +110,14 @@ def test_no_screen_of_a_cluster_opens_before_one_is_chosen() -> None:
         for keys in (("3",), ("colon", "t", "enter"), ("E",), ("N",)):
             await driven.press(*keys)
             assert driven.main.location.page == "clusters", keys
-        assert any("enter opens the one under the cursor" in one.message for one in driven.app._notifications)
+        assert any(
+            "enter opens the one under the cursor" in notification.message for notification in driven.app._notifications
+        )
         await driven.press("l")
         assert driven.main.location.page == "logs"
         assert driven.text.splitlines()[0].startswith(" klamm all clusters › Logs")
         await driven.press("escape", "down", "i")
-        assert any("metadata" in one and "poll" in one for one in driven.text.splitlines()), "of the chosen cluster"
+        assert any("metadata" in line and "poll" in line for line in driven.text.splitlines()), "of the chosen cluster"
         await driven.press("escape", "slash")
         await driven.type("bad")
         await driven.press("enter", "enter")
@@ -192,7 +194,7 @@ def test_an_open_a_secured_and_an_unreachable_cluster_and_one_with_a_wrong_passw
 ) -> None:
     right = (secured.directory / "client.properties").read_text("utf-8")
     (tmp_path / "wrong.properties").write_text(
-        "".join(one.replace('password\\="', 'password\\="not-') for one in right.splitlines(keepends=True)), "utf-8"
+        "".join(line.replace('password\\="', 'password\\="not-') for line in right.splitlines(keepends=True)), "utf-8"
     )
     (tmp_path / "klamm").mkdir()
     (tmp_path / "klamm" / "clusters.toml").write_text(
@@ -222,7 +224,7 @@ command_config = "absent.properties"
             return len(driven.lines_with(" 3.9")) == 2 and any("secured" in row for row in healthy)
 
         await driven.until(are_seen)
-        told = {one.name: driven.lines_with(one.name)[0] for one in profiles.profiles}
+        told = {profile.name: driven.lines_with(profile.name)[0] for profile in profiles.profiles}
         assert "● healthy" in told["secured"] and told["secured"].split("healthy")[1].split()[:3] == ["0", "1/1", "0"]
         assert " 3/3 " in told["open"] and ("● healthy" in told["open"] or "too few" in told["open"])
         assert "⊘ refused" in told["wrong"] and "refuses admin by PLAIN" in told["wrong"]

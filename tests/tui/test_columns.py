@@ -45,7 +45,7 @@ def header(driven: Driven) -> str:
         ("reassigning", Location("reassignments")),
         ("streaming", Location("spark")),
     ],
-    ids=lambda one: one if isinstance(one, str) else one.page,
+    ids=lambda place: place if isinstance(place, str) else place.page,
 )
 def test_every_column_can_be_reached_in_80_columns(scene: str, where: Location) -> None:
     async def look(driven: Driven) -> None:
@@ -92,10 +92,14 @@ def test_what_a_row_says_stands_under_its_title(skipped: int) -> None:
 def test_at_either_end_a_key_says_that_there_is_no_more() -> None:
     async def look(driven: Driven) -> None:
         await driven.press("left")
-        assert [one.message for one in driven.app._notifications] == ["there are no columns further left"]
+        assert [notification.message for notification in driven.app._notifications] == [
+            "there are no columns further left"
+        ]
         count = len(driven.main.model.rows.columns)
         await driven.press(*["right"] * count)
-        told = [one.message for one in driven.app._notifications if one.message.endswith("right")]
+        told = [
+            notification.message for notification in driven.app._notifications if notification.message.endswith("right")
+        ]
         assert told == ["there are no columns further right"], "said once, and no key lost"
         assert "→" not in header(driven) and driven.main.model.skipped < count - 2
 
@@ -152,8 +156,8 @@ def test_a_long_name_keeps_both_ends_where_it_is_cut() -> None:
         async with dashboard(FakeFeed(cluster, plays=False), page="topics", size=(80, 24)) as driven:
             await driven.tick()
             assert driven.lines_with("shop.eu-") == driven.lines_with("…")
-            assert any(".created " in one for one in driven.lines_with("…"))
-            assert any(".paid " in one for one in driven.lines_with("…"))
+            assert any(".created " in line for line in driven.lines_with("…"))
+            assert any(".paid " in line for line in driven.lines_with("…"))
 
     drive(run)
 
@@ -191,9 +195,9 @@ def cells_of(board: Board, page: str) -> dict[str, dict[object, tuple[str, Tone]
 
 def beside(board: Board, page: str, row: object) -> str:
     rows = (brokers.PAGE if page == "brokers" else topics.PAGE).rows(View(board, Location(page)))
-    item = next(one for one in rows.items if rows.key(one) == row)
+    item = next(item for item in rows.items if rows.key(item) == row)
     return "\n".join(
-        "".join(text for text, _ in one).rstrip() for one in aside_of(View(board, Location(page)), page, item, 90)
+        "".join(text for text, _ in line).rstrip() for line in aside_of(View(board, Location(page)), page, item, 90)
     )
 
 

@@ -118,7 +118,9 @@ def test_nobody_agrees_to_a_change_that_is_not_shown_yet() -> None:
         await driven.settled()
         assert answers == []
         lost = ["y came too early for this window: press it again"]
-        assert [one.message for one in driven.app._notifications] == lost, "no key is lost without a word"
+        assert [notification.message for notification in driven.app._notifications] == lost, (
+            "no key is lost without a word"
+        )
         await driven.press("y")
         await driven.until(lambda: answers == [True])
 

@@ -79,9 +79,9 @@ def test_the_palette_finds_what_the_cluster_has(typed: str, location: Location) 
 def test_the_help_begins_with_this_screen_and_names_every_key(width: int) -> None:
     actions = Registry().on_page("brokers")
     lines = help_lines(actions, lambda action: "", width)
-    texts = ["".join(text for text, _ in one) for one in lines]
+    texts = ["".join(text for text, _ in line) for line in lines]
     assert texts[0] == "This screen"
     own = [action for action in actions if action.pages]
     assert all(action.help in texts[1 + at] for at, action in enumerate(own))
     assert all(any(action.title in text for text in texts) for action in actions)
-    assert all(width_of(one) <= width for one in lines[len(own) + 2 : -1])
+    assert all(width_of(line) <= width for line in lines[len(own) + 2 : -1])

@@ -131,7 +131,7 @@ def test_a_file_keeps_what_was_logged_and_is_rolled(tmp_path: Path, monkeypatch:
     assert ring.path == path and len(ring.lines) == 100 <= LINES_MAX
     assert path.read_text("utf-8").endswith("WARNING tui.trial: line 99 of it\n")
     assert len(list(path.parent.iterdir())) == 4, "the file and three older ones"
-    assert all(one.stat().st_size <= 2_000 for one in path.parent.iterdir())
+    assert all(file.stat().st_size <= 2_000 for file in path.parent.iterdir())
 
 
 def test_a_line_that_does_not_fit_its_values_is_kept_as_it_is() -> None:

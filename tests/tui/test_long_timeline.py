@@ -29,12 +29,16 @@ from tui.state.location import Location
 
 def present_by_rows(board: Board) -> set[tuple[int, TopicPartition, int]]:
     """Return who is out of sync since when, found anew in all events."""
-    states = {TopicPartition(topic.name, one.partition): one for topic in board.topics for one in topic.partitions}
+    states = {
+        TopicPartition(topic.name, partition.partition): partition
+        for topic in board.topics
+        for partition in topic.partitions
+    }
     return {
-        (one.since_ms, row.name, one.broker)
+        (absence.since_ms, row.name, absence.broker)
         for row in timelines(board.events)
-        for one in row.absences
-        if one.since_ms is not None and one.is_present(states.get(row.name))
+        for absence in row.absences
+        if absence.since_ms is not None and absence.is_present(states.get(row.name))
     }
 
 
@@ -48,10 +52,10 @@ def test_absences_are_those_that_all_events_tell(seed: int) -> None:
         broker = random.randrange(1, 5)
         match random.randrange(5):
             case 0 if len(cluster.frame().cluster.brokers) > 2:  # type: ignore[union-attr]
-                if broker in {one.id for one in cluster.frame().cluster.brokers}:  # type: ignore[union-attr]
+                if broker in {broker.id for broker in cluster.frame().cluster.brokers}:  # type: ignore[union-attr]
                     cluster.kill(broker)
             case 1:
-                if broker not in {one.id for one in cluster.frame().cluster.brokers}:  # type: ignore[union-attr]
+                if broker not in {broker.id for broker in cluster.frame().cluster.brokers}:  # type: ignore[union-attr]
                     cluster.start(broker)
             case 2:
                 cluster.shrink_isr(TopicPartition("orders", random.randrange(6)), broker)

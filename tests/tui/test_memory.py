@@ -52,7 +52,7 @@ def test_a_view_that_is_held_still_keeps_the_newest_of_what_happens_and_no_more(
 
 def traces_of(screen: Screen[Any]) -> tuple[list[weakref.ref[Any]], list[weakref.ref[Any]]]:
     """Return traces that show whether a window's widgets still exist, and what keeps the lines they have drawn."""
-    widgets = [one for one in screen.walk_children(with_self=True) if isinstance(one, Widget)]
+    widgets = [widget for widget in screen.walk_children(with_self=True) if isinstance(widget, Widget)]
     return [weakref.ref(widget) for widget in widgets], [weakref.ref(widget._styles_cache) for widget in widgets]
 
 
@@ -72,13 +72,13 @@ def test_nothing_of_a_closed_window_is_kept() -> None:
                 await driven.press(closes[-1])
                 assert driven.app.screen is driven.main
             assert len(left) > 25
-            assert not [kept for one in drawn if (kept := one()) is not None and kept._cache], (
+            assert not [kept for reference in drawn if (kept := reference()) is not None and kept._cache], (
                 "lines of windows that are gone"
             )
 
             def are_gone() -> bool:
                 gc.collect()
-                return not any(one() is not None for one in left)
+                return not any(reference() is not None for reference in left)
 
             await driven.until(are_gone)
 
@@ -156,8 +156,8 @@ def test_a_screen_that_was_left_holds_no_rows() -> None:
             await driven.tick(3)
             models = driven.main.models
             assert len(models) >= len(PAGES)
-            left = [one for name, one in models.items() if name != "overview"]
-            assert all(one.rows is NO_ROWS and not one.shown for one in left)
+            left = [model for name, model in models.items() if name != "overview"]
+            assert all(model.rows is NO_ROWS and not model.shown for model in left)
             await driven.press("3")
             assert driven.main.model.cursor == 2
 

@@ -36,7 +36,7 @@ def overview_lines(board: Board, width: int, height: int) -> list[Line]:
 
 
 def texts(lines: list[Line]) -> list[str]:
-    return ["".join(text for text, _ in one) for one in lines]
+    return ["".join(text for text, _ in line) for line in lines]
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_the_lines_above_a_table_lose_nothing(scene: str, page: Page, told: str)
     for width in (WIDTH, 200):
         lines = page.summary(View(board, Location(page.name)), width)
         assert any(told in text for text in texts(lines))
-        assert all(width_of(one) <= width for one in lines), texts(lines)
+        assert all(width_of(line) <= width for line in lines), texts(lines)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_a_lost_side_says_when_it_is_tried_again_however_long_the_cause_is() -> 
     frame = fake_feed("disconnected", plays=False).tick()
     links = {side: replace(link, cause=f"cannot be reached: {'x' * 60}") for side, link in frame.links.items()}
     told = status_lines(replace(frame, links=links), WIDTH)
-    assert all(width_of(one) <= WIDTH for one in told)
+    assert all(width_of(line) <= WIDTH for line in told)
     assert " ".join(" ".join(texts(told)).split()).count("next try in") == 2
 
 

@@ -210,7 +210,7 @@ def test_the_record_at_which_members_stood_is_stepped_over_once_they_have_left()
         def prefilled() -> list[str]:
             asked = offered(driven, "group.reset")
             assert isinstance(asked, Ask)
-            return [one.value for one in asked.fields]
+            return [field.value for field in asked.fields]
 
         assert prefilled() == ["orders:3", "+1"]
         cluster.leave("stuck")
@@ -230,7 +230,7 @@ def test_the_record_at_which_members_stood_is_stepped_over_once_they_have_left()
         driven.main.go_to(Location("group", group="stuck", row="orders-3"))
         await driven.settled()
         assert prefilled() == ["orders:3", ""], "the step was made"
-        (found,) = [one for one in problems_of(driven.app.board) if one.key == "group stuck"]
+        (found,) = [problem for problem in problems_of(driven.app.board) if problem.key == "group stuck"]
         assert found.examples[1].startswith("orders-3, "), "nobody reads it, though its verdict takes some looks"
         assert " and 3 more: " in found.examples[1]
 

@@ -20,7 +20,7 @@ def told(frame: Frame, location: Location, page: Page = partitions.PAGE) -> tupl
     board = Board()
     board.take(frame)
     view = View(board, location)
-    return "\n".join("".join(text for text, _ in one) for one in page.summary(view, 120)), page.rows(view).empty
+    return "\n".join("".join(text for text, _ in line) for line in page.summary(view, 120)), page.rows(view).empty
 
 
 @pytest.fixture

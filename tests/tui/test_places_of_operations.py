@@ -14,12 +14,12 @@ from tui.actions import PAGES
 from tui.remedies import spelled
 
 
-@pytest.mark.parametrize("operation", Operation, ids=lambda one: one.name)
+@pytest.mark.parametrize("operation", Operation, ids=lambda item: item.name)
 def test_each_operation_says_where(operation: Operation) -> None:
     told = spelled(Phrase(Do(operation, "x")))
     command = COMMANDS[operation].split(" {", 1)[0]
     keys = {f"{title} ({key})" for _, key, title in PAGES}
-    is_a_screen = any(f"screen {one}" in told for one in keys)
+    is_a_screen = any(f"screen {key}" in told for key in keys)
     is_a_key = re.search(r"\([ABEUR]\)|\(:(t|g|zk) x\)", told)
     assert is_a_screen or is_a_key or command in told, f"{told!r} says not where"
     if told.startswith("klamm "):

@@ -400,12 +400,12 @@ def test_whoever_stops_a_run_learns_which_key_leads_where(verb: Verb, told: str)
         assert f"klamm plan {verb.value if verb is Verb.ROLLBACK else 'resume'} plan.json" in driven.text
         message = f"stopped: moves under way go on in the cluster; {told}"
         await driven.press("n")
-        assert "the run goes on" in [one.message for one in driven.app._notifications]
+        assert "the run goes on" in [notification.message for notification in driven.app._notifications]
         await driven.press("Z", "enter")
         assert "End the run of the plan?" in driven.text, "enter is no answer"
-        assert message not in [one.message for one in driven.app._notifications]
+        assert message not in [notification.message for notification in driven.app._notifications]
         await driven.press("y")
-        await driven.until(lambda: message in [one.message for one in driven.app._notifications])
+        await driven.until(lambda: message in [notification.message for notification in driven.app._notifications])
         driven.main.off_board.run.stopped()
 
     shown("live", look, target=TARGET)
@@ -418,7 +418,9 @@ def test_a_run_that_ends_while_its_end_is_confirmed_is_left_alone() -> None:
         await driven.press("7", "Z")
         state.stopped()
         await driven.press("y")
-        assert [one.message for one in driven.app._notifications] == ["no plan is being carried out here"]
+        assert [notification.message for notification in driven.app._notifications] == [
+            "no plan is being carried out here"
+        ]
 
     shown("live", look, target=TARGET)
 

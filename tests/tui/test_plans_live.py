@@ -9,9 +9,8 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from dashboards import Driven
+from dashboards import Driven, apply_until_it_moves, make_move
 from operated_cluster import Klamm, filled
-from plan_keys import apply_until_it_moves, make_move
 from typed_command import fault_of
 
 from engine.admin.cluster.connection import Cluster
@@ -262,7 +261,7 @@ def test_a_read_only_cluster_is_refused_by_keys_and_by_the_engine(
 
     asyncio.run(refused())
     assert by_wire.replicas(topic) == was
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["plan.json"], "no journal, no way back"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["plan.json"], "no journal, no way back"
 
 
 class NoWatcher:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
-import fake_group
+import fake_readers
 import pytest
 from dashboards import Driven, dashboard, drive
 from fake_cluster import FakeCluster
@@ -58,21 +58,21 @@ def board_of(feed: FakeFeed, ticks: int, board: Board | None = None) -> Board:
 
 
 def told(board: Board, subject: str) -> tuple[str, str, Tone]:
-    (found,) = [one for one in problems_of(board) if one.subject == subject]
+    (found,) = [problem for problem in problems_of(board) if problem.subject == subject]
     return found.effect, age_text(found, board), found.tone
 
 
 def test_a_dead_broker_comes_before_what_follows_from_it() -> None:
     feed = fake_feed("live", plays=False)
     board = board_of(feed, 5)
-    assert not [one for one in problems_of(board) if one.is_of_cluster]
+    assert not [problem for problem in problems_of(board) if problem.is_of_cluster]
     feed.cluster.kill(2)
     board_of(feed, 4, board)
-    assert [one.subject for one in problems_of(board)][:2] == ["broker 2 down", "34 under-replicated"]
+    assert [problem.subject for problem in problems_of(board)][:2] == ["broker 2 down", "34 under-replicated"]
     assert told(board, "34 under-replicated") == ("all miss broker 2", "3s", Tone.BAD)
     feed.cluster.start(2)
     board_of(feed, 20, board)
-    assert not [one for one in problems_of(board) if one.key == "broker 2"]
+    assert not [problem for problem in problems_of(board) if problem.key == "broker 2"]
     feed.cluster.kill(2)
     board_of(feed, 2, board)
     assert told(board, "broker 2 down")[1] == "1s", "the second time counts from the second time"
@@ -80,7 +80,7 @@ def test_a_dead_broker_comes_before_what_follows_from_it() -> None:
 
 def test_what_is_wrong_at_the_first_look_began_before_it() -> None:
     board = board_of(fake_feed("broker-down", plays=False), 3)
-    ages = {age_text(one, board)[:1] for one in problems_of(board) if one.is_of_cluster}
+    ages = {age_text(problem, board)[:1] for problem in problems_of(board) if problem.is_of_cluster}
     assert ages == {"≥"}
 
 
@@ -92,7 +92,7 @@ def test_the_first_verdict_on_a_group_says_nothing_of_when_it_began() -> None:
         frame = feed.tick()
         (first, *_) = frame.groups
         board.take(replace(frame, groups=(replace(first, lag=replace(first.lag, status=status)),)))
-        rows = [one for one in problems_of(board) if one.key == f"group {first.name}"]
+        rows = [problem for problem in problems_of(board) if problem.key == f"group {first.name}"]
         return age_text(rows[0], board) if rows else None
 
     assert took(LagStatus.UNKNOWN) is None
@@ -103,14 +103,14 @@ def test_the_first_verdict_on_a_group_says_nothing_of_when_it_began() -> None:
 
 
 def test_a_group_that_stops_committing_is_not_told_that_it_reads_too_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fake_group, "_POINTS_MAX", 40)
+    monkeypatch.setattr(fake_readers, "_POINTS_MAX", 40)
     feed = FakeFeed(FakeCluster(3, {"orders": 4}), plays=False)
     rate = feed.cluster.rate
     feed.cluster.add_group("reports", "orders", reads=rate * 0.9, lag=1_000)
     board = board_of(feed, 22)
 
     def why() -> str:
-        (found,) = [one for one in problems_of(board) if one.key == "group reports"]
+        (found,) = [problem for problem in problems_of(board) if problem.key == "group reports"]
         return f"{found.subject}: {found.effect}; {found.examples[0]}; {found.advice}"
 
     assert "WARN" in why() and "reads less than comes in" in why() and "nothing for" not in why()
@@ -119,7 +119,7 @@ def test_a_group_that_stops_committing_is_not_told_that_it_reads_too_little(monk
     assert "WARN" in why(), "the verdict takes its time"
     assert "; has committed nothing for 10s; its members commit nothing: look at what they log" in why()
     assert f"↑ {short_count(rate * 4)}/s" in why(), "all that comes in"
-    panels = "".join(part for one in overview.overview_of(board, [], 120, 40).lines for part, _ in one)
+    panels = "".join(part for line in overview.overview_of(board, [], 120, 40).lines for part, _ in line)
     assert re.search(rf"reports .*↑ {short_count(rate * 4)}/s", panels)
     place = View(board, Location("group", group="reports"))
     assert "has committed nothing for 10s" in "".join(part for part, _ in groups.GROUP_PAGE.summary(place, 120)[0])
@@ -140,7 +140,7 @@ def test_a_group_that_stops_committing_is_not_told_that_it_reads_too_little(monk
 def test_a_group_that_read_well_is_no_longer_fine_after_two_looks_without_a_commit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fake_group, "_POINTS_MAX", 40)
+    monkeypatch.setattr(fake_readers, "_POINTS_MAX", 40)
     feed = FakeFeed(FakeCluster(3, {"orders": 4}), plays=False)
     feed.cluster.add_group("reports", "orders", reads=feed.cluster.rate * 1.01, lag=200_000)
     board = board_of(feed, 22)
@@ -157,12 +157,12 @@ def test_a_group_that_read_well_is_no_longer_fine_after_two_looks_without_a_comm
     rows = list(rows_at(groups.GROUP_PAGE, place))
     assert len(rows) == 4
     for row in rows:
-        aside = "\n".join("".join(text for text, _ in one) for one in aside_of(place, "group", row, 100))
+        aside = "\n".join("".join(text for text, _ in line) for line in aside_of(place, "group", row, 100))
         assert "look at what they log" in aside and "step over" not in aside
     feed.cluster.resume_reading("reports", feed.cluster.rate * 1.01)
     board_of(feed, 6, board)
     assert not problems_of(board)
-    told = [(one.kind, one.subject, one.reason) for one in board.events if one.kind.startswith("group_")]
+    told = [(event.kind, event.subject, event.reason) for event in board.events if event.kind.startswith("group_")]
     assert told[-2:] == [
         (EventKind.GROUP_STALLED, "group reports", "no commit for 10s"),
         (EventKind.GROUP_READS_AGAIN, "group reports", "no commit for 10s before"),
@@ -171,7 +171,7 @@ def test_a_group_that_read_well_is_no_longer_fine_after_two_looks_without_a_comm
 
 def test_a_group_that_stops_before_its_pace_is_known_commits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the verdict on its lag, which never fell, says that this is no pause."""
-    monkeypatch.setattr(fake_group, "_POINTS_MAX", 40)
+    monkeypatch.setattr(fake_readers, "_POINTS_MAX", 40)
     feed = FakeFeed(FakeCluster(3, {"orders": 4}), plays=False)
     feed.cluster.add_group("reports", "orders", reads=feed.cluster.rate * 0.9, lag=1_000)
     board = board_of(feed, 6)
@@ -183,7 +183,7 @@ def test_a_group_that_stops_before_its_pace_is_known_commits_nothing(monkeypatch
 
 
 def test_a_group_that_commits_seldom_has_not_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fake_group, "_POINTS_MAX", 60)
+    monkeypatch.setattr(fake_readers, "_POINTS_MAX", 60)
     feed = FakeFeed(FakeCluster(3, {"orders": 4}), plays=False)
     rate = feed.cluster.rate
     feed.cluster.add_group("seldom", "orders", reads=rate * 20, lag=100_000)
@@ -192,7 +192,7 @@ def test_a_group_that_commits_seldom_has_not_stopped(monkeypatch: pytest.MonkeyP
     for _ in range(5):
         feed.cluster.stop_reading("seldom")
         board_of(feed, 14, board)
-        stalled.append(sum(one.kind is EventKind.GROUP_STALLED for one in board.events))
+        stalled.append(sum(event.kind is EventKind.GROUP_STALLED for event in board.events))
         feed.cluster.resume_reading("seldom", rate * 20)
         board_of(feed, 1, board)
     assert stalled[1:] == stalled[:1] * 4, "its pace is known"
@@ -227,7 +227,9 @@ def test_groups_open_at_the_one_in_trouble_and_w_says_why() -> None:
         await driven.sees(f"group {names[first]} ")
         assert isinstance(driven.app.screen, TextDialog) and "read by" in driven.text
         await driven.press("escape", "g", "w")
-        assert [one.message for one in driven.app._notifications] == [f"nothing is wrong with group {names[0]}"]
+        assert [notification.message for notification in driven.app._notifications] == [
+            f"nothing is wrong with group {names[0]}"
+        ]
         await driven.press("j", "1", "5")
         assert driven.main.model.cursor == 1, "it was moved there"
 
@@ -293,11 +295,11 @@ def test_a_broker_that_hangs_is_told_from_one_that_ended_once_its_session_is_ove
     board_of(feed, 6, board)
     feed.cluster.kill(2)
     board_of(feed, 3, board)
-    (found,) = [one for one in problems_of(board) if one.subject == "broker 2 down"]
-    (item,) = [one for one in brokers.items_of(board) if one.id == 2]
+    (found,) = [problem for problem in problems_of(board) if problem.subject == "broker 2 down"]
+    (item,) = [item for item in brokers.items_of(board) if item.id == 2]
     view = View(board, Location("brokers"))
     lines = [*brokers.PAGE.summary(view, 200), *aside_of(view, "brokers", item, 100)]
-    page = " ".join(" ".join("".join(part for part, _ in one) for one in lines).split())
+    page = " ".join(" ".join("".join(part for part, _ in line) for line in lines).split())
     ends = "its process may hang: continue or kill it, then start it"
     if is_hung:
         assert found.effect.startswith("may hang: holds ") and found.advice.startswith(ends)
@@ -317,10 +319,12 @@ def test_a_failed_log_dir_is_shown_instead_of_how_full_the_healthy_ones_are() ->
     words = {**frame.words, 2: replace(frame.words[2], offline_log_dirs=("/var/lib/kafka-2",))}
     board.take(replace(frame, words=words))
     assert board.broker_disk_share(2) is not None, "its other log dir is well"
-    strip = ["".join(part for part, _ in one) for one in overview.overview_of(board, problems_of(board), 120, 40).lines]
+    strip = [
+        "".join(part for part, _ in line) for line in overview.overview_of(board, problems_of(board), 120, 40).lines
+    ]
     told = {row.split()[1]: row for row in strip if re.match(r"│ +[123]  [●✖]", row)}
     assert "  failed  " in told["2"] and "failed" not in told["1"] + told["3"]
-    (item,) = [one for one in brokers.items_of(board) if one.id == 2]
+    (item,) = [item for item in brokers.items_of(board) if item.id == 2]
     assert brokers.disk_cell(item) == Cell("failed", Tone.BAD)
 
 
@@ -357,7 +361,7 @@ def test_an_unclean_election_is_offered_where_a_replica_that_fell_behind_is_up()
 
     async def look(driven: Driven) -> None:
         await driven.tick(2)
-        (topic,) = (one for one in cluster.frame().cluster.topics if one.name == "orders")  # type: ignore[union-attr]
+        (topic,) = (topic for topic in cluster.frame().cluster.topics if topic.name == "orders")  # type: ignore[union-attr]
         first, last = topic.partitions[0].replicas
         cluster.kill(first)
         cluster.kill(last)
@@ -404,13 +408,15 @@ def test_a_partition_whose_leader_is_about_to_be_chosen_is_not_offline() -> None
     feed.cluster.kill(2, elects=False)
 
     def found() -> dict[str, tuple[str, ...]]:
-        return {one.subject: one.mends for one in problems_of(board)}
+        return {problem.subject: problem.mends for problem in problems_of(board)}
 
     board_of(feed, 1, board)
     assert problems_of(board)[0].subject == "broker 2 down"
     assert found()["2 leaders being chosen"] == ()
     assert not [subject for subject in found() if "offline" in subject]
-    picture = "".join(part for one in overview.overview_of(board, problems_of(board), 80, 24).lines for part, _ in one)
+    picture = "".join(
+        part for line in overview.overview_of(board, problems_of(board), 80, 24).lines for part, _ in line
+    )
     assert "offline" not in picture
     board_of(feed, 6, board)
     assert found()["2 partitions offline"] == ("leader.elect_unclean",) and "2 leaders being chosen" not in found()
@@ -444,7 +450,7 @@ def test_why_follows_its_problem_and_says_when_it_is_over() -> None:
 
 def _rows_of(board: Board, subject: str) -> list[str]:
     """The rows that enter shows behind a problem."""
-    (found,) = [one for one in problems_of(board) if one.subject == subject]
+    (found,) = [problem for problem in problems_of(board) if problem.subject == subject]
     page = {"partitions": partitions.PAGE, "topics": topics.PAGE, "brokers": brokers.PAGE}[found.opens.page]
     return sorted(str(getattr(item, "name", None) or item.id) for item in rows_at(page, View(board, found.opens)))
 
@@ -468,7 +474,7 @@ def test_a_finding_of_topics_opens_those_topics() -> None:
     cluster = FakeCluster(3, {"orders": 1, "audit": 1, "clicks": 1})
     frame = cluster.frame()
     assert frame.cluster is not None
-    known = [replace(one, configs=None) if one.name == "audit" else one for one in frame.cluster.topics]
+    known = [replace(topic, configs=None) if topic.name == "audit" else topic for topic in frame.cluster.topics]
     stages = {**frame.stages, Stage.SETTINGS: replace(frame.stages[Stage.SETTINGS], missing=("broker 1: no answer",))}
     frame = replace(
         frame, cluster=replace(frame.cluster, topics=tuple(known)), stages=stages,
@@ -478,12 +484,12 @@ def test_a_finding_of_topics_opens_those_topics() -> None:
     board.take(replace(frame, health=HealthMemory().judge(frame)))
     assert _rows_of(board, "settings not known") == ["audit"]
     assert _rows_of(board, "1 deletion stuck") == ["clicks"]
-    (odd,) = [one for one in problems_of(board) if one.subject == "1 topic unreadable"]
+    (odd,) = [problem for problem in problems_of(board) if problem.subject == "1 topic unreadable"]
     assert odd.opens == Location("zookeeper", path="/brokers/topics", only=Only.UNREADABLE)
     znodes = [Znode(f"/brokers/topics{n}", None, "", n and n[1:], 0, 0, None, 0, 0, None, None) for n in ("", "/odd")]
     level = ZnodeLevel("/brokers/topics", (*znodes, replace(znodes[1], path="/t", complaint=None)))
     rows = zookeeper.rows_of(level, odd.opens.only)
-    assert [one.name for one in rows.items if rows.is_kept is None or rows.is_kept(one)] == ["odd"]
+    assert [item.name for item in rows.items if rows.is_kept is None or rows.is_kept(item)] == ["odd"]
 
 
 def test_a_disk_that_fills_up_is_a_problem_before_it_is_full() -> None:
@@ -495,7 +501,7 @@ def test_a_disk_that_fills_up_is_a_problem_before_it_is_full() -> None:
     assert told(board, "broker 2 disk fills up") == ("96 % full, /var/lib/kafka", "≥2s", Tone.WARN)
     assert _rows_of(board, "broker 2 disk fills up") == ["1", "2", "3"]
     assert overview.health_word(board) == ("▲ warning", Tone.WARN)
-    assert not any("almost full" in one.subject for one in problems_of(board)), "a disk is told once"
+    assert not any("almost full" in problem.subject for problem in problems_of(board)), "a disk is told once"
     effect, _, tone = told(filled(400_000_000_000, 30_000, 310), "broker 2 disk fills up")
     assert effect.startswith("no room in 2h") and tone is Tone.WARN
     assert told(filled(600_000_000_000, 30_000, 310), "broker 2 disk fills up")[2] is Tone.BAD, "there is no time left"
@@ -506,7 +512,9 @@ def test_a_disk_that_fills_up_is_a_problem_before_it_is_full() -> None:
 def test_a_full_disk_names_what_fills_it_and_its_key_opens_the_settings_of_that() -> None:
     async def look(driven: Driven) -> None:
         await driven.tick(25)
-        (row, *_) = (one for one in problems_of(driven.app.board) if one.subject == "broker 2 disk fills up")
+        (row, *_) = (
+            problem for problem in problems_of(driven.app.board) if problem.subject == "broker 2 disk fills up"
+        )
         assert "clickstream +6.0 MB/s of 7.0 MB/s, 98 % full" in row.effect
         assert row.advice.startswith("lower the retention of clickstream: settings (A) of the topic")
         assert row.mends == ("settings.alter", "plan.rebalance")
@@ -526,7 +534,7 @@ def test_a_full_disk_names_what_fills_it_and_its_key_opens_the_settings_of_that(
         settings = offer_for("settings.alter", driven.main.view, chosen(driven.main, "settings.alter"))
         assert isinstance(settings, EditSettings) and settings.edits["file.delete.delay.ms"] == "1000"
         plan = driven.main.desk.offer_for("plan.rebalance", driven.main.view, chosen(driven.main, "plan.rebalance"))
-        assert isinstance(plan, Ask) and {one.name: one.value for one in plan.fields}["aim"] == "bytes"
+        assert isinstance(plan, Ask) and {field.name: field.value for field in plan.fields}["aim"] == "bytes"
         assert isinstance(offer_for("settings.alter", driven.main.view, []), NotNow)
 
     cluster = FakeCluster(3, {"orders": 1}, rate=1_000, partition_bytes=280_000_000_000)
@@ -542,20 +550,20 @@ def test_a_broker_that_died_with_a_full_disk_points_at_the_disk() -> None:
     board_of(feed, 15, board)
     cluster.kill(2)
     board_of(feed, 15, board)
-    (found,) = [one for one in problems_of(board) if one.subject == "broker 2 down"]
+    (found,) = [problem for problem in problems_of(board) if problem.subject == "broker 2 down"]
     assert found.effect.startswith("its disk was 96 % full: holds 3 replicas")
     assert found.examples == ("when its disks were last read: 96 % full, /var/lib/kafka",)
     assert found.advice.startswith("make room in /var/lib/kafka, then start it, or move")
     cluster.kill(1)
     cluster.kill(3)
     board_of(feed, 3, board)
-    (offline,) = [one for one in problems_of(board) if "offline" in one.subject]
+    (offline,) = [problem for problem in problems_of(board) if "offline" in problem.subject]
     assert offline.advice.startswith("make room on the disk of broker "), offline.advice
     quiet = FakeFeed(FakeCluster(3, {"big": 3}), plays=False)
     board = board_of(quiet, 3)
     quiet.cluster.kill(2)
     board_of(quiet, 3, board)
-    (found,) = [one for one in problems_of(board) if one.subject == "broker 2 down"]
+    (found,) = [problem for problem in problems_of(board) if problem.subject == "broker 2 down"]
     assert "disk" not in found.effect + found.advice
 
 
@@ -563,11 +571,11 @@ def test_log_dirs_of_one_broker_that_fill_up_are_one_row() -> None:
     """They often share a volume, and their paths differ only where a row is cut."""
     cluster = FakeCluster(3, {"big": 3}, rate=0, partition_bytes=640_000_000_000)
     frame = cluster.frame()
-    twice = tuple(replace(one, log_dir=f"{one.log_dir}/{n}") for one in frame.log_dirs for n in (0, 1))
+    twice = tuple(replace(log_dir, log_dir=f"{log_dir.log_dir}/{n}") for log_dir in frame.log_dirs for n in (0, 1))
     board = Board()
     board.take(replace(frame, log_dirs=twice))
-    rows = [one for one in problems_of(board) if "disk fills up" in one.subject]
-    assert [one.subject for one in rows] == [f"broker {broker} disk fills up" for broker in (1, 2, 3)]
+    rows = [problem for problem in problems_of(board) if "disk fills up" in problem.subject]
+    assert [row.subject for row in rows] == [f"broker {broker} disk fills up" for broker in (1, 2, 3)]
     assert rows[1].effect == "96 % full, /var/lib/kafka/0, and 1 more log dir"
     assert rows[1].examples == ("96 % full, /var/lib/kafka/0", "96 % full, /var/lib/kafka/1")
 
@@ -655,14 +663,14 @@ def test_a_grave_change_is_not_pushed_out_by_what_came_after_it() -> None:
         board.take(replace(board.frame, sequence=board.frame.sequence + 1, at_ms=board.frame.at_ms + number,
                            events=(event,)))  # fmt: skip
     lines = overview.overview_of(board, problems_of(board), 120, 34).lines
-    assert any("broker down" in "".join(text for text, _ in one) for one in lines)
+    assert any("broker down" in "".join(text for text, _ in line) for line in lines)
 
 
 def test_why_tells_no_events_of_a_moment_that_nobody_saw() -> None:
     board = board_of(fake_feed("broker-down", plays=False), 3)
-    lines = ["".join(text for text, _ in one) for one in why_lines(problems_of(board)[0], board)]
-    assert not any("what happened then" in one for one in lines)
-    assert any("what to do" in one for one in lines)
+    lines = ["".join(text for text, _ in line) for line in why_lines(problems_of(board)[0], board)]
+    assert not any("what happened then" in line for line in lines)
+    assert any("what to do" in line for line in lines)
 
 
 def test_a_failure_is_one_row_of_the_timeline_and_its_events_are_behind_it() -> None:
@@ -698,14 +706,14 @@ def test_what_follows_from_a_failure_leads_to_its_incident() -> None:
     board = board_of(feed, 3)
     feed.cluster.kill(2)
     board_of(feed, 2, board)
-    incidents = {one.subject: one.incident for one in problems_of(board) if one.is_of_cluster}
+    incidents = {problem.subject: problem.incident for problem in problems_of(board) if problem.is_of_cluster}
     assert incidents == {"broker 2 down": 1, "34 under-replicated": 1}
     feed.cluster.start(2)
     board_of(feed, 3, board)
-    incidents = {one.subject: one.incident for one in problems_of(board) if one.is_of_cluster}
+    incidents = {problem.subject: problem.incident for problem in problems_of(board) if problem.is_of_cluster}
     assert incidents == {"1 broker leads too few": 1}, "its leaders moved then"
     board = board_of(feed, 1)
-    assert {one.incident for one in problems_of(board)} == {None}, "nobody saw that begin"
+    assert {problem.incident for problem in problems_of(board)} == {None}, "nobody saw that begin"
 
 
 def test_the_timeline_counts_what_is_folded_and_elides_a_long_name_in_its_middle() -> None:
@@ -732,11 +740,11 @@ def test_what_happened_then_has_the_return_of_the_broker() -> None:
     board = board_of(feed, 5)
     feed.cluster.kill(2)
     board_of(feed, 4, board)
-    (follows,) = [one for one in problems_of(board) if one.key == Check.UNDER_REPLICATED_DEAD_BROKER.value]
+    (follows,) = [problem for problem in problems_of(board) if problem.key == Check.UNDER_REPLICATED_DEAD_BROKER.value]
     feed.cluster.start(2)
     frame = feed.tick()
     board.take(frame)
-    lines = ["".join(text for text, _ in one) for one in why_lines(follows, board)]
+    lines = ["".join(text for text, _ in line) for line in why_lines(follows, board)]
     at = [next(at for at, text in enumerate(lines) if kind in text) for kind in ("broker down", "broker up")]
     assert at == sorted(at)
 
@@ -779,7 +787,7 @@ def test_a_run_is_kept_up_with_each_event_and_says_what_all_of_them_say() -> Non
     for number in range(8):
         runs.take([event(1, number, "2 left"), event(1, number, f"{number} left", EventKind.LEADER_CHANGED)])
     shrank, changed = runs
-    assert (shrank.count, shrank.reason, shrank.subjects) == (8, "2 left", [f"orders-{one}" for one in range(5)])
+    assert (shrank.count, shrank.reason, shrank.subjects) == (8, "2 left", [f"orders-{number}" for number in range(5)])
     assert (changed.count, changed.reason) == (8, "")
     runs.take(event(at_ms, 0, "") for at_ms in range(2, RUNS_MAX + 5))
     assert len(list(runs)) == RUNS_MAX and [*runs][1].event.at_ms == 6, "the oldest are forgotten"
@@ -794,7 +802,7 @@ def test_any_record_is_shown_as_text_that_a_terminal_can_take() -> None:
 
     def told(**parts: Any) -> str:
         shown = ShownRecord(name, 5, **parts)
-        return "\n".join("".join(text for text, _ in one).rstrip() for one in all_pages._record(shown, 70))
+        return "\n".join("".join(text for text, _ in line).rstrip() for line in all_pages._record(shown, 70))
 
     odd = Record(7, 2**62, None, b"\xff\x1b[2J" + b"x" * 1_500, [("trace", b"1"), ("none", None)])
     lines = told(record=odd).splitlines()
@@ -820,7 +828,7 @@ def test_the_last_changes_hold_what_just_happened_and_what_was_grave() -> None:
         board_of(feed, 1, board)
 
     def shown(lines_max: int) -> str:
-        return "\n".join("".join(text for text, _ in one) for one in overview._events(board, 100, lines_max))
+        return "\n".join("".join(text for text, _ in event) for event in overview._events(board, 100, lines_max))
 
     assert "retention.ms=10 → retention.ms=11" in shown(1), shown(1)
     told = shown(6)
@@ -849,7 +857,7 @@ def test_partitions_with_only_markers_do_not_make_one_record_the_cause() -> None
 
     def with_first(reason: Reason, status: LagStatus, lag: int) -> GroupLag:
         first, *others = (
-            replace(one, status=LagStatus.STALL, reason=Reason.STANDS_STILL) for one in group.lag.partitions
+            replace(partition, status=LagStatus.STALL, reason=Reason.STANDS_STILL) for partition in group.lag.partitions
         )
         first = replace(first, status=status, reason=reason, lag=lag)
         return replace(group.lag, partitions=(first, *others))
@@ -866,7 +874,7 @@ def test_why_lists_cases_once_and_says_how_many_more_there_are() -> None:
         reason = HealthReason(Check.LEAKED_THROTTLES, Severity.WARNING, of_all, cases)
         report = HealthReport(HealthStatus.WARNING, (reason,))
         board.take(replace(board.frame, sequence=board.frame.sequence + 1, health=report, events=()))
-        (found,) = [one for one in problems_of(board) if one.key == Check.LEAKED_THROTTLES]
-        told = [text_of(one) for one in why_lines(found, board)]
-        assert [one for one in told if "topic t0: " in one] == [f"  {cases[0]}"]
-        assert [one for one in told if "others" in one] == more
+        (found,) = [problem for problem in problems_of(board) if problem.key == Check.LEAKED_THROTTLES]
+        told = [text_of(line) for line in why_lines(found, board)]
+        assert [problem for problem in told if "topic t0: " in problem] == [f"  {cases[0]}"]
+        assert [problem for problem in told if "others" in problem] == more

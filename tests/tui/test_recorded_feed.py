@@ -72,6 +72,8 @@ def test_a_disk_that_fails_ends_the_recording_and_not_the_view(tmp_path: Path, m
             driven.feed = recorded._feed
             await driven.until(lambda: bool(recorded.trouble))
             await driven.tick(2)
-            await driven.until(lambda: any("No space left" in one.message for one in driven.app._notifications))
+            await driven.until(
+                lambda: any("No space left" in notification.message for notification in driven.app._notifications)
+            )
 
     drive(run)

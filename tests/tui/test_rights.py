@@ -55,7 +55,7 @@ def test_what_is_hidden_is_no_fault_of_the_cluster() -> None:
     refused = StageStatus(StageSource.POLL, read_at_ms=read_ms, error="Cluster authorization failed.", is_denied=True)
     frame = denied(SEE_CLUSTER, log_dirs=refused)
     assert standing_of(frame) is Standing.LIVE
-    told = "\n".join("".join(text for text, _ in one) for one in status_lines(frame, 120))
+    told = "\n".join("".join(text for text, _ in line) for line in status_lines(frame, 120))
     assert "live" in told and "⊘ User:alice lacks describe on the cluster" in told
     assert "authorization failed" not in told, "once is enough"
     assert standing_of(replace(frame, denied=())) is Standing.DEGRADED, "nobody knows of a right"
@@ -128,7 +128,7 @@ def test_a_user_sees_what_he_may_and_for_want_of_which_right_no_more(secured: Lo
         await driven.press("5")
         assert "no consumer group that User:alice may see" in driven.text
         await driven.press("2")
-        assert any("⊘" in one for one in driven.lines_with("controller")), "sizes"
+        assert any("⊘" in line for line in driven.lines_with("controller")), "sizes"
         await driven.press("i")
         assert "⊘ Hidden from User:alice" in driven.text
         assert "klamm acls add --allow-principal User:alice --operation describe --cluster-resource" in driven.text

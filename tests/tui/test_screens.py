@@ -129,7 +129,9 @@ def test_where_nothing_may_be_changed_the_last_line_has_no_keys_for_it() -> None
         for page, key, _ in PAGES:
             await driven.press(key)
             listed = [action for action in ACTIONS if action.title.lower() in driven.text.splitlines()[-1]]
-            assert not [one.id for one in listed if one.changes and one.in_footer and one.is_on(page)], page
+            assert not [action.id for action in listed if action.changes and action.in_footer and action.is_on(page)], (
+                page
+            )
             assert "? help" in driven.text.splitlines()[-1]
         await driven.press("3", "question_mark")
         assert driven.lines_with("dim keys do nothing now: started with --read-only"), "said once for all"
@@ -563,8 +565,8 @@ def test_the_lag_of_a_partition_without_leader_is_not_known() -> None:
     async def look(driven: Driven) -> None:
         await driven.tick(11)
         furthest = driven.text.splitlines()
-        at = next(index for index, one in enumerate(furthest) if one.startswith("┌ Groups"))
-        names = [one.split()[1:4] for one in furthest[at + 1 : at + 4]]
+        at = next(index for index, line in enumerate(furthest) if line.startswith("┌ Groups"))
+        names = [line.split()[1:4] for line in furthest[at + 1 : at + 4]]
         assert names == [["STALL", "behind", "≥400"], ["UNKNOWN", "reads-all", "—"], ["STALL", "other", "7.0k"]]
         assert "1 of 2 unknown" in driven.lines_with("reads-all")[0]
         assert driven.lines_with("≥7.4k lag")

@@ -109,7 +109,7 @@ def _restart_2(cluster: FakeCluster) -> None:
 
 
 def _of_audit(cluster: FakeCluster) -> int:
-    (topic,) = (one for one in cluster.frame().cluster.topics if one.name == "audit")  # type: ignore[union-attr]
+    (topic,) = (topic for topic in cluster.frame().cluster.topics if topic.name == "audit")  # type: ignore[union-attr]
     return topic.partitions[0].replicas[0]
 
 
@@ -158,7 +158,7 @@ INCIDENTS = {
         ("stands still", "audit-0: 42.6k behind, read by reports at /10.0.0.1", "look at what its members log, and at"),
         seconds=30, tells="members: reports at /10.0.0.1 (1)",
         mends=("group.reset",
-               lambda offer: isinstance(offer, Ask) and [one.value for one in offer.fields] == ["audit:0", "+1"]),
+               lambda offer: isinstance(offer, Ask) and [field.value for field in offer.fields] == ["audit:0", "+1"]),
     ),
     "offline partition": Incident(
         lambda cluster: cluster.kill(_of_audit(cluster)), "✖ 1 partition offline", "Partitions › offline", ("audit-0",),
@@ -177,7 +177,7 @@ def offered(driven: Driven, action_id: str) -> Offer:
 
 async def choose(driven: Driven, row: str) -> int:
     """Put the cursor on a problem, by keys; return how many that took from the first one."""
-    await driven.until(lambda: any(f"{one.sign} {one.subject}".startswith(row) for one in driven.main.model.shown))
+    await driven.until(lambda: any(f"{item.sign} {item.subject}".startswith(row) for item in driven.main.model.shown))
     await driven.press("g")
     for keys in range(len(driven.main.model.shown)):
         if driven.lines_with(f"▌{row}"):
@@ -204,7 +204,7 @@ def test_an_incident_is_seen_opened_explained_and_mended(incident: Incident, siz
             assert told in " ".join(driven.text.split()), driven.text
         await driven.press("escape", "enter")
         assert incident.place in driven.text.splitlines()[0]
-        names = [str(one.id if isinstance(one, BrokerItem) else one.name) for one in driven.main.model.shown]
+        names = [str(item.id if isinstance(item, BrokerItem) else item.name) for item in driven.main.model.shown]
         assert names == [*incident.shown]
         assert incident.tells in driven.text
         await driven.press("escape")
@@ -217,7 +217,7 @@ def test_an_incident_is_seen_opened_explained_and_mended(incident: Incident, siz
     drive(run)
 
 
-@pytest.mark.parametrize("check", Check, ids=lambda one: one.name)
+@pytest.mark.parametrize("check", Check, ids=lambda item: item.name)
 def test_the_overview_has_words_and_a_place_for_whatever_health_finds(check: Check) -> None:
     cluster = FakeCluster(3, {"orders": 3})
     found = HealthReport(HealthStatus.WARNING, (HealthReason(check, Severity.WARNING, 2, ("orders-0 (so and so)",)),))
@@ -226,7 +226,7 @@ def test_the_overview_has_words_and_a_place_for_whatever_health_finds(check: Che
     if check in (Check.MISSING_BROKERS, Check.SILENT_BROKERS):
         assert not problems_of(board), "none is missing or silent"
         return
-    (problem,) = [one for one in problems_of(board) if one.is_of_cluster]
+    (problem,) = [problem for problem in problems_of(board) if problem.is_of_cluster]
     assert problem.subject and problem.advice
 
 
@@ -253,14 +253,14 @@ def test_a_move_under_a_throttle_says_so_on_its_row() -> None:
         await driven.tick(3)
         _starve(driven.feed.cluster)
         await driven.tick(5)
-        (row,) = [one for one in problems_of(driven.app.board) if "reassignment" in one.subject]
+        (row,) = [problem for problem in problems_of(driven.app.board) if "reassignment" in problem.subject]
         assert row.subject == "1 reassignment held up", "nobody waits for a move at 1 kB/s"
         assert row.effect.startswith("broker 2 sends at most 1.0 kB/s"), row.effect
         assert "1.0 MB/s would let it end within an hour" in row.effect, row.effect
         assert row.advice.startswith("raise the throttle (H)"), row.advice
         _throttle(driven.feed.cluster, 50_000_000)
         await driven.tick(2)
-        (row,) = [one for one in problems_of(driven.app.board) if "reassignment" in one.subject]
+        (row,) = [problem for problem in problems_of(driven.app.board) if "reassignment" in problem.subject]
         assert row.subject == "1 reassignment runs"
 
     async def run() -> None:
@@ -282,9 +282,9 @@ def test_throttle_settings_say_what_they_hold_up_and_who_was_throttled_when() ->
     cluster.set_topic_config("orders", "leader.replication.throttled.replicas", "0:2")
     for _ in range(3):
         board.take(feed.tick())
-    (row,) = [one for one in problems_of(board) if "throttle settings left" in one.subject]
+    (row,) = [problem for problem in problems_of(board) if "throttle settings left" in problem.subject]
     assert row.effect.startswith("replicas of orders that are out of sync copy at most 1.0 kB/s, "), row.effect
-    told = "\n".join("".join(text for text, _ in one) for one in why_lines(row, board))
+    told = "\n".join("".join(text for text, _ in line) for line in why_lines(row, board))
     assert "5 times  leader.replication.throttled.rate=1000  broker 1, broker 2, broker 3, broker 4, …" in told, told
     assert "orders  leader.replication.throttled.replicas=0:2" in told, told
 
@@ -354,7 +354,7 @@ def test_leaders_come_back_by_keys_on_a_real_cluster(three_brokers: LocalCluster
         await driven.until(lambda: driven.app.board.live == {0})
         await asyncio.to_thread(three_brokers.start_broker, 2)
         await driven.until(lambda: driven.app.board.live == {0, 2})
-        row = next(one.subject for one in driven.main.model.shown if "offline" in one.subject)
+        row = next(item.subject for item in driven.main.model.shown if "offline" in item.subject)
         await choose(driven, f"✖ {row}")
         await driven.press("U")
         await driven.sees(f"--topic {name} --partition 0")
@@ -456,7 +456,7 @@ def test_the_record_that_holds_a_group_up_is_shown_and_stepped_over_by_keys(
             assert f"--topic {name}:1 --to-offset 2 --execute" in driven.text
             await driven.press("O")
             await driven.until(lambda: isinstance(driven.app.screen, FormDialog))
-            assert [one.value for one in driven.app.screen.query(Input)] == [f"{name}:1", "2"]
+            assert [field.value for field in driven.app.screen.query(Input)] == [f"{name}:1", "2"]
             await driven.press("enter", "enter")
             await driven.sees(f"{name}-1  — → 2")
             await driven.type("reports")
@@ -477,7 +477,7 @@ def test_offsets_are_reset_where_the_cursor_is_and_nowhere_is_chosen_for_a_perso
         def prefilled(action_id: str = "group.reset") -> list[str]:
             offer = offered(driven, action_id)
             assert isinstance(offer, Ask)
-            return [one.value for one in offer.fields]
+            return [field.value for field in offer.fields]
 
         await choose(driven, "✖ group stuck STALL")
         assert prefilled() == ["orders:3,7", ""], "which of them a record holds up is not known"

@@ -70,7 +70,7 @@ def test_lines_are_cut_with_an_ellipsis_in_the_width_there_is() -> None:
 
 def test_pieces_wrap_where_the_next_would_not_fit() -> None:
     pieces = [line("aaaa"), line("bbbb"), line("cc")]
-    assert [width_of(one) for one in wrapped(pieces, 11)] == [11, 2]
+    assert [width_of(line) for line in wrapped(pieces, 11)] == [11, 2]
 
 
 def test_a_terminal_without_utf8_gets_ascii_of_the_same_width() -> None:

@@ -267,7 +267,7 @@ def test_rows_that_cannot_be_put_in_order_stay_and_the_user_is_told() -> None:
             model.set_filter(Filter("orders"))
             driven.main.query_one(LineTable).refresh_rows(is_new_data=False)
             await driven.until(lambda: model.arranging is None)
-            assert [one.message for one in driven.app._notifications] == [
+            assert [notification.message for notification in driven.app._notifications] == [
                 "the rows could not be put in order: see the logs (l)"
             ]
             assert len(model.shown) == AT_ONCE + 1 and "orders-0" in driven.drawn

@@ -115,4 +115,4 @@ def test_a_dashboard_that_ends_before_it_settles_leaves_nothing_that_was_never_a
 
     drive(run)
     gc.collect()
-    assert [str(one.message) for one in recwarn if "never awaited" in str(one.message)] == []
+    assert [str(warning.message) for warning in recwarn if "never awaited" in str(warning.message)] == []

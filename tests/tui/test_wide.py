@@ -49,8 +49,8 @@ def board_after(feed: FakeFeed, ticks: int) -> Board:
 
 def overview_of(board: Board, width: int, height: int) -> str:
     lines = overview.overview_of(board, problems_of(board), width, height).lines
-    assert all(width_of(one) <= width for one in lines)
-    return "\n".join("".join(text for text, _ in one).rstrip() for one in lines)
+    assert all(width_of(line) <= width for line in lines)
+    return "\n".join("".join(text for text, _ in line).rstrip() for line in lines)
 
 
 def test_beside_the_table_stands_what_there_is_to_say_of_the_row_under_the_cursor() -> None:
@@ -107,7 +107,7 @@ def test_a_move_shows_its_course_and_why_it_stands_still() -> None:
     board = board_after(fake_feed("reassigning", plays=False), 40)
     (move,) = reassignments.items_of(board)
     lines = aside_of(View(board, Location("reassignments")), "reassignments", move, 60)
-    told = "\n".join("".join(text for text, _ in one).rstrip() for one in lines)
+    told = "\n".join("".join(text for text, _ in line).rstrip() for line in lines)
     assert "clicks-1 to broker 5  stands still\n\ncopied  0 B\n2.0 GB┤" in told
     assert "no byte seen for 39 s" in told, "sizes were last read after 30 s, and the time counts on"
 
@@ -172,7 +172,7 @@ def test_the_overview_fills_any_room_and_never_more(scene: str) -> None:
         for height in range(64):
             lines = overview.overview_of(board, problems_of(board), width, height, cursor=height % 5).lines
             assert len(lines) <= height
-            assert width < 60 or all(width_of(one) <= width for one in lines)
+            assert width < 60 or all(width_of(line) <= width for line in lines)
             assert len(lines) == height or width < 60 or height < 12
 
 
@@ -193,7 +193,7 @@ def test_every_problem_has_its_row(height: int) -> None:
     told = overview_of(board, 80, height)
     problems = problems_of(board)
     assert len(problems) >= len(board.frame.health.reasons)
-    shown = [one for one in problems if one.subject in told]
+    shown = [problem for problem in problems if problem.subject in told]
     assert shown == list(problems) or f"┌ Problems {len(problems)} " in told, "else it says how many there are"
     assert shown[0] is problems[0], "the gravest comes first"
 
@@ -203,7 +203,7 @@ def test_a_problem_says_what_and_whom_it_hits(width: int) -> None:
     feed = fake_feed("broker-down", plays=False)
     board = board_after(feed, 3)
     told = overview_of(board, width, 45)
-    assert all(f"{one.subject} " in told and one.effect[:30] in told for one in problems_of(board))
+    assert all(f"{problem.subject} " in told and problem.effect[:30] in told for problem in problems_of(board))
     assert "Last changes" in told
 
 
@@ -222,11 +222,11 @@ def test_the_age_of_a_registration_is_not_called_the_age_of_the_process() -> Non
 def test_a_lost_cluster_is_told_once() -> None:
     feed = fake_feed("disconnected", plays=False)
     frame = feed.tick()
-    told = " ".join(text for one in status_lines(frame, 200) for text, _ in one)
+    told = " ".join(text for line in status_lines(frame, 200) for text, _ in line)
     assert told.count("connection refused") == 1
     assert "ZooKeeper" in told and "brokers" in told
     feed = fake_feed("stages-failing", plays=False)
-    told = " ".join(text for one in status_lines(feed.tick(), 200) for text, _ in one)
+    told = " ".join(text for line in status_lines(feed.tick(), 200) for text, _ in line)
     assert "log dirs: no answer within 8 s" in told, "what no lost side explains is told"
 
 
@@ -239,9 +239,9 @@ def test_the_overview_the_summary_and_the_filter_count_the_same_readers() -> Non
         board.take(frame)
         view = View(board, Location("groups"))
         drawn = overview_of(board, 140, 40)
-        summary = "".join(text for one in groups.PAGE.summary(view, 140) for text, _ in one)
+        summary = "".join(text for line in groups.PAGE.summary(view, 140) for text, _ in line)
         assert groups.PAGE.is_trouble is not None
-        return drawn, summary, sum(groups.PAGE.is_trouble(view, one) for one in frame.groups)
+        return drawn, summary, sum(groups.PAGE.is_trouble(view, group) for group in frame.groups)
 
     frame = cluster.frame()
     fine = next(iter(frame.groups))
@@ -249,8 +249,10 @@ def test_the_overview_the_summary_and_the_filter_count_the_same_readers() -> Non
     assert "groups have not been read" in told(unread)[0]
     assert "nothing is wrong" in told(frame)[0]
     for statuses in ((LagStatus.STOP, LagStatus.OK, LagStatus.WARN), (LagStatus.REWIND, LagStatus.UNKNOWN)):
-        found = tuple(replace(fine, lag=replace(fine.lag, group=f"g{n}", status=one)) for n, one in enumerate(statuses))
-        count = sum(one not in (LagStatus.OK, LagStatus.UNKNOWN) for one in statuses)
+        found = tuple(
+            replace(fine, lag=replace(fine.lag, group=f"g{n}", status=status)) for n, status in enumerate(statuses)
+        )
+        count = sum(status not in (LagStatus.OK, LagStatus.UNKNOWN) for status in statuses)
         frame = replace(cluster.frame(), groups=found)
         drawn, summary, kept = told(frame)
         assert "nothing is wrong" not in drawn
@@ -290,7 +292,7 @@ def test_where_a_group_stands_still_stand_its_reader_the_record_and_the_commands
     target = ClusterTarget("tried", Origin.OPTIONS, None, (("broker", 9092),))
     view = View(board, Location("group", group="reports", only=Only.IN_TROUBLE), target)
     (row,) = rows_at(groups.GROUP_PAGE, view)
-    told = "\n".join("".join(text for text, _ in one).rstrip() for one in aside_of(view, "group", row, 150))
+    told = "\n".join("".join(text for text, _ in line).rstrip() for line in aside_of(view, "group", row, 150))
     assert "audit-0  STALL  stands still\n\nwho reads it\nreports at /10.0.0.1\n" in told
     at = row.committed_offset
     assert f"klamm consume audit --partition 0 --offset {at} -n 1 --bootstrap-server broker:9092" in told

@@ -88,7 +88,7 @@ def test_the_command_of_a_result_is_shown_whole() -> None:
         driven.app.push_screen(OutcomeDialog(Outcome("Delete topics", ("topic", "result"), rows), COMMAND))
         await driven.sees("Delete topics: done")
         # What is left of the window's edge is the screen below it.
-        inside = "".join(one.partition("▌")[2] for one in driven.drawn.split("\n"))
+        inside = "".join(line.partition("▌")[2] for line in driven.drawn.split("\n"))
         assert COMMAND.replace(" ", "") in inside.replace(" ", "")
         await driven.press("end")
         await driven.until(lambda: "topic-99" in driven.drawn)
@@ -166,7 +166,7 @@ def test_settings_are_edited_in_their_table_and_altered_together() -> None:
         await driven.press("d", "down", "d")
         await driven.sees("compression.type is not set here")
         assert "dropped → 604800000" in driven.drawn
-        dropped = next(one for one in window._model.shown if one.name == "retention.ms")
+        dropped = next(item for item in window._model.shown if item.name == "retention.ms")
         assert window._value(replace(dropped, default="")).text == "dropped → empty"
         await driven.press("down", "enter")
         await driven.sees("log.dirs cannot be altered while the broker runs")
@@ -214,7 +214,7 @@ def test_settings_that_come_filled_stand_on_top_and_are_taken_as_they_are() -> N
 
     async def look(driven: Driven, window: SettingsDialog, found: list[object]) -> None:
         await driven.until(lambda: "→ 1000" in driven.drawn)
-        assert {one.name for one in window._model.shown[:2]} == edits.keys()
+        assert {item.name for item in window._model.shown[:2]} == edits.keys()
         await driven.press("ctrl+g")
         await driven.until(lambda: bool(found))
         assert found == [AlterSettings.of(ORDERS, edits)]

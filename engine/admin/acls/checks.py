@@ -9,6 +9,7 @@ from enum import Enum
 
 from engine.admin.acls.values import AclRow
 from engine.common.acl import AclOperation, ResourceType
+from engine.common.model import address_in_java
 from engine.kafka.acls import (
     ANY_HOST,
     ANY_NAME,
@@ -58,10 +59,10 @@ def explain(
     acls: dict[ResourcePattern, list[AclEntry]] = {}
     for rule in rules:
         acls.setdefault(rule.pattern, []).append(rule.entry)
-    found = decide(acls, principal, host, operation, kind, name)
+    found = decide(acls, principal, address_in_java(host), operation, kind, name)
     resource = kind.word if kind is ResourceType.CLUSTER else f"{kind.word} {name}"
     matching = tuple(map(AclRow.of, found.matching))
-    if principal in ((files or {}).get(SUPER_USERS) or "").split(";"):
+    if principal in map(str.strip, ((files or {}).get(SUPER_USERS) or "").split(";")):
         return Explanation(True, f"{principal} is a super user, by {SUPER_USERS} in the brokers' files", matching)
     is_allowed, others = found.is_allowed, _super_users(files)
     if found.rule is not None:
@@ -140,6 +141,8 @@ def _never(rule: AclBinding) -> Iterator[str]:
         yield "a literal name ends with *, which is no wildcard there: a prefixed pattern is meant"
     if entry.host != ANY_HOST and not _is_address(entry.host):
         yield f"{entry.host} is not an address: Kafka compares addresses, never names or networks"
+    elif entry.host != address_in_java(entry.host):
+        yield f"brokers write this address {address_in_java(entry.host)}, and compare it as a text"
     name = entry.principal.partition(":")[2]
     if name.endswith("*") and entry.principal != ANYBODY:
         yield f"a principal has no wildcards: {ANYBODY} alone is everybody"
@@ -169,18 +172,28 @@ def _opens(rule: AclBinding) -> str | None:
 
 def _together(rules: Sequence[AclBinding]) -> Iterator[Finding]:
     """Return rules that another one shadows or makes redundant. Each is reported once, by the first that does so."""
-    wide = sorted(rules, key=lambda rule: rule.entry.permission is not Permission.DENY)
+    numbers: dict[ResourcePattern, dict[AclEntry, int]] = {}
+    for number, rule in enumerate(rules):
+        numbers.setdefault(rule.pattern, {}).setdefault(rule.entry, number)
+    lengths: dict[ResourceType, set[int]] = {}
+    for pattern in numbers:
+        if pattern.pattern_type is PatternType.PREFIXED:
+            lengths.setdefault(pattern.resource_type, set()).add(len(pattern.name))
     for rule in rules:
-        for other in wide:
-            if other == rule or not _covers(other, rule):
-                continue
-            if other.entry.permission is Permission.DENY and rule.entry.permission is Permission.ALLOW:
+        rule_number = numbers[rule.pattern][rule.entry]
+        covering = [
+            (entry.permission is Permission.ALLOW, number, AclBinding(pattern, entry))
+            for pattern in _covering_patterns(rule.pattern, lengths.get(rule.pattern.resource_type, ()))
+            if pattern in numbers
+            for entry in _covering_entries(rule.entry)
+            if (number := numbers[pattern].get(entry, rule_number)) != rule_number
+        ]
+        for _, number, other in sorted(covering, key=lambda found: found[:2]):
+            if other.entry.permission is not rule.entry.permission:
                 because = f"it is never reached: {AclRow.of(other)}"
                 yield Finding(Problem.SHADOWED, because, AclRow.of(rule), AclRow.of(other))
                 break
-            if other.entry.permission is rule.entry.permission and not (
-                _covers(rule, other) and rules.index(rule) < rules.index(other)
-            ):
+            if number < rule_number or not _covers(rule, other):
                 because = f"another rule says as much: {AclRow.of(other)}"
                 yield Finding(Problem.REDUNDANT, because, AclRow.of(rule), AclRow.of(other))
                 break
@@ -188,25 +201,31 @@ def _together(rules: Sequence[AclBinding]) -> Iterator[Finding]:
 
 def _covers(wide: AclBinding, narrow: AclBinding) -> bool:
     """Whether a rule matches whatever another one matches."""
-    return (
-        _covers_pattern(wide.pattern, narrow.pattern)
-        and wide.entry.principal in (narrow.entry.principal, ANYBODY)
-        and wide.entry.host in (narrow.entry.host, ANY_HOST)
-        and _covers_operation(wide.entry, narrow.entry)
+    return wide.pattern in _covering_patterns(narrow.pattern, (len(wide.pattern.name),)) and wide.entry in set(
+        _covering_entries(narrow.entry)
     )
 
 
-def _covers_pattern(wide: ResourcePattern, narrow: ResourcePattern) -> bool:
-    if wide.resource_type is not narrow.resource_type:
-        return False
-    if wide == narrow or (wide.pattern_type is PatternType.LITERAL and wide.name == ANY_NAME):
-        return True
-    is_any = narrow.pattern_type is PatternType.LITERAL and narrow.name == ANY_NAME
-    return wide.pattern_type is PatternType.PREFIXED and not is_any and narrow.name.startswith(wide.name)
+def _covering_patterns(narrow: ResourcePattern, lengths: Iterable[int]) -> Iterator[ResourcePattern]:
+    """Return the patterns that match whatever this one matches: of prefixes those that have one of these lengths."""
+    kind, name = narrow.resource_type, narrow.name
+    any_name = ResourcePattern(kind, ANY_NAME, PatternType.LITERAL)
+    yield any_name
+    if narrow != any_name:
+        if narrow.pattern_type is PatternType.LITERAL:
+            yield narrow
+        for length in lengths:
+            if length <= len(name):
+                yield ResourcePattern(kind, name[:length], PatternType.PREFIXED)
 
 
-def _covers_operation(wide: AclEntry, narrow: AclEntry) -> bool:
-    if wide.operation in (AclOperation.ALL, narrow.operation):
-        return True
-    is_allowing = wide.permission is Permission.ALLOW and narrow.permission is Permission.ALLOW
-    return is_allowing and wide.operation in IMPLIED.get(narrow.operation, ())
+def _covering_entries(narrow: AclEntry) -> Iterator[AclEntry]:
+    """Return the entries that match whatever this one matches: those that deny it, or say the same."""
+    for permission in {Permission.DENY, narrow.permission}:
+        operations = {narrow.operation, AclOperation.ALL}
+        if permission is Permission.ALLOW:
+            operations.update(IMPLIED.get(narrow.operation, ()))
+        for principal in {narrow.principal, ANYBODY}:
+            for host in {narrow.host, ANY_HOST}:
+                for operation in operations:
+                    yield AclEntry(principal, host, operation, permission)

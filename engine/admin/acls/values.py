@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from engine.admin.cluster.errors import BadRequest
 from engine.common.acl import AclOperation, ResourceType
+from engine.common.model import address_in_java
 from engine.kafka.acls import (
     ANY_HOST,
     ANY_NAME,
@@ -153,7 +154,7 @@ class Wish:
             raise BadRequest("say whom it allows or denies something")
         kind = PatternType(self.pattern_type.upper())
         found = [
-            AclBinding(ResourcePattern(resource_type, name, kind), entry)
+            AclBinding(ResourcePattern(resource_type, name, kind), replace(entry, host=address_in_java(entry.host)))
             for resource_type, name, entries in self._entries()
             for entry in entries
         ]
@@ -261,7 +262,10 @@ def rule_of(row: AclRow) -> AclBinding:
     if row.permission.upper() not in Permission.__members__:
         raise BadRequest(f"permission is allow or deny, not {row.permission!r}")
     entry = AclEntry(
-        parse_principal(row.principal), row.host, parse_operation(row.operation), Permission[row.permission.upper()]
+        parse_principal(row.principal),
+        address_in_java(row.host),
+        parse_operation(row.operation),
+        Permission[row.permission.upper()],
     )
     rule = AclBinding(ResourcePattern(resource_type, name, PatternType[row.pattern_type.upper()]), entry)
     check_rule(rule)

@@ -143,10 +143,10 @@ class Cluster:
         except ZooKeeperError:
             # Nor may this session see who is allowed.
             acl = ()
-        allowed = f"its access list is {', '.join(acl)}; " if acl else ""
-        hint = Phrase(
-            allowed, "log in as somebody whom it names, by a JAAS section Client: ", Give(Parameter.JAAS_CONFIG)
+        whom = (
+            f"its access list is {', '.join(acl)}; log in as somebody whom it names" if acl else "log in as the brokers"
         )
+        hint = Phrase(whom, ", by a JAAS section Client: ", Give(Parameter.JAAS_CONFIG))
         return ZnodeForbidden(f"ZooKeeper does not allow {who} to do this", where=path, hint=hint)
 
     async def hidden(self, topics: Sequence[str]) -> Refused | None:

@@ -30,7 +30,7 @@ from engine.kafka.config.topic_config_values import validate_topic_config
 from engine.kafka.config.topic_configs import TOPIC_CONFIG_DEF
 from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.configs import DEFAULT_ENTITY, ConfigType
-from engine.kafka.zk.errors import ZnodeFormatError, ZooKeeperError
+from engine.kafka.zk.errors import NoAuth, ZnodeFormatError
 from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.kafka.zk.reads import or_raise
 
@@ -55,11 +55,10 @@ class ZkConfigReader:
         reads = (await self._kafka.configs.get_entities_configs([entity_path(entity) for entity in entities])).values()
         found = []
         for entity, read in zip(entities, reads, strict=True):
-            if isinstance(read, ZnodeFormatError):
+            if isinstance(read, ZnodeFormatError | NoAuth):
                 found.append(EntityConfigs(entity.type, entity.name, (), str(read)))
-                continue
-            settings = {} if isinstance(read, ZooKeeperError) else or_raise(read)
-            found.append(_described(entity, settings, include_all=include_all))
+            else:
+                found.append(_described(entity, or_raise(read), include_all=include_all))
         self._observe(f"ZooKeeper reported the settings of {len(found)} {kind.value}")
         return found
 

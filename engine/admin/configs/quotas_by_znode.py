@@ -17,7 +17,7 @@ from engine.admin.configs.values import Entity, EntityConfigs, EntityType
 from engine.kafka.config.quota_keys import QuotaKey
 from engine.kafka.config.values import double_text
 from engine.kafka.zk.configs import DEFAULT_ENTITY, ConfigType, desanitized, sanitized
-from engine.kafka.zk.errors import ZnodeFormatError, ZooKeeperError
+from engine.kafka.zk.errors import NoAuth, ZnodeFormatError
 from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.kafka.zk.reads import or_raise
 
@@ -34,6 +34,7 @@ async def describe_clients_zk(kafka: KafkaZkClient, kind: EntityType, entity: En
 
     Raises:
         ZnodeFormatError: what is set for the one cannot be understood.
+        NoAuth: it may not be read.
     """
     if entity is not None:
         wanted = {_path(entity): entity}
@@ -43,10 +44,10 @@ async def describe_clients_zk(kafka: KafkaZkClient, kind: EntityType, entity: En
         wanted = await _all_of(kafka, kind)
     found = []
     for path, read in (await kafka.configs.get_entities_configs(list(wanted))).items():
-        if isinstance(read, ZnodeFormatError) and entity is None:
+        if isinstance(read, ZnodeFormatError | NoAuth) and entity is None:
             found.append(EntityConfigs(kind, wanted[path].name, (), str(read)))
             continue
-        settings = {} if isinstance(read, ZooKeeperError) else or_raise(read)
+        settings = or_raise(read)
         if settings or entity is not None:
             found.append(_described(wanted[path], settings))
     return found

@@ -116,6 +116,7 @@ async def _broker_configs(cluster: Cluster) -> Mapping[int | None, Mapping[str, 
     """
     from engine.admin.configs.access import config_reader
     from engine.admin.configs.values import Entity, EntityType, settings_of
+    from engine.kafka.zk.errors import NoAuth
 
     configs: dict[int | None, Mapping[str, str]] = {}
     try:
@@ -124,6 +125,9 @@ async def _broker_configs(cluster: Cluster) -> Mapping[int | None, Mapping[str, 
         if error.kind is not FailureKind.AUTHORIZATION:
             raise
         cluster.observe(f"the settings of brokers are not known: {error}")
+        return configs
+    except NoAuth as error:
+        cluster.complain(f"brokers' settings are not known: ZooKeeper does not let this session read {error.path}")
         return configs
     for entity in described:
         broker_id = None if entity.entity_name is None else int(entity.entity_name)

@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
-from engine.broker.coordinator.writer import InternalTopicWriter
 from engine.broker.replication.partition import Partition
 from engine.common.clock import Clock
-from engine.common.errors import ErrorCode, KafkaError
+from engine.common.errors import NO_ERROR, ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.kafka.formats.consumer_offsets import partition_for
 from engine.runtime.offload import Offloader
@@ -72,11 +71,13 @@ class Content(Generic[S]):
 class OwnedPartition(Generic[S]):
     """One partition's states, by key."""
 
-    __slots__ = ("index", "is_loading", "is_owned", "leader_epoch", "states")
+    __slots__ = ("index", "is_loading", "is_owned", "leader_epoch", "partition", "states")
 
-    def __init__(self, index: int, leader_epoch: int) -> None:
+    def __init__(self, index: int, partition: Partition) -> None:
         self.index = index
-        self.leader_epoch = leader_epoch
+        self.partition = partition
+        """What the states are written to."""
+        self.leader_epoch = partition.leader_epoch
         self.is_owned = True
         """Whether this broker still coordinates the partition, in the same term."""
         self.is_loading = True
@@ -88,8 +89,8 @@ class OwnedPartitions(Generic[S]):
 
     def __init__(
         self,
+        topic: str,
         content: Content[S],
-        writer: InternalTopicWriter,
         offloader: Offloader,
         clock: Clock,
         *,
@@ -99,8 +100,7 @@ class OwnedPartitions(Generic[S]):
         on_unloaded: Callable[[OwnedPartition[S]], None],
     ) -> None:
         self._content = content
-        self._topic = writer.topic
-        self._writer = writer
+        self._topic = topic
         self._offloader = offloader
         self.load_times_ms: deque[int] = deque(maxlen=_LOADS_TOLD)
         self._clock = clock
@@ -110,7 +110,7 @@ class OwnedPartitions(Generic[S]):
         self._on_unloaded = on_unloaded
         self._owned: dict[int, OwnedPartition[S]] = {}
         self._is_stopped = False
-        self._to_load: deque[tuple[OwnedPartition[S], Partition]] = deque()
+        self._to_load: deque[OwnedPartition[S]] = deque()
         self._supervisor = Supervisor(f"load {self._topic}")
 
     # -- queries
@@ -125,11 +125,10 @@ class OwnedPartitions(Generic[S]):
 
     def locate(self, key: str) -> tuple[ErrorCode, OwnedPartition[S] | None]:
         """Return NONE and the key's partition if this broker coordinates the key, else why it does not."""
-        index = self.index_of(key)
-        owned = self._owned.get(index)
-        if owned is None or self._writer.partition(index) is None:
+        owned = self._owned.get(partition_for(key, self._partition_count()))
+        if owned is None or owned.partition.leader_log is None:
             return ErrorCode.NOT_COORDINATOR, None
-        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if owned.is_loading else ErrorCode.NONE, owned
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if owned.is_loading else NO_ERROR, owned
 
     def partition(self, index: int) -> OwnedPartition[S] | None:
         """Return a partition that is owned, loaded or not."""
@@ -138,6 +137,11 @@ class OwnedPartitions(Generic[S]):
     def partitions(self) -> list[OwnedPartition[S]]:
         """Return all partitions that are owned now, loaded or not."""
         return list(self._owned.values())
+
+    def partition_of(self, key: str) -> Partition | None:
+        """Return what the key's state is written to; None if this broker does not coordinate the key."""
+        owned = self._owned.get(self.index_of(key))
+        return None if owned is None else owned.partition
 
     def find(self, key: str) -> S | None:
         """Return the key's state if there is one. The caller has checked the status."""
@@ -203,34 +207,35 @@ class OwnedPartitions(Generic[S]):
         """Read the states of a newly led partition; anything remembered about it is from an earlier term."""
         index = partition.topic_partition.partition
         self._unload(index)
-        owned = self._owned[index] = OwnedPartition[S](index, partition.leader_epoch)
-        self._to_load.append((owned, partition))
+        owned = self._owned[index] = OwnedPartition[S](index, partition)
+        self._to_load.append(owned)
         if len(self._to_load) == 1:
             self._supervisor.start(self._load_all(), "load")
 
     async def _load_all(self) -> None:
         """Load waiting partitions one after the other: many at once would hold the event loop for a slice of each."""
         while self._to_load:
-            owned, partition = self._to_load[0]
+            owned = self._to_load[0]
             try:
-                await self._load(owned, partition)
+                await self._load(owned)
             except Exception:
                 # As below: a partition that is unusable until the next election helps nobody.
-                self._content.logger.exception("Loading failed and is given up partition=%s", partition.topic_partition)
+                where = owned.partition.topic_partition
+                self._content.logger.exception("Loading failed and is given up partition=%s", where)
                 owned.is_loading = False
             self._to_load.popleft()
 
-    async def _load(self, owned: OwnedPartition[S], partition: Partition) -> None:
+    async def _load(self, owned: OwnedPartition[S]) -> None:
         if not owned.is_owned:
             return
         started_ms = self._clock.monotonic_ms()
-        content = self._content
-        loader = content.new_loader(partition.topic_partition)
+        content, topic_partition = self._content, owned.partition.topic_partition
+        loader = content.new_loader(topic_partition)
         try:
-            await self._read(owned, partition, loader)
+            await self._read(owned, loader)
         except Exception:
             # As in Kafka: serve what could be read; a state without a coordinator would help nobody.
-            content.logger.exception("Error loading %s from %s", content.name, partition.topic_partition)
+            content.logger.exception("Error loading %s from %s", content.name, topic_partition)
         await self._in_slices(owned, loader.finish(self._clock.now_ms()))
         if not owned.is_owned:
             return
@@ -243,7 +248,7 @@ class OwnedPartitions(Generic[S]):
         content.logger.info(
             "Finished loading %s from %s in %d milliseconds for epoch %d: %d %s, %d records, %d skipped",
             content.name,
-            partition.topic_partition,
+            topic_partition,
             self._clock.monotonic_ms() - started_ms,
             owned.leader_epoch,
             len(loader.loaded),
@@ -258,8 +263,8 @@ class OwnedPartitions(Generic[S]):
             self._on_loaded(owned, found[start : start + _REPORTED_AT_ONCE])
             yield
 
-    async def _read(self, owned: OwnedPartition[S], partition: Partition, loader: Loader[S]) -> None:
-        log = partition.led_log()
+    async def _read(self, owned: OwnedPartition[S], loader: Loader[S]) -> None:
+        log = owned.partition.led_log()
         position = log.log_start_offset
         while owned.is_owned and position < log.log_end_offset:
             found = log.read(position, self._load_buffer_bytes, limit_offset=log.log_end_offset, min_one_batch=True)
@@ -268,7 +273,7 @@ class OwnedPartitions(Generic[S]):
             buffer = await self._offloader.run(found.records.read)
             await self._in_slices(owned, loader.read(buffer))
             if loader.next_offset <= position and owned.is_owned:
-                where = f"partition={partition.topic_partition} offset={position}"
+                where = f"partition={owned.partition.topic_partition} offset={position}"
                 raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"What follows cannot be read {where}")
             position = loader.next_offset
 

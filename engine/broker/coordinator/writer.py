@@ -5,18 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from engine.broker.log.append_origin import AppendOrigin
-from engine.broker.log.results import AppendResult
+from engine.broker.log.append_origin import AppendOrigin, OwnBatch
 from engine.broker.replication.partition import Partition
 from engine.broker.replication.replica_manager import ReplicaManager
-from engine.common.errors import ErrorCode, KafkaError
-from engine.common.model import ACKS_ALL, TopicPartition
+from engine.common.errors import NO_ERROR, ErrorCode, KafkaError
+from engine.common.model import ACKS_ALL
 from engine.runtime.purgatory import DelayedOperation
 
 Done = Callable[[ErrorCode, int], None]
 """Receives the outcome, and the offset of the batch (-1 with an error)."""
 
 logger = logging.getLogger("kafka.coordinator.group.GroupMetadataManager")
+
+_COORDINATOR = AppendOrigin.COORDINATOR
 
 _ELSEWHERE = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -41,108 +42,94 @@ class ReplicatedWriter:
         self._replica_manager = replica_manager
         self._timeout_ms = timeout_ms
 
-    def append_to(
-        self, partition: Partition | None, batch: memoryview, done: Done, timeout_ms: int | None = None
+    def append(
+        self,
+        partition: Partition | None,
+        batch: memoryview,
+        done: Done,
+        timeout_ms: int | None = None,
+        own: OwnBatch | None = None,
     ) -> bool:
         """Append a batch; ``done`` is called when it is replicated or failed. Return whether that happened at once.
 
         ``partition`` is None if this broker does not lead it. ``timeout_ms`` bounds the wait for the replicas.
+        If ``own`` says what the batch is, the log need not look.
         """
-        if partition is None:
+        log = None if partition is None else partition.leader_log
+        if partition is None or log is None:
             done(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
             return True
         try:
-            result = _append(partition, batch, ACKS_ALL)
+            if own is None:
+                result = partition.append_records_to_leader(batch, ACKS_ALL, origin=_COORDINATOR)
+                first_offset, end_offset = result.first_offset, result.last_offset + 1
+            else:
+                first_offset = partition.append_own(batch, own)
+                end_offset = first_offset + own.record_count
         except KafkaError as error:
             done(error.code, -1)
             return True
-        log = partition.leader_log
-        if log is None or not log.is_flush_due:
-            if log is None or partition.followers:
-                return self._wait(partition, result, done, timeout_ms)
+        partition.environment.topics.not_produced += 1
+        if not log.is_flush_due:
+            if partition.followers:
+                return self._wait(partition, first_offset, end_offset, done, timeout_ms)
             # The append has raised the high watermark.
-            done(ErrorCode.NONE, result.first_offset)
+            done(NO_ERROR, first_offset)
             return True
 
         def flushed(error: ErrorCode) -> None:
-            if error is ErrorCode.NONE:
-                self._wait(partition, result, done, timeout_ms)
+            if error is NO_ERROR:
+                self._wait(partition, first_offset, end_offset, done, timeout_ms)
             else:
                 done(error, -1)
 
         self._replica_manager.flushes.when_flushed(log, flushed)
         return False
 
-    def _wait(self, partition: Partition, result: AppendResult, done: Done, timeout_ms: int | None) -> bool:
+    def _wait(
+        self, partition: Partition, first_offset: int, end_offset: int, done: Done, timeout_ms: int | None
+    ) -> bool:
         """Report when the in-sync replicas have the batch; return whether they have it already."""
-        first_offset, last_offset = result.first_offset, result.last_offset
-        is_done, error_code = partition.check_enough_replicas_reach_offset(last_offset + 1)
-        if is_done or error_code is not ErrorCode.NONE:
-            done(error_code, first_offset if error_code is ErrorCode.NONE else -1)
+        is_done, error_code = partition.check_enough_replicas_reach_offset(end_offset)
+        if is_done or error_code is not NO_ERROR:
+            done(error_code, first_offset if error_code is NO_ERROR else -1)
             return True
         limit_ms = self._timeout_ms if timeout_ms is None else timeout_ms
-        operation = _DelayedAppend(limit_ms, partition, first_offset, last_offset, done)
+        operation = _DelayedAppend(limit_ms, partition, first_offset, end_offset, done)
         return self._replica_manager.delayed_produce.try_complete_else_watch(operation, [partition.topic_partition])
 
-
-class InternalTopicWriter(ReplicatedWriter):
-    """Writes to the partitions of one internal topic, by their number."""
-
-    def __init__(self, topic: str, replica_manager: ReplicaManager, timeout_ms: int) -> None:
-        super().__init__(replica_manager, timeout_ms)
-        self.topic = topic
-        self._names: dict[int, TopicPartition] = {}
-
-    def partition(self, index: int) -> Partition | None:
-        """Return the partition if this broker leads it."""
-        name = self._names.get(index)
-        if name is None:
-            name = self._names[index] = TopicPartition(self.topic, index)
-        partition = self._replica_manager.hosted_partition(name)
-        return None if partition is None or partition.leader_log is None else partition
-
-    def append(self, index: int, batch: memoryview, done: Done, timeout_ms: int | None = None) -> bool:
-        """Append a batch; ``done`` is called when it is replicated or failed. Return whether that happened at once."""
-        return self.append_to(self.partition(index), batch, done, timeout_ms)
-
-    def append_without_waiting(self, index: int, batch: memoryview) -> ErrorCode:
+    def append_without_waiting(self, partition: Partition | None, batch: memoryview) -> ErrorCode:
         """Append a batch that may be lost with this broker: tombstones, which are written again."""
-        partition = self.partition(index)
-        if partition is None:
+        log = None if partition is None else partition.leader_log
+        if partition is None or log is None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         try:
-            _append(partition, batch, 0)
+            partition.append_records_to_leader(batch, 0, origin=_COORDINATOR)
         except KafkaError as error:
             return error.code
-        log = partition.led_log()
+        partition.environment.topics.not_produced += 1
         if log.is_flush_due:
             self._replica_manager.flushes.when_flushed(log, lambda _: None)
-        return ErrorCode.NONE
-
-
-def _append(partition: Partition, batch: memoryview, required_acks: int) -> AppendResult:
-    result = partition.append_records_to_leader(batch, required_acks, origin=AppendOrigin.COORDINATOR)
-    partition.environment.topics.not_produced += 1
-    return result
+        return NO_ERROR
 
 
 class _DelayedAppend(DelayedOperation):
     """A batch that waits for the in-sync replicas."""
 
-    __slots__ = ("_done", "_error", "_first_offset", "_last_offset", "_partition")
+    __slots__ = ("_done", "_end_offset", "_error", "_first_offset", "_partition")
 
-    def __init__(self, delay_ms: int, partition: Partition, first_offset: int, last_offset: int, done: Done) -> None:
+    def __init__(self, delay_ms: int, partition: Partition, first_offset: int, end_offset: int, done: Done) -> None:
         super().__init__(delay_ms)
         self._partition = partition
         self._first_offset = first_offset
-        self._last_offset = last_offset
+        self._end_offset = end_offset
         self._done = done
         self._error = ErrorCode.REQUEST_TIMED_OUT
 
     def try_complete(self) -> bool:
         """Done when the high watermark has passed the batch, or never will."""
-        is_done, error = self._partition.check_enough_replicas_reach_offset(self._last_offset + 1)
-        if not is_done and error is ErrorCode.NONE:
+        is_done, error = self._partition.check_enough_replicas_reach_offset(self._end_offset)
+        if not is_done and error is NO_ERROR:
             return False
         self._error = error
         return self.force_complete()
@@ -150,7 +137,7 @@ class _DelayedAppend(DelayedOperation):
     def on_complete(self) -> None:
         """Report the result."""
         error = self._error
-        self._done(error, self._first_offset if error is ErrorCode.NONE else -1)
+        self._done(error, self._first_offset if error is NO_ERROR else -1)
 
     def on_fault(self) -> None:
         """Report a failure: nobody must wait forever."""

@@ -8,7 +8,7 @@ from engine.broker.fetch.session_cache import INVALID_SESSION_ID, FetchContext, 
 from engine.broker.replication.metadata_cache import LeaderHints
 from engine.broker.replication.partition import Partition
 from engine.broker.replication.partition_read import PartitionRead
-from engine.common.errors import ErrorCode
+from engine.common.errors import NO_ERROR, ErrorCode
 from engine.common.model import TopicPartition
 from engine.kafka.protocol.apis.fetch import (
     AbortedTransaction,
@@ -86,7 +86,7 @@ def build_response(
             current = FetchableTopicResponse(topic=key.topic, topic_id=key.topic_id, partitions=[])
             responses.append(current)
         data = _partition_data(key.partition, read, records)
-        if read.error is ErrorCode.KAFKA_STORAGE_ERROR and version <= STORAGE_ERROR_UNKNOWN_VERSION:
+        if version <= STORAGE_ERROR_UNKNOWN_VERSION and read.error is ErrorCode.KAFKA_STORAGE_ERROR:
             data.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         if hints is not None and read.error in _LEADER_ERRORS:
             _name_new_leader(hints, wanted, data)
@@ -106,7 +106,7 @@ def _is_known(wanted: FetchPartition, read: PartitionRead) -> bool:
     return (
         wanted.sent_high_watermark == read.high_watermark
         and wanted.sent_log_start_offset == read.log_start_offset
-        and read.error is ErrorCode.NONE
+        and read.error is NO_ERROR
         and read.diverging_epoch is None
         and read.preferred_read_replica < 0
     )

@@ -11,8 +11,8 @@ from engine.broker.log.log import Log
 from engine.broker.replication.isr import FollowerState
 from engine.broker.replication.partition import Partition
 from engine.broker.replication.partition_read import PartitionRead, read_error
-from engine.common.errors import ErrorCode, KafkaError
-from engine.common.model import IsolationLevel
+from engine.common.errors import NO_ERROR, ErrorCode, KafkaError
+from engine.common.model import READ_COMMITTED, IsolationLevel
 
 if TYPE_CHECKING:
     from engine.broker.fetch.session_cache import FetchSessionCache
@@ -268,7 +268,7 @@ class FetchReads:
             elif read.is_cut_off:
                 self._unfit_bytes += wanted.max_bytes
             remaining = max(0, remaining - size_bytes)
-            if read.error is not ErrorCode.NONE:
+            if read.error is not NO_ERROR:
                 if read.error in _NOT_READ:
                     self.unread += 1
                 else:
@@ -284,7 +284,7 @@ class FetchReads:
         """Return a partition's last read, renewed, if it was empty and nothing can have arrived; else None."""
         reads, ends = before
         read, (partition, end_offset, leader_epoch) = reads[index], ends[index]
-        if partition is None or read.size_bytes or read.is_cut_off or read.error is not ErrorCode.NONE:
+        if partition is None or read.size_bytes or read.is_cut_off or read.error is not NO_ERROR:
             return None
         if self._readable_end(partition) != end_offset or partition.leader_epoch != leader_epoch:
             return None
@@ -372,7 +372,7 @@ class FetchReads:
             return -1
         if self.parameters.is_follower:
             return log.log_end_offset
-        if self.parameters.isolation is IsolationLevel.READ_COMMITTED:
+        if self.parameters.isolation is READ_COMMITTED:
             return log.last_stable_offset
         return log.high_watermark
 
@@ -438,10 +438,10 @@ class FetchReads:
         if preferred < 0 or log is None:
             return None
         error = partition.log_error(wanted.current_leader_epoch, leader_only=False)
-        if error is not ErrorCode.NONE:
+        if error is not NO_ERROR:
             return read_error(error)
         return PartitionRead(
-            ErrorCode.NONE,
+            NO_ERROR,
             log.high_watermark,
             log.last_stable_offset,
             log.log_start_offset,

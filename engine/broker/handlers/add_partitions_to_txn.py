@@ -14,14 +14,14 @@ Version notes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 from engine.broker.coordinator.transactions.state_machine import ProducerIdAndEpoch
-from engine.broker.handlers.answer_lists import ByTopic, answer_list, each_once
+from engine.broker.handlers.answer_lists import ByTopic, answer_list, each_once, is_large
 from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.in_turns import Steps, in_steps, pieces
+from engine.broker.handlers.in_turns import Steps, carried_out, pieces
 from engine.broker.handlers.preconditions import are_transactions_refused, understood
 from engine.broker.handlers.registry import handles
 from engine.broker.network.request import Deferred
@@ -50,11 +50,56 @@ _new: Callable[..., Any] = tuple.__new__
 
 
 @handles(ApiKey.ADD_PARTITIONS_TO_TXN, requires=["Write TransactionalId", "Write Topic", "ClusterAction Cluster"])
-@in_steps
 def add_partitions_to_txn(
     context: RequestContext, request: AddPartitionsToTxnRequest
-) -> Generator[None, None, AddPartitionsToTxnResponse | Deferred]:
+) -> AddPartitionsToTxnResponse | Deferred | Coroutine[Any, Any, Any]:
     """Add partitions to transactions, or say whether they belong to them."""
+    usual = None
+    if context.api_version < FROM_BROKERS and not is_large(context):
+        usual = _add_usual(context, request)
+    return carried_out(_add_all(context, request)) if usual is None else usual
+
+
+def _add_usual(
+    context: RequestContext, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse | Deferred | None:
+    """Add what a client names; None if something needs the long way, such as a partition that does not exist."""
+    topics = request.v3_and_below_topics
+    partitions: list[TopicPartition] = []
+    for topic in topics:
+        name, there = topic.name, context.broker.metadata_cache.partitions(topic.name)
+        if not topic.partitions or not all(map(there.__contains__, topic.partitions)):
+            return None
+        # As TopicPartition(…), without its detour through Python.
+        partitions += [_new(TopicPartition, (name, index)) for index in topic.partitions]
+    if not topics or len({topic.name for topic in topics}) < len(topics) or are_transactions_refused(context):
+        return None
+    deferred = Deferred()
+
+    def added(error: ErrorCode) -> None:
+        shown = understood(error, context.api_version, fenced_since=2)
+        results = [
+            AddPartitionsToTxnTopicResult(
+                name=topic.name, results_by_partition=[_result(index, shown) for index in topic.partitions]
+            )
+            for topic in topics
+        ]
+        deferred.complete(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results))
+
+    context.broker.transaction_coordinator.add_partitions(
+        request.v3_and_below_transactional_id,
+        ProducerIdAndEpoch(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
+        partitions,
+        added,
+    )
+    # Without followers the answer is ready at once, and need not wait anywhere.
+    return deferred if deferred.response is None else cast("AddPartitionsToTxnResponse", deferred.response)
+
+
+def _add_all(
+    context: RequestContext, request: AddPartitionsToTxnRequest
+) -> Generator[None, None, AddPartitionsToTxnResponse | Deferred]:
+    """Do the same for any request; a step is a partition."""
     transactions = request.transactions if context.api_version >= FROM_BROKERS else [_of_client(request)]
     results: list[Topics] = [_NONE] * len(transactions)
     left = len(transactions)

@@ -28,6 +28,9 @@ O = TypeVar("O")  # noqa: E741 - one letter as the others
 
 Steps = Generator[None, None, R]
 
+PER_STEP = 50
+"""Items per step where an item takes less than the step itself."""
+
 AT_ONCE_MAX = 500
 """Items per step; they take some milliseconds."""
 
@@ -155,12 +158,13 @@ def each_part(
 def by_topic(
     errors: Iterable[tuple[TopicPartition, ErrorCode]], result: Callable[[int, ErrorCode], R]
 ) -> Steps[Iterable[tuple[str, list[R]]]]:
-    """Return the partitions' results by topic, in the order in which the topics came. It yields after each of them."""
+    """Return the partitions' results by topic, in the order in which the topics came. A step is some partitions."""
     topics: dict[str, list[R]] = {}
-    for (topic, index), error in errors:
+    for number, ((topic, index), error) in enumerate(errors, start=1):
         results = topics.get(topic)
         if results is None:
             results = topics[topic] = []
         results.append(result(index, error))
-        yield
+        if number % PER_STEP == 0:
+            yield
     return topics.items()

@@ -11,6 +11,9 @@ from engine.kafka.config.metadata_version import MetadataVersion
 
 logger = logging.getLogger("kafka.server.KafkaApis")
 
+_FENCED = ErrorCode.PRODUCER_FENCED
+_FIRST_WITH_TRANSACTIONS = MetadataVersion.IBP_0_11_0_IV0
+
 
 def is_stale(broker: Broker, request_broker_epoch: int) -> bool:
     """Return whether a controller's request was meant for an earlier registration of this broker (KIP-380).
@@ -41,10 +44,10 @@ def are_static_members_refused(context: RequestContext, group_instance_id: str |
 
 def are_transactions_refused(context: RequestContext) -> bool:
     """Whether the brokers' protocol is from before transactions: some broker may not know markers."""
-    return context.broker.config.inter_broker_protocol_version < MetadataVersion.IBP_0_11_0_IV0
+    return context.broker.config.inter_broker_protocol_version < _FIRST_WITH_TRANSACTIONS
 
 
 def understood(error: ErrorCode, api_version: int, *, fenced_since: int) -> ErrorCode:
     """Return the error for a client: before ``fenced_since`` none knows PRODUCER_FENCED."""
-    is_unknown = error is ErrorCode.PRODUCER_FENCED and api_version < fenced_since
+    is_unknown = error is _FENCED and api_version < fenced_since
     return ErrorCode.INVALID_PRODUCER_EPOCH if is_unknown else error

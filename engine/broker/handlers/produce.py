@@ -95,20 +95,31 @@ ADMIN_CLIENT_ID = "__admin_client"
 
 
 @handles(ApiKey.PRODUCE, requires=["Write TransactionalId", "Write Topic"])
-def produce(context: RequestContext, request: ProduceRequest, verified: Verified | None = None) -> object:
-    """Append what a producer sends, and answer as soon as its ``acks`` allow.
-
-    ``verified`` is what a transaction's coordinator has said; only the second call for a request has it.
-    """
-    outcome = _Outcome(verified)
+def produce(context: RequestContext, request: ProduceRequest) -> object:
+    """Append what a producer sends, and answer as soon as its ``acks`` allow."""
+    verified = None
     try:
         check_request(request)
-        if request.transactional_id is not None and verified is None:
+        if request.transactional_id is not None:
             verified = produce_transactions.begin_verification(context, request.transactional_id, request.topic_data)
-            if verified is not None:
-                return _produce_verified(context, request, verified)
     except KafkaError as error:
+        outcome = _Outcome(None)
         return _answer(context, request, outcome, _refuse_all(request, error, outcome))
+    if verified is not None and not context.broker.transaction_verifier.settle_here(verified):
+        produce_transactions.keep_records(request)
+        return _verify_first(context, request, verified)
+    return _append_all(context, request, verified)
+
+
+async def _verify_first(context: RequestContext, request: ProduceRequest, verified: Verified) -> object:
+    await context.broker.transaction_verifier.settle(verified)
+    answer = _append_all(context, request, verified)
+    return await answer if inspect.iscoroutine(answer) else answer
+
+
+def _append_all(context: RequestContext, request: ProduceRequest, verified: Verified | None) -> object:
+    """Append; ``verified`` is what the transaction's coordinator has said, if any batch is transactional."""
+    outcome = _Outcome(verified)
     if names_a_partition_twice(request):
         responses = _append_last_of_each(context, request, outcome)
     else:
@@ -126,20 +137,6 @@ def produce(context: RequestContext, request: ProduceRequest, verified: Verified
     if outcome.to_prepare or outcome.to_flush:
         return _answer_later(context, request, outcome, response)
     return _answer(context, request, outcome, response)
-
-
-def _produce_verified(context: RequestContext, request: ProduceRequest, verified: Verified) -> object:
-    """Append to a transaction, once its coordinator has said whether it knows of the partitions."""
-    if context.broker.transaction_verifier.settle_here(verified):
-        return produce(context, request, verified)
-    produce_transactions.keep_records(request)
-    return _verify_first(context, request, verified)
-
-
-async def _verify_first(context: RequestContext, request: ProduceRequest, verified: Verified) -> object:
-    await context.broker.transaction_verifier.settle(verified)
-    answer = produce(context, request, verified)
-    return await answer if inspect.iscoroutine(answer) else answer
 
 
 @handles_large(ApiKey.PRODUCE)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from engine.broker.coordinator.transactions.state_machine import ProducerIdAndEpoch
 from engine.broker.coordinator.transactions.verifier import Verified
@@ -14,13 +15,15 @@ from engine.broker.replication.partition import Partition
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.kafka.protocol.apis.produce import ProduceRequest, TopicProduceData
-from engine.kafka.protocol.records.layout import ATTRIBUTES, BATCH_OVERHEAD, MAGIC, TRANSACTIONAL_BIT
+from engine.kafka.protocol.records.layout import BATCH_OVERHEAD, TRANSACTIONAL_BIT
 
 ABORTABLE_SINCE = 11
 """The first version whose clients understand TRANSACTION_ABORTABLE."""
 
-_PRODUCER = struct.Struct(">43xqhi")
-"""producer_id, producer_epoch and base_sequence in a batch's header."""
+_PRODUCER = struct.Struct(">16xb4xh20xqhi")
+"""magic, attributes, producer_id, producer_epoch and base_sequence in a batch's header."""
+
+_new: Callable[..., Any] = tuple.__new__
 
 _TRY_AGAIN = (
     ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -45,14 +48,16 @@ def begin_verification(
     producers: set[tuple[int, int]] = set()
     sequences: dict[TopicPartition, int] = {}
     for topic in topics:
+        name = topic.name
         for data in topic.partition_data:
             records = data.records
-            if records is None or len(records) < BATCH_OVERHEAD or records[MAGIC] != 2:
+            if records is None or len(records) < BATCH_OVERHEAD:
                 continue
-            producer_id, producer_epoch, base_sequence = _PRODUCER.unpack_from(records)
-            if producer_id >= 0 and records[ATTRIBUTES + 1] & TRANSACTIONAL_BIT:
+            magic, attributes, producer_id, producer_epoch, base_sequence = _PRODUCER.unpack_from(records)
+            if magic == 2 and producer_id >= 0 and attributes & TRANSACTIONAL_BIT:
                 producers.add((producer_id, producer_epoch))
-                sequences[TopicPartition(topic.name, data.index)] = base_sequence
+                # As TopicPartition(…), without its detour through Python.
+                sequences[_new(TopicPartition, (name, data.index))] = base_sequence
     if not producers:
         return None
     if len(producers) > 1:

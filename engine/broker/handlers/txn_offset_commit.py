@@ -27,7 +27,7 @@ from engine.broker.handlers.in_turns import Steps, by_topic, in_steps, pieces
 from engine.broker.handlers.preconditions import are_transactions_refused
 from engine.broker.handlers.registry import handles
 from engine.broker.network.request import Deferred
-from engine.common.errors import ErrorCode
+from engine.common.errors import NO_ERROR, ErrorCode
 from engine.common.model import TopicPartition
 from engine.common.turns import at_once
 from engine.kafka.protocol.api_keys import ApiKey
@@ -60,7 +60,7 @@ def txn_offset_commit(
     if not offsets:
         return (yield from _steps(context, errors))
     error = context.broker.group_coordinator.offsets.status(request.group_id)
-    if error is not ErrorCode.NONE:
+    if error is not NO_ERROR:
         return (yield from _steps(context, errors | dict.fromkeys(offsets, error)))
     return _store(context, request, offsets, errors)
 
@@ -97,8 +97,11 @@ def _commit(
     errors: CommitErrors,
     verified: Verified | None,
 ) -> TxnOffsetCommitResponse | Deferred:
-    partition = context.broker.group_coordinator.partition_for(request.group_id)
-    refusal = None if verified is None else verified.errors.get(partition)
+    refusal = verification = None
+    if verified is not None:
+        # The group's partition is the only one that the coordinator was asked about.
+        refusal = next(iter(verified.errors.values()), None)
+        verification = next(iter(verified.verifications.values()), None)
     if refusal is not None:
         if refusal is ErrorCode.NETWORK_EXCEPTION:
             # Older clients would not try again for it. For this one they do, and need not look for the coordinator.
@@ -116,7 +119,7 @@ def _commit(
         done,
         producer_id=request.producer_id,
         producer_epoch=request.producer_epoch,
-        verification=None if verified is None else verified.verifications.get(partition),
+        verification=verification,
     )
     # Without followers the answer is ready at once, and need not wait anywhere.
     return deferred if deferred.response is None else cast("TxnOffsetCommitResponse", deferred.response)

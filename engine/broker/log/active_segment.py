@@ -44,10 +44,9 @@ class ActiveSegment:
         self.update_config(self._config)
 
     def update_config(self, config: LogConfig) -> None:
-        """Apply changed settings of the topic."""
+        """Apply changed settings of the topic. Those of indexes concern the next segment, as in Kafka."""
         self._config = config
         self.size_bytes_max = config.segment_bytes
-        self.segment.index_interval_bytes = config.index_interval_bytes
         self._schedule_roll()
 
     def _schedule_roll(self) -> None:

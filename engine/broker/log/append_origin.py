@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 
 
@@ -16,3 +17,27 @@ class AppendOrigin(Enum):
 
     REPLICATION = "replication"
     """A follower's fetch, or a log that is read at start: the leader has already checked it."""
+
+
+# The next two are not frozen, because Python would take four times as long to make them.
+
+
+@dataclass(slots=True)
+class CommitMarker:
+    """Whose transaction the marker in a batch commits, and who says so."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+
+
+@dataclass(slots=True)
+class OwnBatch:
+    """What a coordinator knows of a batch that it has just made: a log that is told need not look at the batch."""
+
+    record_count: int
+    timestamp_ms: int
+    """That of each record."""
+    attributes: int = 0
+    commit: CommitMarker | None = None
+    """Set if the batch is the marker of a commit. Other control batches are none of these."""

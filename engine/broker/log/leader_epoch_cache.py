@@ -37,14 +37,18 @@ UNDEFINED_EPOCH_END = EpochEndOffset(NO_PARTITION_LEADER_EPOCH, UNDEFINED_OFFSET
 
 
 class LeaderEpochCache:
-    """Entries in ascending order of epoch and of start offset. ``latest_epoch`` is -1 while there is none."""
+    """Entries in ascending order of epoch and of start offset. ``latest_epoch`` is -1 while there is none.
 
-    __slots__ = ("_entries", "folder", "is_unsynced", "latest_epoch", "was_blank")
+    A log in message format 0 or 1 has no entries and no file, because its messages name no epoch: ``is_kept`` is false.
+    """
+
+    __slots__ = ("_entries", "folder", "is_kept", "is_unsynced", "latest_epoch", "was_blank")
 
     def __init__(self, folder: Path, entries: list[EpochEntry]) -> None:
         self.folder = folder
         self._entries: list[EpochEntry] = []
         self.latest_epoch = NO_PARTITION_LEADER_EPOCH
+        self.is_kept = True
         self.is_unsynced = False
         self.was_blank = False
         """The file existed without its content: the machine crashed before the content was on the disk."""
@@ -52,15 +56,20 @@ class LeaderEpochCache:
             self._assign(entry)
 
     @classmethod
-    def load(cls, folder: Path, *, may_be_lost: bool = False) -> LeaderEpochCache:
+    def load(cls, folder: Path, *, is_kept: bool = True, may_be_lost: bool = False) -> LeaderEpochCache:
         """Read a partition's file; if there is none, create an empty one, as Kafka does.
 
-        With ``may_be_lost``, a damaged one counts as blank: the machine crashed before it was on the disk.
+        With ``may_be_lost``, a damaged one counts as blank: the machine crashed before it was on the disk. One that is
+        not kept is removed unread.
 
         Raises:
             CorruptFileError: the file is damaged.
             OSError: it cannot be read.
         """
+        if not is_kept:
+            cache = cls(folder, [])
+            cache.keep(is_kept=False)
+            return cache
         path = folder / LEADER_EPOCH_CHECKPOINT
         try:
             text = path.read_text("utf-8")
@@ -95,12 +104,24 @@ class LeaderEpochCache:
     def latest_entry(self) -> EpochEntry | None:
         return self._entries[-1] if self._entries else None
 
+    def keep(self, *, is_kept: bool) -> None:
+        """Begin an empty file, or forget all entries and remove it. Raises OSError."""
+        self.is_kept = is_kept
+        if is_kept:
+            self.path.touch()
+        else:
+            self._set([])
+            self.path.unlink(missing_ok=True)
+        self.is_unsynced = is_kept
+
     def assign(self, leader_epoch: int, start_offset: int) -> None:
-        """Note that ``leader_epoch`` begins at ``start_offset``.
+        """Note that ``leader_epoch`` begins at ``start_offset``, unless the cache is not kept.
 
         If it is the latest epoch already, it keeps its start. Entries that contradict the new one go: later epochs, and
         starts at or beyond its own.
         """
+        if not self.is_kept:
+            return
         before = self._entries
         if self._assign(EpochEntry(leader_epoch, start_offset)):
             try:

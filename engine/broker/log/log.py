@@ -4,15 +4,16 @@ It consists of parts that each keep their own state: the folder, the files of th
 flush state, the append checks, leader epochs and producers. ``log_times`` and ``retention`` are functions on it.
 
 The short path of an append takes one version 2 batch of a client as it is: it checks header and checksum, stamps offset
-and leader epoch into the received buffer, and writes that with one call. It looks at no record. The marker of a commit
-goes the same way. The short path of a read uses positions that the active segment remembers: consumers and followers
-that keep up need no search.
+and leader epoch into the received buffer, and writes that with one call. It looks at no record. A batch that this
+broker's coordinator has made needs no check either. The short path of a read uses positions that the active segment
+remembers: consumers and followers that keep up need no search.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ from crc32c import crc32c
 
 from engine.broker.log import retention
 from engine.broker.log.active_segment import ActiveSegment
-from engine.broker.log.append_origin import AppendOrigin
+from engine.broker.log.append_origin import AppendOrigin, OwnBatch
 from engine.broker.log.cleaner.state import CleaningState
 from engine.broker.log.disk_jobs import FlushJob
 from engine.broker.log.environment import LogEnvironment
@@ -49,14 +50,12 @@ from engine.broker.log.segment_list import SegmentList
 from engine.broker.log.segment_swap import NewSegment
 from engine.common.errors import ErrorCode, KafkaError, StorageError
 from engine.kafka.config.log_config import LogConfig
-from engine.kafka.formats.control_records import PLAIN_MARKER_BYTES, read_plain_marker
 from engine.kafka.formats.index_entries import AbortedTransaction
 from engine.kafka.protocol.records.header import iter_batches
 from engine.kafka.protocol.records.layout import (
     ATTRIBUTES,
     BATCH_HEADER,
     BATCH_OVERHEAD,
-    CONTROL_BIT,
     LOG_OVERHEAD,
     TRANSACTIONAL_BIT,
 )
@@ -66,8 +65,6 @@ logger = logging.getLogger(__name__)
 REPLAY_BYTES_MAX = 65_536
 REPLAY_PRODUCERS_MAX = 1000
 """A cut that leaves no more to replay does it at once: about a millisecond's work."""
-
-_MARKER = TRANSACTIONAL_BIT | CONTROL_BIT
 
 # Bound once for the hot path.
 _COORDINATOR = AppendOrigin.COORDINATOR
@@ -272,6 +269,11 @@ class Log:
         self._active.update_config(config)
         self._checks.update_config(config)
         self.flush_state.update_config(config)
+        is_kept = config.record_magic >= 2
+        if self.leader_epochs.is_kept is not is_kept and not self.is_offline:
+            # If the disk fails, the log dir has gone offline, and the settings of other logs still follow.
+            with suppress(KafkaError), self.folder.reporting("beginning or ending the file of leader epochs"):
+                self.leader_epochs.keep(is_kept=is_kept)
 
     # --- appends
 
@@ -306,19 +308,14 @@ class Log:
         if self.folder.is_offline or self.has_stale_producers or max_ms < base_ms or max_ms < 0:
             # Clients do not usually send such timestamps: the records say what the largest one really is.
             return self._append_the_long_way(records, leader_epoch, origin, may_prepare, prepared)
-        producer = marker = None
+        producer = None
         is_transactional = False
         if attributes not in (terms.coordinators_attributes if origin is _COORDINATOR else terms.in_place_attributes):
             producer = self._producers.producers.get(producer_id)
             is_transactional = True
             if producer is None:
                 return self._append_the_long_way(records, leader_epoch, origin, may_prepare, prepared)
-            if attributes == _MARKER:
-                if origin is _COORDINATOR and size_bytes == PLAIN_MARKER_BYTES:
-                    marker = read_plain_marker(records, 0)
-                if marker is None or not producer.is_committed_by(producer_epoch, marker):
-                    return self._append_the_long_way(records, leader_epoch, origin, may_prepare, prepared)
-            elif origin is _COORDINATOR:
+            if origin is _COORDINATOR:
                 if attributes ^ TRANSACTIONAL_BIT not in terms.coordinators_attributes or not producer.takes_offsets(
                     producer_epoch,
                     sequence,
@@ -346,40 +343,64 @@ class Log:
         if terms.stamps_append_time:
             append_time_ms = max_ms = self._environment.clock.now_ms()
             stamp_append_time(records, 0, size_bytes, attributes, max_ms)
-        offset = self.log_end_offset
+        offset = self._write_at_end(records, size_bytes, delta, max_ms, leader_epoch)
         last_offset = offset + delta
+        if producer is not None:
+            changeable = self._producers.changeable(producer) if producer.is_frozen else producer
+            changeable.add_batch((sequence + delta) % SEQUENCE_MODULUS, last_offset, delta, max_ms)
+            if is_transactional:
+                self._producers.begin_transaction(changeable, offset)
+                if self.first_unstable_offset is None:
+                    self.first_unstable_offset = offset
+        return AppendResult(offset, last_offset, append_time_ms, self.log_start_offset, count, size_bytes, leader_epoch)
+
+    def append_own(self, records: memoryview, own: OwnBatch, leader_epoch: int) -> int:
+        """Append what this broker's coordinator has just made, without a look at it; return its offset.
+
+        The log is the same as after ``append_as_leader``, which also says what it raises.
+        """
+        commit, producer, terms = own.commit, None, self._checks.terms
+        if commit is None:
+            is_plain = own.attributes in terms.coordinators_attributes
+        else:
+            producer = self._producers.producers.get(commit.producer_id)
+            is_plain = producer is not None and producer.is_committed_by(commit)
+        size_bytes = len(records)
+        if not is_plain or size_bytes > terms.own_bytes_max or self.folder.is_offline or self.has_stale_producers:
+            return self.append_as_leader(records, leader_epoch, origin=_COORDINATOR).first_offset
+        offset = self._write_at_end(records, size_bytes, own.record_count - 1, own.timestamp_ms, leader_epoch)
+        if producer is not None and commit is not None:
+            changeable = self._producers.changeable(producer) if producer.is_frozen else producer
+            # It stays unstable until the marker is replicated, so the first unstable offset stays too.
+            self._producers.commit_transaction(changeable, commit.coordinator_epoch, offset, own.timestamp_ms)
+        return offset
+
+    def _write_at_end(
+        self, records: memoryview, size_bytes: int, last_offset_delta: int, max_timestamp_ms: int, leader_epoch: int
+    ) -> int:
+        """Stamp and write one batch that is as it shall be stored; return its offset."""
+        offset = self.log_end_offset
+        last_offset = offset + last_offset_delta
         active = self._active
         segment = active.segment
         position = segment.size_bytes
         if (
             position + size_bytes > active.size_bytes_max
-            or max_ms > active.roll_after_ms
+            or max_timestamp_ms > active.roll_after_ms
             or segment.is_index_full
             or last_offset > active.last_offset_max
-        ) and active.must_roll(size_bytes, max_ms, last_offset, self._environment.clock.now_ms()):
+        ) and active.must_roll(size_bytes, max_timestamp_ms, last_offset, self._environment.clock.now_ms()):
             segment, position = self.roll(), 0
-        _stamp(records, 0, offset, size, leader_epoch)
+        _stamp(records, 0, offset, size_bytes - LOG_OVERHEAD, leader_epoch)
         try:
             if leader_epoch != self.leader_epochs.latest_epoch:
                 self.leader_epochs.assign(leader_epoch, offset)
-            segment.append(records, size_bytes, last_offset, max_ms, last_offset)
+            segment.append(records, size_bytes, last_offset, max_timestamp_ms, last_offset)
         except OSError as error:
             raise self._append_failed(segment, position, error) from error
         active.note_append(offset, position)
         self.log_end_offset = self._producers.map_end_offset = last_offset + 1
-        if producer is not None:
-            changeable = self._producers.changeable(producer) if producer.is_frozen else producer
-            if marker is None:
-                changeable.add_batch((sequence + delta) % SEQUENCE_MODULUS, last_offset, delta, max_ms)
-            if is_transactional:
-                if marker is None:
-                    self._producers.begin_transaction(changeable, offset)
-                    if self.first_unstable_offset is None:
-                        self.first_unstable_offset = offset
-                else:
-                    # It stays unstable until the marker is replicated, so the first unstable offset stays too.
-                    self._producers.commit_transaction(changeable, marker.coordinator_epoch, offset, max_ms)
-        return AppendResult(offset, last_offset, append_time_ms, self.log_start_offset, count, size_bytes, leader_epoch)
+        return offset
 
     def _append_the_long_way(
         self,
@@ -396,13 +417,12 @@ class Log:
         )
         if batches is None:
             return self._nothing(leader_epoch)
+        if leader_epoch != self.leader_epochs.latest_epoch:
+            self.assign_leader_epoch(leader_epoch, batches.first_offset)
+        self._roll_for(batches)
         checked = self._checks.check_producers(batches, origin)
         if checked.duplicate is not None:
             return self._duplicate(checked.duplicate, len(records), leader_epoch)
-        if self._checks.terms.rules.magic < 2:
-            self.clear_leader_epochs()
-        elif leader_epoch != self.leader_epochs.latest_epoch:
-            self.assign_leader_epoch(leader_epoch, batches.first_offset)
         self._write(batches, checked)
         return AppendResult(
             batches.first_offset,
@@ -454,6 +474,7 @@ class Log:
         for run in segment_runs(headers, self.config.segment_bytes):
             self._follow_epochs(run)
             batches = replicated(records, run)
+            self._roll_for(batches)
             self._write(batches, self._checks.check_producers(batches, AppendOrigin.REPLICATION))
             appended_bytes += len(batches.records)
         first, last = headers[0][1], headers[-1][1]
@@ -479,12 +500,15 @@ class Log:
                 continue
             latest_epoch = self.leader_epochs.latest_epoch
 
-    def _write(self, batches: PlacedBatches, checked: CheckedProducers) -> None:
-        """Write placed batches to the active segment, or to a new one, and update the state accordingly."""
-        size_bytes = len(batches.records)
-        now_ms = self._environment.clock.now_ms()
+    def _roll_for(self, batches: PlacedBatches) -> None:
+        """Begin a new segment if the batches need one. As in Kafka, a duplicate or a refused batch does that too."""
+        size_bytes, now_ms = len(batches.records), self._environment.clock.now_ms()
         if self._active.must_roll(size_bytes, batches.max_timestamp_ms, batches.last_offset, now_ms):
-            self.roll(batches.first_offset)
+            self.roll(batches.lowest_offset)
+
+    def _write(self, batches: PlacedBatches, checked: CheckedProducers) -> None:
+        """Write placed batches to the active segment, and update the state accordingly."""
+        size_bytes = len(batches.records)
         segment = self._active.segment
         position = segment.size_bytes
         try:

@@ -23,6 +23,7 @@ from engine.kafka.protocol.records.append_rules import RefusedAppend, RefusedAs
 from engine.kafka.protocol.records.checksum import verify_crc
 from engine.kafka.protocol.records.convert import in_old_format
 from engine.kafka.protocol.records.header import iter_batches
+from engine.kafka.protocol.records.layout import NO_TIMESTAMP
 from engine.kafka.protocol.records.validate import check_batch, invalid_append, prepare_append
 
 _CLIENT = AppendOrigin.CLIENT
@@ -146,7 +147,7 @@ class AppendChecks:
             list(iter_batches(stored)),
             prepared.first_offset,
             prepared.last_offset,
-            prepared.max_timestamp,
+            prepared.max_timestamp if rules.magic else NO_TIMESTAMP,
             prepared.last_offset,
             prepared.log_append_time_ms,
         )

@@ -96,7 +96,7 @@ class LogDir:
             StorageError: another broker has it.
             OSError: the disk fails.
         """
-        fd = os.open(self.path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = os.open(self.path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         status = os.fstat(fd)
         key = (status.st_dev, status.st_ino)
         try:

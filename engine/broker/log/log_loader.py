@@ -73,7 +73,9 @@ class _LogLoader:
         self._topic_partition, self._kind = parse_log_dir_name(folder.name)
         self._files = SegmentFolder(folder)
         self._segments = SegmentList()
-        self._leader_epochs = LeaderEpochCache.load(folder, may_be_lost=not checkpoints.had_clean_shutdown)
+        self._leader_epochs = LeaderEpochCache.load(
+            folder, is_kept=config.record_magic >= 2, may_be_lost=not checkpoints.had_clean_shutdown
+        )
         self._progress = RecoveryProgress(environment)
         self._now_ms = environment.clock.now_ms()
         self._gap: Gap | None = None

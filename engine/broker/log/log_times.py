@@ -94,15 +94,16 @@ def step_by_time(log: SearchedLog, timestamp_ms: int, from_offset: int) -> TimeS
 
 
 def newest_batch(log: SearchedLog) -> BatchToSearch | None:
-    """Return the first batch with the log's largest timestamp, or None if no record has one (KIP-734)."""
+    """Return the first batch with the log's largest timestamp (KIP-734), or None if there is no batch, or only v0's.
+
+    If no record has a timestamp, -1 is the largest, as in Kafka.
+    """
     log.folder.check_online()
     with log.folder.reporting("searching the largest timestamp"):
         segment = max(log.segments, key=lambda segment: segment.load_max_timestamp().timestamp_ms)
         timestamp_ms, offset = segment.load_max_timestamp()
-        if timestamp_ms == NO_TIMESTAMP:
-            return None
         for position, header in segment.iter_batches(segment.offset_index.lookup(offset).position):
-            if header.max_timestamp == timestamp_ms:
+            if header.max_timestamp == timestamp_ms and header.magic > 0:
                 return BatchToSearch(_batch_bytes(segment, position, header), header, timestamp_ms, 0)
     return None
 

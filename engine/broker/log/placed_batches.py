@@ -14,6 +14,7 @@ from typing import NamedTuple
 from engine.broker.log.append_origin import AppendOrigin
 from engine.broker.log.results import NO_APPEND_TIME
 from engine.kafka.config.log_config import LogConfig
+from engine.kafka.formats.index_entries import RELATIVE_OFFSET_MAX
 from engine.kafka.protocol.records.append_rules import AppendRules
 from engine.kafka.protocol.records.attributes import Codec, TimestampType
 from engine.kafka.protocol.records.checksum import stamp_crc
@@ -49,6 +50,11 @@ class PlacedBatches(NamedTuple):
     max_timestamp_offset: int
     log_append_time_ms: int
 
+    @property
+    def lowest_offset(self) -> int:
+        """An offset that no record is before. A compressed message of v0 or v1 hides its first offset."""
+        return self.last_offset - RELATIVE_OFFSET_MAX if self.headers[0][1].is_wrapper else self.first_offset
+
 
 @dataclass(frozen=True, slots=True)
 class AppendTerms:
@@ -60,6 +66,8 @@ class AppendTerms:
     coordinators_attributes: frozenset[int]
     """The same of a coordinator's batch, each of whose records has a key."""
     in_place_bytes_max: int
+    own_bytes_max: int
+    """The same for batches of the broker's own coordinators; 0 if none may be stored as it was made."""
     stamps_append_time: bool
 
     @staticmethod
@@ -70,11 +78,14 @@ class AppendTerms:
         codecs = frozenset(map(int, tuple(Codec) if rules.codec is None else (rules.codec,)))
         stamps_append_time = rules.timestamp_type is TimestampType.LOG_APPEND_TIME
         clients: frozenset[int] = frozenset() if rules.concerns_records else codecs
+        bytes_max = min(config.max_message_bytes, config.segment_bytes)
+        is_stored_as_made = rules.magic >= 2 and not stamps_append_time
         return AppendTerms(
             rules,
             clients,
-            clients if stamps_append_time or rules.magic < 2 else clients | codecs,
-            min(config.max_message_bytes, config.segment_bytes),
+            clients | codecs if is_stored_as_made else clients,
+            bytes_max,
+            bytes_max if is_stored_as_made else 0,
             stamps_append_time,
         )
 

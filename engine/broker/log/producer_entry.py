@@ -7,10 +7,10 @@ from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from engine.broker.log.append_origin import AppendOrigin
+from engine.broker.log.append_origin import AppendOrigin, CommitMarker
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
-from engine.kafka.formats.control_records import ControlRecordType, EndTransactionMarker
+from engine.kafka.formats.control_records import EndTransactionMarker
 from engine.kafka.formats.producer_snapshot import ProducerSnapshotEntry
 from engine.kafka.protocol.records.header import BatchHeader
 from engine.kafka.protocol.records.layout import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
@@ -148,13 +148,12 @@ class ProducerEntry:
             return verification.is_presented
         return self.current_txn_first_offset != NO_TRANSACTION or not must_verify
 
-    def is_committed_by(self, producer_epoch: int, marker: EndTransactionMarker) -> bool:
+    def is_committed_by(self, marker: CommitMarker) -> bool:
         """Return whether a marker plainly commits the open transaction, so that it needs no further check."""
         return (
-            self.producer_epoch == producer_epoch
+            self.producer_epoch == marker.producer_epoch
             and self.current_txn_first_offset != NO_TRANSACTION
             and self.coordinator_epoch <= marker.coordinator_epoch
-            and marker.type is ControlRecordType.COMMIT
         )
 
     def only_goes_on_with(self, header: BatchHeader) -> bool:

@@ -41,6 +41,7 @@ class LogSegment:
         "index_capacity_bytes",
         "index_interval_bytes",
         "is_index_full",
+        "is_preallocated",
         "max_timestamp_ms",
         "max_timestamp_offset",
         "paths",
@@ -68,6 +69,8 @@ class LogSegment:
         self.created_ms = created_ms
         self.bytes_since_index_entry = 0
         self.is_index_full = False
+        self.is_preallocated = False
+        """The log file is longer than the batches in it, until it is cut."""
         self.has_unsynced_index = False
         """An index has changed since a flush last brought all of them to the disk."""
         self.max_timestamp_ms = UNKNOWN_TIMESTAMP
@@ -117,6 +120,7 @@ class LogSegment:
         self._file = OpenFile(open_file(self.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC))
         if preallocated_bytes:
             os.ftruncate(self._file.fd, preallocated_bytes)
+            self.is_preallocated = True
         self.create_indexes()
         self.max_timestamp_ms = NO_TIMESTAMP
 
@@ -221,8 +225,11 @@ class LogSegment:
         # The time index first: without its entry, none of the offset index may say that it is complete so far.
         time_index.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
         offset_index.append(last_offset, position)
-        self.is_index_full = offset_index.is_full or time_index.is_full
+        self._note_room_in_indexes()
         self.has_unsynced_index = True
+
+    def _note_room_in_indexes(self) -> None:
+        self.is_index_full = self.offset_index.is_full or self.time_index.is_full
 
     def add_aborted(self, transaction: AbortedTransaction) -> None:
         """Add an aborted transaction whose marker is in this segment."""
@@ -280,13 +287,15 @@ class LogSegment:
             self._offset_index.trim()
         if self._time_index is not None:
             self._time_index.trim()
-        if self._file is not None and os.fstat(self._file.fd).st_size > self.size_bytes:
-            os.ftruncate(self._file.fd, self.size_bytes)
+        if self.is_preallocated:
+            os.ftruncate(self.file().fd, self.size_bytes)
+            self.is_preallocated = False
 
     def preallocate_indexes(self) -> None:
-        """Grow the index files to their maximum size."""
+        """Grow the index files to their maximum size. What is in them may leave no room all the same."""
         self.offset_index.preallocate()
         self.time_index.preallocate()
+        self._note_room_in_indexes()
 
     # --- timestamps
 
@@ -336,7 +345,6 @@ class LogSegment:
         self.time_index.truncate_to(offset)
         self.transaction_index.truncate_to(offset)
         self.preallocate_indexes()
-        self.is_index_full = False
         self.has_unsynced_index = True
         dropped_bytes = 0
         if position >= 0:

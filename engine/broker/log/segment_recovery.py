@@ -111,7 +111,6 @@ def recover_segment(
         segment.size_bytes = valid_bytes
     time_index.maybe_append(segment.max_timestamp_ms, segment.max_timestamp_offset)
     segment.trim()
-    segment.is_index_full = False
     segment.has_unsynced_index = True
     return cut_bytes
 

@@ -65,7 +65,7 @@ def split_segment(segment: LogSegment) -> list[NewSegment]:
     new = []
     for piece in _pieces(segment):
         path = SegmentPaths(segment.paths.folder, piece.base_offset, CLEANED_SUFFIX).path(LOG_SUFFIX)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         try:
             _copy(segment.file().fd, piece, fd)
             os.utime(fd, ns=(status.st_mtime_ns, status.st_mtime_ns))

@@ -209,8 +209,8 @@ ROWS: Final = (
         ),
         (),
         "gauge",
-        "idle is the share of time in which the process used no CPU; there is no memory pool, and no control plane "
-        "with connections of its own",
+        "idle is the share of time in which the process used no CPU; the memory pool is what "
+        "`queued.max.request.bytes` limits; there is no control plane with connections of its own",
     ),
     Row(
         "kafka.network",

@@ -14,6 +14,7 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from enum import Enum
 from time import perf_counter
@@ -37,6 +38,7 @@ from engine.broker.network.sender import Sender, SocketSender
 from engine.broker.network.session import ConnectionRules, Session, not_connected
 from engine.common.collection import allow_full_collections, put_off_full_collections
 from engine.common.errors import RemoteProtocolError
+from engine.common.model import address_in_java
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.codec import Outgoing
 from engine.kafka.protocol.decoder_source import MEMORY_BYTES_MIN, memory_bytes_max
@@ -167,13 +169,6 @@ def _takes_long(route: Route, frame: memoryview, position: int) -> bool:
     )
 
 
-def _decoded(route: Route, frame: memoryview, position: int) -> Any:
-    """Return a request's body; ``position`` is where the header's tagged fields begin."""
-    if route.request_has_tags:
-        position = skip_header_tags(frame, position)
-    return None if route.decode is None else route.decode(frame, position)[0]
-
-
 class _Pending:
     """One answer's place in the order of a connection."""
 
@@ -194,6 +189,8 @@ class Connection(asyncio.BufferedProtocol):
         # Nobody logs in before there is a peer.
         self.session = Connection._new_session(self, "", 0)
         self.closed_because: CloseReason | None = None
+        self.ends_because = CloseReason.PEER_CLOSED
+        """Why it ends once the peer has all that it is owed, if nothing more is to be heard."""
         self.last_active_ms = context.now_ms()
         self.descriptor = -1
         self.admit_until_ms: int | None = None
@@ -215,17 +212,18 @@ class Connection(asyncio.BufferedProtocol):
         self._muted_until_ms = 0
         self._unmuting: asyncio.TimerHandle | None = None
         self._is_held = False
-        self._saw_eof = False
-        self._client_id_raw = b""
+        self.hears_nothing_more = False
         self._client_id: str | None = ""
+        self._client_id_bytes = b"\0\0"
+        """The client id with its length, as the last header had it: it hardly ever changes."""
 
     # The transport's callbacks.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
-        # On a listener for both, a peer that uses IPv4 appears with its IPv4 address.
-        self.session = self._new_session(host.removeprefix("::ffff:"), port)
+        # Rules, quotas and groups know a peer by the address that Kafka gives it.
+        self.session = self._new_session(address_in_java(host) if ":" in host else host, port)
         self.descriptor = transport.get_extra_info("socket").fileno()
         self.session.mute = self._mute
         self._sender = self._make_sender(self._transport)
@@ -272,8 +270,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:
         """The peer sends no more; its requests still get answers."""
-        self._saw_eof = True
-        return self.is_busy or self.is_muted
+        self.hears_nothing_more = True
+        return self._is_owed
 
     @property
     def is_busy(self) -> bool:
@@ -293,9 +291,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def owes_answers(self) -> bool:
         """Whether an answer is still owed or in transit."""
-        return self.closed_because is None and (
-            self.is_busy or (self._sender is not None and self._sender.queued_bytes > 0)
-        )
+        return self.closed_because is None and (self.is_busy or self.is_unread)
 
     @property
     def last_used_ms(self) -> int:
@@ -311,6 +307,11 @@ class Connection(asyncio.BufferedProtocol):
     def is_unread(self) -> bool:
         """Whether answers are ready that the peer does not read."""
         return self._sender is not None and self._sender.queued_bytes > 0
+
+    @property
+    def _is_owed(self) -> bool:
+        """Whether the peer is still to get an answer, or the rest of one, or may be asking for one."""
+        return self.is_busy or self.is_muted or self.is_unread
 
     @property
     def is_closed(self) -> bool:
@@ -344,6 +345,12 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def _end(self, reason: CloseReason) -> None:
+        """Hear nothing more, and close when the peer has the answers it is owed: Kafka reads a request only then."""
+        if self.ends_because is CloseReason.PEER_CLOSED:
+            self.ends_because = reason
+        self.hears_nothing_more = self._is_held = True
+
     # Frames in.
 
     def _can_handle(self) -> bool:
@@ -376,6 +383,8 @@ class Connection(asyncio.BufferedProtocol):
             begun_s = perf_counter()
         self._is_handling = False
         self._inbox.keep_rest()
+        if self._inbox.lacks_memory:
+            self._wait_for_memory()
         self._settle()
 
     def _handle_frames(self, out: Outgoing, begun_s: float, until_s: float) -> bool:
@@ -390,8 +399,10 @@ class Connection(asyncio.BufferedProtocol):
                 if frame is None:
                     return True
                 self._handle_frame(frame, out, begun_s)
+                if inbox.is_empty:
+                    return True
                 begun_s = perf_counter()
-                if begun_s >= until_s and not inbox.is_empty:
+                if begun_s >= until_s:
                     self._wait_for_turn()
                 if len(out) >= QUEUED_BYTES_MAX or not self._can_handle():
                     return False
@@ -406,12 +417,15 @@ class Connection(asyncio.BufferedProtocol):
         word, correlation_id = _HEAD.unpack_from(frame)
         route: Route | None = self.session.rules.routes[word]
         if route is None:
-            self.closed_because = CloseReason.UNSUPPORTED
+            self._end(CloseReason.UNSUPPORTED)
             raise RemoteProtocolError(f"API {word >> 16} version {word & 0xFFFF} is not supported here")
         size, position = len(frame), 8
         client_id: str | None = None
         if route.has_client_id:
-            client_id, position = self._read_client_id(frame)
+            position += len(self._client_id_bytes)
+            if frame[8:position] != self._client_id_bytes:
+                position = self._read_client_id(frame)
+            client_id = self._client_id
         is_large = size >= LARGE_FRAME_BYTES and route.decode is not None and _takes_long(route, frame, position)
         request = self._context.make_request(route.api_key, route.api_version, correlation_id, client_id, self.session)
         request.size_bytes = size
@@ -423,19 +437,27 @@ class Connection(asyncio.BufferedProtocol):
             self._context.supervisor.start(self._handle_large(route, request, frame, position), route.name)
             self._note_waiting(route, size, begun_s, None)
             return
-        body = _decoded(route, frame, position)
+        if route.request_has_tags:
+            position = skip_header_tags(frame, position)
+        body = None if route.decode is None else route.decode(frame, position)[0]
         if self._context.is_request_log_on:
             request_logger.debug("Received %s %r %r", route.name, request, body)
-        answer = self._call(route, request, body)
-        if type(answer) is CoroutineType:
+        try:
+            answer = route.handler(request, body)
+        except Exception:
+            answer = self._fault(route, request)
+        if type(answer) is route.response_class and not self._pending:
+            self._encode(route, correlation_id, answer, out)
+        elif type(answer) is CoroutineType:
             self._is_async_running = True
             self._context.supervisor.start(self._finish(route, request, answer), route.name)
             self._note_waiting(route, size, begun_s, None)
             return
-        self._place(route, correlation_id, answer, out)
-        if type(answer) is Deferred and not answer.is_complete:
-            self._note_waiting(route, size, begun_s, answer)
-            return
+        else:
+            self._place(route, correlation_id, answer, out)
+            if type(answer) is Deferred and not answer.is_complete:
+                self._note_waiting(route, size, begun_s, answer)
+                return
         times = route.times
         if route.is_fetch and self.session.is_follower:
             times = route.follower_times
@@ -461,44 +483,36 @@ class Connection(asyncio.BufferedProtocol):
         else:
             answer.on_answered = answered
 
-    def _read_client_id(self, frame: memoryview) -> tuple[str | None, int]:
-        """Return the client id and where the header continues; a connection's client id hardly ever changes."""
+    def _read_client_id(self, frame: memoryview) -> int:
+        """Keep the client id; return where the header continues."""
         if len(frame) < 10:
             raise RemoteProtocolError("the request ends inside its header")
         (length,) = _CLIENT_ID_LENGTH.unpack_from(frame, 8)
-        if length < 0:
-            return None, 10
-        raw = bytes(frame[10 : 10 + length])
-        if len(raw) < length:
+        position: int = 10 + max(length, 0)
+        if len(frame) < position:
             raise RemoteProtocolError("the request ends inside its client id")
-        if raw != self._client_id_raw:
-            try:
-                self._client_id = raw.decode()
-            except UnicodeDecodeError as error:
-                raise RemoteProtocolError("the client id is not UTF-8") from error
-            self._client_id_raw = raw
-        return self._client_id, 10 + length
-
-    def _call(self, route: Route, request: RequestHead, body: Any) -> Any:
         try:
-            return route.handler(request, body)
-        except Exception:
-            return self._fault(route, request)
+            self._client_id = None if length < 0 else str(frame[10:position], "utf-8")
+        except UnicodeDecodeError as error:
+            raise RemoteProtocolError("the client id is not UTF-8") from error
+        self._client_id_bytes = bytes(frame[8:position])
+        return position
 
     async def _handle_large(self, route: Route, request: RequestHead, frame: memoryview, position: int) -> None:
         """Decode a large request, handle it and encode its answer; only the handler itself uses the event loop."""
         size, decoding = len(frame), beside_loop(route.decode_large, frame, position)
         # Only decoding needs it: the body has its own bytes.
         del frame
-        try:
+        with ExitStack() as waiting:
+            waiting.callback(decoding.close)
+            self._context.buffers.count(size)
+            waiting.callback(self._context.buffers.count, -size)
             async with self._room_for(route).held(memory_bytes_max(size), KEPT_PER_BYTE * size, self.session.host):
                 put_off_full_collections()
                 try:
-                    await self._handle_beside(route, request, decoding)
+                    await self._handle_beside(route, request, decoding, waiting.close)
                 finally:
                     allow_full_collections()
-        finally:
-            decoding.close()
 
     def _room_for(self, route: Route) -> Room:
         """Return what requests of its kind share."""
@@ -507,9 +521,12 @@ class Connection(asyncio.BufferedProtocol):
             rooms[route.requester] = Room(LARGE_MEMORY_BYTES)
         return rooms[route.requester]
 
-    async def _handle_beside(self, route: Route, request: RequestHead, decoding: Coroutine[Any, Any, Any]) -> None:
+    async def _handle_beside(
+        self, route: Route, request: RequestHead, decoding: Coroutine[Any, Any, Any], forget_frame: Callable[[], None]
+    ) -> None:
         try:
             body = await decoding
+            forget_frame()
             await Turns.of_loop().wait()
         except Exception as error:
             self._context.totals.unanswered += self._is_async_running
@@ -588,19 +605,18 @@ class Connection(asyncio.BufferedProtocol):
         logger.exception("Cannot handle a request api=%s request=%r", route.name, request)
         response = route.fault_response()
         if response is None:
-            self.closed_because = CloseReason.FAULT
-            return NO_RESPONSE
+            return CLOSE_FOR_FAULT
         return response
 
     def _refuse(self, error: Exception) -> None:
         """Log that a request is unreadable, by the peer's fault or ours, and close the connection."""
         is_peers_fault = isinstance(error, RemoteProtocolError)
         reason = CloseReason.PEER_BROKE_PROTOCOL if is_peers_fault else CloseReason.FAULT
-        self.closed_because = self.closed_because or reason
+        self._end(reason)
         logger.log(
             logging.WARNING if is_peers_fault else logging.ERROR,
             "Closing a connection because %s: %s peer=%s:%d listener=%s",
-            self.closed_because.value,
+            self.ends_because.value,
             error,
             self.session.host,
             self.session.port,
@@ -629,6 +645,8 @@ class Connection(asyncio.BufferedProtocol):
     def _held(self, route: Route, correlation_id: int, answer: Any) -> Any:
         """Return the bytes of an answer that waits for an earlier one: the object would take many times the memory."""
         if answer in NOT_ENCODED:
+            # What follows an end is never handled.
+            self._is_held |= answer is not NO_RESPONSE
             return answer
         held = answer if type(answer) is Outgoing else Outgoing()
         if held is not answer:
@@ -663,8 +681,7 @@ class Connection(asyncio.BufferedProtocol):
         if response is NO_RESPONSE or response is CLOSE_FOR_FAULT or response is CLOSE_CONNECTION:
             self._context.totals.unanswered += 1
             if response is not NO_RESPONSE:
-                reason = CloseReason.FAULT if response is CLOSE_FOR_FAULT else CloseReason.FAILED_ACKS_0
-                self.closed_because = self.closed_because or reason
+                self._end(CloseReason.FAULT if response is CLOSE_FOR_FAULT else CloseReason.FAILED_ACKS_0)
             return
         if route.counts_errors:
             if route.count_errors is None:
@@ -686,7 +703,7 @@ class Connection(asyncio.BufferedProtocol):
                 del out[start:]
                 if out.ranges:
                     del out.ranges[ranges_before:]
-                self.closed_because = CloseReason.FAULT
+                self._end(CloseReason.FAULT)
                 self._context.totals.unanswered += 1
                 return
         size = len(out) - start - 4
@@ -704,13 +721,26 @@ class Connection(asyncio.BufferedProtocol):
 
     def _settle(self) -> None:
         """End the connection if there is a reason to; continue reading only if new requests can be handled."""
-        if self.closed_because is None and self._saw_eof and not (self.is_busy or self.is_muted):
-            self.closed_because = CloseReason.PEER_CLOSED
+        if self.closed_because is None and self.hears_nothing_more and not self._is_owed:
+            self.closed_because = self.ends_because
         if self.closed_because is not None:
             self._shut()
         elif not self._is_reading_paused and not self._can_handle():
             self._is_reading_paused = True
             self._pause_reading()
+
+    def _wait_for_memory(self) -> None:
+        """Read on when there is memory for the frame that has begun."""
+        self._is_held = True
+        self._context.buffers.wait(self._take_memory)
+
+    def _take_memory(self) -> None:
+        if self._inbox.lacks_memory and not self.hears_nothing_more:
+            self._inbox.keep_rest()
+            if self._inbox.lacks_memory:
+                self._wait_for_memory()
+            else:
+                self.let_in()
 
     def _wait_for_turn(self) -> None:
         self._waits_for_turn = True
@@ -731,6 +761,8 @@ class Connection(asyncio.BufferedProtocol):
             if self._can_handle():
                 self._is_reading_paused = False
                 self._resume_reading()
+        elif self.hears_nothing_more:
+            self._settle()
 
     def _mute(self, ms: int) -> None:
         """Handle and read nothing more for this time: the peer has used more than its share."""

@@ -23,7 +23,7 @@ Frames that are pipelined then come many in one read; in their own buffer they w
 class Inbox:
     """Receive buffer and frame splitter in one, because frames are handled in place."""
 
-    __slots__ = ("_buffer", "_buffers", "_end", "_last_size", "_own", "_start", "_wanted")
+    __slots__ = ("_buffer", "_buffers", "_counted", "_end", "_last_size", "_own", "_start", "_wanted", "lacks_memory")
 
     def __init__(self, buffers: ReceiveBuffers) -> None:
         self._buffers = buffers
@@ -33,12 +33,16 @@ class Inbox:
         self._end = 0
         self._last_size = 0
         self._wanted = 0
+        self._counted = 0
+        """So many bytes it counts among those of all frames that wait to be handled, if these have a limit."""
+        self.lacks_memory = False
+        """Whether there is no memory for the frame that has begun: nothing more may be received."""
 
     def room(self) -> memoryview:
         """Return the space for the next bytes; never empty while reading is on."""
         own = self._own
         if own is None:
-            return self._buffers.shared
+            return self._buffers.between_frames
         if len(own) > JOINED_BYTES_MAX:
             return own[self._end :]
         # Only a copy: if nothing comes now, others use the shared buffer before the next read.
@@ -50,7 +54,7 @@ class Inbox:
         """Note that ``room`` has received this many bytes."""
         if self._own is not None and len(self._own) <= JOINED_BYTES_MAX:
             rest = self._end - self._start
-            self.release()
+            self._return_buffer()
             self._end = rest
         self._end += size_bytes
 
@@ -84,9 +88,12 @@ class Inbox:
     def keep_rest(self) -> None:
         """Move unhandled bytes out of the shared buffer, with room for the whole frame that they begin."""
         rest = self._end - self._start
+        if self._buffers.frames_bytes_max and not self._has_memory_for(rest):
+            self._move_to(self._buffers.borrow(rest), rest)
+            return
         if rest == 0:
             if self._own is not None and self._last_size < BULK_BYTES:
-                self.release()
+                self._return_buffer()
             self._start = self._end = 0
             return
         # Never exactly full; and only checked sizes count.
@@ -101,6 +108,20 @@ class Inbox:
                 self._move_to(self._buffers.borrow(needed), rest)
                 self._buffers.give_back(own)
 
+    def _has_memory_for(self, rest: int) -> bool:
+        """Count what is kept. A frame that begins gets no memory if none is left, as Kafka's get none."""
+        buffers = self._buffers
+        if self._counted and self._start:
+            # The frame that it was counted for has been handed out.
+            buffers.count(-self._counted)
+            self._counted = 0
+        self.lacks_memory = bool(self._wanted) and not self._counted and buffers.is_depleted
+        if not self.lacks_memory:
+            size = max(self._wanted, rest)
+            buffers.count(size - self._counted)
+            self._counted = size
+        return not self.lacks_memory
+
     def kept(self, frame: memoryview) -> memoryview:
         """Return the last frame as bytes that stay valid: the buffer itself if nothing else is in it, else a copy.
 
@@ -114,6 +135,13 @@ class Inbox:
 
     def release(self) -> None:
         """Return a borrowed buffer; its content is gone."""
+        if self._counted:
+            self._buffers.count(-self._counted)
+            self._counted = 0
+        self.lacks_memory = False
+        self._return_buffer()
+
+    def _return_buffer(self) -> None:
         if self._own is not None:
             self._buffers.give_back(self._own)
         self._own = None

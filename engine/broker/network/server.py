@@ -118,7 +118,7 @@ class LoginConnection(Connection):
         if len(frame) < self.session.rules.frame_bytes_min or len(frame) < 8:
             raise RemoteProtocolError(f"a request of {len(frame)} bytes")
         if login.has_expired and _API_KEY.unpack_from(frame)[0] not in _OF_LOGINS:
-            self.closed_because = CloseReason.LOGIN_EXPIRED
+            self._end(CloseReason.LOGIN_EXPIRED)
             totals.other_requests += 1
             totals.other_bytes_in += SIZE_BYTES + len(frame)
             totals.unanswered += 1
@@ -132,7 +132,7 @@ class LoginConnection(Connection):
             super()._encode(route, correlation_id, response, out)
         login = self.session.login
         if login is not None and login.is_over:
-            self.closed_because = self.closed_because or CloseReason.NOT_AUTHENTICATED
+            self._end(CloseReason.NOT_AUTHENTICATED)
 
 
 class LoginTlsConnection(LoginConnection, TlsConnection):
@@ -172,6 +172,8 @@ class ServerLimits:
     """Limits of the network, with the names of Kafka's settings. A buffer size of -1 leaves it to the system."""
 
     socket_request_max_bytes: int = 104_857_600
+    queued_max_request_bytes: int = -1
+    """Bytes of requests that have begun to come and are not handled yet; none is read above it. -1: no limit."""
     socket_listen_backlog_size: int = 50
     socket_send_buffer_bytes: int = 102_400
     socket_receive_buffer_bytes: int = 102_400
@@ -210,7 +212,7 @@ class SocketServer:
         self._tables: list[RouteTable] = []
         """Those of all listeners."""
         self._make_request = make_request
-        self._buffers = ReceiveBuffers()
+        self.buffers = ReceiveBuffers(max(0, limits.queued_max_request_bytes), clock.monotonic_ms)
         self.totals: dict[str, NetworkTotals] = {}
         """By listener."""
         self._per_ip: Counter[str] = Counter()
@@ -315,7 +317,7 @@ class SocketServer:
         return ConnectionContext(
             rules=ConnectionRules(routes, self.limits.socket_request_max_bytes),
             descriptors_max=self.limits.descriptors_max,
-            buffers=self._buffers,
+            buffers=self.buffers,
             supervisor=self._supervisor,
             make_request=self._make_request,
             is_request_log_on=request_logger.isEnabledFor(logging.DEBUG),

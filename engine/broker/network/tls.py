@@ -23,6 +23,7 @@ from engine.broker.network.connection import ADMIT_WITHIN_MS, CloseReason, Conne
 from engine.broker.network.sender import NOT_IN_MEMORY, SOCKET_FULL, Range, RangeTruncated, Sender, SocketSender
 from engine.common.errors import RemoteProtocolError
 from engine.kafka.protocol.codec import Outgoing
+from engine.runtime.receive_buffers import SCARCE_BYTES
 
 logger = logging.getLogger(__name__)
 
@@ -228,6 +229,8 @@ class TlsConnection(Connection):
         # Only a copy: if nothing comes now, others use the buffer before the next read.
         rest = len(self._encrypted)
         _received[:rest] = self._encrypted
+        if self._context.buffers.is_depleted and self._inbox.is_empty:
+            return _received[rest : rest + SCARCE_BYTES]
         return _received[rest:]
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -393,7 +396,7 @@ class TlsConnection(Connection):
             self._encrypted = memoryview(bytes(self._encrypted))
 
     def _hear_the_end(self) -> None:
-        self._saw_eof = True
+        self.hears_nothing_more = True
         self._settle()
 
     def _go_on(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from engine.broker.log.append_origin import AppendOrigin
+from engine.broker.log.append_origin import AppendOrigin, OwnBatch
 from engine.broker.log.log import Log
 from engine.broker.log.preparation import Preparation
 from engine.broker.log.results import AppendResult, LogRead
@@ -18,11 +18,12 @@ from engine.broker.replication.isr import FollowerState, IsrState, SessionFetch,
 from engine.broker.replication.partition_environment import PartitionEnvironment
 from engine.broker.replication.partition_read import PartitionRead, read_error
 from engine.broker.replication.state_change_log import ids_text
-from engine.common.errors import ErrorCode, KafkaError
+from engine.common.errors import NO_ERROR, ErrorCode, KafkaError
 from engine.common.model import (
     ACKS_ALL,
     CONSUMER_REPLICA_ID,
     NO_PARTITION_LEADER_EPOCH,
+    READ_COMMITTED,
     IsolationLevel,
     ReplicaAssignment,
     TopicPartition,
@@ -147,7 +148,7 @@ class Partition:
             return ErrorCode.UNKNOWN_LEADER_EPOCH
         if self.leader_log is None and (leader_only or self.log is None):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return ErrorCode.NONE
+        return NO_ERROR
 
     def checked_log(self, current_leader_epoch: int, *, leader_only: bool) -> Log:
         """Return the log if ``log_error`` finds nothing wrong.
@@ -156,7 +157,7 @@ class Partition:
             KafkaError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER.
         """
         error = self.log_error(current_leader_epoch, leader_only=leader_only)
-        if error is not ErrorCode.NONE or self.log is None:
+        if error is not NO_ERROR or self.log is None:
             raise KafkaError(
                 error,
                 f"Failed to find {'leader' if leader_only else ''} log for partition {self.topic_partition} with "
@@ -226,22 +227,16 @@ class Partition:
             log = self.leader_log
             if log is None:
                 log = self.led_log()
-            if not self.followers:
-                result = log.append_as_leader(
-                    records, self.leader_epoch, origin=origin, may_prepare=may_prepare, prepared=prepared
-                )
-                log.update_high_watermark(log.log_end_offset)
-            else:
-                if required_acks == ACKS_ALL and len(self.isr_state.committed) < self._min_isr(log):
-                    raise KafkaError(
-                        ErrorCode.NOT_ENOUGH_REPLICAS,
-                        f"The size of the current ISR {ids_text(self.isr_state.committed)} is insufficient to satisfy "
-                        f"the min.isr requirement of {self._min_isr(log)} for partition {self.topic_partition}",
-                    )
-                result = log.append_as_leader(
-                    records, self.leader_epoch, origin=origin, may_prepare=may_prepare, prepared=prepared
-                )
+            followers = self.followers
+            if followers and required_acks == ACKS_ALL:
+                self._check_min_isr(log)
+            result = log.append_as_leader(
+                records, self.leader_epoch, origin=origin, may_prepare=may_prepare, prepared=prepared
+            )
+            if followers:
                 self.advance_high_watermark()
+            else:
+                log.update_high_watermark(log.log_end_offset)
         except KafkaError as refused:
             self.count_refusal(refused, len(records))
             raise
@@ -254,6 +249,43 @@ class Partition:
         else:
             self.environment.wakeups.mark(self.topic_partition)
         return result
+
+    def append_own(self, records: memoryview, own: OwnBatch) -> int:
+        """Append what this broker's coordinator has just made, for all in-sync replicas; return its offset.
+
+        Raises what ``append_records_to_leader`` raises.
+        """
+        size_bytes = len(records)
+        try:
+            log = self.leader_log
+            if log is None:
+                log = self.led_log()
+            if self.followers:
+                self._check_min_isr(log)
+                offset = log.append_own(records, own, self.leader_epoch)
+                self.advance_high_watermark()
+            else:
+                offset = log.append_own(records, own, self.leader_epoch)
+                log.update_high_watermark(log.log_end_offset)
+        except KafkaError as refused:
+            self.count_refusal(refused, size_bytes)
+            raise
+        appends = self._appends
+        appends.append(size_bytes)
+        appends.append(own.record_count)
+        if self._settled:
+            self.changed()
+        else:
+            self.environment.wakeups.mark(self.topic_partition)
+        return offset
+
+    def _check_min_isr(self, log: Log) -> None:
+        if len(self.isr_state.committed) < self._min_isr(log):
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"The size of the current ISR {ids_text(self.isr_state.committed)} is insufficient to satisfy "
+                f"the min.isr requirement of {self._min_isr(log)} for partition {self.topic_partition}",
+            )
 
     def count_refusal(self, refused: KafkaError, size_bytes: int) -> None:
         """Count what Kafka counts of refused records: errors that a producer expects are no failures."""
@@ -292,7 +324,7 @@ class Partition:
         """
         error = self.log_error(current_leader_epoch, leader_only=leader_only)
         log = self.log
-        if error is not ErrorCode.NONE or log is None:
+        if error is not NO_ERROR or log is None:
             return read_error(error)
         follower = None
         if replica_id >= 0:
@@ -303,7 +335,7 @@ class Partition:
                 return read_error(ErrorCode.UNKNOWN_LEADER_EPOCH if has_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER)
         # The end before the read: records appended later must not make a follower look behind.
         read = PartitionRead(
-            ErrorCode.NONE, log.high_watermark, log.last_stable_offset, log.log_start_offset, log.log_end_offset
+            NO_ERROR, log.high_watermark, log.last_stable_offset, log.log_start_offset, log.log_end_offset
         )
         try:
             if last_fetched_epoch != NO_PARTITION_LEADER_EPOCH:
@@ -312,7 +344,7 @@ class Partition:
                     return read
             if replica_id >= 0:
                 limit_offset = read.log_end_offset
-            elif isolation is IsolationLevel.READ_COMMITTED:
+            elif isolation is READ_COMMITTED:
                 limit_offset = read.last_stable_offset
             else:
                 limit_offset = read.high_watermark
@@ -321,7 +353,7 @@ class Partition:
                 read.is_cut_off = True
             else:
                 read.records = found.records
-                if isolation is IsolationLevel.READ_COMMITTED and replica_id < 0:
+                if isolation is READ_COMMITTED and replica_id < 0:
                     read.aborted = _aborted(log, fetch_offset, found)
         except KafkaError as refused:
             self.counts.failed_fetches += refused.code not in _KNOWN_REFUSALS
@@ -342,9 +374,9 @@ class Partition:
         if log is None:
             return False, ErrorCode.NOT_LEADER_OR_FOLLOWER
         if log.high_watermark < required_offset:
-            return False, ErrorCode.NONE
+            return False, NO_ERROR
         if not self.followers or self._min_isr(log) <= len(self.isr_state.maximal):
-            return True, ErrorCode.NONE
+            return True, NO_ERROR
         return True, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
     def advance_high_watermark(self) -> bool:

@@ -1,14 +1,17 @@
 """Who may do what: Kafka's ``AclAuthorizer`` on the rules in ZooKeeper, followed as they change.
 
-A decision is remembered with the session that asked, until any rule changes. So authorizing a Produce or a Fetch is
-one dictionary lookup. The rules themselves, and what they mean, are in ``engine.kafka.acls``.
+A decision is remembered with the session that asked, until any rule changes, or there are too many of them. So
+authorizing a Produce or a Fetch is one dictionary lookup. The rules themselves, and what they mean, are in
+``engine.kafka.acls``.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from sys import getsizeof
 from typing import Final
+from weakref import WeakValueDictionary
 
 from engine.broker.network.session import Session
 from engine.common.acl import AclOperation, ResourceType
@@ -33,8 +36,11 @@ from engine.kafka.zk.kafka_client import KafkaZkClient
 AUTHORIZERS: Final = ("kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer")
 """Java classes that this does the work of."""
 
-REMEMBERED_MAX: Final = 10_000
-"""Decisions that one session remembers."""
+REMEMBERED_BYTES_MAX: Final = 64 * 1024 * 1024
+"""What all sessions remember together. Clients choose the names, which may have 32 kB each."""
+
+_DECISION_BYTES: Final = 200
+"""What a decision takes besides its name."""
 
 _NOBODY = AclEntry(ANYBODY, ANY_HOST, AclOperation.ALL, Permission.DENY)
 
@@ -47,12 +53,13 @@ Right = tuple[AclOperation, ResourceType, str]
 class Decisions(dict[Right, bool]):
     """What one session may do, as far as it has asked."""
 
-    __slots__ = ("version",)
+    __slots__ = ("__weakref__", "size_bytes", "version")
 
     def __init__(self, version: int) -> None:
         super().__init__()
         self.version = version
         """Of the rules that the decisions follow from."""
+        self.size_bytes = 0
 
 
 class AclRules:
@@ -97,6 +104,9 @@ class Authorizer:
         self._zk = zk
         self._super_users = frozenset(super_users)
         self._allows_without_rules = allows_without_rules
+        self._decisions: WeakValueDictionary[int, Decisions] = WeakValueDictionary()
+        self._remembered_bytes = 0
+        """At least what the sessions remember: those that have ended may count."""
         folders = {change.parent_path: change.decode for change in (LiteralAclChangeZNode, ExtendedAclChangeZNode)}
         self._follower = ChangeFollower(
             zk, clock, folders, self.refresh, self._reload, subject="access rules", log=_server_log
@@ -124,13 +134,13 @@ class Authorizer:
         decisions = session.decisions
         if decisions is None or decisions.version != self.rules.version:
             decisions = session.decisions = Decisions(self.rules.version)
+            self._decisions[id(decisions)] = decisions
         right = (operation, resource_type, name)
         is_allowed: bool | None = decisions.get(right)
         if is_allowed is None:
             is_allowed = self._decide(session.principal, session.host, *right)
-            if len(decisions) >= REMEMBERED_MAX:
-                decisions.clear()
             decisions[right] = is_allowed
+            self._count(decisions, _DECISION_BYTES + getsizeof(name))
         level = logging.DEBUG if is_allowed else logging.INFO
         if (is_allowed or tells) and logger.isEnabledFor(level):
             logger.log(
@@ -166,6 +176,22 @@ class Authorizer:
             self.rules.about(resource_type, name), principal, host, operation, resource_type, name,
             allows_without_rules=self._allows_without_rules,
         ).is_allowed  # fmt: skip
+
+    def _count(self, decisions: Decisions, size_bytes: int) -> None:
+        """Count what a session remembers; if all together remember too much, those with most forget theirs."""
+        decisions.size_bytes += size_bytes
+        self._remembered_bytes += size_bytes
+        if self._remembered_bytes <= REMEMBERED_BYTES_MAX:
+            return
+        living = sorted(self._decisions.values(), key=lambda each: each.size_bytes)
+        self._remembered_bytes = sum(each.size_bytes for each in living)
+        if self._remembered_bytes <= REMEMBERED_BYTES_MAX:
+            return
+        while self._remembered_bytes > REMEMBERED_BYTES_MAX // 2:
+            each = living.pop()
+            self._remembered_bytes -= each.size_bytes
+            each.size_bytes = 0
+            each.clear()
 
     # -- rules
 

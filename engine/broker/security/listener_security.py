@@ -196,7 +196,8 @@ def _rule(text: str) -> Rule:
     if match[1]:
         return lambda subject: subject
     try:
-        pattern = re.compile(match[2])
+        # As in Java, where \w and its like mean ASCII.
+        pattern = re.compile(match[2], re.ASCII)
     except re.error as error:
         raise ConfigError(f"{_RULES_KEY}: the pattern of `{text}` is malformed: {error}", key=_RULES_KEY) from None
     replacement, case = _python_replacement(match[3], pattern.groups), match[4]

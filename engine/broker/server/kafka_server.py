@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from pathlib import Path
 
 from engine.broker.controller.loop import Controller
@@ -31,7 +32,6 @@ from engine.broker.log.environment import LoadingStopped
 from engine.broker.log.log_manager import LogManager, LogManagerConfig
 from engine.broker.network.routes import HandlerSpec, Route, RouteTable
 from engine.broker.network.server import BoundListener, SocketServer
-from engine.broker.network.session import Session
 from engine.broker.quotas.client_quotas import ClientQuotas
 from engine.broker.replication.alter_partition import AlterPartitionManager
 from engine.broker.replication.controller_channel import ControllerChannel
@@ -496,7 +496,7 @@ class KafkaServer:
         self.supervisor.every(IDLE_CLIENTS_INTERVAL_MS, self.quotas.forget_idle, "idle clients' quotas")
         self.network = SocketServer(
             self._routes,
-            self._make_request,
+            partial(RequestContext, self),
             server_limits(config),
             self.clock,
             self._security.tls_listeners,
@@ -528,11 +528,6 @@ class KafkaServer:
             await self.network.accept(listener)
         asyncio.get_running_loop().call_later(UNKNOWN_MS_MAX / 1000, self.metadata_cache.known.set)
         self.network.start_idle_sweep()
-
-    def _make_request(
-        self, api_key: int, api_version: int, correlation_id: int, client_id: str | None, session: Session
-    ) -> RequestContext:
-        return RequestContext(self, api_key, api_version, correlation_id, client_id, session)
 
     async def _register(self) -> None:
         self.broker_epoch = await self.zk.brokers.register_broker(self.registration())

@@ -17,7 +17,7 @@ from engine.broker.network.server import BoundListener, ListenerSpec, ServerLimi
 from engine.broker.replication.settings import ReplicationSettings
 from engine.broker.security.authorizer import AUTHORIZERS
 from engine.common.errors import ConfigError
-from engine.common.model import Endpoint
+from engine.common.model import Endpoint, address_in_java
 from engine.common.windowed_rate import Window
 from engine.kafka.client.security import Security, plaintext
 from engine.kafka.config.broker import BrokerConfig
@@ -101,7 +101,7 @@ def zookeeper_security(config: BrokerConfig) -> ZkSecurity:
 
 def address_of(host: str) -> str:
     """Return a host's address as connections show it. Raises OSError: its name does not resolve."""
-    return str(ip_address(host)) if ":" in host else socket.gethostbyname(host)
+    return address_in_java(host) if ":" in host else socket.gethostbyname(host)
 
 
 def listener_limits(config: BrokerConfig) -> dict[str, int]:
@@ -207,6 +207,7 @@ def server_limits(config: BrokerConfig) -> ServerLimits:
     """Return the network limits."""
     return ServerLimits(
         socket_request_max_bytes=config.socket_request_max_bytes,
+        queued_max_request_bytes=config.queued_max_request_bytes,
         socket_listen_backlog_size=config.socket_listen_backlog_size,
         socket_send_buffer_bytes=config.socket_send_buffer_bytes,
         socket_receive_buffer_bytes=config.socket_receive_buffer_bytes,

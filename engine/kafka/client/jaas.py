@@ -1,13 +1,14 @@
 """JAAS as Kafka's clients read it: the property ``sasl.jaas.config``, and files with named sections.
 
 The tokens are those of Java's ``StreamTokenizer``: words, quoted texts with backslash escapes, signs, ``//`` and
-``/* */`` comments.
+``/* */`` comments. A quoted text ends with its line at the latest, a comment with the file.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,9 +16,9 @@ from pathlib import Path
 from engine.common.errors import ConfigError
 
 _TOKEN = re.compile(
-    r"""(?P<skip>\s+|//[^\n]*|/\*.*?\*/)
-    |"(?P<double>(?:\\.|[^"\\\n])*)"
-    |'(?P<single>(?:\\.|[^'\\\n])*)'
+    r"""(?P<skip>\s+|//[^\n]*|/\*.*?(?:\*/|\Z))
+    |"(?P<double>(?:\\.|[^"\\\n])*)"?
+    |'(?P<single>(?:\\.|[^'\\\n])*)'?
     |(?P<word>[A-Za-z_$*\-\u00a0-\uffff][\w$*.\-\u00a0-\uffff]*)
     |(?P<sign>.)""",
     re.DOTALL | re.VERBOSE,
@@ -47,8 +48,8 @@ def parse_jaas_config(text: str) -> LoginModule:
         ConfigError: the value is malformed; the message repeats no value.
     """
     tokens = _tokens(text)
-    module, rest = _module(tokens)
-    if rest:
+    module = _module(tokens)
+    if tokens:
         raise ConfigError("sasl.jaas.config names more than one login module")
     return module
 
@@ -66,8 +67,7 @@ def parse_jaas_file(text: str) -> dict[str, list[LoginModule]]:
         _expect_sign(tokens, "{", f"after {name}")
         modules = sections.setdefault(name, [])
         while tokens and tokens[0] != ("sign", "}"):
-            module, tokens = _module(tokens)
-            modules.append(module)
+            modules.append(_module(tokens))
         _expect_sign(tokens, "}", f"at the end of {name}")
         _expect_sign(tokens, ";", f"at the end of {name}")
     return sections
@@ -107,26 +107,24 @@ def jaas_section(named: Path | None, environment: Mapping[str, str], section: st
         raise ConfigError(f"{error}: {path}") from None
 
 
-def _module(tokens: list[_Token]) -> tuple[LoginModule, list[_Token]]:
-    """Read one login module, and return what follows it."""
-    left = list(tokens)
-    class_name = _expect_text(left, "a login module's class")
-    flag = _expect_text(left, "a control flag")
+def _module(tokens: deque[_Token]) -> LoginModule:
+    """Take one login module from the tokens."""
+    class_name = _expect_text(tokens, "a login module's class")
+    flag = _expect_text(tokens, "a control flag")
     if flag.lower() not in _FLAGS:
         raise ConfigError(f"the control flag after {class_name} is not one of {', '.join(_FLAGS)}")
     options: dict[str, str] = {}
-    while left and left[0] != ("sign", ";"):
-        key = _expect_text(left, "an option's name")
-        if left[:1] != [("sign", "=")] or len(left) < 2 or left[1][0] != "text":
+    while tokens and tokens[0] != ("sign", ";"):
+        key = _expect_text(tokens, "an option's name")
+        if len(tokens) < 2 or tokens.popleft() != ("sign", "=") or tokens[0][0] != "text":
             raise ConfigError(f"Value not specified for key '{key}' in JAAS config")
-        options[key] = left[1][1]
-        del left[:2]
-    _expect_sign(left, ";", "at the end of the login module")
-    return LoginModule(class_name, flag.lower(), options), left
+        options[key] = tokens.popleft()[1]
+    _expect_sign(tokens, ";", "at the end of the login module")
+    return LoginModule(class_name, flag.lower(), options)
 
 
-def _tokens(text: str) -> list[_Token]:
-    found: list[_Token] = []
+def _tokens(text: str) -> deque[_Token]:
+    found: deque[_Token] = deque()
     for match in _TOKEN.finditer(text):
         kind = match.lastgroup
         if kind in ("double", "single"):
@@ -143,12 +141,12 @@ def _unescaped(match: re.Match[str]) -> str:
     return chr(int(escape, 8)) if escape[0] in "01234567" else _ESCAPES.get(escape, escape)
 
 
-def _expect_text(tokens: list[_Token], what: str) -> str:
+def _expect_text(tokens: deque[_Token], what: str) -> str:
     if not tokens or tokens[0][0] != "text":
         raise ConfigError(f"JAAS: {what} is missing")
-    return tokens.pop(0)[1]
+    return tokens.popleft()[1]
 
 
-def _expect_sign(tokens: list[_Token], sign: str, where: str) -> None:
-    if not tokens or tokens.pop(0) != ("sign", sign):
+def _expect_sign(tokens: deque[_Token], sign: str, where: str) -> None:
+    if not tokens or tokens.popleft() != ("sign", sign):
         raise ConfigError(f"JAAS: '{sign}' is missing {where}")

@@ -7,10 +7,19 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from engine.common.errors import ErrorCode, KafkaError
+from engine.kafka.protocol.records.checksum import stamp_crc
 from engine.kafka.protocol.records.decode import iter_batch_records
-from engine.kafka.protocol.records.encode import RecordSection, encode_batch
 from engine.kafka.protocol.records.header import BatchHeader
-from engine.kafka.protocol.records.layout import BATCH_OVERHEAD, CODEC_MASK, Buffer
+from engine.kafka.protocol.records.layout import (
+    BATCH_HEADER,
+    BATCH_OVERHEAD,
+    CODEC_MASK,
+    CONTROL_BIT,
+    LOG_OVERHEAD,
+    NO_SEQUENCE,
+    TRANSACTIONAL_BIT,
+    Buffer,
+)
 from engine.kafka.protocol.records.record import Record
 
 _KEY = struct.Struct(">hh")
@@ -18,6 +27,7 @@ _KEY = struct.Struct(">hh")
 _END_TRANSACTION = struct.Struct(">hi")
 """version, coordinator epoch"""
 _VERSION = 0
+_MAGIC = 2
 _PLAIN_MARKER = struct.Struct(">5shhBhiB")
 """The record of a marker that has nothing but what every marker has."""
 PLAIN_MARKER_BYTES = BATCH_OVERHEAD + _PLAIN_MARKER.size
@@ -130,14 +140,24 @@ def encode_end_transaction_batch(
     record = _PLAIN_MARKER.pack(
         _PLAIN_START, _VERSION, marker.type, 2 * _END_TRANSACTION.size, _VERSION, marker.coordinator_epoch, 0
     )
-    return encode_batch(
-        RecordSection(record, 1, 0, timestamp_ms, timestamp_ms),
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        transactional=True,
-        control=True,
-        partition_leader_epoch=partition_leader_epoch,
+    header = BATCH_HEADER.pack(
+        0,
+        PLAIN_MARKER_BYTES - LOG_OVERHEAD,
+        partition_leader_epoch,
+        _MAGIC,
+        0,
+        TRANSACTIONAL_BIT | CONTROL_BIT,
+        0,
+        timestamp_ms,
+        timestamp_ms,
+        producer_id,
+        producer_epoch,
+        NO_SEQUENCE,
+        1,
     )
+    batch = bytearray(header + record)
+    stamp_crc(batch, 0, PLAIN_MARKER_BYTES)
+    return bytes(batch)
 
 
 _KNOWN = frozenset(ControlRecordType)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from time import process_time
 
 import pytest
 
@@ -144,6 +146,29 @@ def test_what_is_odd(said: list[str], problem: str | None) -> None:
     assert [finding.problem.value for finding in lint([rule(text) for text in said])] == [problem] * (
         problem is not None
     )
+
+
+def test_an_ipv6_address_is_written_as_brokers_write_it() -> None:
+    long = "0:0:0:0:0:0:0:1"
+    wish = Wish((TOPIC,), allow_principals=ALICE, allow_hosts=("::1",), operations=(AclOperation.READ,))
+    (added,) = wish.rules()
+    assert (added.entry.host, lint([added])) == (long, [])
+    assert rule("allow User:alice read topic:t ::1") == added
+    (found,) = lint([replace(added, entry=replace(added.entry, host="::1"))])
+    assert (found.problem.value, long in found.because) == ("never_matches", True)
+    assert explain([added], "User:alice", "::1", AclOperation.READ, *TOPIC).allowed
+
+
+@pytest.mark.parametrize("is_one_topic", [False, True])
+def test_many_rules_are_checked_in_time_by_their_number(is_one_topic: bool) -> None:
+    """By the square of their number it would be minutes."""
+    rules = [
+        rule(f"allow User:u{number} read topic:{'t' if is_one_topic else f't{number:0{1 + number % 40}}~'}")
+        for number in range(20_000)
+    ]
+    begun_s = process_time()
+    lint(rules)
+    assert process_time() - begun_s < 15
 
 
 def test_a_file_comes_back_as_it_was_and_says_where_it_is_wrong(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_the_tokens_by_owner() -> None:
         assert "b25l" not in repr(found), "an HMAC is a password"
         await list_tokens(cluster)
         named, everybody = scripted.brokers[0].requests(DescribeDelegationTokenRequest)
-        assert [(one.principal_type, one.principal_name) for one in named.owners] == [
+        assert [(owner.principal_type, owner.principal_name) for owner in named.owners] == [
             ("User", "alice"),
             ("User", "bob"),
         ]

@@ -68,8 +68,8 @@ async def test_added_rules_stand_beside_those_that_are_there(zk_chroot: str) -> 
         assert await notices(client) == [2, 1]
         assert await add_acls(cluster, [BOB]) == []
         assert await notices(client) == [2, 1], "nothing has changed"
-        for one in (ALICE, BOB, *LIKE_ALICE):
-            assert await read_acls(cluster, [filter_of(one)]) == [one]
+        for acl in (ALICE, BOB, *LIKE_ALICE):
+            assert await read_acls(cluster, [filter_of(acl)]) == [acl]
 
 
 @in_event_loop

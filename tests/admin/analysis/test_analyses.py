@@ -63,30 +63,30 @@ def test_an_election_gives_leaders_back_to_the_preferred_replicas_that_are_in_sy
     cluster.kill(3)
     frame = cluster.frame()
     now = leadership(frame, _tally(frame))
-    by_id = {one.broker: one for one in now.brokers}
+    by_id = {broker.broker: broker for broker in now.brokers}
     assert now.moves == 0 and by_id[3].cannot_lead == 2 and not by_id[3].is_beyond_limit
     cluster.start(3)
     cluster.advance()
     frame = cluster.frame()
     now = leadership(frame, _tally(frame))
-    by_id = {one.broker: one for one in now.brokers}
+    by_id = {broker.broker: broker for broker in now.brokers}
     assert now.moves == 2 and by_id[3].leaders_now == 0 and by_id[3].leaders_after == 2
     assert by_id[3].imbalance_percent == 100 and by_id[3].is_beyond_limit
-    told = [one.leaders_after for one in now.brokers]
+    told = [broker.leaders_after for broker in now.brokers]
     cluster.elect_preferred()
     frame = cluster.frame()
-    assert [one.leaders_now for one in leadership(frame, _tally(frame)).brokers] == told == [2, 2, 2]
+    assert [broker.leaders_now for broker in leadership(frame, _tally(frame)).brokers] == told == [2, 2, 2]
 
 
 def test_the_controllers_own_limit_counts() -> None:
     cluster = FakeCluster(3, {"orders": 9})
     cluster.move_leader(ORDERS, cluster.frame().cluster.partition(ORDERS).replicas[1])  # type: ignore[union-attr]
     frame = cluster.frame()
-    assert [one.broker for one in leadership(frame, _tally(frame)).brokers if one.is_beyond_limit] == [1]
+    assert [broker.broker for broker in leadership(frame, _tally(frame)).brokers if broker.is_beyond_limit] == [1]
     cluster.set_broker_config(None, "leader.imbalance.per.broker.percentage", "40")
     frame = cluster.frame()
     told = leadership(frame, _tally(frame))
-    assert told.limit_percent == 40 and not any(one.is_beyond_limit for one in told.brokers)
+    assert told.limit_percent == 40 and not any(broker.is_beyond_limit for broker in told.brokers)
 
 
 def test_partitions_are_counted_by_their_margin_over_min_isr() -> None:
@@ -122,12 +122,12 @@ def test_counts_are_those_of_the_health_checks() -> None:
     assert frame.cluster is not None
     brokers = tuple(broker for broker in frame.cluster.brokers if broker.id != 2)
     gone = replace(frame, cluster=replace(frame.cluster, brokers=brokers))
-    for one, caps in ((gone, False), (replace(gone, min_isr={"orders": 4}), False), (gone, True)):
-        words = {broker: replace(said, caps_min_isr=caps) for broker, said in one.words.items()}
-        one = replace(one, words=words)
-        report = assess(facts_of(one), examples_max=None)
+    for judged, caps in ((gone, False), (replace(gone, min_isr={"orders": 4}), False), (gone, True)):
+        words = {broker: replace(said, caps_min_isr=caps) for broker, said in judged.words.items()}
+        judged = replace(judged, words=words)
+        report = assess(facts_of(judged), examples_max=None)
         found = {reason.check: reason.count for reason in report.reasons}
-        tally = _tally(one)
+        tally = _tally(judged)
         assert (tally.leaderless, tally.below_min) == (
             found.get(Check.OFFLINE_PARTITIONS, 0), found.get(Check.UNDER_MIN_ISR, 0),
         )  # fmt: skip
@@ -241,7 +241,7 @@ def test_what_makes_up_little_of_what_a_volume_takes_is_not_named() -> None:
         cluster.advance()
         frame = cluster.frame()
         taken = 20_000_000 * (cluster.now_ms - START_MS) // 1000
-        dirs = [replace(one, usable_bytes=(one.usable_bytes or 0) - taken) for one in frame.log_dirs]
+        dirs = [replace(log_dir, usable_bytes=(log_dir.usable_bytes or 0) - taken) for log_dir in frame.log_dirs]
         frame = replace(frame, log_dirs=tuple(dirs))
         history.take(frame)
     (trend,) = dir_trends(frame, history)
@@ -270,7 +270,7 @@ def test_a_full_log_dir_is_told_which_broker_has_room_and_which_moves_fill_it() 
         cluster.reassign(TopicPartition("big", 0), (1, 2))
         frame = cluster.frame()
         usable = {1: 40_000_000_000} | dict(enumerate(free, start=2))
-        dirs = [replace(one, usable_bytes=usable[one.broker]) for one in frame.log_dirs]
+        dirs = [replace(log_dir, usable_bytes=usable[log_dir.broker]) for log_dir in frame.log_dirs]
         frame = replace(frame, log_dirs=tuple(dirs))
         history = History()
         history.take(frame)
@@ -283,7 +283,7 @@ def test_a_full_log_dir_is_told_which_broker_has_room_and_which_moves_fill_it() 
     cluster.copy_rate = 1_000_000_000
     cluster.reassign(TopicPartition("big", 0), (4, 2, 3))
     frame, history = _played(cluster, 25)
-    trend = replace(next(one for one in dir_trends(frame, history) if one.broker == 4), used_percent=99.0)
+    trend = replace(next(trend for trend in dir_trends(frame, history) if trend.broker == 4), used_percent=99.0)
     assert trend.is_filling and trend.grower is not None and trend.grower.is_copied
     assert str(room_advice(trend, [trend], frame, history)).startswith("cancel the moves of big to it: ")
 
@@ -388,7 +388,7 @@ def test_a_registration_in_the_future_is_doubted() -> None:
     frame = small_cluster().frame()
     registrations = {1: BrokerRegistration(frame.at_ms - 9000), 3: BrokerRegistration(frame.at_ms + 60_000)}
     told = SanityCheck().check(replace(frame, registrations=registrations))
-    assert [(one.doubt, one.subject) for one in told] == [(Doubt.FUTURE_REGISTRATION, "broker 3")]
+    assert [(finding.doubt, finding.subject) for finding in told] == [(Doubt.FUTURE_REGISTRATION, "broker 3")]
 
 
 def test_what_lasts_stays_told_until_it_is_over_and_what_went_back_stays() -> None:
@@ -396,7 +396,7 @@ def test_what_lasts_stays_told_until_it_is_over_and_what_went_back_stays() -> No
     assert check.check(cluster.frame()) == []
     cluster.move_leader(ORDERS, 9)
     first = check.check(cluster.frame())
-    assert {one.doubt for one in first} == {Doubt.LEADER_NOT_IN_ISR, Doubt.LEADER_NOT_A_REPLICA}
+    assert {finding.doubt for finding in first} == {Doubt.LEADER_NOT_IN_ISR, Doubt.LEADER_NOT_A_REPLICA}
     cluster.advance()
     frame = cluster.frame()
     assert check.check(frame) == first, "seen first at the same time"
@@ -410,9 +410,9 @@ def test_what_lasts_stays_told_until_it_is_over_and_what_went_back_stays() -> No
     )
     back = replace(older, sequence=99, cluster=replace(older.cluster, topics=topics, controller_epoch=3))
     told = check.check(back)
-    assert {one.doubt for one in told} >= {Doubt.LEADER_EPOCH_WENT_BACK, Doubt.CONTROLLER_EPOCH_WENT_BACK}
+    assert {finding.doubt for finding in told} >= {Doubt.LEADER_EPOCH_WENT_BACK, Doubt.CONTROLLER_EPOCH_WENT_BACK}
     later = check.check(replace(back, sequence=100))
-    assert {one.doubt for one in later} >= {Doubt.LEADER_EPOCH_WENT_BACK, Doubt.CONTROLLER_EPOCH_WENT_BACK}
+    assert {finding.doubt for finding in later} >= {Doubt.LEADER_EPOCH_WENT_BACK, Doubt.CONTROLLER_EPOCH_WENT_BACK}
 
 
 def test_two_controllers_and_a_dead_one_are_told() -> None:
@@ -422,4 +422,4 @@ def test_two_controllers_and_a_dead_one_are_told() -> None:
     (told,) = SanityCheck().check(replace(frame, words=words))
     assert told.doubt is Doubt.TWO_CONTROLLERS and "broker 3 believes it is 2" in told.evidence
     cluster.move_controller(9)
-    assert Doubt.CONTROLLER_NOT_ALIVE in {one.doubt for one in SanityCheck().check(cluster.frame())}
+    assert Doubt.CONTROLLER_NOT_ALIVE in {finding.doubt for finding in SanityCheck().check(cluster.frame())}

@@ -27,7 +27,7 @@ def told(frame: Frame, scope: MetricsScope = ALL) -> dict[str, float]:
 
 
 def names(series: dict[str, float]) -> set[str]:
-    return {one.partition("{")[0] for one in series}
+    return {line.partition("{")[0] for line in series}
 
 
 def test_a_cluster_without_trouble() -> None:
@@ -118,17 +118,17 @@ def test_groups_and_topics_are_chosen_and_totals_stay_whole() -> None:
     cluster.advance(5_000)
     scope = MetricsScope(select_topics(["aud.*"]), (re.compile("bill.*"),))
     series = told(cluster.frame(), scope)
-    topics = {text for one in series for text in re.findall(r'^k[a-z_]+topic_[a-z_]+\{topic="([^"]*)', one)}
+    topics = {text for line in series for text in re.findall(r'^k[a-z_]+topic_[a-z_]+\{topic="([^"]*)', line)}
     assert topics == {"audit"}
-    groups = {text for one in series for text in re.findall(r'group="([^"]*)', one)}
+    groups = {text for line in series for text in re.findall(r'group="([^"]*)', line)}
     assert groups == {"billing"}
     assert series["klamm_cluster_partitions"] == 34
-    assert not any("partition=" in one for one in series)
+    assert not any("partition=" in line for line in series)
 
 
 def test_series_beyond_the_limit_are_counted() -> None:
     series = told(small_cluster().frame(), MetricsScope(series_max=4))
-    assert len([one for one in series if one.startswith("kafka_topic_partitions")]) == 4
+    assert len([line for line in series if line.startswith("kafka_topic_partitions")]) == 4
     assert series['klamm_exporter_series_left_out{metric="kafka_topic_partitions"}'] == 2
     assert 'klamm_exporter_series_left_out{metric="kafka_brokers"}' not in series
 
@@ -138,7 +138,7 @@ def test_the_guide_names_each_metric() -> None:
     cluster.add_query("etl", "orders", reads=50)
     cluster.reassign(TopicPartition("orders", 0), (3, 2, 1))
     cluster.advance(5_000)
-    found = {one.name for one in FrameMetrics(ALL).of_frame(cluster.frame())}
+    found = {metric.name for metric in FrameMetrics(ALL).of_frame(cluster.frame())}
     named = set(re.findall(r"^\| `((?:klamm|kafka)_[a-z_]+)", GUIDE.read_text("utf-8"), re.MULTILINE))
     assert found - named == set()
     assert named - found == set()

@@ -73,7 +73,7 @@ def test_series_are_bounded_and_forget_what_is_gone() -> None:
     series: Series[str] = Series(samples_max=3)
     for at_ms in range(10):
         series.take(at_ms, lambda at_ms=at_ms: [("a", at_ms), *([("b", 1.0)] if at_ms < 5 else [])])
-    assert [one.at_ms for one in series.of("a")] == [7, 8, 9]
+    assert [point.at_ms for point in series.of("a")] == [7, 8, 9]
     assert list(series.keys()) == ["a"] and series.of("b") == ()
     series.take(9, lambda: [("a", 99.0)])
     series.take(None, lambda: [("a", 99.0)])

@@ -116,7 +116,7 @@ def test_all_changes_of_the_settings_concerned_are_told_for_a_minute() -> None:
         Event(70_000, EventKind.TOPIC_CONFIG_CHANGED, "orders", "", "leader.replication.throttled.replicas=*"),
     ]  # fmt: skip
     brokers, topic = around(events, 71_000, "throttled")
-    assert (brokers.count, brokers.subjects) == (4, [f"broker {one}" for one in range(4)])
+    assert (brokers.count, brokers.subjects) == (4, [f"broker {broker}" for broker in range(4)])
     assert brokers.is_alike and brokers.event.after == rate and topic.subjects == ["orders"]
     (brokers, _) = around([*events, altered(70_500, 5, rate + "0")], 71_000, "throttled")
     assert not brokers.is_alike, "they changed to different values"

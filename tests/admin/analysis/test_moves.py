@@ -172,7 +172,7 @@ def test_a_throttle_that_all_goes_through_is_the_limit() -> None:
 
 def test_a_throttle_far_above_the_rate_is_not_what_holds_it_up() -> None:
     advice = throttle_advice(*_throttled(500_000_000))
-    assert {one.verdict for one in advice} == {ThrottleVerdict.NOT_THE_LIMIT}
+    assert {advised.verdict for advised in advice} == {ThrottleVerdict.NOT_THE_LIMIT}
 
 
 def test_nothing_is_said_of_a_throttle_while_a_copy_through_it_is_still_measured() -> None:
@@ -184,10 +184,10 @@ def test_nothing_is_said_of_a_throttle_while_a_copy_through_it_is_still_measured
     topics = tuple(replace(topic, configs=everything) for topic in frame.cluster.topics)
     frame = replace(frame, cluster=replace(frame.cluster, topics=topics))
     (copy,) = moves.copies
-    assert {one.verdict for one in throttle_advice(frame, moves)} == {ThrottleVerdict.NOT_THE_LIMIT}
+    assert {advice.verdict for advice in throttle_advice(frame, moves)} == {ThrottleVerdict.NOT_THE_LIMIT}
     fresh = replace(copy, name=TopicPartition("orders", 1), state=CopyState.MEASURING, rate=None, steady_rate=None)
     advice = throttle_advice(frame, replace(moves, copies=(copy, fresh)))
-    assert {one.verdict for one in advice} == {ThrottleVerdict.UNKNOWN}
+    assert {advised.verdict for advised in advice} == {ThrottleVerdict.UNKNOWN}
 
 
 def test_replicas_that_no_topic_lists_are_not_throttled() -> None:
@@ -213,11 +213,13 @@ def test_rates_are_not_averaged_across_a_change_of_the_throttle() -> None:
     cluster, history = _cluster(copy_rate=1_000_000), History()
     _limit(cluster, 20_000_000)
     cluster.reassign(ORDERS, (1, 2, 4))
-    assert {one.verdict for one in throttle_advice(*_after(cluster, 41, history))} == {ThrottleVerdict.NOT_THE_LIMIT}
+    assert {advice.verdict for advice in throttle_advice(*_after(cluster, 41, history))} == {
+        ThrottleVerdict.NOT_THE_LIMIT
+    }
     cluster.set_broker_config(1, "leader.replication.throttled.rate", "40000000")
     frame, board = _after(cluster, 10, history)
     assert board.copies[0].state is CopyState.MEASURING and board.copies[0].rate is None
-    assert {one.verdict for one in throttle_advice(frame, board)} == {ThrottleVerdict.UNKNOWN}
+    assert {advice.verdict for advice in throttle_advice(frame, board)} == {ThrottleVerdict.UNKNOWN}
 
 
 def test_a_throttle_is_not_cleared_while_other_copies_have_just_ended() -> None:
@@ -226,14 +228,16 @@ def test_a_throttle_is_not_cleared_while_other_copies_have_just_ended() -> None:
     _limit(cluster, 20_000_000)
     cluster.reassign(ORDERS, (1, 2, 4))
     cluster.reassign(TopicPartition("orders", 5), (1, 5, 4))
-    assert ThrottleVerdict.NOT_THE_LIMIT in {one.verdict for one in throttle_advice(*_after(cluster, 41, history))}
+    assert ThrottleVerdict.NOT_THE_LIMIT in {
+        advice.verdict for advice in throttle_advice(*_after(cluster, 41, history))
+    }
     cluster.cancel(TopicPartition("orders", 5))
-    assert {one.verdict for one in throttle_advice(*_after(cluster, 10, history))} == {ThrottleVerdict.UNKNOWN}
+    assert {advice.verdict for advice in throttle_advice(*_after(cluster, 10, history))} == {ThrottleVerdict.UNKNOWN}
 
 
 def test_a_broker_that_uses_half_of_its_throttle_may_still_be_held_up_by_it() -> None:
     """Measured: two copies used 45 % of it, and were faster at once when it was raised."""
-    assert {one.verdict for one in throttle_advice(*_throttled(110_000_000))} == {ThrottleVerdict.UNKNOWN}
+    assert {advice.verdict for advice in throttle_advice(*_throttled(110_000_000))} == {ThrottleVerdict.UNKNOWN}
 
 
 def test_a_copy_that_waits_after_its_first_bytes_is_not_falling_behind() -> None:
@@ -322,7 +326,7 @@ def test_the_throttle_lines_name_all_brokers_that_send_and_take() -> None:
         cluster.advance()
         board.take(cluster.frame())
     lines = PAGE.summary(View(board, Location("reassignments")), 120)
-    told = ["".join(text for text, _ in one) for one in lines[1:]]
+    told = ["".join(text for text, _ in line) for line in lines[1:]]
     assert told == [
         "brokers 1, 3 send at most 1.0 MB/s   H changes it",
         "broker 2 sends at most 2.0 MB/s   H changes it",
@@ -332,13 +336,13 @@ def test_the_throttle_lines_name_all_brokers_that_send_and_take() -> None:
 
 def test_a_throttle_is_not_cleared_while_a_replica_that_does_not_move_catches_up_through_it() -> None:
     frame, moves = _throttled(500_000_000)
-    assert {one.verdict for one in throttle_advice(frame, moves)} == {ThrottleVerdict.NOT_THE_LIMIT}
+    assert {advice.verdict for advice in throttle_advice(frame, moves)} == {ThrottleVerdict.NOT_THE_LIMIT}
     assert frame.cluster is not None
-    (topic,) = (one for one in frame.cluster.topics if one.name == "orders")
+    (topic,) = (topic for topic in frame.cluster.topics if topic.name == "orders")
     behind = replace(topic.partitions[0], isr=(1, 2))
     topic = replace(topic, partitions=(behind,))
     frame = replace(frame, cluster=replace(frame.cluster, topics=(topic,)))
-    leader, follower = sorted(throttle_advice(frame, moves), key=lambda one: one.broker)
+    leader, follower = sorted(throttle_advice(frame, moves), key=lambda move: move.broker)
     assert (leader.verdict, follower.verdict) == (ThrottleVerdict.UNKNOWN, ThrottleVerdict.NOT_THE_LIMIT)
 
 
@@ -349,7 +353,7 @@ def test_throttles_that_no_move_needs_are_told_with_the_key_that_removes_them() 
     def told() -> list[str]:
         cluster.advance()
         board.take(cluster.frame())
-        return ["".join(text for text, _ in one) for one in PAGE.summary(view, 76)]
+        return ["".join(text for text, _ in line) for line in PAGE.summary(view, 76)]
 
     assert told() == []
     cluster.set_broker_config(2, "leader.replication.throttled.rate", "1000000")

@@ -31,8 +31,8 @@ def frame(at_s: float, ends: dict[TopicPartition, int], read_at_s: float | None 
 
 def after(*frames: Frame) -> Rates:
     rates = Rates()
-    for one in frames:
-        rates.take(one)
+    for frame in frames:
+        rates.take(frame)
     return rates
 
 
@@ -134,6 +134,6 @@ def test_what_brokers_get_is_counted_a_slice_in_each_frame(monkeypatch: pytest.M
 
 def test_a_broker_that_is_down_gets_nothing() -> None:
     assert CLUSTER is not None
-    live = replace(CLUSTER, brokers=tuple(one for one in CLUSTER.brokers if one.id != 1))
+    live = replace(CLUSTER, brokers=tuple(broker for broker in CLUSTER.brokers if broker.id != 1))
     frames = [replace(frame(s, {A0: 9 * s, A1: 2 * s, B0: 0}), cluster=live) for s in (1, 2)]
     assert after(*frames).in_by_broker == {2: 2, 3: 0}

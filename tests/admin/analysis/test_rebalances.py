@@ -87,7 +87,7 @@ def test_the_page_of_a_group_shows_its_past() -> None:
         board.take(frame)
     for height, count in ((40, 4), (24, 1)):
         view = View(board, Location("group", group="billing"), height=height)
-        told = ["".join(text for text, _ in one) for one in GROUP_PAGE.summary(view, 100)]
+        told = ["".join(text for text, _ in line) for line in GROUP_PAGE.summary(view, 100)]
         at = next(index for index, text in enumerate(told) if "rebalanced at least 3 times" in text)
         shown = told[at + 1 : at + 1 + count]
         assert len(shown) == count and "2 → 1 members   app at /10.0.0.3 left" in shown[0]
@@ -106,12 +106,14 @@ def test_members_that_come_and_go_are_named_where_their_group_is_in_trouble() ->
     board = Board()
     for at, frame in enumerate(frames):
         board.take(frame)
-        (problem,) = [one for one in problems_of(board) if one.key == "group billing"]
-        named = [one for one in problem.examples if "times in the last minute" in one]
+        (problem,) = [problem for problem in problems_of(board) if problem.key == "group billing"]
+        named = [example for example in problem.examples if "times in the last minute" in example]
         told = ["its members left or joined 3 times in the last minute: see whether they crash"]
         assert named == (told if at == 3 else [])
-    aside = ["".join(text for text, _ in one) for one in aside_of(View(board, Location("groups")), "groups", stall, 90)]
-    assert any("group members changed" in one for one in aside), aside
+    aside = [
+        "".join(text for text, _ in line) for line in aside_of(View(board, Location("groups")), "groups", stall, 90)
+    ]
+    assert any("group members changed" in line for line in aside), aside
     later = replace(frames[-1], sequence=99, at_ms=frames[-1].at_ms + 61_000, events=())
     board.take(later)
-    assert not any("minute" in one for problem in problems_of(board) for one in problem.examples)
+    assert not any("minute" in example for problem in problems_of(board) for example in problem.examples)

@@ -26,7 +26,7 @@ def _board(cluster: FakeCluster) -> RestartBoard:
 
 
 def _verdicts(board: RestartBoard) -> dict[int, Verdict]:
-    return {one.broker: one.verdict for one in board.brokers}
+    return {broker.broker: broker.verdict for broker in board.brokers}
 
 
 def test_with_all_in_sync_each_broker_is_safe_and_the_controller_comes_last() -> None:
@@ -44,7 +44,7 @@ def test_what_was_restarted_just_now_comes_after_the_others() -> None:
     cluster.advance()
     board = _board(cluster)
     assert board.next_broker == 3
-    assert {one.broker: one.registered_s for one in board.brokers}[2] == 1.0
+    assert {broker.broker: broker.registered_s for broker in board.brokers}[2] == 1.0
 
 
 def test_while_one_is_down_no_other_may_be_stopped() -> None:
@@ -66,13 +66,13 @@ def test_a_partition_at_its_minimum_holds_up_those_that_it_needs() -> None:
     cluster = _cluster(min_isr=3)
     board = _board(cluster)
     assert set(_verdicts(board).values()) == {Verdict.NO}
-    assert all(one.would_stop == 3 and one.would_go == 0 for one in board.brokers)
+    assert all(broker.would_stop == 3 and broker.would_go == 0 for broker in board.brokers)
 
 
 def test_the_last_replica_in_sync_may_not_be_stopped() -> None:
     cluster = FakeCluster(3, {"orders": 3}, replication_factor=1, min_isr=1)
     board = _board(cluster)
-    assert {one.broker: one.would_go for one in board.brokers} == {1: 1, 2: 1, 3: 1}
+    assert {broker.broker: broker.would_go for broker in board.brokers} == {1: 1, 2: 1, 3: 1}
     first = board.brokers[0]
     assert first.reasons == ("1 partition would have no leader (orders-0 has no other replica)",)
     assert (first.only_here, first.would_stop) == (1, 0), "a partition counts once"
@@ -157,7 +157,9 @@ def test_without_zookeeper_nobody_is_stopped_though_all_brokers_answer() -> None
     cluster.set_link(Side.ZOOKEEPER, LinkState.LOST, "connection refused")
     board = _board(cluster)
     assert board.next_broker is None
-    assert {(one.verdict, one.reasons) for one in board.brokers} == {(Verdict.WAIT, ("ZooKeeper does not answer",))}
+    assert {(broker.verdict, broker.reasons) for broker in board.brokers} == {
+        (Verdict.WAIT, ("ZooKeeper does not answer",))
+    }
     cluster.set_link(Side.ZOOKEEPER, LinkState.UNUSED)
     assert _board(cluster).next_broker is not None, "nobody named ZooKeeper"
 
@@ -197,5 +199,5 @@ def test_a_cluster_that_cannot_be_reached_calls_nobody_safe(state: LinkState) ->
 def test_nothing_is_safe_for_who_does_not_see_all(denied: list[Right], reasons: tuple[str, ...]) -> None:
     frame = replace(_cluster().frame(), denied=(*denied, Right(AclOperation.READ, ResourceType.GROUP, "g")))
     board = restart_board(frame, Tallies().of_frame(frame))
-    assert {(one.verdict, one.reasons) for one in board.brokers} == {(Verdict.UNKNOWN, reasons)}
+    assert {(broker.verdict, broker.reasons) for broker in board.brokers} == {(Verdict.UNKNOWN, reasons)}
     assert board.next_broker is None

@@ -101,7 +101,9 @@ def test_a_group_that_has_stopped_is_warned_of(
     assert group.lag.status is status
     assert reason is None or group.lag.reason is reason
     assert standstills.still_s(group) == still_s
-    by_partition = {TopicPartition(one.topic, one.partition): one.reason for one in group.lag.partitions}
+    by_partition = {
+        TopicPartition(partition.topic, partition.partition): partition.reason for partition in group.lag.partitions
+    }
     assert (by_partition[READ] is Reason.STANDS_STILL) is (reason is Reason.STANDS_STILL)
     assert by_partition[IDLE] is not Reason.STANDS_STILL, "it waits for nothing"
 

@@ -74,8 +74,8 @@ def test_a_page_by_the_usual_rules() -> None:
     assert (found.under_replicated, found.isr_shrinks, found.produce_p99_ms) == (2, Rate(4.0), 12.5)
     # The page has its mean since the start, which says nothing about now.
     assert found.handler_idle_percent is None
-    assert found.requests is not None and [one.api for one in found.requests] == ["Produce"]
-    assert found.topics is not None and [one.topic for one in found.topics] == ['or"d\\e\nrs', "orders"]
+    assert found.requests is not None and [request.api for request in found.requests] == ["Produce"]
+    assert found.topics is not None and [topic.topic for topic in found.topics] == ['or"d\\e\nrs', "orders"]
 
 
 def test_a_page_by_no_rules_tells_rates() -> None:
@@ -120,8 +120,8 @@ def test_names_of_jmx(name: str, bean: object) -> None:
 
 
 def test_no_more_is_asked_for_than_is_shown() -> None:
-    assert not any("*" in one for one in patterns(requests=False, topics=False))
-    assert sum("*" in one for one in patterns(requests=True, topics=True)) == 4
+    assert not any("*" in pattern for pattern in patterns(requests=False, topics=False))
+    assert sum("*" in pattern for pattern in patterns(requests=True, topics=True)) == 4
 
 
 @pytest.mark.parametrize(
@@ -345,7 +345,7 @@ async def test_counts_become_rates_with_the_second_reading_and_a_silent_broker_i
     assert sorted(asked) == [b"/metrics?of=0"] * 2 + [b"/metrics?of=1"] * 2 + [b"/metrics?of=2"]
     assert second.brokers[0].trouble is None and (second.brokers[0].messages_in.now or 0) > 0
     assert second.brokers[2].messages_in.now is None, "its first reading"
-    assert not second.topics and all(one.topics is None for one in second.brokers.values())
+    assert not second.topics and all(broker.topics is None for broker in second.brokers.values())
 
 
 @in_loop

@@ -65,9 +65,12 @@ def test_of_a_snapshot(of_snapshot: ClusterTarget) -> None:
         reader: BrokerReader = broker_reader(cluster)
         assert await reader.registrations() == {}
         assert await reader.own_words([0, 1]) == {}
-        assert [(one.broker, one.log_dir) for one in await reader.log_dirs(None, None)] == [(0, "/x"), (1, "/y")]
+        assert [(log_dir.broker, log_dir.log_dir) for log_dir in await reader.log_dirs(None, None)] == [
+            (0, "/x"),
+            (1, "/y"),
+        ]
         (of_one,) = await reader.log_dirs([1], SNAPSHOT.topics[1:])
-        assert [(one.topic, one.size_bytes) for one in of_one.replicas] == [("u", 21)]
+        assert [(replica.topic, replica.size_bytes) for replica in of_one.replicas] == [("u", 21)]
         assert await reader.sizes([T0]) == {T0: 11}
         assert await reader.sizes_of_brokers(SNAPSHOT.topics, are_all=True) == {0: 30, 1: 32}
         assert await reader.sizes_of_brokers(SNAPSHOT.topics[:1], are_all=False) == {0: 10, 1: 11}
@@ -97,15 +100,15 @@ def test_of_zookeeper(recorded: Callable[[str], str]) -> None:
     async def reading(cluster: Cluster) -> None:
         registered = await broker_reader(cluster).registrations()
         assert sorted(registered) == [0, 1, 2]
-        assert all(one.at_ms is not None and one.at_ms > 1_600_000_000_000 for one in registered.values())
-        assert {one.jmx_port for one in registered.values()} == {None}
+        assert all(broker.at_ms is not None and broker.at_ms > 1_600_000_000_000 for broker in registered.values())
+        assert {broker.jmx_port for broker in registered.values()} == {None}
         assert Registered() not in registered.values()
 
     read(ClusterTarget("t", Origin.OPTIONS, zookeeper=recorded("reassignment-under-way")), reading)
 
 
 def told(request: DescribeLogDirsRequest, size_bytes: int = 5) -> DescribeLogDirsResponse:
-    names = ["t", "u"] if request.topics is None else [one.topic for one in request.topics]
+    names = ["t", "u"] if request.topics is None else [topic.topic for topic in request.topics]
     partitions = [DescribeLogDirsPartition(partition_index=0, partition_size=size_bytes)]
     topics = [DescribeLogDirsTopic(name=name, partitions=partitions) for name in names]
     return DescribeLogDirsResponse(results=[DescribeLogDirsResult(log_dir="/data", topics=topics)])
@@ -143,7 +146,9 @@ def test_of_the_brokers_themselves() -> None:
         reader = broker_reader(cluster)
         assert await reader.registrations() == {}
         found = await reader.log_dirs([0], SNAPSHOT.topics[:1])
-        assert [(one.broker, one.log_dir, [r.topic for r in one.replicas]) for one in found] == [(0, "/data", ["t"])]
+        assert [(log_dir.broker, log_dir.log_dir, [r.topic for r in log_dir.replicas]) for log_dir in found] == [
+            (0, "/data", ["t"])
+        ]
         assert await reader.sizes([U0]) == {U0: 6}, "a partition is as large as its largest replica"
         assert await reader.sizes_of_brokers(SNAPSHOT.topics, are_all=True) == {0: 12, 1: 10}
         assert await reader.sizes_of_brokers(SNAPSHOT.topics[:1], are_all=False) == {0: 6, 1: 5}
@@ -183,7 +188,7 @@ def test_the_load_of_all_topics_is_asked_for_without_naming_them(words: list[str
         named: list[list[str] | None] = []
 
         def noted(request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
-            named.append(None if request.topics is None else [one.topic for one in request.topics])
+            named.append(None if request.topics is None else [topic.topic for topic in request.topics])
             return told(request)
 
         for broker in brokers.brokers:

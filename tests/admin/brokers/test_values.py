@@ -58,15 +58,15 @@ DIRS = [
 
 def test_totals() -> None:
     by_dir = totals_by_dir(DIRS)
-    assert [(one.size_bytes, one.used_percent, one.error) for one in by_dir] == [
+    assert [(row.size_bytes, row.used_percent, row.error) for row in by_dir] == [
         (30, 75, None), (4, 0, None), (0, None, "KAFKA_STORAGE_ERROR"), (0, None, "silent"),
     ]  # fmt: skip
     by_broker = totals_by_broker(DIRS)
-    assert [(one.broker, one.size_bytes, one.future_count, one.total_bytes, one.error) for one in by_broker] == [
+    assert [(row.broker, row.size_bytes, row.future_count, row.total_bytes, row.error) for row in by_broker] == [
         (0, 34, 1, 2000, None), (1, 0, 0, None, "/x: KAFKA_STORAGE_ERROR"), (2, 0, 0, None, "silent"),
     ]  # fmt: skip
     by_topic = totals_by_topic(DIRS)
-    assert [(one.topic, one.replica_count, one.largest_bytes, one.offset_lag_max) for one in by_topic] == [
+    assert [(row.topic, row.replica_count, row.largest_bytes, row.offset_lag_max) for row in by_topic] == [
         ("a", 2, 10, 9), ("b", 1, 20, 5),
     ]  # fmt: skip
     assert totals_by_topic([]) == [] == totals_by_broker([])
@@ -75,12 +75,12 @@ def test_totals() -> None:
 def test_sizes_go_into_a_snapshot_and_come_out_of_it() -> None:
     sized = with_sizes(SNAPSHOT, DIRS)
     found = log_dirs_of(sized)
-    assert [(one.broker, one.log_dir, one.size_bytes, one.total_bytes) for one in found] == [
+    assert [(log_dir.broker, log_dir.log_dir, log_dir.size_bytes, log_dir.total_bytes) for log_dir in found] == [
         (0, "/x", 30, None), (0, "/y", 4, None), (1, "/x", 0, None), (2, None, 0, None),
     ]  # fmt: skip
-    assert [one.error for one in found] == [None, None, "KAFKA_STORAGE_ERROR", "silent"]
-    assert [one.replica_count for one in log_dirs_of(sized, [0], ["b"])] == [1, 0]
-    assert [one.error for one in log_dirs_of(sized, [1])] == ["KAFKA_STORAGE_ERROR"]
+    assert [log_dir.error for log_dir in found] == [None, None, "KAFKA_STORAGE_ERROR", "silent"]
+    assert [log_dir.replica_count for log_dir in log_dirs_of(sized, [0], ["b"])] == [1, 0]
+    assert [log_dir.error for log_dir in log_dirs_of(sized, [1])] == ["KAFKA_STORAGE_ERROR"]
     with pytest.raises(NotFound, match="no such brokers: 7"):
         log_dirs_of(sized, [0, 7])
     with pytest.raises(BadRequest, match="no log dirs"):

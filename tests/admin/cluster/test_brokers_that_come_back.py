@@ -38,11 +38,11 @@ async def sizes_of_waves(cluster: Cluster, moves: ScriptedMoves) -> None:
 
 
 async def log_dirs(cluster: Cluster, moves: ScriptedMoves) -> None:
-    assert {one.broker for one in await read_log_dirs(cluster)} == {0, BACK}
+    assert {log_dir.broker for log_dir in await read_log_dirs(cluster)} == {0, BACK}
 
 
 async def log_dirs_of_a_named_broker(cluster: Cluster, moves: ScriptedMoves) -> None:
-    assert {one.broker for one in await read_log_dirs(cluster, [BACK])} == {BACK}
+    assert {log_dir.broker for log_dir in await read_log_dirs(cluster, [BACK])} == {BACK}
 
 
 async def who_is_alive(cluster: Cluster, moves: ScriptedMoves) -> None:

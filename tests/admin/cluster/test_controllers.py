@@ -207,7 +207,7 @@ def test_an_error_that_comes_when_the_controller_is_given_up_makes_no_noise(monk
         gc.collect()
 
     play(scene)
-    assert not [one for one in noise if "never retrieved" in one]
+    assert not [line for line in noise if "never retrieved" in line]
 
 
 def test_a_controller_that_is_gone_keeps_no_topic_from_being_described() -> None:

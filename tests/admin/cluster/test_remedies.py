@@ -96,4 +96,4 @@ def test_phrases_are_put_together_flat() -> None:
 @pytest.mark.parametrize("kind", [Operation, Parameter])
 def test_no_two_of_a_kind_read_alike(kind: type[Operation] | type[Parameter]) -> None:
     """Two enum members with the same value would be the same member."""
-    assert list(kind.__members__) == [one.name for one in kind]
+    assert list(kind.__members__) == [status.name for status in kind]

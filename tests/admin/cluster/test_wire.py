@@ -360,12 +360,14 @@ def test_whoever_waits_for_a_broker_that_fell_silent_fails_at_once_and_others_ar
         first, second = cluster.brokers
         await wire.metadata([])
         first.is_frozen = True
-        waiting = [asyncio.create_task(one) for one in (wire.metadata([]), wire.metadata([], broker_id=first.id))]
+        waiting = [
+            asyncio.create_task(request) for request in (wire.metadata([]), wire.metadata([], broker_id=first.id))
+        ]
         await asyncio.sleep(0)
         await wire.fell_silent(first.id, "no answer")
-        for one in waiting:
+        for task in waiting:
             with pytest.raises(AnswerLost, match="did not answer in time"):
-                await one
+                await task
         assert wire.silent == {first.id: "no answer"}
         before = len(second.received)
         async with asyncio.timeout(0.9):

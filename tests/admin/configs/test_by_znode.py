@@ -12,7 +12,7 @@ from engine.admin.configs.by_znode import ZkConfigReader, alter_configs_zk
 from engine.admin.configs.values import Entity, EntityConfigs, EntityType
 from engine.kafka.config.password_encoder import PasswordEncoder
 from engine.kafka.zk.client import ZkClient
-from engine.kafka.zk.errors import ZnodeFormatError
+from engine.kafka.zk.errors import NoAuth, ZnodeFormatError
 from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.kafka.zk.operations import Acl
 
@@ -38,7 +38,7 @@ def on_settings(connect: str, scene: Callable[[ZkClient], Awaitable[None]]) -> N
 
 
 def counted(found: list[EntityConfigs]) -> list[tuple[str | None, int]]:
-    return [(one.entity_name, len(one.configs)) for one in found]
+    return [(entry.entity_name, len(entry.configs)) for entry in found]
 
 
 async def described(zk: ZkClient, kind: EntityType) -> list[tuple[str | None, int]]:
@@ -55,12 +55,26 @@ def test_whose_settings_there_are(zk_chroot: str) -> None:
     on_settings(zk_chroot, scene)
 
 
-def test_those_that_may_not_be_read_do_not_hide_the_others(zk_chroot: str) -> None:
+def test_those_that_may_not_be_read_do_not_hide_the_others_and_are_not_called_empty(zk_chroot: str) -> None:
+    hidden = [
+        ("brokers/0", Entity(EntityType.BROKER, "0")),
+        ("users/v", Entity(EntityType.USER, "v")),
+        ("users/u/clients/c", Entity(EntityType.USER_CLIENT, "u/c")),
+    ]
+
     async def scene(zk: ZkClient) -> None:
-        for entity in ("brokers/0", "users/v", "users/u/clients/c"):
-            await zk.set_acl(f"/config/{entity}", WRITE_ONLY)
+        reader = ZkConfigReader(zk)
+        for path, _ in hidden:
+            await zk.set_acl(f"/config/{path}", WRITE_ONLY)
         assert await described(zk, EntityType.BROKER) == [("0", 0), ("2", 0), ("10", 1), (None, 1)]
-        assert await described(zk, EntityType.USER) == [("u", 1)]
+        assert await described(zk, EntityType.USER) == [("u", 1), ("v", 0)]
+        for path, entity in hidden:
+            found = await reader.describe_all(entity.type, include_all=False)
+            assert [path in (entry.error or "") for entry in found] == [
+                entry.entity_name == entity.name for entry in found
+            ]
+            with pytest.raises(NoAuth, match=path):
+                await reader.describe(entity, include_all=False)
 
     on_settings(zk_chroot, scene)
 
@@ -77,7 +91,7 @@ def test_those_that_nobody_understands_are_an_error_and_hide_no_others(
         await zk.set(f"/config/{entity}", b"{")
         found = await ZkConfigReader(zk).describe_all(kind, include_all=False)
         assert len(found) == before
-        (damaged,) = [one for one in found if one.error is not None]
+        (damaged,) = [entry for entry in found if entry.error is not None]
         assert damaged.configs == () and f"/config/{entity}" in damaged.error
         with pytest.raises(ZnodeFormatError, match=f"/config/{entity}"):
             await ZkConfigReader(zk).describe(Entity(kind, damaged.entity_name), include_all=False)

@@ -50,7 +50,7 @@ async def test_a_new_credential_leaves_the_others_and_the_quotas(zk_chroot: str)
         changes = await znodes.client.children("/config/changes")
         assert len(changes) == 2, "brokers are told"
         expected = [UserCredential(USER, "SCRAM-SHA-256", 4096), UserCredential(USER, "SCRAM-SHA-512", 8192)]
-        assert sorted(await list_credentials(cluster, USER), key=lambda one: one.mechanism) == expected
+        assert sorted(await list_credentials(cluster, USER), key=lambda credential: credential.mechanism) == expected
 
 
 @in_event_loop

@@ -101,7 +101,7 @@ def test_settings_of_many_topics_are_taken_answer_by_answer(monkeypatch: pytest.
         asked: list[list[str]] = []
 
         def answer(request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-            asked.append([one.resource_name for one in request.resources])
+            asked.append([resource.resource_name for resource in request.resources])
             return answering([ErrorCode.NONE])(request)
 
         cluster.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = answer
@@ -110,7 +110,7 @@ def test_settings_of_many_topics_are_taken_answer_by_answer(monkeypatch: pytest.
             settings = by_wire._describe_topics(wire, ["t", "u"], keys=None)
             assert (await anext(settings)).resource_name == "t"
             assert asked == [["t"]]
-            assert [one.resource_name async for one in settings] == ["u"]
+            assert [setting.resource_name async for setting in settings] == ["u"]
             assert await read_overrides(wire, ["t", "u"]) == {"t": {"retention.ms": "7"}, "u": {"retention.ms": "7"}}
         finally:
             await wire.close()
@@ -316,9 +316,9 @@ def test_where_no_way_leads_to_zookeeper_a_broker_is_asked_once(
             found = await asyncio.gather(*(reader.topics(["t"]) for _again in range(3)))
         asked = len(cluster.brokers[0].requests(DescribeConfigsRequest))
         if hears_it:
-            assert ([one.configs for (one,) in found], complaints) == ([{"retention.ms": "7"}] * 3, [])
+            assert ([entry.configs for (entry,) in found], complaints) == ([{"retention.ms": "7"}] * 3, [])
         else:
-            assert ([one.configs for (one,) in found], asked) == ([None] * 3, 1)
+            assert ([entry.configs for (entry,) in found], asked) == ([None] * 3, 1)
             assert set(complaints) == {"settings of 1 topic are not known: no answer within 0.1 s"}
 
     play(scene, None)
@@ -393,7 +393,7 @@ async def test_a_broker_that_stands_still_hides_no_settings_of_others() -> None:
         finally:
             await wire.close()
         # The last are the defaults of all brokers, which any broker reports.
-        assert [(one.entity_name, len(one.configs), one.error) for one in told] == [
+        assert [(entry.entity_name, len(entry.configs), entry.error) for entry in told] == [
             ("0", 1, None), ("1", 0, "no answer within 0.4 s"), (None, 1, None),
         ]  # fmt: skip
 

@@ -88,7 +88,7 @@ def play(scene: Scene, *, timeout_s: float = 20, version_max: dict[ApiKey, int] 
 
 
 def results(found: list[PartitionElection]) -> list[ElectionResult]:
-    return [one.result for one in found]
+    return [outcome.result for outcome in found]
 
 
 def test_only_what_is_not_led_as_preferred_is_asked_for() -> None:
@@ -96,10 +96,10 @@ def test_only_what_is_not_led_as_preferred_is_asked_for() -> None:
         elections.errors = {3: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
         previews = await preview_election(cluster, PREFERRED, ALL)
         assert elections.log == []
-        assert [one.is_needed for one in previews] == [False, True, True, True]
+        assert [preview.is_needed for preview in previews] == [False, True, True, True]
         found = await run_election(cluster, PREFERRED, previews)
         assert elections.log == ["accepted", "elect [1, 2, 3]"]
-        assert [(one.before, one.after) for one in found] == [(0, 0), (1, 0), (1, 0), (1, 1)]
+        assert [(outcome.before, outcome.after) for outcome in found] == [(0, 0), (1, 0), (1, 0), (1, 1)]
         elected = ElectionResult.ELECTED
         assert results(found) == [ElectionResult.NOT_NEEDED, elected, elected, ElectionResult.FAILED]
         assert found[3].error == "preferred replica 0 is not in sync (PREFERRED_LEADER_NOT_AVAILABLE)"

@@ -176,16 +176,16 @@ def test_groups_of_other_protocols_are_no_consumers() -> None:
         report = group_list_report(listed, with_state=False, with_type=False, exit_code=ExitCode.DONE)
         assert report.notes == ("groups of other protocols are not listed: g2 (connect)",)
         described = await describe(cluster, all_of())
-        assert ([one.group for one in described.groups], described.others) == (["g1"], ("g2",))
+        assert ([group.group for group in described.groups], described.others) == (["g1"], ("g2",))
         assert (await describe(cluster, all_of("g2"))).others == ()
         meter = LagMeter(cluster, all_of("g1", "g2"), lambda _: True, LagOptions(looks_max=1))
-        lags = {one.group: one.error for one in (await meter.measure())[0].groups}
+        lags = {group.group: group.error for group in (await meter.measure())[0].groups}
         assert lags == {"g1": None, "g2": "a group of protocol connect: klamm cannot determine its lag"}
         assert meter.others == ()
         all_groups = LagMeter(cluster, all_of(), lambda _: True, LagOptions(looks_max=1))
         answer, _ = await all_groups.measure()
-        assert ([one.group for one in answer.groups], all_groups.others) == (["g1"], ("g2",))
-        assert [one.group for one in (await plan_reset(cluster, all_of(), None, LATEST)).groups] == ["g1"]
+        assert ([group.group for group in answer.groups], all_groups.others) == (["g1"], ("g2",))
+        assert [group.group for group in (await plan_reset(cluster, all_of(), None, LATEST)).groups] == ["g1"]
         assert (await find_groups_to_delete(cluster, all_of())).names == ["g1"]
 
     play(scene)
@@ -199,7 +199,7 @@ def test_a_group_is_reset_as_a_whole_or_not_at_all() -> None:
     async def scene(world: ScriptedGroups, cluster: Cluster) -> None:
         world.offsets = {"g1": {("t", 0): 60, ("t", 2): 5}, "g2": {("t", 1): 7, ("gone", 0): 3}}
         plan = await planned(cluster, EARLIEST, None)
-        assert [one.group for one in plan.able] == ["g2"]
+        assert [group.group for group in plan.able] == ["g2"]
         assert told(plan.refusals) == [("no leader", "group g1, partition t-2")]
         assert plan.refusals[0].hint == Phrase("the partition has no leader: ", Operation.DESCRIBE_UNAVAILABLE)
         assert offsets_after(plan.able) == {"g2": {TopicPartition("t", 1): 10}}
@@ -222,7 +222,7 @@ def test_topics_that_are_named_must_be_there() -> None:
 def test_a_new_group_may_be_made_by_naming_topics_only() -> None:
     async def scene(world: ScriptedGroups, cluster: Cluster) -> None:
         made = await planned(cluster, LATEST, TopicScope((("t", (0,)),)), "g8")
-        assert [(one.group, one.is_new, one.resets[0].new_offset) for one in made.able] == [("g8", True, 100)]
+        assert [(group.group, group.is_new, group.resets[0].new_offset) for group in made.able] == [("g8", True, 100)]
         missing = await planned(cluster, LATEST, None, "g8")
         assert (missing.able, told(missing.refusals)) == ([], [("consumer group 'g8' does not exist", None)])
 
@@ -233,7 +233,7 @@ def test_offsets_that_are_not_there_are_moved_with_a_warning() -> None:
     async def scene(world: ScriptedGroups, cluster: Cluster) -> None:
         world.offsets = {"g1": {("t", 0): 60, ("t", 1): 70}}
         plan = await planned(cluster, ResetSpec(ResetTo.SHIFT_BY, -55), None, "g1")
-        assert [one.new_offset for one in plan.able[0].resets] == [10, 15]
+        assert [reset.new_offset for reset in plan.able[0].resets] == [10, 15]
         assert plan.able[0].warnings == ("new offset 5 is lower than the earliest of partition t-0; using 10",)
         nothing = await planned(cluster, ResetSpec(ResetTo.SHIFT_BY, 1), TopicScope((("t", (0, 2)),)), "g1")
         assert isinstance(nothing.refusals[0], BadRequest)
@@ -310,7 +310,7 @@ def test_a_group_may_be_named_by_a_pattern_of_whole_ids() -> None:
             (["(c|x).*"], ["x+"]),
         ]:
             assert (await find_groups_to_delete(cluster, all_of(*names))).names == meant
-        assert [one.group for one in (await plan_reset(cluster, all_of("app.[ab]"), None, LATEST)).groups] == [
+        assert [group.group for group in (await plan_reset(cluster, all_of("app.[ab]"), None, LATEST)).groups] == [
             "app.a",
             "app.b",
         ]

@@ -98,8 +98,8 @@ def test_offsets_of_partitions(versions: dict[ApiKey, int]) -> None:
         ends = await end_offsets(wire, partitions)
         assert [ends[p] for p in partitions[:2]] == [100, 100]
         unknown = [ends[p] for p in partitions[2:]]
-        assert all(isinstance(one, Unknown) for one in unknown)
-        assert [str(one) for one in unknown] == ["no leader", *["UNKNOWN_TOPIC_OR_PARTITION"] * 2]
+        assert all(isinstance(group, Unknown) for group in unknown)
+        assert [str(group) for group in unknown] == ["no leader", *["UNKNOWN_TOPIC_OR_PARTITION"] * 2]
         starts = await start_offsets(wire, partitions[:2])
         assert set(starts.values()) == {10}
         assert set((await offsets_at(wire, dict.fromkeys(partitions[:2], 1_600_000_000_000))).values()) == {50}
@@ -114,7 +114,7 @@ def test_a_coordinator_that_has_moved_is_looked_for_again() -> None:
         world.offsets = {"g1": {}, "g2": {}}
         world.moved = {"g2"}
         described = await describe_groups(wire, ["g1", "g2"], coordinators={"g1": 1, "g2": 1})
-        assert [type(one) for one in described.values()] == [GroupDescription, GroupDescription]
+        assert [type(group) for group in described.values()] == [GroupDescription, GroupDescription]
         found = described["g2"]
         assert isinstance(found, GroupDescription)
         assert found.coordinator == 0, "the hint was wrong, the cluster was asked"

@@ -23,7 +23,7 @@ def partition(
 
 
 def facts(*partitions: PartitionSnapshot, live: tuple[int, ...] = (0, 1, 2), **more: object) -> HealthFacts:
-    numbered = tuple(replace(one, partition=index) for index, one in enumerate(partitions))
+    numbered = tuple(replace(partition, partition=index) for index, partition in enumerate(partitions))
     brokers = tuple(BrokerInfo(broker, ()) for broker in live)
     snapshot = ClusterSnapshot(brokers, (TopicSnapshot("t", numbered),), SnapshotSource.ZOOKEEPER, 0, None, 0)
     return HealthFacts(snapshot, **more)  # type: ignore[arg-type]
@@ -96,7 +96,7 @@ def test_what_is_offline_with_a_log_dir_is_not_brought_back_by_an_election() -> 
 
     def told(*partitions: PartitionSnapshot) -> str:
         reasons = assess(replace(facts(*partitions), offline_log_dirs=dirs)).reasons
-        return spelled(next(one for one in reasons if one.check is Check.OFFLINE_PARTITIONS).advice)
+        return spelled(next(reason for reason in reasons if reason.check is Check.OFFLINE_PARTITIONS).advice)
 
     alone, other = partition((0,), (0,), -1), partition((3, 1), (3,), -1)
     mend = "mend the failed log dir of broker 0, then restart it"
@@ -253,7 +253,7 @@ def test_replicas_that_went_with_a_log_dir_say_so() -> None:
     def told(**dirs: tuple[str, ...]) -> str:
         failed = {int(broker[1:]): paths for broker, paths in dirs.items()}
         reasons = assess(replace(behind, offline_log_dirs=failed)).reasons
-        (reason,) = (one for one in reasons if one.check is Check.UNDER_REPLICATED_LAGGING)
+        (reason,) = (reason for reason in reasons if reason.check is Check.UNDER_REPLICATED_LAGGING)
         return str(reason.advice)
 
     usual = Check.UNDER_REPLICATED_LAGGING.advice
@@ -280,7 +280,7 @@ def test_a_throttle_comes_with_what_removes_it() -> None:
 
     def told(topics: tuple[TopicSnapshot, ...], rates: dict[int | None, dict[str, str]]) -> str:
         leaked = replace(idle, snapshot=replace(idle.snapshot, topics=topics, broker_configs=rates))
-        (reason,) = (one for one in assess(leaked).reasons if one.check is Check.LEAKED_THROTTLES)
+        (reason,) = (reason for reason in assess(leaked).reasons if reason.check is Check.LEAKED_THROTTLES)
         return spelled(reason.advice, lambda command: f"{command} --cluster c")
 
     own = "klamm reassign verify --all --cluster c removes klamm's"

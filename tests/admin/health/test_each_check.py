@@ -25,7 +25,7 @@ def of(
 ) -> HealthFacts:
     """Return the facts of a cluster whose only topic has these partitions; ``more`` holds other facts."""
     brokers = tuple(BrokerInfo(broker, (), racks[broker] if racks else None) for broker in live)
-    numbered = tuple(replace(one, partition=index) for index, one in enumerate(partitions))
+    numbered = tuple(replace(partition, partition=index) for index, partition in enumerate(partitions))
     topic = TopicSnapshot("t", numbered, configs=configs)
     snapshot = ClusterSnapshot(brokers, (topic,), SnapshotSource.WIRE, 0, None, controller_id)
     return HealthFacts(snapshot, **more)  # type: ignore[arg-type]
@@ -114,7 +114,7 @@ def test_more_in_sync_wanted_than_there_are_replicas_is_critical_where_writes_ar
 
 def test_a_broker_that_knows_no_controller_is_told_so() -> None:
     report = assess(of(WELL, seen_controllers={0: 0, 1: 1, 2: None}))
-    (reason,) = [one for one in report.reasons if one.check is Check.SEVERAL_CONTROLLERS]
+    (reason,) = [reason for reason in report.reasons if reason.check is Check.SEVERAL_CONTROLLERS]
     assert reason.examples[-1] == "broker 2 says it is nobody"
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from event_loop import in_event_loop
-from manual_clock import ManualClock
 from scripted_brokers import SILENCE as NOTHING_SAID
 from scripted_brokers import scripted_cluster
+from virtual_time import ManualClock
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.snapshot_file import save_snapshot
@@ -39,8 +39,8 @@ _LATE = "no answer to DescribeLogDirs within 2 s"
 
 def _described(request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     results = [
-        DescribeConfigsResult(resource_type=one.resource_type, resource_name=one.resource_name)
-        for one in request.resources
+        DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
+        for resource in request.resources
     ]
     return DescribeConfigsResponse(results=results)
 

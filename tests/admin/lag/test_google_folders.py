@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from gs_server import BUCKET, PLACE, gs_server
+from store_servers import BUCKET, PLACE, gs_server
 
 from engine.admin.lag.lake import COLUMNS, Lake
 from engine.admin.lag.stores import ArrowStore
@@ -23,7 +23,7 @@ def test_folders_that_only_names_tell_of(google: Any) -> None:
     for name in ("offsets/0", "offsets/1", "sources/0/0", "metadata"):
         with google.open_output_stream(f"{BUCKET}/q/{name}") as file:
             file.write(b"12")
-    found = {one.name: (one.is_folder, one.size_bytes) for one in ArrowStore(google).list(f"{BUCKET}/q/")}
+    found = {entry.name: (entry.is_folder, entry.size_bytes) for entry in ArrowStore(google).list(f"{BUCKET}/q/")}
     assert found == {"offsets": (True, 0), "sources": (True, 0), "metadata": (False, 2)}
 
 
@@ -45,4 +45,4 @@ def test_a_history_is_found_again() -> None:
     }
     lake.write(now_ms, 0, 0, {name: [row[name]] for name in COLUMNS})
     files = Lake(f"{PLACE}/lag").files(0, now_ms)
-    assert [(one.sample, one.time_ms) for one in files] == [(0, now_ms)]
+    assert [(file.sample, file.time_ms) for file in files] == [(0, now_ms)]

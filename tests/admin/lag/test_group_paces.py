@@ -51,9 +51,9 @@ class Meter:
 async def test_who_watches_lag_does_not_see_what_a_stopped_group_read_before() -> None:
     told: dict[int, float | None] = {}
     async with aclosing(watch_lag(cast("LagMeter", Meter()), INTERVAL_S)) as watched:
-        async for one in watched:
-            assert isinstance(one, tuple)
-            answer, _ = one
+        async for look in watched:
+            assert isinstance(look, tuple)
+            answer, _ = look
             (group,) = answer.groups
             (partition,) = group.partitions
             assert partition.out_per_sec == group.out_per_sec
@@ -78,8 +78,8 @@ def test_groups_of_one_name_have_paces_of_their_own() -> None:
     paces, told = Paces(), ()
     for at_s in range(10, 45, INTERVAL_S):
         told = paces.take([measured(at_s), measured(at_s, GroupType.ZOOKEEPER, stops=False)], at_s * 1000)
-    assert [one.out_per_sec for one in told] == [0.0, RATE / 2]
-    assert [paces.still_s(one) for one in told] == [20.0, None]
+    assert [pace.out_per_sec for pace in told] == [0.0, RATE / 2]
+    assert [paces.still_s(pace) for pace in told] == [20.0, None]
 
 
 def test_queries_of_spark_pass_as_they_are() -> None:

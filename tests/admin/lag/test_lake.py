@@ -29,7 +29,7 @@ def rows(*given: dict[str, object]) -> Rows:
         "sample": 0, "chunk": 0, "time": MIDNIGHT_MS, "sampled_at": MIDNIGHT_MS, "cluster": "c", "kind": "group",
         "group": "g", "type": "classic", "group_status": "OK", "topic": "orders", "partition": 0, "status": "OK",
     }  # fmt: skip
-    return {name: [(defaults | one)[name] for one in given] for name in COLUMNS}
+    return {name: [(defaults | changed)[name] for changed in given] for name in COLUMNS}
 
 
 def keep(lake: Lake, minute: int, *given: dict[str, object], chunk: int = 0) -> None:
@@ -37,7 +37,7 @@ def keep(lake: Lake, minute: int, *given: dict[str, object], chunk: int = 0) -> 
     time_ms = MIDNIGHT_MS + minute * MINUTE
     number = minute if minute >= 0 else minute + 10_000
     shared: dict[str, object] = {"sample": number, "time": time_ms, "sampled_at": time_ms + 7, "chunk": chunk}
-    lake.write(time_ms, number, chunk, rows(*(shared | one for one in given)))
+    lake.write(time_ms, number, chunk, rows(*(shared | changed for changed in given)))
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_a_file_per_sample_and_chunk_by_day(lake: Lake, tmp_path: Path) -> None:
         f"day=2026-11-22/{MIDNIGHT_MS}-0000000000-000.parquet",
         f"day=2026-11-22/{MIDNIGHT_MS + MINUTE}-0000000001-000.parquet",
     ]
-    assert [(one.time_ms, one.chunk) for one in lake.files(MIDNIGHT_MS - 1, MIDNIGHT_MS)] == [
+    assert [(file.time_ms, file.chunk) for file in lake.files(MIDNIGHT_MS - 1, MIDNIGHT_MS)] == [
         (MIDNIGHT_MS - 1, 1),
         (MIDNIGHT_MS, 0),
     ]
@@ -103,14 +103,14 @@ def test_minutes_outside_an_objective(lake: Lake) -> None:
     mine, fine = history.readers
     for asked, names in (("[fg].*", ["g", "fine"]), ("f", []), ("fin[e", []), ("g", ["g"])):
         some = read_lake(lake, MIDNIGHT_MS, 2 * MIDNIGHT_MS, Objective(lag=10), [asked]).readers
-        assert [one.group for one in some] == names, asked
+        assert [sample.group for sample in some] == names, asked
     assert (mine.group, fine.group, history.sample_count, history.interval_ms) == ("g", "fine", 6, MINUTE)
     assert (mine.max_lag, mine.last_lag, mine.mean_lag) == (31, 31, (1 + 11 + 21 + 6 + 31) / 5)
     # Lags of 11, 21 and 31. The last sample stands for one interval, one before a gap for two.
     assert (mine.outside_minutes, mine.unknown_minutes, mine.minutes) == (3, 2, 7)
     assert (fine.outside_minutes, fine.unknown_minutes) == (0, 0)
     by_time = read_lake(lake, MIDNIGHT_MS, 2 * MIDNIGHT_MS, Objective(time_lag_ms=19_999), ["g"]).readers
-    assert [(one.group, one.outside_minutes, one.max_time_lag_ms) for one in by_time] == [("g", 2, 30_000)]
+    assert [(window.group, window.outside_minutes, window.max_time_lag_ms) for window in by_time] == [("g", 2, 30_000)]
     later = read_lake(lake, MIDNIGHT_MS + 3 * MINUTE, 2 * MIDNIGHT_MS, Objective(lag=10), ["g"])
     assert later.readers[0].sample_count == 3
 
@@ -225,7 +225,7 @@ def test_a_cluster_that_does_not_answer_is_unknown(lake: Lake, tmp_path: Path) -
             sample_chunk(task)
 
     def seen(minute: int) -> list[tuple[object, ...]]:
-        files = [one for one in lake.files(0, 2 * MIDNIGHT_MS) if one.sample == minute]
+        files = [file for file in lake.files(0, 2 * MIDNIGHT_MS) if file.sample == minute]
         names = ["kind", "group", "source", "group_status", "topic", "lag"]
         return [tuple(row.values()) for row in lake.read(files, names).to_pylist()]
 

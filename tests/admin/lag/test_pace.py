@@ -36,7 +36,7 @@ def is_in_pace(
     is_owned: bool | None = True,
 ) -> bool:
     """Judge a reader of records that came long ago, except for the given ones."""
-    came_ms = dict.fromkeys((one.offset for one in made), 0)
+    came_ms = dict.fromkeys((reading.offset for reading in made), 0)
     came_ms |= {offset: round(NOW_MS - ago * MINUTE_MS) for offset, ago in (came_ago or {}).items()}
     steps = steps_of(made, made[-1].offset if committed is None else committed)
     return is_within_pace(steps, came_ms, NOW_MS, is_owned=is_owned)
@@ -92,7 +92,7 @@ def test_records_that_are_gone_tell_nothing() -> None:
     steps = steps_of(commits((3, 10), (2, 20), (1, 30)), 30)
     assert is_within_pace(steps, {10: 0, 20: 0, 30: 0}, NOW_MS)
     for gone in (10, 20, 30):
-        assert not is_within_pace(steps, {one: 0 for one in (10, 20, 30) if one != gone}, NOW_MS)
+        assert not is_within_pace(steps, {offset: 0 for offset in (10, 20, 30) if offset != gone}, NOW_MS)
 
 
 def test_commits_that_are_not_what_the_coordinator_tells_say_nothing() -> None:

@@ -8,9 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from gs_server import PLACE, gs_server
-from s3_server import BUCKET, s3_server
 from spark_traces import RECORDED, Made, event_lines, one_source, restore, write_checkpoint
+from store_servers import BUCKET, PLACE, gs_server, s3_server
 
 from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, Unreachable
 from engine.admin.lag.spark_checkpoints import find_checkpoints, read_checkpoint
@@ -67,7 +66,7 @@ def test_recorded_checkpoints(version: str, scene: str, tmp_path: Path) -> None:
             batch.committed_ms - batch.planned_ms for batch in query.finished if batch.planned_ms and batch.committed_ms
         ]
         assert taken
-        assert all(0 < one < 60_000 for one in taken)
+        assert all(0 < taken_ms < 60_000 for taken_ms in taken)
         assert (query.in_flight is not None) == (scene == "killed")
 
 
@@ -88,7 +87,9 @@ def test_recorded_event_logs_agree_with_checkpoints(version: str, scene: str, tm
         assert ends == {batch.batch_id: batch.ends for batch in query.finished if batch.batch_id in ends}
         # The end of a batch comes from a file here, and from the query there.
         times = {batch.batch_id: batch.committed_ms for batch in query.finished}
-        assert all(abs((times[one.batch_id] or 0) - (one.committed_ms or 0)) < 2_000 for one in checkpoint.finished)
+        assert all(
+            abs((times[batch.batch_id] or 0) - (batch.committed_ms or 0)) < 2_000 for batch in checkpoint.finished
+        )
 
 
 def test_named_sources(tmp_path: Path) -> None:
@@ -243,7 +244,7 @@ def test_one_damaged_trace_hides_no_other(tmp_path: Path) -> None:
     (logs / "local-2").write_text("milk\n")
     queries, failures = QueryTraces((str(tmp_path / "all"),), (str(logs),)).read()
     assert [(query.path, query.job) for query in queries] == [(str(good), "told")], "one query, by its id"
-    assert [str(one.where) for one in failures] == [str(bad), str(logs / "local-2")]
+    assert [str(failure.where) for failure in failures] == [str(bad), str(logs / "local-2")]
     assert ["newer klamm" in str(failures[0].hint), "spark.eventLog.dir" in str(failures[1].hint)] == [True, True]
 
 

@@ -27,7 +27,7 @@ def answer(
     times: Times | None = None,
     behind: Behind | None = None,
 ) -> GroupLag:
-    points = {name: [Point(NOW, one.committed, one.end)] for name, one in partitions.items()}
+    points = {name: [Point(NOW, partition.committed, partition.end)] for name, partition in partitions.items()}
     group = GroupSample("g", GroupType.CLASSIC, GroupState.STABLE, partitions)
     return group_lag(group, points | (series or {}), times or {}, NOW, behind=behind or Behind())
 
@@ -111,7 +111,7 @@ def test_a_group_is_through_when_its_last_partition_is() -> None:
 
     fast, slow = points((0, 100), (90, 100)), points((0, 1000), (20, 1000))
     group = answer({A: sample(90, 100), B: sample(20, 1000)}, {A: fast, B: slow})
-    assert [one.clear_in_ms for one in group.partitions] == [1111, 490_000]
+    assert [partition.clear_in_ms for partition in group.partitions] == [1111, 490_000]
     assert (group.clear_in_ms, group.in_per_sec, group.out_per_sec) == (490_000, 0.0, 11.0)
     behind = points((0, 1000), (20, 1100))
     group = answer({A: sample(90, 100), B: sample(20, 1100)}, {A: fast, B: behind})

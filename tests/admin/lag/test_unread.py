@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
@@ -38,7 +38,6 @@ from engine.kafka.protocol.records.legacy import encode_message_set
 from engine.kafka.protocol.records.record import Record
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
-Answer = Callable[[FetchRequest], FetchResponse]
 
 
 def record(offset: int, time_ms: int | None = None) -> Record:

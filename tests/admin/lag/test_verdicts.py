@@ -386,9 +386,9 @@ def test_a_query_before_which_only_markers_stand() -> None:
 
 def test_how_bad_each_status_is() -> None:
     words = ("OK", "RUNNING", "UNKNOWN", "WARN", "BEHIND", "STALL", "STUCK", "STOP", "DATA_LOSS", "AHEAD", "REWIND")
-    assert [str(one) for one in sorted(LagStatus, key=lambda one: one.rank)] == list(words)
-    assert [str(one) for one in LagStatus if one.is_fine] == ["OK", "RUNNING"]
-    assert [str(one) for one in LagStatus if one.is_bad] == list(words[5:])
+    assert [str(status) for status in sorted(LagStatus, key=lambda status: status.rank)] == list(words)
+    assert [str(status) for status in LagStatus if status.is_fine] == ["OK", "RUNNING"]
+    assert [str(status) for status in LagStatus if status.is_bad] == list(words[5:])
 
 
 @given(

@@ -60,7 +60,7 @@ def told(request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
 
 
 def short(dirs: list[LogDir]) -> list[tuple[int, str | None, int, str | None]]:
-    return [(one.broker, one.log_dir, one.replica_count, one.error) for one in dirs]
+    return [(log_dir.broker, log_dir.log_dir, log_dir.replica_count, log_dir.error) for log_dir in dirs]
 
 
 def test_a_broker_that_is_gone_is_named() -> None:

@@ -66,7 +66,7 @@ def told(brokers: ScriptedCluster, broker_id: int, request: ListOffsetsRequest) 
 def test_each_partition_has_an_answer_in_the_order_asked() -> None:
     async def scene(_: ScriptedCluster, cluster: Cluster) -> None:
         found = await look_up(await cluster.wire(), {T2: -1, T1: 1, T0: 0}, LATEST)
-        assert [(one.partition, one.leader, one.offset, one.error) for one in found] == [
+        assert [(row.partition, row.leader, row.offset, row.error) for row in found] == [
             (2, -1, None, "LEADER_NOT_AVAILABLE"),
             (1, 1, 101, None),
             (0, 0, 100, None),
@@ -78,7 +78,7 @@ def test_each_partition_has_an_answer_in_the_order_asked() -> None:
 def test_a_leader_that_has_moved_is_found() -> None:
     async def scene(_: ScriptedCluster, cluster: Cluster) -> None:
         found = await look_up(await cluster.wire(), {T0: 1, T1: 0}, LATEST)
-        assert [(one.leader, one.offset, one.error) for one in found] == [(0, 100, None), (1, 101, None)]
+        assert [(row.leader, row.offset, row.error) for row in found] == [(0, 100, None), (1, 101, None)]
 
     play(scene)
 
@@ -101,7 +101,7 @@ def test_a_frozen_leader_leaves_time_to_tell_of_the_others(monkeypatch: pytest.M
         brokers.brokers[1].answers[ApiKey.LIST_OFFSETS] = lambda _: SILENCE
         wire = await cluster.wire()
         found = await look_up(wire, {T0: 0, T1: 1}, LATEST)
-        assert [(one.offset, one.error) for one in found] == [(100, None), (None, "no answer within 2 s: broker 1")]
+        assert [(row.offset, row.error) for row in found] == [(100, None), (None, "no answer within 2 s: broker 1")]
         ends = await end_offsets(wire, [T0, T1])
         assert ends[T0] == 100 and isinstance(ends[T1], Unknown)
 

@@ -176,7 +176,7 @@ def test_a_broker_that_went_away_stops_the_suite(is_registered: bool) -> None:
     suite, _ = run(scene, "producers")
     assert suite.stopped is not None
     assert ("broker 1 does not answer" if is_registered else "broker 1 has left the cluster") in suite.stopped
-    assert [one.error for one in suite.results] == ["producer: a leader is away"]
+    assert [result.error for result in suite.results] == ["producer: a leader is away"]
     assert suite.left_topics == []
 
 
@@ -203,7 +203,7 @@ def test_a_lost_answer_stops_the_suite() -> None:
 
     suite, _ = run(scene, "producers")
     assert suite.stopped is not None and "may still take effect" in suite.stopped
-    assert [one.error is None for one in suite.results] == [False]
+    assert [result.error is None for result in suite.results] == [False]
 
 
 def test_what_a_case_may_write() -> None:
@@ -228,7 +228,7 @@ LITTLE_ROOM = "it may write 1.7 MB to /data of broker 0, which has room for 1.5 
 
 def test_a_case_without_room_is_left_out() -> None:
     suite, brokers = run(lambda _: None, "producers", at_start=with_little_room)
-    assert [one.error for one in suite.results] == [None, None, f"not run: {LITTLE_ROOM}"]
+    assert [result.error for result in suite.results] == [None, None, f"not run: {LITTLE_ROOM}"]
     assert suite.stopped is None
     assert (len(brokers.created), suite.left_topics) == (2, [])
     assert brokers.told == [f"{number} of 3: producers {number}" for number in (1, 2, 3)], "it did not wait"
@@ -243,8 +243,8 @@ def test_a_case_waits_for_the_room_that_earlier_topics_took() -> None:
         return load
 
     suite, brokers = run(scene, "producers")
-    assert [one.error for one in suite.results] == [None, None, None]
-    (waits,) = (one for one in brokers.told if " of 3: " not in one)
+    assert [result.error for result in suite.results] == [None, None, None]
+    (waits,) = (line for line in brokers.told if " of 3: " not in line)
     assert re.fullmatch(rf"waiting up to \d+ s for brokers to delete the files of earlier topics: {LITTLE_ROOM}", waits)
 
 
@@ -292,12 +292,14 @@ def test_brokers_that_share_a_disk_share_its_room() -> None:
 
 
 def disks_of(*dirs: LogDir) -> WatchedDisks:
-    return WatchedDisks(Cluster(ClusterTarget("t", Origin.OPTIONS)), 0.1, dirs, {one.broker: "h" for one in dirs})
+    return WatchedDisks(
+        Cluster(ClusterTarget("t", Origin.OPTIONS)), 0.1, dirs, {log_dir.broker: "h" for log_dir in dirs}
+    )
 
 
 @pytest.mark.parametrize("wanted", [3 * MB, 5000, 999])
 def test_the_producer_bytes_that_are_named_have_room_for_all_cases(wanted: int) -> None:
-    cases = [case for one in experiments(2) for case in one.cases]
+    cases = [case for experiment in experiments(2) for case in experiment.cases]
     seen = []
     for free in (0, 100, 200, 2_000, 70_000, 5 * MB, 50 * MB):
         disks = disks_of(
@@ -314,7 +316,7 @@ def test_the_producer_bytes_that_are_named_have_room_for_all_cases(wanted: int) 
 
 def test_a_log_dir_that_was_offline_before_stops_nothing() -> None:
     suite, _ = run(lambda _: None, "pair", at_start=lambda brokers: brokers.failed.add(1))
-    assert (suite.stopped, [one.error for one in suite.results]) == (None, [None])
+    assert (suite.stopped, [result.error for result in suite.results]) == (None, [None])
 
 
 def test_the_preview_names_disks_that_are_not_watched_and_cases_without_room() -> None:
@@ -339,7 +341,7 @@ def test_the_preview_names_disks_that_are_not_watched_and_cases_without_room() -
 
 def test_brokers_that_tell_no_sizes_are_loaded_all_the_same() -> None:
     suite, _ = run(lambda _: None, "pair", at_start=lambda brokers: setattr(brokers, "tells_sizes", False))
-    assert (suite.stopped, [one.error for one in suite.results]) == (None, [None])
+    assert (suite.stopped, [result.error for result in suite.results]) == (None, [None])
 
 
 @pytest.mark.parametrize("is_lost", [True, False])

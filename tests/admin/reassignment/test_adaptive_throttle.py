@@ -31,7 +31,7 @@ def test_trouble_begins_the_counting_anew() -> None:
 def test_it_stays_within_its_limits_and_takes_few_rates(looks: list[bool], start: int, times: int) -> None:
     limits = ThrottleRange.of(start, None, start * times)
     throttle = AdaptiveThrottle(limits)
-    rates = {throttle.next_rate(is_in_trouble=one) for one in looks}
+    rates = {throttle.next_rate(is_in_trouble=is_in_trouble) for is_in_trouble in looks}
     assert all(limits.floor <= rate <= limits.ceiling for rate in rates)
     assert len(rates) <= STEPS + 4
 

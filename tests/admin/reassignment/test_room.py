@@ -70,7 +70,7 @@ async def test_brokers_are_asked(usable_bytes: int, expected: list[RoomShortage]
         async with Cluster(target, timeout_s=20) as cluster:
             prepared = await prepare_reassignment(cluster, [PartitionMove(T0, (1, 2))], Throttle(None))
             told = await read_volumes(cluster)
-            assert [(one.broker, one.log_dir) for one in told] == [
+            assert [(room.broker, room.log_dir) for room in told] == [
                 (broker, path) for broker in (0, 1, 2) for path in (DIR, OTHER_DIR)
             ]
             sizes = await read_sizes(cluster, [T0])

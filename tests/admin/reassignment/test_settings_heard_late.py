@@ -310,7 +310,7 @@ def test_a_zookeeper_that_falls_silent_leaves_a_rate_untold(monkeypatch: pytest.
         monkeypatch.setattr(throttles, "_broker_rates", silent)
         cleared = await clear_throttles(cluster, frozenset(), ["t"])
         assert cleared.brokers == ()
-        assert any("ZooKeeper does not answer" in one for one in cleared.left), cleared.left
+        assert any("ZooKeeper does not answer" in line for line in cleared.left), cleared.left
         assert settings.stored[(BROKER, "0")] == RATES
 
     play(scene)

@@ -106,7 +106,7 @@ def test_what_moves_stands_before_what_waits_for_its_turn(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(WireReassignments, "running", running)
     cluster = Unconnected(ClusterTarget("x", Origin.OPTIONS, None, (("b", 1),)))
-    assert [one.topic for one in asyncio.run(list_running(cluster))] == ["b", "z", "t1"]
+    assert [move.topic for move in asyncio.run(list_running(cluster))] == ["b", "z", "t1"]
 
 
 def test_through_the_znode_one_batch_goes_after_the_other(play: Play) -> None:
@@ -118,8 +118,8 @@ def test_through_the_znode_one_batch_goes_after_the_other(play: Play) -> None:
         changer = await reassignment_changer(cluster)
         assert await changer.alter({T0: (0, 2)}) == []
         # Nobody is there to carry it out: the content of the znode counts as under way.
-        assert [(one.topic, one.replicas) for one in await list_running(cluster)] == [("t1", (0, 2))]
-        assert [one.state for one in await read_statuses(cluster, plan)] == [ReassignmentState.IN_PROGRESS]
+        assert [(move.topic, move.replicas) for move in await list_running(cluster)] == [("t1", (0, 2))]
+        assert [status.state for status in await read_statuses(cluster, plan)] == [ReassignmentState.IN_PROGRESS]
         with pytest.raises(ReassignmentInProgress):
             await changer.alter({T0: (0, 2)})
         for is_additional in (False, True):
@@ -207,13 +207,13 @@ def test_a_snapshot_tells_what_was_under_way_and_takes_a_dry_run(play: Play, tmp
     async def scene() -> None:
         async with Cluster(ClusterTarget("snapshot", Origin.SNAPSHOT, snapshot=file)) as cluster:
             assert isinstance(await reassignment_reader(cluster), SnapshotReassignments)
-            running = [(one.topic, one.partition, one.adding) for one in await list_running(cluster)]
+            running = [(move.topic, move.partition, move.adding) for move in await list_running(cluster)]
             assert running == [("move", 0, (2,)), ("move", 1, (0,))]
             prepared = await prepare_reassignment(cluster, [manual], Throttle(50_000), is_additional=True)
             assert [str(move) for move in prepared.planned] == ["manual-0: 0,1 -> 1,2, broker 2: into /somewhere"]
             assert prepared.throttle is not None
             verified = await verify_reassignment(cluster, [manual])
-            assert [one.state for one in verified.statuses] == [ReassignmentState.FAILED]
+            assert [status.state for status in verified.statuses] == [ReassignmentState.FAILED]
             with pytest.raises(BadRequest, match="a snapshot cannot be changed"):
                 await (await reassignment_changer(cluster)).alter({manual.name: manual.replicas})
 

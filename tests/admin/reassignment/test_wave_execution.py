@@ -103,8 +103,8 @@ class Stage:
             as_ever = broker.answers[key]
 
             def once(request: Any, as_ever: Callable[[Any], Any] = as_ever) -> Any:
-                for one in self.brokers.brokers:
-                    one.answers[key] = as_ever
+                for broker in self.brokers.brokers:
+                    broker.answers[key] = as_ever
                 return answer(request)
 
             broker.answers[key] = once
@@ -132,10 +132,11 @@ def test_each_wave_is_throttled_before_it_starts_and_unthrottled_before_the_next
     async def scene(stage: Stage) -> None:
         result = await stage.execute()
         assert (result.outcome, result.done, result.moving, result.left) == (Outcome.DONE, 2, (), ())
-        brokers = [f"broker {one}" for one in (0, 1, 2)]
+        brokers = [f"broker {broker}" for broker in (0, 1, 2)]
         wave = [
-            "throttle topic t", *(f"throttle {one}" for one in brokers), "[throttled {0}]", "start t-{1}",
-            "[started {0}]", "[copied {0}]", *(f"clear {one}" for one in brokers), "clear topic t", "[wave_done {0}]",
+            "throttle topic t", *(f"throttle {broker}" for broker in brokers), "[throttled {0}]", "start t-{1}",
+            "[started {0}]", "[copied {0}]",
+            *(f"clear {broker}" for broker in brokers), "clear topic t", "[wave_done {0}]",
         ]  # fmt: skip
         begun = ["[locked 0]", "saved", "[saved 0]", "[cleared 0]"]
         waves = [line.format(n, n - 1) for n in (1, 2) for line in ["[wave_begun {0}]", *wave]]
@@ -352,7 +353,7 @@ def test_a_dead_broker_slows_nothing_down(play: Callable[[Scene], None], monkeyp
         def show(progress: WaveProgress) -> None:
             rates.append(progress.throttle)
             if len(rates) == 1:
-                stage.brokers.brokers = [one for one in stage.brokers.brokers if one.id != 1]
+                stage.brokers.brokers = [broker for broker in stage.brokers.brokers if broker.id != 1]
                 stage.moves.lose_in_sync(U0, (0,))
             elif len(rates) == 3:
                 stage.moves.finish()
@@ -360,7 +361,7 @@ def test_a_dead_broker_slows_nothing_down(play: Callable[[Scene], None], monkeyp
         stage.watcher.on_show = show
         await stage.execute(FIRST, throttle=ThrottleRange.of(80_000, 20_000))
         assert rates[:3] == [80_000] * 3
-        assert not [one for one in stage.watcher.said if one.startswith("throttle")]
+        assert not [line for line in stage.watcher.said if line.startswith("throttle")]
 
     play(scene)
 
@@ -476,8 +477,8 @@ def test_the_throttle_is_halved_while_a_broker_answers_slowly(
             r"throttle 80\.0 kB/s -> 40\.0 kB/s: broker 2 answers with a p99 of \d+ ms, above 250 ms",
             stage.watcher.said[0],
         )
-        asked = [one for broker in stage.brokers.brokers for one in broker.requests(ListOffsetsRequest)]
-        assert {topic.name for one in asked for topic in one.topics} == {"t"}
+        asked = [request for broker in stage.brokers.brokers for request in broker.requests(ListOffsetsRequest)]
+        assert {topic.name for request in asked for topic in request.topics} == {"t"}
         assert stage.moves.throttled() == []
 
     play(scene)
@@ -597,7 +598,7 @@ def test_a_held_lock_is_not_touched(play: Callable[[Scene], None]) -> None:
             await stage.execute()
         assert (stage.log, stage.watcher.said) == ([], [f"waits for {SOMEBODY}"])
         assert not stage.settings.journal.exists()
-        assert not [one for broker in stage.brokers.brokers for one in broker.requests(JoinGroupRequest)]
+        assert not [request for broker in stage.brokers.brokers for request in broker.requests(JoinGroupRequest)]
 
     play(scene)
 

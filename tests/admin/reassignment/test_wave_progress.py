@@ -33,12 +33,12 @@ def test_bursts_of_a_throttled_copy_make_a_steady_rate() -> None:
     """A broker that may copy 100 bytes a second fetches 1000 at once, and then nothing for ten seconds."""
     meter = WaveMeter({T0: 30_000}, 1)
     found = [meter.update(1, NONE, {T0: 30_000 - now // 10 * 1000}, 100, now) for now in range(0, 200, 2)]
-    steady = [one for one in found if one.left_s_max is not None][5:]
+    steady = [wave for wave in found if wave.left_s_max is not None][5:]
     assert len(steady) > 50
-    assert all(66 <= one.rate <= 134 for one in steady), [one.rate for one in steady]
-    for one in steady:
-        assert one.moved_bytes is not None and one.left_s_min is not None and one.left_s_max is not None
-        assert one.left_s_min <= (30_000 - one.moved_bytes) / 100 <= one.left_s_max
+    assert all(66 <= wave.rate <= 134 for wave in steady), [wave.rate for wave in steady]
+    for wave in steady:
+        assert wave.moved_bytes is not None and wave.left_s_min is not None and wave.left_s_max is not None
+        assert wave.left_s_min <= (30_000 - wave.moved_bytes) / 100 <= wave.left_s_max
 
 
 def test_a_silence_longer_than_the_window_leaves_a_rate() -> None:

@@ -71,7 +71,9 @@ def test_every_prefix_of_waves_is_rack_safe_and_keeps_the_factor(moves: list[Wav
 def test_no_broker_is_above_a_cap_but_by_a_single_partition(moves: list[WaveMove], caps: WaveCaps) -> None:
     for wave in waves_of(moves, caps):
         for (broker, way), sizes in copied(wave, unknown=caps.size_bytes or 0).items():
-            users = [one for one in wave if one.adding and broker in (one.adding if way == "in" else one.before[:1])]
+            users = [
+                move for move in wave if move.adding and broker in (move.adding if way == "in" else move.before[:1])
+            ]
             if len(users) > 1:
                 assert caps.replicas is None or len(sizes) <= caps.replicas
                 assert caps.size_bytes is None or sum(sizes) <= caps.size_bytes
@@ -109,7 +111,7 @@ def test_a_move_between_log_dirs_counts_at_its_broker() -> None:
 @given(plans())
 def test_turned_round_leads_back(moves: list[WaveMove]) -> None:
     back = turned_round(moves)
-    assert [(one.before, one.target) for one in back] == [(one.target, one.before) for one in moves]
+    assert [(move.before, move.target) for move in back] == [(move.target, move.before) for move in moves]
 
 
 MOVE = WaveMove(PartitionMove(TopicPartition("t", 0), (2, 1)), (0, 1))
@@ -149,9 +151,12 @@ def test_what_is_not_at_its_new_place_is_told_by_its_old_one() -> None:
     def told(
         record: JournalRecord | None, *replicas: tuple[int, ...], holder: Holder | None = None
     ) -> list[tuple[str, str | None]]:
-        found = [PartitionSnapshot(index, ReplicaAssignment(one)) for index, one in enumerate(replicas)]
-        statuses = [status_of(move.move, one) for move, one in zip((first, second), found, strict=True)]
-        return [(one.state.value, one.reason) for one in seen_from_before(statuses, (first, second), record, holder)]
+        found = [PartitionSnapshot(index, ReplicaAssignment(replica)) for index, replica in enumerate(replicas)]
+        statuses = [status_of(move.move, seen) for move, seen in zip((first, second), found, strict=True)]
+        return [
+            (status.state.value, status.reason)
+            for status in seen_from_before(statuses, (first, second), record, holder)
+        ]
 
     assert told(None, (1, 2), (1, 2)) == [("not_begun", AS_BEFORE)] * 2
     assert told(ROLLED_BACK, (1, 2), (1, 2)) == [("rolled_back", AS_BEFORE)] * 2

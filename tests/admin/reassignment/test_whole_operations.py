@@ -58,7 +58,7 @@ class Watcher:
         self._on_show = on_show
 
     def saved(self, rollback_file: Path) -> None:
-        replicas = [one["replicas"] for one in json.loads(rollback_file.read_text())["partitions"]]
+        replicas = [partition["replicas"] for partition in json.loads(rollback_file.read_text())["partitions"]]
         self._log.append(f"saved {replicas}")
 
     def dropped(self, rollback_file: Path) -> None:
@@ -140,7 +140,7 @@ def test_an_execution_from_the_way_back_to_the_end_of_its_throttle(play: Callabl
     async def scene(stage: Stage) -> None:
         done = await stage.execute()
         assert stage.moves.log == [*STARTED, "started", "shown", "shown", "shown", "end", *CLEARED]
-        assert [one.state for one in done.statuses] == [ReassignmentState.COMPLETE] * 2
+        assert [status.state for status in done.statuses] == [ReassignmentState.COMPLETE] * 2
         assert (done.refusals, done.cleared.topics, done.cleared.brokers) == ([], ("t",), (0, 1, 2))
         assert stage.moves.throttled() == []
         first, *_, last = stage.watcher.looks
@@ -199,8 +199,8 @@ def test_partitions_that_are_all_refused_leave_no_throttle(play: Callable[[Scene
         stage.moves.refuses = dict.fromkeys((T0, T1), ErrorCode.INVALID_REPLICA_ASSIGNMENT)
         done = await stage.execute(waits=False)
         assert stage.moves.log == [*STARTED, *CLEARED, "dropped", "started"]
-        assert [(one.name, one.code) for one in done.refusals] == list(stage.moves.refuses.items())
-        assert [one.state for one in done.statuses] == [ReassignmentState.FAILED] * 2
+        assert [(refusal.name, refusal.code) for refusal in done.refusals] == list(stage.moves.refuses.items())
+        assert [status.state for status in done.statuses] == [ReassignmentState.FAILED] * 2
 
     play(scene)
 
@@ -209,7 +209,7 @@ def test_one_partition_that_is_refused_leaves_the_others_under_their_throttle(pl
     async def scene(stage: Stage) -> None:
         stage.moves.refuses = {T1: ErrorCode.INVALID_REPLICA_ASSIGNMENT}
         done = await stage.execute(waits=False)
-        assert [one.name for one in done.refusals] == [T1]
+        assert [refusal.name for refusal in done.refusals] == [T1]
         assert stage.file.exists()
         assert stage.moves.log == [*STARTED, "started"]
         assert stage.moves.throttled() == ["topic t", *ALL_BROKERS]
@@ -221,7 +221,7 @@ def test_an_execution_whose_answer_is_lost_goes_on_under_its_throttle(play: Call
     async def scene(stage: Stage) -> None:
         stage.moves.loses_answers = "after"
         done = await stage.execute(waits=False)
-        assert {one.state for one in done.statuses} == {ReassignmentState.IN_PROGRESS}
+        assert {status.state for status in done.statuses} == {ReassignmentState.IN_PROGRESS}
         assert stage.moves.log == [*STARTED, "started"]
         assert stage.moves.throttled() == ["topic t", *ALL_BROKERS]
 
@@ -265,7 +265,7 @@ def test_a_silent_broker_keeps_its_own_throttle_only(play: Callable[[Scene], Non
         stage.moves.silent = {1}
         cleared = (await verify_reassignment(stage.cluster, PLAN)).cleared
         assert cleared.brokers == (0, 2)
-        assert [one for one in cleared.left if one.startswith("broker 1: ")] == list(cleared.left)
+        assert [line for line in cleared.left if line.startswith("broker 1: ")] == list(cleared.left)
         assert stage.moves.throttled() == ["topic t", "broker 1"]
         stage.moves.silent = set()
         assert (await verify_reassignment(stage.cluster, PLAN)).cleared.brokers == (1,)
@@ -286,7 +286,7 @@ def test_a_refusal_is_what_is_told_of_though_the_throttle_cannot_be_taken_off(pl
         stage.brokers[0].answers[ApiKey.ALTER_PARTITION_REASSIGNMENTS] = fall_silent_and_refuse
         with pytest.raises(Refused, match="CLUSTER_AUTHORIZATION_FAILED"):
             await stage.execute()
-        assert [one[:21] for one in complaints] == ["broker 1: cannot tell"]
+        assert [complaint[:21] for complaint in complaints] == ["broker 1: cannot tell"]
 
     play(scene)
 
@@ -299,14 +299,14 @@ def test_two_operators_who_set_their_throttles_at_once_leave_none_behind(play: C
         of_t = await stage.prepare()
         of_u = await stage.prepare([PartitionMove(U0, (1, 2))], other)
         assert of_t.throttle is not None and of_u.throttle is not None
-        halves = [replace(one.throttle, brokers={}) for one in (of_t, of_u) if one.throttle]
+        halves = [replace(move.throttle, brokers={}) for move in (of_t, of_u) if move.throttle]
         for half in halves:
             await set_throttle(stage.cluster, half)
         for broker, first, second in ((0, of_t, of_u), (1, of_u, of_t), (2, of_t, of_u)):
-            for one in (first, second):
-                assert one.throttle is not None
-                rates = {broker: one.throttle.brokers[broker]}
-                await set_throttle(stage.cluster, replace(one.throttle, topics={}, brokers=rates))
+            for move in (first, second):
+                assert move.throttle is not None
+                rates = {broker: move.throttle.brokers[broker]}
+                await set_throttle(stage.cluster, replace(move.throttle, topics={}, brokers=rates))
         stage.moves.start(U0, (1, 2))
         assert (await verify_reassignment(stage.cluster, [PartitionMove(T0, (0, 1))])).cleared.brokers == ()
         assert stage.moves.throttled() == ["topic t", "topic u", *ALL_BROKERS]
@@ -344,9 +344,9 @@ def test_what_another_operator_marked_after_the_preparation_stays(play: Callable
         stage.moves.settings[TOPIC, "t"] = marked
         await stage.execute(prepared, waits=False)
         lists = [read_list(stage.moves.settings[TOPIC, "t"][key]) for key in REPLICA_LISTS]
-        assert [one.others for one in lists] == [("7:9",)] * 2
-        assert all({"50000:2147483647", "60000:2147483647"} == {*one.marks} for one in lists)
-        assert all("3:1" in one.ours and len(one.ours) > 1 for one in lists)
+        assert [throttled.others for throttled in lists] == [("7:9",)] * 2
+        assert all({"50000:2147483647", "60000:2147483647"} == {*throttled.marks} for throttled in lists)
+        assert all("3:1" in throttled.ours and len(throttled.ours) > 1 for throttled in lists)
 
     play(scene)
 
@@ -365,12 +365,12 @@ def test_whoever_breaks_it_off_leaves_it_going_on_and_anybody_clears_up(play: Ca
         assert stage.moves.throttled() == ["topic t", *ALL_BROKERS]
 
         under_way = await verify_reassignment(stage.cluster, PLAN)
-        assert {one.state for one in under_way.statuses} == {ReassignmentState.IN_PROGRESS}
+        assert {status.state for status in under_way.statuses} == {ReassignmentState.IN_PROGRESS}
         assert stage.moves.throttled() == ["topic t", *ALL_BROKERS]
         stage.moves.finish()
         for keeps_throttles, left in ((True, ["topic t", *ALL_BROKERS]), (False, [])):
             verified = await verify_reassignment(stage.cluster, PLAN, keeps_throttles=keeps_throttles)
-            assert {one.state for one in verified.statuses} == {ReassignmentState.COMPLETE}
+            assert {status.state for status in verified.statuses} == {ReassignmentState.COMPLETE}
             assert stage.moves.throttled() == left
 
     play(scene)
@@ -380,7 +380,7 @@ def test_when_the_time_for_waiting_is_over_the_throttle_stays(play: Callable[[Sc
     async def scene(stage: Stage) -> None:
         stage.on_look = lambda look: None
         done = await stage.execute(limit_s=0.0)
-        assert {one.state for one in done.statuses} == {ReassignmentState.IN_PROGRESS}
+        assert {status.state for status in done.statuses} == {ReassignmentState.IN_PROGRESS}
         assert stage.moves.log == [*STARTED, "started", "shown", "end"]
         assert stage.moves.throttled() == ["topic t", *ALL_BROKERS]
         stage.on_look = lambda look: stage.moves.finish()
@@ -397,7 +397,7 @@ def test_a_read_only_profile_keeps_its_throttles(play: Callable[[Scene], None]) 
         stage.moves.finish()
         stage.cluster.target = replace(stage.cluster.target, is_read_only=True)
         verified = await verify_reassignment(stage.cluster, PLAN)
-        assert {one.state for one in verified.statuses} == {ReassignmentState.COMPLETE}
+        assert {status.state for status in verified.statuses} == {ReassignmentState.COMPLETE}
         assert stage.moves.throttled() == ["topic t", *ALL_BROKERS]
 
     play(scene)
@@ -433,12 +433,12 @@ def test_a_move_between_log_dirs_is_followed_and_keeps_its_throttle_to_the_end(p
         plan = [PartitionMove(T0, (0, 1), (OTHER_DIR, "any"))]
         done = await stage.execute(await stage.prepare(plan, Throttle(None, 50_000)), waits=False)
         assert stage.file.exists()
-        assert [one.state for one in done.statuses] == [ReassignmentState.IN_PROGRESS]
-        assert [(one.remaining_bytes, one.total_bytes) for one in done.statuses] == [(SIZE, SIZE)]
+        assert [status.state for status in done.statuses] == [ReassignmentState.IN_PROGRESS]
+        assert [(status.remaining_bytes, status.total_bytes) for status in done.statuses] == [(SIZE, SIZE)]
         assert stage.moves.throttled() == ["topic t", "broker 0"]
         stage.on_look = lambda look: stage.moves.finish()
         verified = await verify_reassignment(stage.cluster, plan, watcher=stage.watcher)
-        assert [one.state for one in verified.statuses] == [ReassignmentState.COMPLETE]
+        assert [status.state for status in verified.statuses] == [ReassignmentState.COMPLETE]
         assert stage.moves.throttled() == []
 
     play(scene)
@@ -449,8 +449,11 @@ def test_the_way_back_leads_into_the_log_dirs_that_replicas_lay_in(play: Callabl
         stage.moves.dirs[T0, 1] = OTHER_DIR
         plan = [PartitionMove(T0, (0, 1), (OTHER_DIR, "any")), PartitionMove(T1, (1, 0))]
         prepared = await stage.prepare(plan)
-        assert [str(one) for one in prepared.planned] == ["t-0: broker 0: /a -> /b", "t-1: 0,1 -> 1,0"]
-        assert [one.bytes_to_copy for one in prepared.planned_with({T0: 700, T1: 300})] == [700, 0]
+        assert [str(planned_move) for planned_move in prepared.planned] == [
+            "t-0: broker 0: /a -> /b",
+            "t-1: 0,1 -> 1,0",
+        ]
+        assert [planned_move.bytes_to_copy for planned_move in prepared.planned_with({T0: 700, T1: 300})] == [700, 0]
         await stage.execute(prepared, waits=False)
         back = stage.file.read_text()
         assert [(move.name, move.wanted_dirs) for move in parse_plan(back, "f")] == [
@@ -484,12 +487,12 @@ def test_a_target_that_has_died_is_not_waited_for_without_end(play: Callable[[Sc
         stage.on_look = lambda look: None
         (status,) = await follow_reassignment(stage.cluster, plan, stage.watcher, dead_limit_s=0.3)
         assert (status.state, status.reason) == (ReassignmentState.IN_PROGRESS, "waits for dead broker 7")
-        assert [one.reason for look in stage.watcher.looks for one in look.partitions][-1] == status.reason
+        assert [partition.reason for look in stage.watcher.looks for partition in look.partitions][-1] == status.reason
         stage.moves.start(T1, (2, 0))
         stage.on_look = lambda look: stage.moves.finish() if look == 12 else None
         both = [*plan, PartitionMove(T1, (2, 0))]
         done = await follow_reassignment(stage.cluster, both, stage.watcher, dead_limit_s=0.0)
-        assert {one.state for one in done} == {ReassignmentState.COMPLETE}, "something else still moved"
+        assert {status.state for status in done} == {ReassignmentState.COMPLETE}, "something else still moved"
 
     play(scene)
 
@@ -501,7 +504,7 @@ def test_a_cancellation_takes_the_throttle_off_at_last(play: Callable[[Scene], N
         stage.moves.log.clear()
         plan = [PartitionMove(T0, (1, 2), (OTHER_DIR, "any")), PLAN[1], PartitionMove(U0, (1, 0))]
         prepared = await prepare_cancellation(stage.cluster, plan)
-        assert [one.result for one in prepared.preview] == [
+        assert [outcome.result for outcome in prepared.preview] == [
             CancelResult.WOULD_BE_CANCELLED, CancelResult.WOULD_BE_CANCELLED, CancelResult.NOT_ACTIVE,
         ]  # fmt: skip
         assert stage.moves.log == []
@@ -509,7 +512,7 @@ def test_a_cancellation_takes_the_throttle_off_at_last(play: Callable[[Scene], N
         assert stage.moves.log == [
             "accepted: look again", "cancel t-0", "cancel t-1", "move t-0 on 1 to /a", *CLEARED,
         ]  # fmt: skip
-        assert [(one.result, one.replicas) for one in done.results] == [
+        assert [(result.result, result.replicas) for result in done.results] == [
             (CancelResult.CANCELLED, (1, 0)),
             (CancelResult.CANCELLED, (1, 0)),
             (CancelResult.NOT_ACTIVE, (0, 1)),
@@ -526,7 +529,7 @@ def test_a_cancellation_leaves_the_throttle_of_what_moves_on(play: Callable[[Sce
         prepared = await prepare_cancellation(stage.cluster, None)
         assert prepared.names == (T0, T1)
         done = await cancel_reassignments(stage.cluster, prepared, goes_on="look again")
-        assert [one.result for one in done.results] == [CancelResult.CANCELLED, CancelResult.FAILED]
+        assert [result.result for result in done.results] == [CancelResult.CANCELLED, CancelResult.FAILED]
         assert stage.moves.throttled() == ["topic t", *ALL_BROKERS]
         stage.moves.refuses = {}
         rest = await prepare_cancellation(stage.cluster, None)

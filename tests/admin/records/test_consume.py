@@ -72,8 +72,8 @@ def test_values_alone_are_those_of_the_records_that_count(
         for first in (0, 10)
     )
     some = ConsumedRecords(TopicPartition("t", 0), data, list(iter_batches(data)), start, stop)
-    assert [one.record.offset for one in some.records] == [*expected]
-    assert some.values() == [one.record.value for one in some.records] == [b"%d" % offset for offset in expected]
+    assert [record.record.offset for record in some.records] == [*expected]
+    assert some.values() == [record.record.value for record in some.records] == [b"%d" % offset for offset in expected]
     assert some.next_offset == (20 if stop is None else stop)
 
 

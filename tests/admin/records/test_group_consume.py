@@ -36,7 +36,7 @@ class Member:
         try:
             async with aclosing(consumer.batches()) as batches:
                 async for some in batches:
-                    self.read += [(one.partition, one.record.offset) for one in some.records]
+                    self.read += [(record.partition, record.record.offset) for record in some.records]
                     consumer.took(some.name, some.next_offset)
         finally:
             await wire.close()

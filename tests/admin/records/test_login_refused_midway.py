@@ -151,5 +151,5 @@ def test_a_reader_hands_the_refusal_on() -> None:
         await readers.stop()
 
     asyncio.run(playing())
-    assert [str(one) for one in failures] == ["wrong password"]
+    assert [str(failure) for failure in failures] == ["wrong password"]
     assert lost == []

@@ -49,7 +49,7 @@ class Log:
     def read(self, offset: int) -> tuple[ErrorCode, bytes]:
         if not self.start <= offset <= self.end:
             return ErrorCode.OFFSET_OUT_OF_RANGE, b""
-        found = [one for one in self.batches if read_batch_header(one).last_offset >= offset]
+        found = [batch for batch in self.batches if read_batch_header(batch).last_offset >= offset]
         return ErrorCode.NONE, b"".join(found[:2])
 
 

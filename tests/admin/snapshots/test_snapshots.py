@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from manual_clock import ManualClock
+from virtual_time import ManualClock
+from znode_trees import load_tree
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest, NotFound
@@ -34,6 +35,8 @@ from engine.common.snapshot import (
     TopicSnapshot,
 )
 from engine.common.snapshot_json import snapshot_from_json, snapshot_to_json
+from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.operations import Acl
 
 ids = st.integers(0, 9)
 lists = st.lists(ids, max_size=3, unique=True).map(tuple)
@@ -146,3 +149,21 @@ def test_a_recorded_cluster_with_a_leaderless_partition(recorded: Callable[[str]
 def test_a_recorded_cluster_with_a_waiting_deletion(recorded: Callable[[str], str]) -> None:
     snapshot = read(recorded("deletion-waits"))
     assert [topic.name for topic in snapshot.topics if topic.is_marked_for_deletion] == ["lag"]
+
+
+def test_the_rest_of_a_cluster_is_read_where_brokers_settings_are_a_secret(zk_chroot: str) -> None:
+    """As ``zookeeper.set.acl=true`` makes them, and whoever has no login is told so."""
+    told: list[str] = []
+
+    async def check() -> ClusterSnapshot:
+        await load_tree(zk_chroot, "reassignment-under-way")
+        async with await ZkClient.connect(zk_chroot, session_timeout_ms=6_000) as zk:
+            await zk.set_acl("/config/brokers", (Acl(2, "world", "anyone"),))
+        target = ClusterTarget("test", Origin.OPTIONS, zookeeper=zk_chroot)
+        async with Cluster(target, complain=told.append) as cluster:
+            return await read_snapshot(cluster, ManualClock(5))
+
+    snapshot = asyncio.run(check())
+    assert (len(snapshot.brokers), len(snapshot.topics), snapshot.broker_configs) == (3, 3, {})
+    (said,) = told
+    assert "brokers' settings are not known" in said and said.endswith("/config/brokers")

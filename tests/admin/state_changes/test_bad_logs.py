@@ -395,7 +395,7 @@ def test_a_line_with_a_time_in_an_unknown_layout_is_counted(tmp_path: Path) -> N
     odd = ["2026-11-21T12:00:00.050Z state.change.logger: no level", '{"ts": "soon", "msg": "x"}', '{"broken']
     plan = plan_of(write_log(tmp_path / "broker-1" / "state-change.log", [*GOOD, *odd]))
     assert len(merged_lines(plan)) == len(GOOD) + len(odd)
-    assert [(one.kind, one.count) for one in plan.problems] == [(ProblemKind.UNPARSED, 1)]
+    assert [(problem.kind, problem.count) for problem in plan.problems] == [(ProblemKind.UNPARSED, 1)]
 
 
 def test_a_line_whose_time_cannot_be_read_is_counted_too(tmp_path: Path) -> None:
@@ -404,7 +404,7 @@ def test_a_line_whose_time_cannot_be_read_is_counted_too(tmp_path: Path) -> None
     odd = ["12:00:00,050 INFO [Broker id=1] x", "21.11.2026 12:00:00 [main] WARN [Broker id=1] y"]
     plan = plan_of(write_log(tmp_path / "broker-1" / "state-change.log", [*GOOD, *trace, *odd]))
     assert len(merged_lines(plan)) == len(GOOD) + len(trace) + len(odd)
-    assert [(one.kind, one.count) for one in plan.problems] == [(ProblemKind.OTHER_LAYOUT, 2)]
+    assert [(problem.kind, problem.count) for problem in plan.problems] == [(ProblemKind.OTHER_LAYOUT, 2)]
 
 
 def test_what_a_program_in_a_journal_goes_on_to_say_belongs_to_its_line(tmp_path: Path) -> None:

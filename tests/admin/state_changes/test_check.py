@@ -42,7 +42,7 @@ def bad(result: CheckResult) -> dict[str, int]:
 
 
 def finding(result: CheckResult, wanted: Check) -> Finding:
-    (found,) = [one for one in result.findings if one.check is wanted]
+    (found,) = [finding for finding in result.findings if finding.check is wanted]
     return found
 
 

@@ -46,17 +46,17 @@ def histories(draw: st.DrawFn) -> list[Entry]:
         ms += draw(st.sampled_from([0, 0, 0, 1, 1, 7, 3_600_000]))
         message = f"{draw(st.sampled_from(MESSAGES))} #{number}"
         found.append(entry(ms, draw(st.integers(0, 3)), message, draw(st.sampled_from(TRACES))))
-    return sorted(found, key=lambda one: (one.ms, one.broker))
+    return sorted(found, key=lambda event: (event.ms, event.broker))
 
 
 @st.composite
 def files(draw: st.DrawFn, history: list[Entry]) -> list[tuple[str, list[str], bool]]:
     """Each broker's log, cut into rolled files anywhere, but gzipped only where an entry ends."""
     found = []
-    for broker in sorted({one.broker for one in history}):
-        own = [one for one in history if one.broker == broker]
-        lines = [line for one in own for line in one.lines]
-        ends = {sum(len(one.lines) for one in own[:count]) for count in range(len(own) + 1)}
+    for broker in sorted({log.broker for log in history}):
+        own = [log for log in history if log.broker == broker]
+        lines = [line for log in own for line in log.lines]
+        ends = {sum(len(log.lines) for log in own[:count]) for count in range(len(own) + 1)}
         starts = [number for number, line in enumerate(lines) if line.startswith("[2026")]
         drawn = sorted({0, *draw(st.lists(st.integers(0, starts[-1]), max_size=4))})
         # A file without any time is not a log, so each piece has one.
@@ -76,7 +76,7 @@ def files(draw: st.DrawFn, history: list[Entry]) -> list[tuple[str, list[str], b
 @given(st.data())
 def test_logs_cut_anywhere_merge_to_what_they_were(data: st.DataObject) -> None:
     history = data.draw(histories())
-    expected = [(f"broker-{one.broker}", line) for one in history for line in one.lines]
+    expected = [(f"broker-{log.broker}", line) for log in history for line in log.lines]
     cut = data.draw(files(history))
     chunk_bytes, block_bytes = data.draw(st.integers(30, 400)), data.draw(st.integers(1, 2000))
     with (
@@ -101,12 +101,12 @@ def test_logs_out_of_order_lose_nothing(data: st.DataObject) -> None:
         mock.patch.object(merge, "_CHUNK_BYTES", data.draw(st.integers(30, 2000))),
         mock.patch.object(entry_reader, "_BLOCK_BYTES", data.draw(st.integers(1, 5000))),
     ):
-        for broker in {one.broker for one in shuffled}:
-            lines = [line for one in shuffled if one.broker == broker for line in one.lines]
+        for broker in {log.broker for log in shuffled}:
+            lines = [line for log in shuffled if log.broker == broker for line in log.lines]
             write_log(Path(folder) / f"broker-{broker}" / "state-change.log", lines)
         plan = plan_of(Path(folder))
         found = merged_lines(plan)
-        assert Counter(found) == Counter((f"broker-{one.broker}", line) for one in history for line in one.lines)
+        assert Counter(found) == Counter((f"broker-{log.broker}", line) for log in history for line in log.lines)
         if not any(problem.kind is ProblemKind.LATE for problem in plan.problems):
             times = [line[:25] for _, line in found if line.startswith("[2026")]
             assert times == sorted(times)
@@ -123,8 +123,8 @@ def test_filters_give_what_the_rows_say(data: st.DataObject) -> None:
         tempfile.TemporaryDirectory() as folder,
         mock.patch.object(merge, "_CHUNK_BYTES", data.draw(st.integers(30, 2000))),
     ):
-        for broker in {one.broker for one in history}:
-            lines = [line for one in history if one.broker == broker for line in one.lines]
+        for broker in {log.broker for log in history}:
+            lines = [line for log in history if log.broker == broker for line in log.lines]
             write_log(Path(folder) / f"broker-{broker}" / "state-change.log", lines)
         every = merged_rows(plan_of(Path(folder)))
         wish = MergeWish(start(low)[1:-1], start(high)[1:-1], topics, (), brokers, IN_UTC)

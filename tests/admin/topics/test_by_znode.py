@@ -37,7 +37,7 @@ def on_two_topics(connect: str, scene: Callable[[ZkClient], Awaitable[None]]) ->
 
 
 def told(topics: list[TopicSnapshot]) -> list[tuple[str, int, dict[str, str]]]:
-    return [(one.name, one.partitions[0].leader, dict(one.configs or {})) for one in topics]
+    return [(topic.name, topic.partitions[0].leader, dict(topic.configs or {})) for topic in topics]
 
 
 def test_topics_that_are_whole(zk_chroot: str) -> None:

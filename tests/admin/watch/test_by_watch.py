@@ -34,7 +34,7 @@ def _topic(**more: object) -> bytes:
 
 
 def _has_moves(cluster: ClusterSnapshot) -> bool:
-    return any(one.assignment.is_being_reassigned for topic in cluster.topics for one in topic.partitions)
+    return any(partition.assignment.is_being_reassigned for topic in cluster.topics for partition in topic.partitions)
 
 
 CHANGES: dict[str, tuple[dict[str, bytes], Callable[[Frame, ClusterSnapshot], bool]]] = {
@@ -113,13 +113,13 @@ async def test_settings_that_cannot_be_read_are_a_finding_until_they_can_be(zk_c
             async with asyncio.timeout(DEADLINE_S):
                 frame = await _frame_with(feed, _found(Check.UNREADABLE_TOPICS, 2))
                 assert _found(Check.UNKNOWN_SETTINGS, 2)(frame)
-                assert [one.split()[5] for one in sorted(frame.stage(Stage.SETTINGS).missing)] == [
+                assert [name.split()[5] for name in sorted(frame.stage(Stage.SETTINGS).missing)] == [
                     "/config/brokers/7:", "/config/topics/more:", "/config/topics/old:",
                 ]  # fmt: skip
                 await asyncio.to_thread(write, dict.fromkeys(more, b""), False)
                 frame = await _frame_with(feed, _found(Check.UNREADABLE_TOPICS, 1))
                 changes = [_json({"version": 2, "entity_path": path}) for path in ("topics/old", "brokers/7")]
-                notices = {f"/config/changes/config_change_{n}": one for n, one in enumerate(changes, 1)}
+                notices = {f"/config/changes/config_change_{n}": change for n, change in enumerate(changes, 1)}
                 whole = {"/config/topics/old": good, "/config/brokers/7": good, **notices}
                 await asyncio.to_thread(write, whole, False)
                 frame = await _frame_with(feed, _found(Check.UNREADABLE_TOPICS, 0))
@@ -131,7 +131,7 @@ async def test_settings_that_cannot_be_read_are_a_finding_until_they_can_be(zk_c
 def _found(check: Check, count: int) -> Callable[[Frame], bool]:
     def is_so(frame: Frame) -> bool:
         reasons = () if frame.health is None else frame.health.reasons
-        return bool(reasons) and next((one.count for one in reasons if one.check is check), 0) == count
+        return bool(reasons) and next((reason.count for reason in reasons if reason.check is check), 0) == count
 
     return is_so
 

@@ -144,10 +144,12 @@ def test_a_new_partition_gets_its_first_leader_and_nobody_comes_back(cluster: Fa
     assert (first.kind, first.before, first.after, first.broker) == (EventKind.FIRST_LEADER, "", "1", 1)
     assert (first.reason, first.topic_partition) == ("created with ISR 1,2,3", ORDERS)
     (row,) = timelines([first])
-    assert (row.absences, [(one.before, one.after) for one in row.leaders]) == ((), [(None, 1)])
+    assert (row.absences, [(leader.before, leader.after) for leader in row.leaders]) == ((), [(None, 1)])
     assert diff(new, with_partition(leader=NO_LEADER, isr=())) == ()
     offline = with_partition(leader=NO_LEADER, isr=(1,))
-    assert [one.kind for one in diff(offline, led)] == [EventKind.LEADER_CHANGED, EventKind.ISR_GREW], "it had a state"
+    assert [change.kind for change in diff(offline, led)] == [EventKind.LEADER_CHANGED, EventKind.ISR_GREW], (
+        "it had a state"
+    )
     assert "broker -1" not in diff(offline, led)[0].reason
 
 
@@ -159,8 +161,8 @@ def test_a_replica_that_a_reassignment_adds_does_not_come_back(cluster: FakeClus
     partition = replace(topic.partitions[0], assignment=moving, isr=(1, 2))
     grown = replace(partition, isr=(1, 2, 3))
     before, after = (
-        replace(after, cluster=replace(after.cluster, topics=(replace(topic, partitions=(one,)),)))
-        for one in (partition, grown)
+        replace(after, cluster=replace(after.cluster, topics=(replace(topic, partitions=(changed,)),)))
+        for changed in (partition, grown)
     )
     (grew,) = diff(before, after)
     assert (grew.kind, grew.reason) == (EventKind.ISR_GREW, "3 caught up")
@@ -291,14 +293,14 @@ def test_equal_texts_of_events_are_one_object() -> None:
         cluster.frame()
         cluster.kill(3)
         cluster.advance()
-        shrank.append([one for one in cluster.frame().events if one.kind is EventKind.ISR_SHRANK])
+        shrank.append([event for event in cluster.frame().events if event.kind is EventKind.ISR_SHRANK])
         cluster.start(3)
         cluster.advance()
-    for one, again in zip(*shrank[1:], strict=True):
+    for row, again in zip(*shrank[1:], strict=True):
         for name in ("subject", "before", "after", "reason"):
-            assert getattr(one, name) is getattr(again, name), name
+            assert getattr(row, name) is getattr(again, name), name
     assert len(shrank[1]) == 3
-    assert shrank[1][0].within_ms == 1000 and len({id(one.within_ms) for one in shrank[1]}) == 1
+    assert shrank[1][0].within_ms == 1000 and len({id(row.within_ms) for row in shrank[1]}) == 1
 
 
 def test_settings_of_brokers_that_are_read_for_the_first_time_are_no_change(cluster: FakeCluster) -> None:

@@ -60,7 +60,7 @@ def test_replicas_behind_are_a_warning_only_while_a_broker_that_came_back_catche
         report = health.judge(cluster.frame())
         assert report is not None
         assert report.status.value == max(
-            (one.severity.value for one in report.reasons), key="ok warning critical".find
+            (reason.severity.value for reason in report.reasons), key="ok warning critical".find
         )
         return {reason.check: reason.severity for reason in report.reasons}
 

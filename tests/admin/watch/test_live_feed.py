@@ -102,7 +102,7 @@ async def _watched(target: ClusterTarget, *, metrics: bool = False, has_ends: bo
     finally:
         await feed.close()
         await feed.close()
-    assert [one async for one in feed.frames()] in ([], [feed.latest])
+    assert [frame async for frame in feed.frames()] in ([], [feed.latest])
     left = {task.get_name() for task in asyncio.all_tasks() - before if not task.done()}
     assert not {name for name in left if name.startswith("watch-")}
 
@@ -122,16 +122,18 @@ def _is_read(frame: Frame, brokers: int = 3) -> bool:
 @in_event_loop
 async def test_brokers_tell_what_they_measure(cluster: LocalCluster) -> None:
     async with _watched(_target(cluster), metrics=True) as watching:
-        frame = await watching.until(lambda one: len(one.figures) == 3 and _is_read(one))
-        assert {one.told_by for one in frame.figures.values()} == {Teller.JOLOKIA}, frame.figures
-        assert all(one.handler_idle_percent is not None and one.bytes_in.now == 0 for one in frame.figures.values())
+        frame = await watching.until(lambda frame: len(frame.figures) == 3 and _is_read(frame))
+        assert {figure.told_by for figure in frame.figures.values()} == {Teller.JOLOKIA}, frame.figures
+        assert all(
+            figure.handler_idle_percent is not None and figure.bytes_in.now == 0 for figure in frame.figures.values()
+        )
         assert frame.stage(Stage.METRICS).missing == ()
 
 
 @in_event_loop
 async def test_a_table_of_clusters_does_without_the_ends_of_logs(cluster: LocalCluster) -> None:
     async with _watched(_target(cluster), has_ends=False) as watching:
-        frame = await watching.until(lambda one: one.is_settled(Stage) and one.health is not None)
+        frame = await watching.until(lambda frame: frame.is_settled(Stage) and frame.health is not None)
     status = frame.stage(Stage.OFFSETS)
     assert (status.source, status.error, status.requests) == (None, "nobody asked for it", 0) and not frame.offsets
     assert standing_of(frame) is Standing.LIVE and frame.logs and frame.words
@@ -294,9 +296,9 @@ async def test_a_paused_feed_asks_nothing_and_goes_on(cluster: LocalCluster) -> 
     async with _watched(_target(cluster)) as watching, _watched(_target(cluster)) as other:
         await watching.until(_is_read)
         feed = watching.feed
-        for one in (feed, other.feed):
-            one.set_interval(0.1)
-            assert one.status.interval_s == 0.5
+        for each_feed in (feed, other.feed):
+            each_feed.set_interval(0.1)
+            assert each_feed.status.interval_s == 0.5
 
         async def until_the_other_ticks(count: int) -> None:
             """Wait for as long as a feed takes that is not paused, however slow the machine is."""
@@ -357,7 +359,10 @@ async def test_queries_of_spark_are_measured_as_klamm_lag_measures_them(cluster:
     (query,) = frame.queries
     (row,), (told,) = query.lags, answer.groups
     assert (row.status, row.reason, row.lag, row.batch_id) == (told.status, told.reason, told.lag, 3)
-    assert [(one.planned, one.committed, one.end) for one in row.partitions] == [(0, 0, 0), (5, 0, 0)]
+    assert [(partition.planned, partition.committed, partition.end) for partition in row.partitions] == [
+        (0, 0, 0),
+        (5, 0, 0),
+    ]
     assert query.job.status is row.status and frame.stage(Stage.SPARK).requests > 0
 
 
@@ -373,18 +378,18 @@ async def test_groups_that_keep_themselves_in_zookeeper_are_watched_too(
         write({"/consumers/older/offsets/orders/1": b"0"}, False)
         async with _watched(_target(cluster)) as watching:
             frame = await watching.until(lambda f: any(group.name == "of-old" for group in f.groups))
-            known = [one for one in frame.groups if one.name in ("of-old", "older")]
-            assert [bool(one.lag.partitions) for one in known] == [True, False] == [one.has_lag for one in known]
+            known = [group for group in frame.groups if group.name in ("of-old", "older")]
+            assert [bool(row.lag.partitions) for row in known] == [True, False] == [row.has_lag for row in known]
             watching.feed.refresh([Stage.GROUPS])
-            frame = await watching.until(lambda f: all(one.has_lag for one in f.groups if one.name == "older"))
-            (group,) = (one for one in frame.groups if one.name == "of-old")
+            frame = await watching.until(lambda f: all(group.has_lag for group in f.groups if group.name == "older"))
+            (group,) = (group for group in frame.groups if group.name == "of-old")
             assert (group.lag.type, group.lag.state) == (GroupType.ZOOKEEPER, GroupState.ACTIVE)
-            assert [(one.name, one.lag) for one in group.lag.partitions] == [("orders-0", 0)]
+            assert [(partition.name, partition.lag) for partition in group.lag.partitions] == [("orders-0", 0)]
             assert group.members is not None and len(group.members) == 1 and group.coordinator is None
             assert not frame.stage(Stage.GROUPS).missing
         async with _watched(_target(cluster, "brokers")) as watching:
             frame = await watching.until(lambda f: f.stage(Stage.GROUPS).read_at_ms is not None)
-            assert "of-old" not in [one.name for one in frame.groups], "no ZooKeeper is named"
+            assert "of-old" not in [group.name for group in frame.groups], "no ZooKeeper is named"
 
 
 @in_event_loop
@@ -392,8 +397,8 @@ async def test_groups_in_zookeeper_are_watched_where_brokers_are_not_to_be_asked
     with znode_writer(cluster.zookeeper_connect) as write:
         write({"/consumers/alone/offsets/orders/0": b"7"}, False)
         async with _watched(_target(cluster, "zookeeper")) as watching:
-            frame = await watching.until(lambda f: any(one.name == "alone" and one.has_lag for one in f.groups))
-            (group,) = (one for one in frame.groups if one.name == "alone")
+            frame = await watching.until(lambda f: any(group.name == "alone" and group.has_lag for group in f.groups))
+            (group,) = (group for group in frame.groups if group.name == "alone")
             (partition,) = group.lag.partitions
             assert (group.lag.state, partition.committed_offset) == (GroupState.EMPTY, 7)
             assert partition.error == "only brokers know it, and they must not be asked"
@@ -405,7 +410,7 @@ async def test_groups_in_zookeeper_are_watched_where_brokers_are_not_to_be_asked
             assert standing_of(frame) is Standing.LIVE and not causes_of(frame)
             write({"/consumers/alone/ids/alone_host-1500000000000-0a1b2c3d": b"{}"}, False)
             watching.feed.refresh([Stage.GROUPS])
-            await watching.until(lambda f: any(one.lag.state is GroupState.ACTIVE for one in f.groups))
+            await watching.until(lambda f: any(group.lag.state is GroupState.ACTIVE for group in f.groups))
 
 
 @in_event_loop

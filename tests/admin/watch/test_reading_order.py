@@ -398,8 +398,8 @@ async def test_who_is_slow_gets_the_newest_frame_with_all_events() -> None:
     assert (box.made, box.left_out) == (3, 2)
     box.put(_frame(4))
     box.close()
-    assert [one.sequence async for one in frames] == [4]
-    assert [one async for one in box.frames()] == []
+    assert [frame.sequence async for frame in frames] == [4]
+    assert [frame async for frame in box.frames()] == []
 
 
 def test_events_that_nobody_takes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from event_loop import in_event_loop
-from manual_clock import ManualClock
+from virtual_time import ManualClock
 
 from engine.admin.cluster.client_properties import ClientProperties
 from engine.admin.watch import silence
@@ -43,7 +43,7 @@ class _Asking:
         return self.told
 
     def answer(self) -> None:
-        for broker in [one for one, at_ms in self.due.items() if at_ms <= self.clock.monotonic_ms()]:
+        for broker in [listener for listener, at_ms in self.due.items() if at_ms <= self.clock.monotonic_ms()]:
             del self.due[broker]
             self.silence.answered(broker)
             self.waits.discard(broker)
@@ -209,8 +209,8 @@ async def test_a_machine_that_is_off_is_silent_all_the_time_and_a_closed_port_ne
     listening = _Listening(monkeypatch)
     told = await listening.looks(20_000, _broker(0, 1), _broker(1, 3_000), _broker(2, 2))
     assert _Client.questions == 20, "one a second"
-    assert {one.host for one in _Client.open_ones} <= {"k0", "k1"}, "what failed is closed"
-    assert all(one.keys() == {1} for one in told[SILENT_MS // LOOK_MS + 2 :])
+    assert {client.host for client in _Client.open_ones} <= {"k0", "k1"}, "what failed is closed"
+    assert all(answer.keys() == {1} for answer in told[SILENT_MS // LOOK_MS + 2 :])
     await listening.listener.close()
     assert not _Client.open_ones and len(asyncio.all_tasks()) == 1
 
@@ -223,6 +223,6 @@ async def test_who_goes_or_listens_elsewhere_is_left_and_who_cannot_be_asked_is_
     others = _broker(0, 1), _broker(3, 9_092, SecurityProtocol.SSL)
     assert (await listening.looks(4_000, *others, _broker(1, 9_000), _broker(2, 9_000)))[-1].keys() == {1, 2}
     assert (await listening.looks(2_000, *others, _broker(1, 1)))[-1] == {}
-    assert {(one.host, one.port) for one in _Client.open_ones} == {("k0", 1), ("k1", 1)}
+    assert {(client.host, client.port) for client in _Client.open_ones} == {("k0", 1), ("k1", 1)}
     await listening.listener.close()
     assert not _Client.open_ones and len(asyncio.all_tasks()) == 1

@@ -49,7 +49,7 @@ def test_ends_are_those_of_a_plain_dictionary(readings: list[dict[TopicPartition
                   if name not in plain or plain[name].end != end}  # fmt: skip
         assert ends == plain and set(ends) == set(plain) and len(ends) == len(plain)
         assert all(ends.end(name) == (plain[name].end if name in plain else None) for name in EVERY_NAME)
-        assert ends.total == sum(one.end for one in plain.values())
+        assert ends.total == sum(row.end for row in plain.values())
         assert LogEnds.of(plain) == ends
     assert ends.get(TopicPartition("a", 5)) is None and ends.get(TopicPartition("d", 0)) is None
 
@@ -80,7 +80,7 @@ def test_logs_are_those_of_a_plain_dictionary(told: dict[TopicPartition, list[Re
     assert logs == plain and set(logs) == set(plain) and len(logs) == len(plain)
     for name, found in plain.items():
         assert list(logs.numbers(name)) == [
-            (one.broker, one.is_future, one.size_bytes, one.offset_lag) for one in found
+            (log_dir.broker, log_dir.is_future, log_dir.size_bytes, log_dir.offset_lag) for log_dir in found
         ]
     assert not list(logs.numbers(TopicPartition("a", 5))) and not list(logs.numbers(TopicPartition("d", 0)))
     assert sorted(map(repr, logs.logs())) == sorted(

@@ -17,7 +17,6 @@ from engine.kafka.zk.operations import ZnodeStat
 
 STAT = ZnodeStat(*range(11))
 SCENES = sorted(path.stem for path in TREES.glob("*.jsonl"))
-FOLDERS = ("/brokers/topics/", "/delegation_token", "/kafka-acl", "/config")
 
 
 def znodes(scene: str) -> list[tuple[str, bytes]]:

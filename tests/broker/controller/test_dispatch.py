@@ -30,8 +30,12 @@ OF_THE_LOOP = {
 
 def concrete(module: Any, base: type) -> set[type]:
     """Return the concrete classes of a module: those below ``base`` that have no subclasses."""
-    found = {one for _, one in inspect.getmembers(module, inspect.isclass) if issubclass(one, base) and one is not base}
-    return {one for one in found if not one.__subclasses__()}
+    found = {
+        member
+        for _, member in inspect.getmembers(module, inspect.isclass)
+        if issubclass(member, base) and member is not base
+    }
+    return {member for member in found if not member.__subclasses__()}
 
 
 def test_every_event_is_handled() -> None:
@@ -42,7 +46,7 @@ def test_every_instruction_is_carried_out() -> None:
     options = ControllerOptions(0)
     zk = ZkInstructions(_Zk(), options, ControllerEpoch(1, 1), lambda: False)  # type: ignore[arg-type]
     all_of_them = concrete(do, do.Instruction)
-    watches = {one for one in all_of_them if issubclass(one, do.WatchInstruction)}
+    watches = {kind for kind in all_of_them if issubclass(kind, do.WatchInstruction)}
     assert set(zk._table) == all_of_them - watches - OF_THE_LOOP
 
 

@@ -294,7 +294,7 @@ def test_a_deletion_whose_znodes_stay_is_tried_again_by_itself() -> None:
     world.zk.undeletable = set()
     world.run(events.TopicDeletionRequested())
     assert not world.zk.topics and not world.zk.deletions
-    assert not [one for one in world.take_requests() if " STOP " in one]
+    assert not [request for request in world.take_requests() if " STOP " in request]
     world.zk.create_topic("t1", {0: (1, 2, 0)})
     world.settle()
     assert world.zk.states[tp("t1-0")].state.leader == 1
@@ -327,7 +327,7 @@ def test_a_new_controller_deletes_nothing_of_a_topic_with_an_offline_replica() -
     world.elect()
     world.take_requests()
     world.settle()
-    assert not [one for one in world.take_requests() if "delete)" in one]
+    assert not [request for request in world.take_requests() if "delete)" in request]
     assert tp("t-0") in world.brokers[0].replicas
     world.start(2)
     world.settle()

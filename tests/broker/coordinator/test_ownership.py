@@ -41,10 +41,9 @@ class Broker:
         """How long a read of the disk takes."""
         self.meanwhile: Callable[[], object] = lambda: None
         """Happens while a piece of the log is read from the disk."""
-        leader = SimpleNamespace(topic="__consumer_offsets", partition=lambda i: self.partition if i == 0 else None)
         self.groups = OwnedPartitions(
+            "__consumer_offsets",
             GROUPS,
-            cast("Any", leader),
             cast("Any", self),
             LoopClock(),
             partition_count=lambda: 1,
@@ -81,11 +80,11 @@ class Broker:
         self.groups.leadership_changed([], cast("Any", [self.partition]))
 
 
-def broker(test: Callable[[Broker], Any]) -> None:
+def play(test: Callable[[Broker], Any]) -> None:
     async def run() -> None:
-        one = Broker()
-        await test(one)
-        await one.groups.stop()
+        broker = Broker()
+        await test(broker)
+        await broker.groups.stop()
 
     run_virtual(run)
 
@@ -93,116 +92,116 @@ def broker(test: Callable[[Broker], Any]) -> None:
 def test_each_group_is_reported_once_it_is_there_and_once_it_goes() -> None:
     names = [f"g{number}" for number in range(250)]
 
-    async def test(one: Broker) -> None:
-        one.commit(*names)
-        await one.lead()
-        assert [len(piece) for piece in one.loaded] == [100, 100, 50]
-        assert sorted(group for piece in one.loaded for group in piece) == sorted(names)
-        assert one.reads == list(range(250)), "each batch once, and nothing at the end"
-        one.resign()
-        assert [sorted(piece) for piece in one.unloaded] == [sorted(names)]
-        assert one.groups.status("g1") is E.NOT_COORDINATOR
+    async def test(broker: Broker) -> None:
+        broker.commit(*names)
+        await broker.lead()
+        assert [len(piece) for piece in broker.loaded] == [100, 100, 50]
+        assert sorted(group for piece in broker.loaded for group in piece) == sorted(names)
+        assert broker.reads == list(range(250)), "each batch once, and nothing at the end"
+        broker.resign()
+        assert [sorted(piece) for piece in broker.unloaded] == [sorted(names)]
+        assert broker.groups.status("g1") is E.NOT_COORDINATOR
 
-    broker(test)
+    play(test)
 
 
 def test_how_long_a_load_took_is_kept_and_told(caplog: pytest.LogCaptureFixture) -> None:
-    async def test(one: Broker) -> None:
-        one.commit("a", "b")
+    async def test(broker: Broker) -> None:
+        broker.commit("a", "b")
         await asyncio.sleep(7)
-        one.read_s = 0.25
+        broker.read_s = 0.25
         with caplog.at_level(logging.INFO, GROUPS.logger.name):
-            await one.lead()
-            one.resign()
-        assert list(one.groups.load_times_ms) == [500]
+            await broker.lead()
+            broker.resign()
+        assert list(broker.groups.load_times_ms) == [500]
         assert [record.getMessage() for record in caplog.records] == [
             "Finished loading offsets and group metadata from __consumer_offsets-0 in 500 milliseconds for epoch 0: "
             "2 groups, 2 records, 0 skipped",
             "Unloading 2 groups of __consumer_offsets-0",
         ]
 
-    broker(test)
+    play(test)
 
 
 def test_who_is_made_leader_again_drops_what_it_knew_of_the_earlier_term() -> None:
-    async def test(one: Broker) -> None:
-        one.commit("a")
-        await one.lead()
-        one.groups.find_or_add("only asked about", lambda: Group("only asked about", 0))
-        await one.lead()
-        assert [sorted(piece) for piece in one.unloaded] == [["a", "only asked about"]]
-        assert [group.group_id for group in one.groups] == ["a"]
+    async def test(broker: Broker) -> None:
+        broker.commit("a")
+        await broker.lead()
+        broker.groups.find_or_add("only asked about", lambda: Group("only asked about", 0))
+        await broker.lead()
+        assert [sorted(piece) for piece in broker.unloaded] == [["a", "only asked about"]]
+        assert [group.group_id for group in broker.groups] == ["a"]
 
-    broker(test)
+    play(test)
 
 
 def test_who_stops_drops_all_and_takes_nothing_more() -> None:
-    async def test(one: Broker) -> None:
-        one.commit("a")
-        await one.lead()
-        await one.groups.stop()
-        assert one.unloaded == [["a"]]
-        await one.lead()
-        assert one.groups.status("a") is E.NOT_COORDINATOR
-        assert len(one.reads) == 1
+    async def test(broker: Broker) -> None:
+        broker.commit("a")
+        await broker.lead()
+        await broker.groups.stop()
+        assert broker.unloaded == [["a"]]
+        await broker.lead()
+        assert broker.groups.status("a") is E.NOT_COORDINATOR
+        assert len(broker.reads) == 1
 
-    broker(test)
+    play(test)
 
 
 def test_forgetting_a_group_leaves_another_of_its_name() -> None:
-    async def test(one: Broker) -> None:
-        one.groups.forget("g", Group("g", 0))
-        await one.lead()
-        earlier = one.groups.find_or_add("g", lambda: Group("g", 0))
-        one.groups.forget("g", earlier)
-        assert one.groups.find("g") is None
-        later = one.groups.find_or_add("g", lambda: Group("g", 0))
-        one.groups.forget("g", earlier)
-        assert one.groups.find("g") is later
+    async def test(broker: Broker) -> None:
+        broker.groups.forget("g", Group("g", 0))
+        await broker.lead()
+        earlier = broker.groups.find_or_add("g", lambda: Group("g", 0))
+        broker.groups.forget("g", earlier)
+        assert broker.groups.find("g") is None
+        later = broker.groups.find_or_add("g", lambda: Group("g", 0))
+        broker.groups.forget("g", earlier)
+        assert broker.groups.find("g") is later
 
-    broker(test)
+    play(test)
 
 
 def test_other_topics_change_nothing() -> None:
-    async def test(one: Broker) -> None:
-        one.commit("a")
-        await one.lead()
+    async def test(broker: Broker) -> None:
+        broker.commit("a")
+        await broker.lead()
         other: Any = SimpleNamespace(topic_partition=TopicPartition("t", OFFSETS_PARTITION.partition))
-        one.groups.leadership_changed([other], [other])
-        one.groups.replicas_stopped([other.topic_partition])
-        assert (one.unloaded, one.groups.status("a")) == ([], E.NONE)
-        one.groups.replicas_stopped([OFFSETS_PARTITION])
-        assert one.unloaded == [["a"]]
+        broker.groups.leadership_changed([other], [other])
+        broker.groups.replicas_stopped([other.topic_partition])
+        assert (broker.unloaded, broker.groups.status("a")) == ([], E.NONE)
+        broker.groups.replicas_stopped([OFFSETS_PARTITION])
+        assert broker.unloaded == [["a"]]
 
-    broker(test)
+    play(test)
 
 
 def test_leadership_lost_while_reading_ends_the_reading() -> None:
-    async def test(one: Broker) -> None:
-        one.commit("a", "b", "c")
-        one.meanwhile = one.resign
-        await one.lead()
+    async def test(broker: Broker) -> None:
+        broker.commit("a", "b", "c")
+        broker.meanwhile = broker.resign
+        await broker.lead()
         await asyncio.sleep(1)
-        assert (one.reads, one.loaded) == ([0], [])
+        assert (broker.reads, broker.loaded) == ([0], [])
 
-    broker(test)
+    play(test)
 
 
 @pytest.mark.parametrize("found", ["nothing", "no bytes", "half a batch"])
 def test_a_log_that_gives_no_more_is_served_as_far_as_it_was_read(found: str, caplog: pytest.LogCaptureFixture) -> None:
     """A damaged end must neither be read forever nor keep the other groups from being served."""
 
-    async def test(one: Broker) -> None:
-        one.commit("a")
-        data = bytes(one.partition.log.data[:20]) if found == "half a batch" else b""
+    async def test(broker: Broker) -> None:
+        broker.commit("a")
+        data = bytes(broker.partition.log.data[:20]) if found == "half a batch" else b""
         records = None if found == "nothing" else SimpleNamespace(size_bytes=len(data), read=lambda: data)
-        one._read = lambda *_, **__: SimpleNamespace(records=records)  # type: ignore[assignment]
-        await one.lead()
-        assert (one.reads, one.buffers) == ([0], 1 if found == "half a batch" else 0)
-        assert one.groups.status("a") is E.NONE
+        broker._read = lambda *_, **__: SimpleNamespace(records=records)  # type: ignore[assignment]
+        await broker.lead()
+        assert (broker.reads, broker.buffers) == ([0], 1 if found == "half a batch" else 0)
+        assert broker.groups.status("a") is E.NONE
 
     with caplog.at_level(logging.ERROR):
-        broker(test)
+        play(test)
     assert ("What follows cannot be read" in caplog.text) == (found == "half a batch")
     assert len(caplog.records) == (found == "half a batch")
 
@@ -215,13 +214,13 @@ def test_a_fault_of_the_program_keeps_no_partition_from_being_served(
     def fails(*_: object) -> Iterator[None]:
         raise RuntimeError("a fault of the program")
 
-    async def test(one: Broker) -> None:
-        one.commit("a")
+    async def test(broker: Broker) -> None:
+        broker.commit("a")
         monkeypatch.setattr(GroupLoader, "finish", fails)
-        await one.lead()
-        assert (one.groups.status("a"), one.loaded) == (E.NONE, [])
+        await broker.lead()
+        assert (broker.groups.status("a"), broker.loaded) == (E.NONE, [])
 
-    broker(test)
+    play(test)
     assert "Loading failed and is given up" in caplog.text
 
 
@@ -240,8 +239,8 @@ def test_long_work_gives_way_every_few_milliseconds(monkeypatch: pytest.MonkeyPa
         nonlocal uncollected
         uncollected += 1
 
-    async def test(one: Broker) -> None:
-        await one.lead()
+    async def test(broker: Broker) -> None:
+        await broker.lead()
 
         async def other() -> None:
             while True:
@@ -252,14 +251,14 @@ def test_long_work_gives_way_every_few_milliseconds(monkeypatch: pytest.MonkeyPa
         await asyncio.sleep(0)
         monkeypatch.setattr("engine.runtime.turns.HOLD_MS_MAX", 0)
         monkeypatch.setattr("engine.runtime.turns.leave_uncollected", note)
-        owned = one.groups._owned[0]
-        await one.groups._in_slices(owned, work(15))
+        owned = broker.groups._owned[0]
+        await broker.groups._in_slices(owned, work(15))
         beside.cancel()
         assert set(range(1, 15)) <= set(turns), "after each step others go on"
         assert (steps, uncollected) == (15, 15 // TURNS_BETWEEN_FREEZES)
-        one.groups._unload(0)
-        await one.groups._in_slices(owned, work(15))
+        broker.groups._unload(0)
+        await broker.groups._in_slices(owned, work(15))
         assert steps == 16
-        one.groups._owned[0] = owned
+        broker.groups._owned[0] = owned
 
-    broker(test)
+    play(test)

@@ -184,8 +184,8 @@ async def test_of_a_partition_that_is_named_twice_the_last_mention_counts(
         context = w.brokers[1].context(ApiKey.FETCH, version)
         answer: Any = fetch(context, request)
         partitions = answer.responses[0].partitions
-        assert [one.partition_index for one in partitions] == [0, 1]
-        assert [one.records.size_bytes for one in partitions] == [BATCH_BYTES, 3 * BATCH_BYTES]
+        assert [partition.partition_index for partition in partitions] == [0, 1]
+        assert [partition.records.size_bytes for partition in partitions] == [BATCH_BYTES, 3 * BATCH_BYTES]
 
 
 @pytest.mark.parametrize("version", [4, 12, 17])
@@ -199,8 +199,8 @@ async def test_a_limit_below_zero_is_an_error_where_there_is_something_to_read(t
     def codes(w: World, request: FetchRequest) -> list[tuple[int, int, int]]:
         answer: Any = fetch(w.brokers[1].context(ApiKey.FETCH, version), request)
         return [
-            (one.error_code, one.high_watermark, getattr(one.records, "size_bytes", 0))
-            for one in answer.responses[0].partitions
+            (partition.error_code, partition.high_watermark, getattr(partition.records, "size_bytes", 0))
+            for partition in answer.responses[0].partitions
         ]
 
     async with world(tmp_path, 1) as w:
@@ -209,8 +209,8 @@ async def test_a_limit_below_zero_is_an_error_where_there_is_something_to_read(t
         assert codes(w, asked(-1, 1_000_000, min_bytes=1)) == [refused, refused]
         assert codes(w, asked(1_000_000, -1, min_bytes=1)) == [refused, (0, 3, BATCH_BYTES)]
         at_the_end = asked(-1, 1_000_000, min_bytes=-1)
-        for one in at_the_end.topics[0].partitions:
-            one.fetch_offset = 3
+        for partition in at_the_end.topics[0].partitions:
+            partition.fetch_offset = 3
         assert codes(w, at_the_end) == [(0, 3, 0), (0, 3, 0)]
 
 

@@ -117,7 +117,7 @@ def test_a_resource_that_is_named_very_often_is_described_once() -> None:
         describe_configs(context, describe_request({"resources": [asked, some, asked, some, bad, bad, asked]}))
     ).results
     assert len(whole.configs) > len(partial.configs) == 2
-    assert [one.error_code for one in rest] == [0, 0, 42, 42, 0]
+    assert [result.error_code for result in rest] == [0, 0, 42, 42, 0]
     assert rest[0] is rest[4] is whole and rest[1] is partial
 
 

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from due_jobs import run_due
 from event_loop import in_event_loop
-from log_folders import data_batch
+from log_folders import data_batch, run_due
 from replicated_brokers import TP, World, world
 from virtual_time import in_virtual_time
 
@@ -169,8 +168,8 @@ async def test_appends_share_a_flush_that_begins_after_them(tmp_path: Path) -> N
             asked += [asyncio.ensure_future(ask(w, b"later")) for _ in range(5)]
             await w.until(lambda: w.log(1).log_end_offset == 6, "all are written")
             done_at: list[int] = []
-            for one in asked:
-                one.add_done_callback(lambda _: done_at.append(w.log(1).recovery_point))
+            for request in asked:
+                request.add_done_callback(lambda _: done_at.append(w.log(1).recovery_point))
             gate.may_pass.set()
             answers = [parts(answer)[0] for answer in await asyncio.gather(*asked)]
             assert [answer.error_code for answer in answers] == [0] * 6

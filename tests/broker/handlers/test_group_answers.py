@@ -126,7 +126,7 @@ def test_offsets_to_delete_that_are_named_twice_are_answered_once() -> None:
 def test_share_groups_have_no_coordinator_yet(version: int, key_type: int, error: ErrorCode) -> None:
     request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["g:AAAAAAAAAAAAAAAAAAAAAA:0"])
     answer: Any = find_coordinator(asked(ApiKey.FIND_COORDINATOR, version), request)
-    assert [one.error_code for one in answer.coordinators] == [error]
+    assert [coordinator.error_code for coordinator in answer.coordinators] == [error]
 
 
 def test_the_new_protocol_of_groups_is_refused() -> None:

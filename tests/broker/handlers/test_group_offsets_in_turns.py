@@ -9,8 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from coordinator_requests import stable, with_world
-from coordinator_world import CoordinatorWorld
+from coordinator_world import CoordinatorWorld, stable, with_world
 
 from engine.broker.coordinator.groups.values import Committer
 from engine.broker.handlers.offset_delete import offset_delete

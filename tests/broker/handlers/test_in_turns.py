@@ -36,7 +36,7 @@ from engine.broker.handlers.describe_groups import describe_groups
 from engine.broker.handlers.describe_log_dirs import describe_log_dirs
 from engine.broker.handlers.describe_producers import describe_producers
 from engine.broker.handlers.find_coordinator import find_coordinator
-from engine.broker.handlers.in_turns import AT_ONCE_MAX, carried_out, each, each_part, pieces
+from engine.broker.handlers.in_turns import AT_ONCE_MAX, PER_STEP, carried_out, each, each_part, pieces
 from engine.broker.handlers.incremental_alter_configs import incremental_alter_configs
 from engine.broker.handlers.leave_group import leave_group
 from engine.broker.handlers.list_partition_reassignments import list_partition_reassignments
@@ -178,27 +178,27 @@ REQUESTS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[list[str]], Any],
     "FindCoordinator": (
         find_coordinator,
         lambda names: FindCoordinatorRequest(coordinator_keys=names),
-        lambda answer: [one.key for one in answer.coordinators],
+        lambda answer: [coordinator.key for coordinator in answer.coordinators],
     ),
     "DescribeGroups": (
         describe_groups,
         lambda names: DescribeGroupsRequest(groups=names),
-        lambda answer: [one.group_id for one in answer.groups],
+        lambda answer: [group.group_id for group in answer.groups],
     ),
     "DeleteGroups": (
         delete_groups,
         lambda names: DeleteGroupsRequest(groups_names=[*names, names[0]]),
-        lambda answer: [one.group_id for one in answer.results],
+        lambda answer: [result.group_id for result in answer.results],
     ),
     "ConsumerGroupDescribe": (
         describe_new_groups,
         lambda names: ConsumerGroupDescribeRequest(group_ids=names),
-        lambda answer: [one.group_id for one in answer.groups],
+        lambda answer: [group.group_id for group in answer.groups],
     ),
     "UpdateFeatures": (
         update_features,
         lambda names: UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey(feature=name) for name in names]),
-        lambda answer: [one.feature for one in answer.results],
+        lambda answer: [result.feature for result in answer.results],
     ),
     "OffsetForLeaderEpoch, one topic": (
         offset_for_leader_epoch,
@@ -285,8 +285,8 @@ async def test_settings_of_very_many_resources_are_changed_in_turns(is_increment
             turns += 1
             await asyncio.sleep(0)
     answer = await answering
-    assert [one.resource_name for one in answer.responses] == NAMES
-    assert {one.error_code for one in answer.responses} == {ErrorCode.INVALID_REQUEST}
+    assert [response.resource_name for response in answer.responses] == NAMES
+    assert {response.error_code for response in answer.responses} == {ErrorCode.INVALID_REQUEST}
     # One yield each to read them, change them and answer.
     assert turns >= 3 * MANY
     settings = [IncrementalConfig(name=name) if is_incremental else AlterableConfig(name=name) for name in NAMES]
@@ -548,11 +548,11 @@ async def test_very_many_partitions_of_transactions_are_answered_in_turns(monkey
     transactions = [AddPartitionsToTxnTransaction(transactional_id=name, topics=named) for name in NAMES]
     large, turns = await turns_of(add_partitions_to_txn(where, AddPartitionsToTxnRequest(transactions=transactions)))
     answer = large.response
-    assert [one.transactional_id for one in answer.results_by_transaction] == NAMES
+    assert [result.transactional_id for result in answer.results_by_transaction] == NAMES
     assert {
         p.partition_error_code
-        for one in answer.results_by_transaction
-        for p in one.topic_results[0].results_by_partition
+        for result in answer.results_by_transaction
+        for p in result.topic_results[0].results_by_partition
     } == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert turns >= 3 * MANY
 
@@ -576,9 +576,9 @@ async def test_very_many_markers_are_written_in_turns(monkeypatch: pytest.Monkey
     for write_one in waiting:
         assert not deferred.is_complete
         write_one()
-    assert [one.producer_id for one in deferred.response.markers] == [1, 2]
-    for one in deferred.response.markers:
-        assert [p.partition_index for p in one.topics[0].partitions] == list(range(MANY))
+    assert [marker.producer_id for marker in deferred.response.markers] == [1, 2]
+    for each_marker in deferred.response.markers:
+        assert [p.partition_index for p in each_marker.topics[0].partitions] == list(range(MANY))
 
 
 @in_event_loop
@@ -592,7 +592,7 @@ async def test_very_many_offsets_of_a_transaction_are_taken_in_turns(monkeypatch
     request = TxnOffsetCommitRequest(group_id="g", topics=[TxnOffsetCommitRequestTopic(name="t", partitions=asked)])
     large, turns = await turns_of(txn_offset_commit(where, request))
     assert [p.partition_index for p in large.response.topics[0].partitions] == list(range(MANY))
-    assert turns >= MANY
+    assert turns >= MANY / PER_STEP
 
 
 @in_event_loop
@@ -608,7 +608,7 @@ async def test_very_many_rules_are_read_in_turns(changes: str) -> None:
         filters = [DeleteAclsFilter(resource_type_filter=1, operation=1, permission_type=1) for _ in range(MANY)]
         answer, turns = await turns_of(delete_acls(where, DeleteAclsRequest(filters=filters)))
         results = answer.filter_results
-    assert [one.error_code for one in results] == [ErrorCode.SECURITY_DISABLED] * MANY
+    assert [result.error_code for result in results] == [ErrorCode.SECURITY_DISABLED] * MANY
     assert turns >= MANY
 
 
@@ -634,16 +634,16 @@ async def test_very_many_topics_are_created_and_grown_in_turns() -> None:
     create = CreateTopicsRequest(topics=[CreatableTopic(name=name) for name in NAMES])
     created, turns = await turns_of(create_topics(where, create))
     # Each is taken, its settings and its assignment read, with a yield of two passes; equal names are counted before.
-    assert [one.name for one in created.topics] == NAMES and turns >= 6 * MANY + 2 * MANY / AT_ONCE_MAX
+    assert [topic.name for topic in created.topics] == NAMES and turns >= 6 * MANY + 2 * MANY / AT_ONCE_MAX
     grow = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name=name) for name in NAMES])
     grown, turns = await turns_of(create_partitions(where, grow))
-    assert [one.name for one in grown.results] == NAMES and turns >= MANY
-    assert {one.error_code for one in [*created.topics, *grown.results]} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert [result.name for result in grown.results] == NAMES and turns >= MANY
+    assert {result.error_code for result in [*created.topics, *grown.results]} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     where.broker.controller.is_active = False
     for handler, request in ((create_topics, create), (create_partitions, grow)):
         refused, turns = await turns_of(handler(where, request))  # type: ignore[operator]
         results = refused.topics if handler is create_topics else refused.results
-        assert [one.error_code for one in results] == [ErrorCode.NOT_CONTROLLER] * MANY and turns >= MANY
+        assert [result.error_code for result in results] == [ErrorCode.NOT_CONTROLLER] * MANY and turns >= MANY
 
 
 @pytest.mark.parametrize("grown", ["configs", "assignments"])
@@ -675,7 +675,7 @@ async def test_very_many_parts_of_an_entity_with_quotas_are_read_in_turns() -> N
     answer, turns = await turns_of(alter_client_quotas(context(), request))
     (entry,) = answer.entries
     assert entry.error_message == "Unhandled client quota entity type: x"
-    assert [one.entity_name for one in entry.entity] == [NAMES[-1], None], "of a type the last counts"
+    assert [part.entity_name for part in entry.entity] == [NAMES[-1], None], "of a type the last counts"
     # One yield each to answer and to read them.
     assert turns >= 2 * MANY / AT_ONCE_MAX
 
@@ -689,7 +689,7 @@ async def test_settings_of_very_many_resources_are_described_in_turns(kind: Reso
     resources = [DescribeConfigsResource(resource_type=kind, resource_name=name) for name in NAMES]
     answer, turns = await turns_of(describe_configs(where, DescribeConfigsRequest(resources=resources)))
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if kind is ResourceType.TOPIC else ErrorCode.INVALID_REQUEST
-    assert [(one.resource_name, one.error_code) for one in answer.results] == [(name, code) for name in NAMES]
+    assert [(result.resource_name, result.error_code) for result in answer.results] == [(name, code) for name in NAMES]
     assert turns >= MANY
 
 
@@ -702,7 +702,7 @@ async def test_very_many_settings_of_one_resource_are_read_in_turns() -> None:
     ):
         asked = resource(resource_type=ResourceType.TOPIC, resource_name="t", configs=[config(name="a")] * MANY)
         answer, turns = await turns_of(handler(context(), request(resources=[asked])))  # type: ignore[operator]
-        assert [one.error_message for one in answer.responses] == ["Error due to duplicate config keys"]
+        assert [response.error_message for response in answer.responses] == ["Error due to duplicate config keys"]
         assert turns >= MANY
 
 
@@ -731,7 +731,7 @@ async def test_very_many_users_are_changed_in_turns() -> None:
     upsertions = [ScramCredentialUpsertion(name=name) for name in NAMES]
     request = AlterUserScramCredentialsRequest(upsertions=upsertions)
     answer, turns = await turns_of(alter_user_scram_credentials(where, request))
-    assert [(one.user, one.error_code) for one in answer.results] == [
+    assert [(result.user, result.error_code) for result in answer.results] == [
         (name, ErrorCode.NOT_CONTROLLER) for name in NAMES
     ]
     assert turns >= 2 * MANY

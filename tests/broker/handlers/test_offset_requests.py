@@ -240,7 +240,7 @@ class TestListOffsets:
                 assert len(searches) == count
                 searches[-1][0].set_result(None)
                 await asyncio.sleep(1)
-            assert [(await one).offset for one in asked] == [1, 0, 1]
+            assert [(await answer).offset for answer in asked] == [1, 0, 1]
 
         alone(tmp_path, test)
 

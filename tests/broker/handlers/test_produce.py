@@ -320,9 +320,9 @@ def mixed(*parts: tuple[str, int, bytes | memoryview], acks: int = 1) -> Produce
 def told(response: Any) -> list[tuple[str, int, int, int]]:
     """Return topic, partition, error and base offset of every answer."""
     return [
-        (topic.name, one.index, one.error_code, one.base_offset)
+        (topic.name, partition.index, partition.error_code, partition.base_offset)
         for topic in response.responses
-        for one in topic.partition_responses
+        for partition in topic.partition_responses
     ]
 
 
@@ -402,7 +402,7 @@ def test_senseless_acks_are_told_where_there_is_nothing_else_to_find_fault_with(
         async with world(tmp_path, 1) as w:
             await w.lead(1)
             parts = ((TP.topic, 0, data_batch(b"a")), ("nosuch", 0, data_batch(b"a")))
-            assert [one[2] for one in told(ask(w, 1, mixed(*parts, acks=2)))] == [
+            assert [partition[2] for partition in told(ask(w, 1, mixed(*parts, acks=2)))] == [
                 ErrorCode.INVALID_REQUIRED_ACKS,
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             ]
@@ -468,7 +468,7 @@ def test_very_many_refusals_are_completed_in_turns(tmp_path: Path, monkeypatch: 
             asked = ProduceRequest(acks=1, topic_data=[TopicProduceData(name="nosuch", partition_data=parts)])
             context = w.brokers[1].context(ApiKey.PRODUCE, 11)
             answer = await all_handlers()[ApiKey.PRODUCE].large_handler(context, asked)
-            assert {one[2] for one in told(answer)} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+            assert {partition[2] for partition in told(answer)} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
             assert len(taken) >= 2 * len(parts), "one to refuse each, and one to complete it"
 
     run_virtual(check)

@@ -20,11 +20,10 @@ from typing import Any
 from unittest import mock
 
 from cleaning import dirty, prepare, work
-from due_jobs import run_due
 from forgetful_disk import CRASHES, KILLED, Disk, Stopped, write_image
-from log_folders import NOW_MS, read_all
-from manual_clock import ManualClock
+from log_folders import NOW_MS, read_all, run_due
 from topic_life import Life, Seen, check_records
+from virtual_time import ManualClock
 
 from engine.broker.log import log_dir_loader, log_manager, small_files
 from engine.broker.log.disk_jobs import DiskJob, run_jobs
@@ -431,7 +430,7 @@ class Lives:
             if at < end and ((life.is_keyed and at < least) or at < log.log_start_offset)
         }
         life.records = known | now
-        life.batches = [one for one in later.batches if one[0] + one[2] <= end]
+        life.batches = [batch for batch in later.batches if batch[0] + batch[2] <= end]
         life.start, life.end = log.log_start_offset, end
         life.promised = min(least, end)
         life.leader_epoch = max(life.leader_epoch, later.leader_epoch) + 1
@@ -475,9 +474,9 @@ class Lives:
 def _records(log: Log) -> dict[int, tuple[bytes, bytes]]:
     start = log.log_start_offset
     return {
-        one.offset: (bytes(one.key or b""), bytes(one.value or b""))
-        for one in iter_records(read_all(log, start))
-        if one.offset >= start
+        record.offset: (bytes(record.key or b""), bytes(record.value or b""))
+        for record in iter_records(read_all(log, start))
+        if record.offset >= start
     }
 
 

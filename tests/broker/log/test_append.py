@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,9 +24,10 @@ from time_lookups import offset_of_max_timestamp
 
 from engine.admin.dump.indexes import IndexOptions, dump_offset_index
 from engine.admin.dump.rows import Finding
-from engine.broker.log.append_origin import AppendOrigin
+from engine.broker.log.append_origin import AppendOrigin, CommitMarker, OwnBatch
 from engine.broker.log.log import Log
 from engine.broker.log.placed_batches import replicated, segment_runs
+from engine.broker.log.producer_entry import ProducerEntry
 from engine.broker.log.results import OffsetsOutOfOrder, UnexpectedAppendOffset
 from engine.common.errors import ErrorCode, KafkaError
 from engine.kafka.config.log_config import LogConfig
@@ -351,6 +353,56 @@ def test_preallocated_files_are_cut_when_they_are_done(tmp_path: Path) -> None:
     assert values_of(open_log(tmp_path / "t-0", config)) == [(0, b"x" * 500), (1, b"x" * 500)]
 
 
+def test_a_preallocated_file_is_cut_when_it_is_done_though_idle_until_then(tmp_path: Path) -> None:
+    """Zeroes behind the last batch stop every consumer at the segment's end, and Apache Kafka's start."""
+    config = LogConfig(preallocate=True, segment_bytes=1000, segment_index_bytes=240)
+    log = open_log(tmp_path / "t-0", config)
+    for _ in range(2):
+        log.append_as_leader(data_batch(b"x" * 500), 0)
+        log.release_idle_files()
+        log.release_idle_files()
+    first, second = log.segments
+    assert first.path.stat().st_size == first.size_bytes
+    log.close()
+    assert second.path.stat().st_size == second.size_bytes
+
+
+@pytest.mark.parametrize(("entries", "step_ms"), [(4, 0), (2, 1)], ids=["offset index", "time index"])
+def test_a_full_index_is_full_after_the_next_start_too(tmp_path: Path, entries: int, step_ms: int) -> None:
+    """Apache Kafka does not start where the active segment's index has more entries than it may have."""
+    config = LogConfig(segment_index_bytes=36, index_interval_bytes=0)
+    log = open_log(tmp_path / "t-0", config)
+    for n in range(entries + 1):
+        log.append_as_leader(data_batch(b"x", timestamp_ms=5 + n * step_ms), 0)
+    log.close()
+    log = open_log(tmp_path / "t-0", config)
+    log.append_as_leader(data_batch(b"x", timestamp_ms=5 + entries * step_ms), 0)
+    assert [segment.base_offset for segment in log.segments] == [0, entries + 1]
+    assert log.segments[0].path.with_suffix(".index").stat().st_size == 8 * entries
+
+
+def test_another_index_interval_concerns_the_next_segment(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    log.update_config(LogConfig(index_interval_bytes=0))
+    for _ in range(2):
+        for _ in range(3):
+            log.append_as_leader(data_batch(b"x"), 0)
+        log.roll()
+    assert [segment.offset_index.count for segment in log.segments] == [0, 2, 0]
+
+
+def test_an_index_that_is_full_after_a_cut_ends_its_segment(tmp_path: Path) -> None:
+    """The last slot of a time index is the roll's. A cut may make the segment active again, and leave that entry."""
+    config = LogConfig(segment_index_bytes=24)
+    log = open_log(tmp_path / "t-0", config)
+    for timestamp_ms in (9, 1):
+        log.append_as_leader(data_batch(b"x", timestamp_ms=timestamp_ms), 0)
+    log.roll()
+    log.truncate_to(1)
+    log.append_as_leader(data_batch(b"x", timestamp_ms=9), 0)
+    assert [segment.base_offset for segment in log.segments] == [0, 1]
+
+
 # --- followers
 
 
@@ -476,3 +528,118 @@ def test_a_batch_that_was_stored_can_be_sent_again(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0")
     log.append_as_leader(data_batch(b"a"), 9)
     assert log.append_as_leader(as_sent(read_all(log)), 9).first_offset == 1
+
+
+MADE_MS = 2_000
+"""When a coordinator made the batches below."""
+
+
+def committing(epoch: int = 0, coordinator_epoch: int = 3, producer_id: int = 1) -> tuple[memoryview, OwnBatch]:
+    """Return the marker of a commit, and what its coordinator knows of it."""
+    marker = CommitMarker(producer_id, epoch, coordinator_epoch)
+    batch = marker_batch(producer_id, epoch, commit=True, coordinator_epoch=coordinator_epoch, timestamp_ms=MADE_MS)
+    return batch, OwnBatch(1, MADE_MS, commit=marker)
+
+
+def stating(count: int = 1, codec: Codec = Codec.NONE, size: int = 10) -> tuple[memoryview, OwnBatch]:
+    """Return records of an internal topic, all with the same time, and what their coordinator knows of them."""
+    records = [Record(key=b"k", value=b"v" * size, timestamp_ms=MADE_MS)] * count
+    return memoryview(bytearray(encode_batch(records, codec=codec))), OwnBatch(count, MADE_MS, codec)
+
+
+def with_open_transaction(folder: Path, config: LogConfig, environment: StandIn) -> Log:
+    """Return a log in which producer 1 has an open transaction at offset 1, and producer 2 one that is over."""
+    log = open_log(folder, config, environment)
+    log.append_as_leader(data_batch(b"a", producer=(2, 0, 0), transactional=True), 4)
+    log.append_as_leader(data_batch(b"b", producer=(1, 0, 0), transactional=True), 4)
+    log.append_as_leader(marker_batch(2, 0, commit=True, coordinator_epoch=3), 4, origin=AppendOrigin.COORDINATOR)
+    log.update_high_watermark(log.log_end_offset)
+    log.producers.begin_verification(2, 1, 0, NOW_MS)
+    return log
+
+
+def known_of(log: Log) -> tuple[object, ...]:
+    """Return what a log knows, as values."""
+    entries = [
+        [getattr(entry, name) for name in ProducerEntry.__slots__ if name != "is_frozen"]
+        for entry in log.producers.producers.values()
+    ]
+    return (
+        entries,
+        set(log.producers.verifications),
+        (log.log_end_offset, log.high_watermark, log.first_unstable_offset, log.producers.map_end_offset),
+        (log.producers.first_unstable_offset, log.producers.unreplicated),
+        log.leader_epochs.entries,
+        [(s.base_offset, s.size_bytes, s.max_timestamp_ms, s.max_timestamp_offset) for s in log.segments],
+        folder_content(log.dir, ".log", "leader-epoch-checkpoint"),
+    )
+
+
+def freeze(log: Log) -> None:
+    log.producers.take_snapshot(is_written_later=True)
+
+
+def cut(log: Log) -> None:
+    """Cut the last marker off, and leave the producer state to be built."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("engine.broker.log.log.REPLAY_BYTES_MAX", -1)
+        log.truncate_to(2)
+    assert log.has_stale_producers
+
+
+def go_offline(log: Log) -> None:
+    log.folder.is_offline = True
+
+
+@pytest.mark.parametrize("before", [lambda _: None, freeze, cut, go_offline], ids=["", "frozen", "cut", "offline"])
+@pytest.mark.parametrize(
+    "config",
+    [
+        LogConfig(),
+        LogConfig(message_timestamp_type="LogAppendTime"),
+        LogConfig(compression_type="gzip"),
+        LogConfig(cleanup_policy=("compact",)),
+        LogConfig(max_message_bytes=100),
+        LogConfig(segment_bytes=350),
+    ],
+    ids=["usual", "append time", "gzip", "compacted", "small batches", "full segment"],
+)
+@pytest.mark.parametrize(
+    "made",
+    [
+        stating(),
+        stating(3),
+        stating(codec=Codec.LZ4),
+        stating(size=100),
+        committing(),
+        committing(producer_id=2),
+        committing(producer_id=9),
+        committing(epoch=1),
+        committing(epoch=-1),
+        committing(coordinator_epoch=4),
+        committing(coordinator_epoch=2),
+    ],
+    ids=[
+        *("state", "states", "packed states", "long state", "commit", "commit of nothing", "commit of nobody"),
+        *("later epoch", "earlier epoch", "later coordinator", "earlier coordinator"),
+    ],
+)
+def test_what_a_coordinator_has_made_is_stored_without_a_look_as_with_one(
+    tmp_path: Path, made: tuple[memoryview, OwnBatch], config: LogConfig, before: Callable[[Log], None]
+) -> None:
+    outcomes = []
+    for folder in ("looked-0", "taken-0"):
+        log = with_open_transaction(tmp_path / folder, config, StandIn())
+        before(log)
+        batch, own = memoryview(bytearray(made[0])), made[1]
+        told: object
+        try:
+            if folder == "taken-0":
+                told = log.append_own(batch, own, 5)
+            else:
+                told = log.append_as_leader(batch, 5, origin=AppendOrigin.COORDINATOR).first_offset
+        except KafkaError as error:
+            told = (error.code, str(error).replace("taken-0", "looked-0"))
+        snapshots = [snapshot.entries() for snapshot in log.producers.snapshots.pending]
+        outcomes.append((told, known_of(log), snapshots))
+    assert outcomes[0] == outcomes[1]

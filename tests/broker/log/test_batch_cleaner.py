@@ -123,8 +123,8 @@ class TestTransactions:
         assert (header.base_offset, header.last_offset) == (5, 5)
         assert header.is_control
         assert header.is_transactional
-        assert [(one.key, one.value) for one in iter_records(with_horizon)] == [
-            (one.key, one.value) for one in iter_records(marker)
+        assert [(record.key, record.value) for record in iter_records(with_horizon)] == [
+            (record.key, record.value) for record in iter_records(marker)
         ]
         assert walk.counted == (1, 1)
         assert Walk({}).clean(with_horizon) == with_horizon, "not yet"
@@ -162,13 +162,30 @@ class TestRecords:
         kept = Walk({b"0": 0, b"1": 1, b"2": 50, b"3": 3}).clean(batch)
         header = read_batch_header(kept)
         assert (header.max_timestamp, header.record_count, header.last_offset) == (NOW_MS + 3, 3, 3)
-        assert [(one.offset, one.timestamp_ms) for one in iter_records(kept)] == [
+        assert [(record.offset, record.timestamp_ms) for record in iter_records(kept)] == [
             (0, NOW_MS),
             (1, NOW_MS - 7),
             (3, NOW_MS + 3),
         ]
         alone = Walk({b"0": 50, b"1": 50, b"2": 2, b"3": 50}).clean(batch)
         assert read_batch_header(alone).max_timestamp == NOW_MS + 9
+
+    @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+    @pytest.mark.parametrize("step_ms", [-7, 1, 100_000])
+    def test_times_count_from_the_first_record_that_stays(self, step_ms: int, codec: Codec) -> None:
+        """As Kafka writes it, to the byte."""
+        records = [Record(n, NOW_MS + n * step_ms, b"k%d" % n, b"v" * 60, [("h", b"1")]) for n in range(5)]
+        walk = Walk({b"k%d" % n: n for n in (1, 2, 4)})
+        expected = encode_batch([records[n] for n in (1, 2, 4)], base_offset=0, last_offset=4, codec=codec)
+        assert walk.clean(encode_batch(records, codec=codec)) == expected
+
+    def test_under_append_time_all_times_count_from_it(self) -> None:
+        options = {"timestamp_type": TimestampType.LOG_APPEND_TIME, "log_append_time_ms": NOW_MS + 900}
+        records = [Record(n, NOW_MS + n, b"k%d" % n, b"v") for n in range(3)]
+        kept = [Record(n, NOW_MS + 900, b"k%d" % n, b"v") for n in (1, 2)]
+        expected = encode_batch(kept, base_offset=0, last_offset=2, **options)  # type: ignore[arg-type]
+        walk = Walk({b"k1": 1, b"k2": 2})
+        assert walk.clean(encode_batch(records, **options)) == expected  # type: ignore[arg-type]
 
     def test_records_without_a_time_leave_none(self) -> None:
         """Kafka's value for none is -1; a smaller one would be refused."""
@@ -218,7 +235,7 @@ class TestRecords:
     def test_a_tombstone_goes_at_its_horizon(self, horizon_ms: int, stays: bool) -> None:
         batch = batch_at(0, (b"a", None), (b"b", b"1"), delete_horizon_ms=horizon_ms)
         kept = Walk({b"a": 0, b"b": 1}).clean(batch)
-        assert [one.key for one in iter_records(kept)] == ([b"a", b"b"] if stays else [b"b"])
+        assert [record.key for record in iter_records(kept)] == ([b"a", b"b"] if stays else [b"b"])
 
     def test_the_last_batch_of_the_map_is_cleaned(self) -> None:
         assert Walk({b"a": 50}, latest_offset=4).clean(batch_at(4, (b"a", b"1"))) == b""
@@ -226,13 +243,13 @@ class TestRecords:
     def test_a_null_key_in_the_first_dirty_batch_was_counted_before(self) -> None:
         walk = Walk({b"a": 6}, first_dirty=5)
         kept = walk.clean(batch_at(5, (None, b"x"), (b"a", b"1")))
-        assert [one.offset for one in iter_records(kept)] == [6]
+        assert [record.offset for record in iter_records(kept)] == [6]
         assert walk.stats.invalid_messages_read == 0
 
     def test_a_null_key_before_the_dirty_part_is_counted(self) -> None:
         walk = Walk({b"a": 1}, first_dirty=5)
         kept = walk.clean(batch_at(0, (None, b"x"), (b"a", b"1")))
-        assert [one.offset for one in iter_records(kept)] == [1]
+        assert [record.offset for record in iter_records(kept)] == [1]
         assert walk.stats.invalid_messages_read == 1
 
     @pytest.mark.parametrize("size", [EXACT_KEY_BYTES_MAX - 1, EXACT_KEY_BYTES_MAX, EXACT_KEY_BYTES_MAX + 1])
@@ -254,7 +271,7 @@ class TestOldFormats:
 
     @staticmethod
     def offsets_of(kept: bytes) -> list[int]:
-        return [one.offset for one in iter_batch_records(kept, 0, read_batch_header(kept))]
+        return [record.offset for record in iter_batch_records(kept, 0, read_batch_header(kept))]
 
     @pytest.mark.parametrize(("keeps", "offsets"), [(False, [4, 7]), (True, [4, 6, 7])])
     def test_a_wrapper_loses_null_keys_and_old_tombstones(self, keeps: bool, offsets: list[int]) -> None:

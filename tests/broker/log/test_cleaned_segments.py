@@ -57,15 +57,15 @@ def written(
         cleaned.add(batch)
     return [
         LogSegment(
-            SegmentPaths(folder, one.base_offset, CLEANED_SUFFIX),
-            one.size_bytes,
+            SegmentPaths(folder, segment.base_offset, CLEANED_SUFFIX),
+            segment.size_bytes,
             index_capacity_bytes=limits.segment_index_bytes,
             index_interval_bytes=limits.index_interval_bytes,
             roll_jitter_ms=0,
             created_ms=0,
-            has_transaction_index=one.has_transaction_index,
+            has_transaction_index=segment.has_transaction_index,
         )
-        for one in cleaned.finish(NEWEST_NS)
+        for segment in cleaned.finish(NEWEST_NS)
     ], pace
 
 
@@ -81,17 +81,17 @@ def test_the_files_hold_the_batches_and_have_the_time_of_the_newest_source(tmp_p
 
 def test_the_first_offset_of_the_segment_may_be_the_first_batch_s_and_the_last_too(tmp_path: Path) -> None:
     segments, _ = written(tmp_path, [batch_at(10)])
-    assert [one.base_offset for one in segments] == [10]
+    assert [segment.base_offset for segment in segments] == [10]
     last = 10 + RELATIVE_OFFSET_MAX
     segments, _ = written(tmp_path, [batch_at(last)])
-    assert [one.base_offset for one in segments] == [10]
+    assert [segment.base_offset for segment in segments] == [10]
 
 
 def test_a_batch_too_far_for_the_indexes_begins_another_segment(tmp_path: Path) -> None:
     far = 10 + RELATIVE_OFFSET_MAX + 1
     segments, _ = written(tmp_path, [batch_at(10), batch_at(far), batch_at(far + 1)], (10, far + 2))
-    assert [one.base_offset for one in segments] == [10, far]
-    assert [one.path.read_bytes() for one in segments] == [batch_at(10), batch_at(far) + batch_at(far + 1)]
+    assert [segment.base_offset for segment in segments] == [10, far]
+    assert [segment.path.read_bytes() for segment in segments] == [batch_at(10), batch_at(far) + batch_at(far + 1)]
 
 
 @pytest.mark.parametrize("offset", [9, 10 + RELATIVE_OFFSET_MAX + 5])
@@ -143,7 +143,7 @@ def test_an_aborted_transaction_is_noted_in_the_segment_of_its_marker(tmp_path: 
     cleaned.add(batch_at(10))
     cleaned.add(batch_at(far))
     cleaned.add_aborted(AbortedTransaction(7, 10, far, far + 1))
-    assert [one.has_transaction_index for one in cleaned.finish(NEWEST_NS)] == [False, True]
+    assert [segment.has_transaction_index for segment in cleaned.finish(NEWEST_NS)] == [False, True]
     paths = SegmentPaths(tmp_path, far, CLEANED_SUFFIX)
     assert TransactionIndex(paths, exists=True).entries() == [AbortedTransaction(7, 10, far, far + 1)]
 

@@ -27,7 +27,7 @@ def reports_of(plan: CleaningPlan) -> list[Report]:
 
 
 def groups_of(reports: list[Report]) -> list[tuple[int, ...]]:
-    return [one.base_offsets for one in reports if isinstance(one, GroupCleaned)]
+    return [report.base_offsets for report in reports if isinstance(report, GroupCleaned)]
 
 
 def test_files_that_a_cut_off_cleaning_left_are_gone_before_the_next(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_the_broker_hears_how_many_keys_were_found_and_up_to_where(tmp_path: Pat
     log = new_log(tmp_path)
     put(log, (b"a", b"1"), (b"b", b"1"), (b"a", b"2"))
     close_segment(log)
-    assert [one for one in reports_of(plan_of(log)) if isinstance(one, Indexed)] == [Indexed(3, 2)]
+    assert [report for report in reports_of(plan_of(log)) if isinstance(report, Indexed)] == [Indexed(3, 2)]
 
 
 @pytest.mark.parametrize("first_dirty", range(5))
@@ -57,7 +57,9 @@ def test_a_batch_that_is_partly_clean_gives_the_keys_of_its_dirty_part_only(tmp_
     put(log, (b"a", b"0"), (b"b", b"0"), (b"c", b"0"), (b"d", b"0"))
     put(log, (b"e", b"0"))
     close_segment(log)
-    indexed = next(one for one in reports_of(plan_of(log, first_dirty_offset=first_dirty)) if isinstance(one, Indexed))
+    indexed = next(
+        report for report in reports_of(plan_of(log, first_dirty_offset=first_dirty)) if isinstance(report, Indexed)
+    )
     assert indexed == Indexed(5, 5 - first_dirty)
 
 
@@ -93,7 +95,7 @@ def test_an_empty_tail_counts_as_cleaned_to_its_end(tmp_path: Path) -> None:
     close_segment(log)
     plan = plan_of(log)
     longer = replace(plan, segments=(replace(plan.segments[0], end_offset=9),))
-    assert next(one for one in reports_of(longer) if isinstance(one, Indexed)).end_offset == 9
+    assert next(report for report in reports_of(longer) if isinstance(report, Indexed)).end_offset == 9
 
 
 def test_nothing_dirty_ends_where_it_began(tmp_path: Path) -> None:

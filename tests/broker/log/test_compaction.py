@@ -85,7 +85,7 @@ def test_a_batch_keeps_its_codec_and_its_records_theirs(tmp_path: Path, codec: C
     assert (header.producer_id, header.base_sequence, header.partition_leader_epoch) == (7, 0, 3)
     assert header.max_timestamp == NOW_MS + 3
     kept = records_of(log)[:2]
-    assert [(one.offset, one.timestamp_ms, one.value) for one in kept] == [
+    assert [(record.offset, record.timestamp_ms, record.value) for record in kept] == [
         (1, NOW_MS - 5, b"x" * 200),
         (2, NOW_MS + 3, b""),
     ]
@@ -97,11 +97,11 @@ def test_append_times_stay(tmp_path: Path) -> None:
     put(log, (b"a", b"1"), (b"b", b"1"))
     put(log, (b"a", b"2"), (b"c", None))
     close_segment(log)
-    before = {one.offset: one.timestamp_ms for one in records_of(log)}
+    before = {record.offset: record.timestamp_ms for record in records_of(log)}
     clean_once(log)
     header = next(iter_batches(read_all(log)))[1]
     assert header.timestamp_type is TimestampType.LOG_APPEND_TIME
-    assert all(before[one.offset] == one.timestamp_ms for one in records_of(log))
+    assert all(before[record.offset] == record.timestamp_ms for record in records_of(log))
 
 
 @pytest.mark.parametrize("size", [1, EXACT_KEY_BYTES_MAX, EXACT_KEY_BYTES_MAX + 1, 127, 128, 9000])
@@ -142,9 +142,9 @@ def test_a_tombstone_stays_until_its_horizon(tmp_path: Path) -> None:
     close_segment(log)
     clean_once(log)
     assert pairs_of(log) == [(1, b"b", b"1"), (2, b"a", None), (3, b"c", b"1"), (4, b"end", b"1")]
-    horizons = [one.delete_horizon_ms for _, one in iter_batches(read_all(log))]
+    horizons = [batch.delete_horizon_ms for _, batch in iter_batches(read_all(log))]
     assert horizons == [None, NOW_MS + DAY_MS, None]
-    assert [one.timestamp_ms for one in records_of(log)][1:3] == [NOW_MS, NOW_MS + 1]
+    assert [record.timestamp_ms for record in records_of(log)][1:3] == [NOW_MS, NOW_MS + 1]
     for now_ms, kept in ((NOW_MS + DAY_MS - 1, True), (NOW_MS + DAY_MS, False)):
         put(log, (b"more", b"1"))
         close_segment(log)
@@ -201,7 +201,7 @@ def test_old_formats_are_cleaned_as_they_are(tmp_path: Path, magic: int, codec: 
     close_segment(log)
     clean_once(log)
     assert pairs_of(log) == [(1, b"b", b"1"), (3, b"a", b"2"), (4, b"c", b"1")]
-    assert {one.magic for _, one in iter_batches(read_all(log))} == {magic}
+    assert {batch.magic for _, batch in iter_batches(read_all(log))} == {magic}
     put(log, (b"b", b"of version 2"))
     close_segment(log)
     clean_once(log)
@@ -218,15 +218,15 @@ def test_small_segments_become_one(tmp_path: Path) -> None:
         log.roll()
     close_segment(log)
     bases: list[tuple[int, ...]] = []
-    work(prepare(log), lambda one: bases.append(one.base_offsets) if isinstance(one, GroupCleaned) else None)
+    work(prepare(log), lambda report: bases.append(report.base_offsets) if isinstance(report, GroupCleaned) else None)
     assert sum(map(len, bases)) == GROUP_SEGMENTS_MAX + 10
     sizes = [len(group) for group in bases]
     assert max(sizes) <= GROUP_SEGMENTS_MAX
     assert len(log.segments) == len(bases) + 1
-    assert all(one.size_bytes <= CONFIG.segment_bytes for one in log.segments)
+    assert all(segment.size_bytes <= CONFIG.segment_bytes for segment in log.segments)
     assert [offset for offset, _, _ in pairs_of(log)] == list(range(GROUP_SEGMENTS_MAX + 10))
     snapshots = set(log.producers.snapshots.offsets)
-    assert snapshots <= {one.base_offset for one in log.segments} | {log.log_end_offset}
+    assert snapshots <= {segment.base_offset for segment in log.segments} | {log.log_end_offset}
 
 
 def test_indexes_are_made_anew(tmp_path: Path) -> None:
@@ -343,7 +343,7 @@ def test_logs_that_kafka_wrote(tmp_path: Path, which: str) -> None:
     The last of each key stays.
     """
     config = changed(segment_bytes=100_000)
-    folders = [one for one in recorded_copy(which, tmp_path / "data").iterdir() if one.is_dir()]
+    folders = [path for path in recorded_copy(which, tmp_path / "data").iterdir() if path.is_dir()]
     cleaned = 0
     for folder in folders:
         if folder.name.endswith("-delete"):
@@ -361,13 +361,13 @@ def committed(log: Log) -> list[tuple[int, bytes, bytes | None]]:
     """Return offset, key and value of all records with a key that a read_committed consumer sees."""
     aborted = log.collect_aborted_transactions(0, log.log_end_offset)
     hidden: set[int] = set()
-    for _, one in iter_batches(read_all(log)):
-        is_aborted = one.is_transactional and any(
-            each.producer_id == one.producer_id and each.first_offset <= one.base_offset <= each.last_offset
+    for _, batch in iter_batches(read_all(log)):
+        is_aborted = batch.is_transactional and any(
+            each.producer_id == batch.producer_id and each.first_offset <= batch.base_offset <= each.last_offset
             for each in aborted
         )
-        if one.is_control or is_aborted:
-            hidden.update(range(one.base_offset, one.next_offset))
+        if batch.is_control or is_aborted:
+            hidden.update(range(batch.base_offset, batch.next_offset))
     return [(offset, key, value) for offset, key, value in pairs_of(log) if key is not None and offset not in hidden]
 
 

@@ -133,8 +133,8 @@ class Run:
             commit = self.random.random() < 0.5
             marker = marker_batch(producer_id, 0, commit=commit, timestamp_ms=self._now_ms())
             self.log.append_as_leader(marker, 0, origin=AppendOrigin.COORDINATOR)
-            for one in self.open.pop(producer_id):
-                one.marker_offset, one.is_aborted = self.log.log_end_offset - 1, not commit
+            for transaction in self.open.pop(producer_id):
+                transaction.marker_offset, transaction.is_aborted = self.log.log_end_offset - 1, not commit
 
     def roll(self) -> None:
         self.log.roll()
@@ -145,7 +145,7 @@ class Run:
     def _some_boundary(self) -> int:
         """Return where a batch begins or the log ends, at or above the high watermark: replicas get whole batches."""
         ends = [header.next_offset for _, header in iter_batches(read_all(self.log))]
-        return self.random.choice([*(one for one in ends if one > self.log.high_watermark), self.log.log_end_offset])
+        return self.random.choice([*(end for end in ends if end > self.log.high_watermark), self.log.log_end_offset])
 
     def clean(self) -> None:
         settings = CleanerSettings(dedupe_buffer_size=1) if self.random.random() < 0.2 else None
@@ -196,15 +196,17 @@ class Run:
 
         There is one exception, as in Kafka: a restart forgets that a marker is not replicated yet.
         """
-        decided = [one.marker_offset for one in self.sent if one.offset < self.touched_to and one.producer_id >= 0]
+        decided = [
+            record.marker_offset for record in self.sent if record.offset < self.touched_to and record.producer_id >= 0
+        ]
         to = max([self._some_boundary(), *(offset + 1 for offset in decided if offset < UNDECIDED)])
         self.log.truncate_to(to)
-        self.sent = [one for one in self.sent if one.offset < to]
+        self.sent = [record for record in self.sent if record.offset < to]
         self.open = {}
-        for one in self.sent:
-            if one.producer_id >= 0 and one.marker_offset >= to:
-                one.marker_offset, one.is_aborted = UNDECIDED, False
-                self.open.setdefault(one.producer_id, []).append(one)
+        for record in self.sent:
+            if record.producer_id >= 0 and record.marker_offset >= to:
+                record.marker_offset, record.is_aborted = UNDECIDED, False
+                self.open.setdefault(record.producer_id, []).append(record)
         for producer_id in PRODUCERS:
             entry = self.log.producers.producers.get(producer_id)
             self.sequences[producer_id] = 0 if entry is None or entry.last_sequence < 0 else entry.last_sequence + 1
@@ -232,52 +234,52 @@ class Run:
 
     def check(self) -> None:
         self._check_aborted_list()
-        stored = [(one.offset, one.key, one.value) for one in self._data_records()]
+        stored = [(record.offset, record.key, record.value) for record in self._data_records()]
         offsets = [offset for offset, _, _ in stored]
         assert offsets == sorted(set(offsets))
-        known = {one.offset: (one.key, one.value) for one in self.sent}
+        known = {record.offset: (record.key, record.value) for record in self.sent}
         assert all(known[offset] == (key, value) for offset, key, value in stored)
         found = set(offsets)
-        aborted = {one.offset for one in self.sent if one.is_aborted}
-        decided = [one for one in self.sent if not one.is_aborted]
-        assert {one.offset for one in decided if one.offset >= self.touched_to} <= found
-        last = {one.key: one for one in decided if one.offset < self.touched_to}
-        assert {one.offset for one in last.values() if one.value is not None} <= found
+        aborted = {record.offset for record in self.sent if record.is_aborted}
+        decided = [record for record in self.sent if not record.is_aborted]
+        assert {record.offset for record in decided if record.offset >= self.touched_to} <= found
+        last = {record.key: record for record in decided if record.offset < self.touched_to}
+        assert {record.offset for record in last.values() if record.value is not None} <= found
         survivors = found - aborted
         final = {key: value for offset, key, value in stored if offset in survivors and value is not None}
         dead = {key for offset, key, value in stored if offset in survivors and value is None}
-        expected = {one.key: one.value for one in decided}
+        expected = {record.key: record.value for record in decided}
         for key, value in expected.items():
             if value is not None:
                 assert final[key] == value
             else:
                 assert key not in final or key in dead
         if self.is_uniform:
-            last = {one.key: one for one in decided if one.offset < self.clean_to}
-            stale = {one.offset for one in self.sent if one.offset < self.clean_to}
-            assert not (stale - {one.offset for one in last.values()}) & found
+            last = {record.key: record for record in decided if record.offset < self.clean_to}
+            stale = {record.offset for record in self.sent if record.offset < self.clean_to}
+            assert not (stale - {record.offset for record in last.values()}) & found
 
     def _data_records(self) -> list[Record]:
         data = read_all(self.log)
         headers = {header.base_offset: header for _, header in iter_batches(data)}
         for one, other in pairwise(headers.values()):
             assert one.last_offset < other.base_offset
-        return [one for one in records_of(self.log) if one.key is not None and one.key.startswith(b"key-")]
+        return [record for record in records_of(self.log) if record.key is not None and record.key.startswith(b"key-")]
 
     def _check_aborted_list(self) -> None:
         """A read_committed consumer hides exactly those aborted records that are still there."""
-        by_offset = {one.offset: one for one in self.sent}
+        by_offset = {record.offset: record for record in self.sent}
         stable = self.log.last_stable_offset
         listed = self.log.collect_aborted_transactions(0, stable)
-        for one in self._data_records():
-            sent = by_offset[one.offset]
-            if one.offset >= stable:
+        for record in self._data_records():
+            sent = by_offset[record.offset]
+            if record.offset >= stable:
                 continue
             is_hidden = any(
-                each.producer_id == sent.producer_id and each.first_offset <= one.offset <= each.last_offset
+                each.producer_id == sent.producer_id and each.first_offset <= record.offset <= each.last_offset
                 for each in listed
             )
-            assert is_hidden is sent.is_aborted, (one, listed)
+            assert is_hidden is sent.is_aborted, (record, listed)
 
 
 def run(seed: int, folder: Path, patch: pytest.MonkeyPatch, look: Callable[[Log], None] | None = None) -> None:
@@ -332,11 +334,15 @@ def test_every_step_of_a_swap_may_be_the_last(tmp_path: Path, monkeypatch: pytes
         log.abandon()
         again = open_log(folder, config, clean=False)
         again.update_high_watermark(again.log_end_offset)
-        live = {one.key: one.value for one in records_of(again) if one.value and one.value.startswith(b"good")}
+        live = {
+            record.key: record.value
+            for record in records_of(again)
+            if record.value and record.value.startswith(b"good")
+        }
         assert live == {b"key-%d" % n: b"good %d" % (27 + n) for n in range(3)}, last
         assert again.log_end_offset == 36
         work(prepare(again))
-        assert [one.value for one in records_of(again) if one.value and b" " in one.value] == [
+        assert [record.value for record in records_of(again) if record.value and b" " in record.value] == [
             b"good 27",
             b"good 28",
             b"good 29",

@@ -63,7 +63,7 @@ def end(log: Log, producer_id: int, *, commit: bool) -> None:
 
 
 def markers_of(log: Log) -> list[int]:
-    return [one.base_offset for _, one in iter_batches(read_all(log)) if one.is_control and one.record_count]
+    return [batch.base_offset for _, batch in iter_batches(read_all(log)) if batch.is_control and batch.record_count]
 
 
 def test_aborted_records_go_and_their_marker_follows_later(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_aborted_records_go_and_their_marker_follows_later(tmp_path: Path) -> No
     # The emptied batch keeps the producer's sequence, and no longer counts as data.
     assert (1, 2, 0) in headers_of(log)
     assert markers_of(log) == [3, 5]
-    assert [one.first_offset for one in log.collect_aborted_transactions(0, 4)] == [1]
+    assert [transaction.first_offset for transaction in log.collect_aborted_transactions(0, 4)] == [1]
     log.producers.producers.clear()
     for round_number, now_ms in enumerate((NOW_MS, NOW_MS, NOW_MS + DAY_MS)):
         put(log, (b"more", b"%d" % round_number))
@@ -119,7 +119,7 @@ def test_a_producer_of_which_only_a_marker_is_known_keeps_it(tmp_path: Path) -> 
         put(log, (b"a", b"%d" % now_ms))
         close_segment(log)
         clean_once(log, now_ms=now_ms)
-    assert next((one.base_offset, one.is_control) for _, one in iter_batches(read_all(log))) == (0, True)
+    assert next((batch.base_offset, batch.is_control) for _, batch in iter_batches(read_all(log))) == (0, True)
 
 
 def test_an_open_transaction_ends_what_may_be_cleaned(tmp_path: Path) -> None:
@@ -152,4 +152,4 @@ def test_an_abort_marker_beyond_the_cleaned_part_counts(tmp_path: Path) -> None:
     clean_once(log)
     assert (0, b"a", b"good") in pairs_of(log)
     assert (1, b"a", b"bad") not in pairs_of(log)
-    assert [one.first_offset for one in log.collect_aborted_transactions(0, 10)] == [1]
+    assert [transaction.first_offset for transaction in log.collect_aborted_transactions(0, 10)] == [1]

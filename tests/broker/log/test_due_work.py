@@ -9,10 +9,9 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from due_jobs import write_checkpoints
-from log_folders import NOW_MS, data_batch
-from managed_logs import ManagedLogs, checkpoint, run_jobs
+from log_folders import NOW_MS, ManagedLogs, checkpoint, data_batch, write_checkpoints
 
+from engine.broker.log.disk_jobs import run_jobs
 from engine.broker.log.environment import Flushable
 from engine.broker.log.flush_state import DueFlushes
 from engine.broker.log.log import Log

@@ -11,10 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from due_jobs import write_checkpoints
-from log_folders import NOW_MS, data_batch, open_files_in, open_log, values_of
-from managed_logs import TOPIC_ID, ManagedLogs, run_jobs
+from log_folders import (
+    NOW_MS,
+    TOPIC_ID,
+    ManagedLogs,
+    data_batch,
+    open_files_in,
+    open_log,
+    values_of,
+    write_checkpoints,
+)
 
+from engine.broker.log.disk_jobs import run_jobs
 from engine.broker.log.log import Log
 from engine.common.errors import ErrorCode, KafkaError, StorageError
 from engine.common.model import TopicPartition

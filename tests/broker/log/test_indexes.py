@@ -45,7 +45,7 @@ def test_an_offset_index_is_a_sorted_list(tmp_path: Path, seed: int, monkeypatch
         found = bisect_right(entries, target, key=lambda entry: entry[0])
         assert index.lookup(target) == (entries[found - 1] if found else (BASE, 0))
         after = chance.randint(0, position + 10)
-        assert index.first_offset_after(after) == next((one for one, at in entries if at > after), None)
+        assert index.first_offset_after(after) == next((entry for entry, at in entries if at > after), None)
         assert (index.count, index.last_offset) == (len(entries), entries[-1][0] if entries else BASE)
     index.trim()
     assert list(iter_offset_index(paths.path(".index").read_bytes(), BASE)) == entries
@@ -127,8 +127,8 @@ def test_aborted_transactions(tmp_path: Path) -> None:
         AbortedTransaction(2, 3, 12, 13),
         AbortedTransaction(3, 14, 20, 30),
     )
-    for one in (first, second, third):
-        index.append(one)
+    for aborted in (first, second, third):
+        index.append(aborted)
     for again in (index, TransactionIndex(paths, exists=True)):
         assert again.collect(0, 40) == ([first, second, third], False)
         assert again.collect(0, 12) == ([first, second], True)

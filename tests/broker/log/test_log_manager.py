@@ -14,12 +14,22 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from due_jobs import run_due, write_checkpoints
-from log_folders import NOW_MS, data_batch, open_files_in, recorded_copy, values_of
-from managed_logs import TOPIC_ID, ManagedLogs, checkpoint, run_jobs
-from manual_clock import ManualClock
+from log_folders import (
+    NOW_MS,
+    TOPIC_ID,
+    ManagedLogs,
+    checkpoint,
+    data_batch,
+    open_files_in,
+    recorded_copy,
+    run_due,
+    values_of,
+    write_checkpoints,
+)
+from virtual_time import ManualClock
 
 from engine.broker.log import log_dir, log_dir_loader
+from engine.broker.log.disk_jobs import run_jobs
 from engine.broker.log.environment import LoadingStopped
 from engine.broker.log.log import Gap
 from engine.broker.log.log_manager import LogManager, LogManagerConfig
@@ -616,7 +626,7 @@ def test_many_logs_are_made_in_threads(tmp_path: Path) -> None:
     assert len(jobs) == 2
     assert broker.logs.get(partitions[0]) is None
     run_jobs(jobs)
-    found = [broker.logs.get_or_create(one, topic_id=TOPIC_ID, is_new=True) for one in partitions]
+    found = [broker.logs.get_or_create(partition, topic_id=TOPIC_ID, is_new=True) for partition in partitions]
     assert [log.log_dir.name for log in found].count("b") == 5
     assert broker.logs.creation_jobs(partitions) == []
 
@@ -629,7 +639,9 @@ def test_a_log_made_in_a_thread_has_its_topic_id(tmp_path: Path) -> None:
     again = ManagedLogs(tmp_path / "d").loaded()
     del again.logs.logs[C]
     run_jobs(again.logs.creation_jobs([B, C], {B: OTHER_ID, C: OTHER_ID}))
-    assert [again.logs.logs[one].topic_id for one in (B, C)] == [OTHER_ID, TOPIC_ID], "a folder keeps the id it has"
+    assert [again.logs.logs[partition].topic_id for partition in (B, C)] == [OTHER_ID, TOPIC_ID], (
+        "a folder keeps the id it has"
+    )
     again.logs.release()
     assert ManagedLogs(tmp_path / "d").loaded().logs.logs[B].topic_id == OTHER_ID
 

@@ -55,8 +55,8 @@ class Model:
         return [(offset, value) for offset, _, value, _ in self.records if offset >= self.start]
 
     def cut(self, end: int) -> None:
-        self.records = [one for one in self.records if one[0] < end]
-        self.sequences = [one for one in self.sequences if one[0] < end]
+        self.records = [record for record in self.records if record[0] < end]
+        self.sequences = [batch for batch in self.sequences if batch[0] < end]
         self.end = end
         self.start = min(self.start, end)
 
@@ -278,7 +278,7 @@ class Run:
             limit = max([start for start in [self.model.start, *self.batch_starts()] if start <= limit])
             max_bytes = self.random.choice([1, 70, 500, 10_000])
             read = self.log.read(offset, max_bytes, limit_offset=limit, min_one_batch=True)
-            expected = [one for one in self.model.visible() if offset <= one[0] < limit]
+            expected = [record for record in self.model.visible() if offset <= record[0] < limit]
             if read.records is None:
                 assert not expected
                 continue
@@ -288,16 +288,16 @@ class Run:
             assert len(got) == len(expected) or read.size_bytes >= 1
 
     def check_times(self) -> None:
-        timestamps = [one for one in self.model.records if one[0] >= self.model.start]
+        timestamps = [record for record in self.model.records if record[0] >= self.model.start]
         if not timestamps:
             return
         target = self.random.choice(timestamps)[1] + self.random.choice([-1, 0, 1])
         found = offset_for_timestamp(self.log, target)
-        expected = next((one for one in timestamps if one[1] >= target), None)
+        expected = next((timestamp for timestamp in timestamps if timestamp[1] >= target), None)
         assert (None if found is None else (found.offset, found.timestamp_ms)) == (
             None if expected is None else (expected[0], expected[1])
         )
-        largest = max(one[1] for one in self.model.records if one[0] >= self.log.first_segment_base_offset)
+        largest = max(record[1] for record in self.model.records if record[0] >= self.log.first_segment_base_offset)
         newest = offset_of_max_timestamp(self.log)
         assert newest is not None
         assert newest.timestamp_ms == largest

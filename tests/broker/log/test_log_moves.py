@@ -11,10 +11,9 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
-from due_jobs import run_due
 from forgetful_disk import KILLED, MIXED, STRICT, Call, Disk, Image, write_image
-from log_folders import NOW_MS, data_batch, folder_content, read_all, values_of
-from manual_clock import ManualClock
+from log_folders import NOW_MS, data_batch, folder_content, read_all, run_due, values_of
+from virtual_time import ManualClock
 
 from engine.broker.log.disk_jobs import run_jobs
 from engine.broker.log.log import Log

@@ -51,7 +51,10 @@ def run(log: Log) -> None:
 
 def state_of(log: Log) -> Any:
     manager = log.producers
-    entries = [(one.to_snapshot(), tuple(one.batches), one.next_sequence) for one in manager.producers.values()]
+    entries = [
+        (producer.to_snapshot(), tuple(producer.batches), producer.next_sequence)
+        for producer in manager.producers.values()
+    ]
     return sorted(entries), manager.map_end_offset, log.last_stable_offset
 
 
@@ -112,7 +115,9 @@ def test_a_replicated_marker_after_a_cut_ends_the_transaction_that_the_log_has_o
     assert log.collect_aborted_transactions(400, 402) == []
     log.append_as_follower(replicated)
     aborted = log.collect_aborted_transactions(400, 402)
-    assert [(one.producer_id, one.first_offset, one.last_offset) for one in aborted] == [(9, 400, 401)]
+    assert [
+        (transaction.producer_id, transaction.first_offset, transaction.last_offset) for transaction in aborted
+    ] == [(9, 400, 401)]
     log.update_high_watermark(402)
     assert log.last_stable_offset == 402
 
@@ -220,14 +225,16 @@ def test_a_log_that_is_closed_before_its_producers_were_read_has_them_at_its_nex
     """A clean shutdown without any snapshot would stand for a log without producers."""
     log = written(tmp_path, 400)
     log.truncate_to(399)
-    expected = [one.to_snapshot() for one in written(tmp_path / "never cut", 399).producers.producers.values()]
+    expected = [
+        producer.to_snapshot() for producer in written(tmp_path / "never cut", 399).producers.producers.values()
+    ]
     assert log.has_stale_producers
     log.close()
     job = log.begin_flush(is_closing=True)
     run_jobs([] if job is None else [job])
     again = open_log(tmp_path / "t-0")
     assert list(again.producers.snapshots.offsets)[-1] == 399
-    assert [one.to_snapshot() for one in again.producers.producers.values()] == expected
+    assert [producer.to_snapshot() for producer in again.producers.producers.values()] == expected
 
 
 def test_silent_producers_expire_later(tmp_path: Path) -> None:

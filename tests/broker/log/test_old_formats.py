@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
-from log_folders import StandIn, data_batch, folder_content, marker_batch, open_log
+from log_folders import StandIn, data_batch, folder_content, marker_batch, open_log, values_of
 
 from engine.broker.log.append_origin import AppendOrigin
 from engine.broker.log.log import Log
@@ -110,3 +111,52 @@ def test_the_format_may_change_and_old_and_new_stand_side_by_side(tmp_path: Path
     log.append_as_leader(sent(b"old again"), 4)
     assert [header.magic for _, header in iter_batches(stored(log))] == [1, 2, 1]
     assert log.leader_epochs.entries == ()
+
+
+def test_a_log_in_an_old_format_has_no_file_of_leader_epochs(tmp_path: Path) -> None:
+    """Its messages name no epoch: an entry for a later leadership would say that all before it belongs to none."""
+    folder = tmp_path / "t-0"
+    file = folder / "leader-epoch-checkpoint"
+    log = open_log(folder, config(V2))
+    log.assign_leader_epoch(4, 0)
+    log.close()
+    log = open_log(folder, config(V1), clean=False)
+    assert not file.exists()
+    log.append_as_leader(sent(b"old"), 5)
+    log.assign_leader_epoch(6, log.log_end_offset)
+    assert (log.leader_epochs.entries, log.leader_epochs.latest_epoch, file.exists()) == ((), -1, False)
+    log.flush()
+    log.update_config(config(V2))
+    assert file.read_bytes() == b""
+    log.append_as_leader(sent(b"new"), 6)
+    assert log.leader_epochs.entries == ((6, 1),)
+    log.flush()
+    log.update_config(config(V1))
+    assert (log.leader_epochs.entries, file.exists()) == ((), False)
+    log.flush()
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_what_is_stored_without_a_time_leaves_none_in_the_time_index(tmp_path: Path, codec: Codec) -> None:
+    """Format 0 has no times, whatever the producer sent. Retention and searches count the time of the last write."""
+    log = open_log(tmp_path / "t-0", config(V0, index_interval_bytes=0))
+    for n in range(4):
+        log.append_as_leader(sent(b"%d" % n, codec=codec), 0)
+    log.close()
+    assert [path.stat().st_size for path in (tmp_path / "t-0").glob("*.timeindex")] == [0]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_follower_rolls_where_its_log_ends_not_at_the_last_offset_of_a_compressed_set(
+    tmp_path: Path, magic: int
+) -> None:
+    """The header of a compressed message names its last record. Its first ones belong to the new segment too."""
+    log = open_log(tmp_path / "t-0", config(V1))
+    for first in range(0, 40, 5):
+        records = [Record(n, 9, b"k", random.Random(n).randbytes(60), []) for n in range(first, first + 5)]
+        log.append_as_follower(memoryview(encode_message_set(records, magic, codec=Codec.GZIP)))
+    assert [segment.base_offset for segment in log.segments] == [0, 5, 10, 15, 20, 25, 30, 35]
+    log.abandon()
+    again = open_log(tmp_path / "t-0", config(V1), clean=False)
+    assert again.gap is None
+    assert [offset for offset, _ in values_of(again)] == list(range(40))

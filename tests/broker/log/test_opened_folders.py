@@ -83,7 +83,9 @@ def test_after_a_crash_producers_of_segments_that_were_flushed_are_known(tmp_pat
     log.abandon()
     again = open_log(log.dir, CONFIG, recovery_point=2, clean=False)
     assert again.append_as_leader(data_batch(b"a", producer=(7, 0, 0), timestamp_ms=NOW_MS), 0).is_duplicate
-    assert [(one.producer_id, one.first_offset) for one in again.collect_aborted_transactions(0, 4)] == [(8, 1)]
+    assert [
+        (transaction.producer_id, transaction.first_offset) for transaction in again.collect_aborted_transactions(0, 4)
+    ] == [(8, 1)]
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -231,3 +233,18 @@ def test_a_new_log_takes_the_room_that_its_settings_give_it(tmp_path: Path, prea
         log.close()
     sizes = [open_log(tmp_path / f"t-{n}", config).active_segment.path.stat().st_size for n in (1, 2)]
     assert sizes == [4096 if preallocate else 0] * 2
+
+
+def test_the_umask_alone_says_who_may_write_the_files(tmp_path: Path) -> None:
+    """Apache Kafka may run as another user of the same group, and takes over the folder."""
+    before = os.umask(0o002)
+    try:
+        log = open_log(tmp_path / "t-0")
+        log.append_as_leader(data_batch(b"x", producer=(1, 0, 0)), 3)
+        log.roll()
+        log.flush()
+        log.close()
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "t-0").iterdir()} == {0o664}
+    assert (tmp_path / "t-0").stat().st_mode & 0o777 == 0o775

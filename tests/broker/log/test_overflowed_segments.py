@@ -194,11 +194,11 @@ def test_a_cleaning_splits_what_its_indexes_cannot_count(tmp_path: Path) -> None
     data = batches() + at(data_batch(b"new", key=b"k3"), again[-1])
     log = compacted(tmp_path, data)
     swaps: list[GroupCleaned] = []
-    work(prepare_cleaning(log), lambda one: swaps.append(one) if isinstance(one, GroupCleaned) else None)
+    work(prepare_cleaning(log), lambda report: swaps.append(report) if isinstance(report, GroupCleaned) else None)
     kept = [(o, b"k%d" % n, b"v%d" % n) for n, o in enumerate(OFFSETS) if n != 3] + [(again[-1], b"k3", b"new")]
     assert pairs_of(log)[:-1] == kept
     assert bases_of(log) == [0, FAR + 3, BASES[2], NEXT]
-    assert [one.base_offset for one in swaps[0].new] == [0, FAR + 3, BASES[2]]
+    assert [segment.base_offset for segment in swaps[0].new] == [0, FAR + 3, BASES[2]]
     assert not log.cleaning.is_uncleanable
     assert log.cleaning.first_dirty_offset == NEXT
     assert values_of(open_log(log.dir, CONFIG)) == [(offset, value) for offset, _, value in pairs_of(log)]

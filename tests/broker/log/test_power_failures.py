@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from due_jobs import write_checkpoints
 from forgetful_disk import MIXED, STRICT, Call, Disk, write_image
-from log_folders import values_of
-from managed_logs import ManagedLogs, checkpoint, run_jobs
+from log_folders import ManagedLogs, checkpoint, values_of, write_checkpoints
 
+from engine.broker.log.disk_jobs import run_jobs
 from engine.broker.log.log_manager import LogManager
 from engine.broker.log.small_files import replace_file
 from engine.common.model import TopicPartition

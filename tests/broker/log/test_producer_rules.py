@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 from log_folders import data_batch
 
-from engine.broker.log.append_origin import AppendOrigin
+from engine.broker.log.append_origin import AppendOrigin, CommitMarker
 from engine.broker.log.placed_batches import AppendTerms
 from engine.broker.log.producer_entry import CompletedTransaction, ProducerAppend, ProducerEntry, Verification
 from engine.broker.log.producer_snapshots import ProducerSnapshots
 from engine.broker.log.producer_state import LATE_TRANSACTION_BUFFER_MS, ProducerStateManager
 from engine.common.model import TopicPartition
 from engine.kafka.config.log_config import LogConfig
-from engine.kafka.formats.control_records import ControlRecordType, EndTransactionMarker
 from engine.kafka.formats.producer_snapshot import ProducerSnapshotEntry
 from engine.kafka.protocol.records.attributes import Codec
 from engine.kafka.protocol.records.header import BatchHeader, read_batch_header
@@ -127,22 +126,21 @@ def test_an_approval_counts_while_it_is_presented_and_for_the_lowest_sequence(
 
 
 @pytest.mark.parametrize(
-    ("epoch", "first_offset", "coordinator_epoch", "outcome", "is_committed"),
+    ("epoch", "first_offset", "coordinator_epoch", "is_committed"),
     [
-        (3, 20, 6, ControlRecordType.COMMIT, True),
-        (3, 20, 5, ControlRecordType.COMMIT, True),
-        (3, 20, 4, ControlRecordType.COMMIT, False),
-        (3, 20, 6, ControlRecordType.ABORT, False),
-        (2, 20, 6, ControlRecordType.COMMIT, False),
-        (4, 20, 6, ControlRecordType.COMMIT, False),
-        (3, -1, 6, ControlRecordType.COMMIT, False),
+        (3, 20, 6, True),
+        (3, 20, 5, True),
+        (3, 20, 4, False),
+        (2, 20, 6, False),
+        (4, 20, 6, False),
+        (3, -1, 6, False),
     ],
 )
 def test_which_markers_plainly_commit(
-    epoch: int, first_offset: int, coordinator_epoch: int, outcome: ControlRecordType, is_committed: bool
+    epoch: int, first_offset: int, coordinator_epoch: int, is_committed: bool
 ) -> None:
     entry = ProducerEntry(7, 3, 5, current_txn_first_offset=first_offset)
-    assert entry.is_committed_by(epoch, EndTransactionMarker(outcome, coordinator_epoch)) is is_committed
+    assert entry.is_committed_by(CommitMarker(7, epoch, coordinator_epoch)) is is_committed
 
 
 @pytest.mark.parametrize(

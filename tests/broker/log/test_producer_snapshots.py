@@ -12,7 +12,7 @@ from engine.kafka.formats.producer_snapshot import ProducerSnapshotEntry, decode
 
 
 def entries_of(*producer_ids: int) -> list[ProducerSnapshotEntry]:
-    return [ProducerSnapshotEntry(one, 0, 0, 0, 0, 0, -1, -1) for one in producer_ids]
+    return [ProducerSnapshotEntry(producer_id, 0, 0, 0, 0, 0, -1, -1) for producer_id in producer_ids]
 
 
 def written_order(folder: Path, *producer_ids: int) -> list[int]:

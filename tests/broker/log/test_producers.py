@@ -57,6 +57,15 @@ def test_duplicates_of_the_last_five_batches_are_answered_with_their_offsets(tmp
     assert log.log_end_offset == 21
 
 
+def test_a_batch_that_does_not_fit_begins_a_new_segment_even_if_it_is_not_written(tmp_path: Path) -> None:
+    """Kafka rolls before it looks at producers. Where we did not, the segments would differ from here on."""
+    for name, again in (("d-0", 0), ("g-0", 7)):
+        log = open_log(tmp_path / name, LogConfig(segment_bytes=100))
+        send(log, 1, 1, 0, 0)
+        assert send(log, 1, 1, 0, again) == (0 if again == 0 else -ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        assert [(segment.base_offset, segment.size_bytes > 0) for segment in log.segments] == [(0, True), (1, False)]
+
+
 def test_a_duplicate_tells_when_it_was_written(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0")
     send(log, 2, 1, 0, 0, timestamp_ms=500)
@@ -321,7 +330,7 @@ def test_a_snapshot_that_was_cut_off_is_not_written_by_a_flush_under_way(tmp_pat
     log.flush()
     log.abandon()
     log = open_log(log.dir, recovery_point=5)
-    assert {(one.producer_id, one.last_offset) for one in snapshot_of(log)} == {(1, 1), (2, 4)}
+    assert {(producer.producer_id, producer.last_offset) for producer in snapshot_of(log)} == {(1, 1), (2, 4)}
 
 
 def test_a_flush_that_a_rename_overtakes_leaves_the_snapshot_to_the_next(tmp_path: Path) -> None:
@@ -386,9 +395,10 @@ def test_the_last_stable_offset_waits_for_the_oldest_open_transaction(tmp_path: 
     end(log, 1, commit=False)
     assert log.last_stable_offset == log.high_watermark == 6
     aborted = log.collect_aborted_transactions(0, 6)
-    assert [(one.producer_id, one.first_offset, one.last_offset, one.last_stable_offset) for one in aborted] == [
-        (1, 1, 5, 6)
-    ]
+    assert [
+        (transaction.producer_id, transaction.first_offset, transaction.last_offset, transaction.last_stable_offset)
+        for transaction in aborted
+    ] == [(1, 1, 5, 6)]
 
 
 def test_a_producers_next_transaction_is_unstable_from_its_first_batch_to_its_replicated_marker(tmp_path: Path) -> None:
@@ -540,7 +550,7 @@ def test_open_and_aborted_transactions_survive_restart_and_kill(tmp_path: Path, 
         end(log, 1, commit=n % 2 == 0)
     send(log, 1, 1, 0, sequence, transactional=True, timestamp_ms=now_ms)
     expected = log.collect_aborted_transactions(0, 100)
-    assert [one.first_offset for one in expected] == [2, 6]
+    assert [transaction.first_offset for transaction in expected] == [2, 6]
     log = again(log)  # type: ignore[operator]
     log.update_high_watermark(log.log_end_offset)
     assert log.collect_aborted_transactions(0, 100) == expected
@@ -556,7 +566,7 @@ def test_truncation_takes_aborted_transactions_back(tmp_path: Path) -> None:
     send(log, 1, 1, 0, 1, transactional=True)
     end(log, 1, commit=False)
     log.truncate_to(3)
-    assert [one.first_offset for one in log.collect_aborted_transactions(0, 10)] == [0]
+    assert [transaction.first_offset for transaction in log.collect_aborted_transactions(0, 10)] == [0]
     assert log.first_unstable_offset == 2
     log.truncate_to(1)
     assert log.collect_aborted_transactions(0, 10) == []
@@ -588,6 +598,6 @@ def test_what_a_read_may_hide_reaches_as_far_as_its_bytes(tmp_path: Path) -> Non
     read = log.read(0, 100, limit_offset=log.last_stable_offset, min_one_batch=True)
     bound = log.upper_bound_offset(read)
     assert 0 < bound < log.log_end_offset
-    assert [one.first_offset for one in log.collect_aborted_transactions(0, bound)] == [0]
+    assert [transaction.first_offset for transaction in log.collect_aborted_transactions(0, bound)] == [0]
     whole = log.read(0, 10_000, limit_offset=log.last_stable_offset, min_one_batch=True)
     assert len(log.collect_aborted_transactions(0, log.upper_bound_offset(whole))) == 6

@@ -151,6 +151,13 @@ def test_an_empty_log_has_no_times(tmp_path: Path) -> None:
     assert segment_offsets_before(log, -1, 10, now_ms=0) == [0]
 
 
+def test_where_no_record_has_a_time_the_first_one_has_the_largest(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    for _ in range(2):
+        log.append_as_leader(data_batch(b"x", timestamp_ms=-1), 0)
+    assert offset_of_max_timestamp(log) == (0, -1, 0)
+
+
 def test_times_of_kafkas_old_formats(tmp_path: Path) -> None:
     """Messages of v0 have none; those of v1 do, even inside a compressed wrapper."""
     log_dir = recorded_copy("formats-mixed", tmp_path / "data")

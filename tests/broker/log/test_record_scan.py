@@ -63,8 +63,8 @@ def indexed(records: list[Record]) -> tuple[dict[bytes, int], int]:
 def test_each_key_is_mapped_to_its_last_offset() -> None:
     records = every_boundary()
     offsets, null_keys = indexed(records)
-    assert offsets == {known(one.key): one.offset for one in records if one.key is not None}
-    assert null_keys == sum(one.key is None for one in records) > 0
+    assert offsets == {known(record.key): record.offset for record in records if record.key is not None}
+    assert null_keys == sum(record.key is None for record in records) > 0
 
 
 @pytest.mark.parametrize("size", [*range(40, 70), *range(8180, 8200)])
@@ -85,17 +85,21 @@ def test_survivors_are_those_at_or_beyond_the_map_s_offset(keeps_tombstones: boo
     for seed in range(20):
         chosen = random.Random(seed)
         offsets = {
-            known(one.key): one.offset + chosen.choice((-1, 0, 1))
-            for one in records
-            if one.key is not None and chosen.random() < 0.7
+            known(record.key): record.offset + chosen.choice((-1, 0, 1))
+            for record in records
+            if record.key is not None and chosen.random() < 0.7
         }
         data, start = section_of(records, b"x" * (seed % 3))
         found = find_survivors(data, start, len(data), len(records), BASE, offsets, keeps_tombstones=keeps_tombstones)
-        stays = [one for one in records if one.key is not None and one.offset >= offsets.get(known(one.key), -1)]
-        kept = [one for one in stays if keeps_tombstones or one.value is not None]
+        stays = [
+            record
+            for record in records
+            if record.key is not None and record.offset >= offsets.get(known(record.key), -1)
+        ]
+        kept = [record for record in stays if keeps_tombstones or record.value is not None]
         assert found.bounds == bounds_of(records, kept, start)
-        assert found.has_tombstone == (keeps_tombstones and any(one.value is None for one in kept))
-        assert found.null_keys == sum(one.key is None for one in records)
+        assert found.has_tombstone == (keeps_tombstones and any(record.value is None for record in kept))
+        assert found.null_keys == sum(record.key is None for record in records)
 
 
 def test_without_tombstones_none_is_told_of() -> None:
@@ -118,16 +122,18 @@ def test_the_oldest_record_of_all_is_kept_if_its_key_is_not_mapped() -> None:
 @pytest.mark.parametrize("keeps_tombstones", [True, False])
 @pytest.mark.parametrize("base", [0, BASE])
 def test_live_records_are_found_by_their_offsets(base: int, keeps_tombstones: bool) -> None:
-    records = [one for one in every_boundary(base) if one.key is not None]
+    records = [record for record in every_boundary(base) if record.key is not None]
     data = b"pad" + bytes(encode_records(records, base, T0).data)
     for seed in range(20):
         chosen = random.Random(seed)
-        live = [one for one in records if chosen.random() < 0.5] or records[:1]
-        found = find_live(data, 3, len(data), base, [one.offset for one in live], keeps_tombstones=keeps_tombstones)
+        live = [record for record in records if chosen.random() < 0.5] or records[:1]
+        found = find_live(
+            data, 3, len(data), base, [record.offset for record in live], keeps_tombstones=keeps_tombstones
+        )
         assert found is not None
-        kept = [one for one in live if keeps_tombstones or one.value is not None]
+        kept = [record for record in live if keeps_tombstones or record.value is not None]
         assert found.bounds == bounds_of(records, kept, 3, base)
-        assert found.has_tombstone == (keeps_tombstones and any(one.value is None for one in kept))
+        assert found.has_tombstone == (keeps_tombstones and any(record.value is None for record in kept))
         assert found.null_keys == 0
 
 
@@ -159,14 +165,14 @@ def test_bytes_that_are_not_the_records_are_refused(change: str) -> None:
 
 
 def test_the_largest_timestamp_of_the_survivors() -> None:
-    records = [one for one in every_boundary() if one.key is not None]
+    records = [record for record in every_boundary() if record.key is not None]
     data, start = section_of(records)
     for seed in range(20):
         kept = random.Random(seed).sample(records, 8)
-        live = sorted(one.offset for one in kept)
+        live = sorted(record.offset for record in kept)
         found = find_live(data, start, len(data), BASE, live, keeps_tombstones=True)
         assert found is not None
-        assert max_timestamp_delta(data, found, max(TIME_DELTAS)) == max(one.timestamp_ms for one in kept) - T0
+        assert max_timestamp_delta(data, found, max(TIME_DELTAS)) == max(record.timestamp_ms for record in kept) - T0
 
 
 def test_a_survivor_with_the_largest_possible_time_ends_the_search() -> None:
@@ -187,7 +193,7 @@ def test_a_removed_record_between_survivors_has_no_say_about_the_time() -> None:
 
 def bounds_of(records: list[Record], kept: list[Record], start: int, base: int = BASE) -> list[int]:
     """Return where each of the kept records begins and ends."""
-    ends = list(accumulate((len(encode_records([one], base, T0).data) for one in records), initial=start))
-    wanted = {one.offset for one in kept}
+    ends = list(accumulate((len(encode_records([record], base, T0).data) for record in records), initial=start))
+    wanted = {record.offset for record in kept}
     places = zip(records, pairwise(ends), strict=True)
     return [place for one, bounds in places if one.offset in wanted for place in bounds]

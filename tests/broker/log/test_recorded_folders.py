@@ -135,15 +135,15 @@ def test_index_files_read_as_kafkas_dump_tool_says() -> None:
     data = RECORDED / "clean" / "data"
     for name, expected in dumped("clean", "index-plain", r"offset: (\d+) position: (\d+)").items():
         base_offset = int(Path(name).stem)
-        assert [tuple(one) for one in iter_offset_index((data / name).read_bytes(), base_offset)] == expected
+        assert [tuple(entry) for entry in iter_offset_index((data / name).read_bytes(), base_offset)] == expected
     for name, expected in dumped("clean", "timeindex", r"timestamp: (\d+) offset: (\d+)").items():
         base_offset = int(Path(name).stem)
-        assert [tuple(one) for one in iter_time_index((data / name).read_bytes(), base_offset)] == expected
+        assert [tuple(entry) for entry in iter_time_index((data / name).read_bytes(), base_offset)] == expected
     pattern = r"producerId: (\d+) firstOffset: (\d+) lastOffset: (\d+) lastStableOffset: (\d+)"
     aborted = dumped("clean", "txnindex", pattern)
     assert len(aborted) == 6
     for name, expected in aborted.items():
-        assert [tuple(one) for one in iter_aborted_transactions((data / name).read_bytes())] == expected
+        assert [tuple(entry) for entry in iter_aborted_transactions((data / name).read_bytes())] == expected
 
 
 def test_snapshots_read_as_kafkas_dump_tool_says() -> None:
@@ -298,6 +298,6 @@ def test_aborted_transactions_are_found_as_kafka_recorded_them(tmp_path: Path) -
     index = dumped("clean", "txnindex", r"firstOffset: (\d+)")
     first, *others = [offset for name in sorted(index) if "tx-0/" in name for (offset,) in index[name]]
     assert len(others) == 7
-    assert [one.first_offset for one in log.collect_aborted_transactions(0, 10)] == [first]
-    assert [one.first_offset for one in log.collect_aborted_transactions(10, 74)] == others
+    assert [transaction.first_offset for transaction in log.collect_aborted_transactions(0, 10)] == [first]
+    assert [transaction.first_offset for transaction in log.collect_aborted_transactions(10, 74)] == others
     assert log.collect_aborted_transactions(7, 9) == []

@@ -37,12 +37,12 @@ class Moving:
     def log(self, where: str, partition: TopicPartition) -> Any:
         folder = self.folder / where / f"t-{partition.partition}"
         folder.mkdir(parents=True)
-        one = SimpleNamespace(
+        moving = SimpleNamespace(
             topic_partition=partition, dir=folder, log_dir=folder.parent, is_retired=False, is_abandoned=False,
             folder=SimpleNamespace(is_unsynced=False),
         )  # fmt: skip
-        one.abandon = lambda: setattr(one, "is_abandoned", True)
-        return one
+        moving.abandon = lambda: setattr(moving, "is_abandoned", True)
+        return moving
 
     def replace(self, partition: TopicPartition = T0) -> tuple[Any, Any]:
         old, new = self.log("old", partition), self.log("new", partition)
@@ -51,10 +51,10 @@ class Moving:
         return old, new
 
 
-def carry_out(one: Moving) -> int:
+def carry_out(moving: Moving) -> int:
     """Carry out all jobs there are; return their number."""
     count = 0
-    for job in one.replaced.jobs():
+    for job in moving.replaced.jobs():
         job.run()
         job.finish()
         count += 1
@@ -67,77 +67,77 @@ def test_a_log_that_is_replaced_serves_nobody(tmp_path: Path) -> None:
 
 
 def test_the_old_name_goes_after_the_new_one_is_on_its_disk_and_the_mark_after_that(tmp_path: Path) -> None:
-    one = Moving(tmp_path)
-    _, new = one.replace()
-    jobs = one.replaced.jobs()
+    moving = Moving(tmp_path)
+    _, new = moving.replace()
+    jobs = moving.replaced.jobs()
     first = next(jobs)
-    assert one.retired == []
+    assert moving.retired == []
     first.run()
     first.finish()
     second = next(jobs)
-    assert (one.retired, (new.dir / MOVED_MARK).exists()) == ([T0], True)
+    assert (moving.retired, (new.dir / MOVED_MARK).exists()) == ([T0], True)
     second.run()
     second.finish()
     assert (list(jobs), (new.dir / MOVED_MARK).exists(), new.folder.is_unsynced) == ([], False, True)
-    assert carry_out(one) == 0, "it is over"
+    assert carry_out(moving) == 0, "it is over"
 
 
 def test_without_the_new_name_on_its_disk_nothing_follows(tmp_path: Path) -> None:
-    one = Moving(tmp_path)
-    one.replace()
-    jobs = one.replaced.jobs()
+    moving = Moving(tmp_path)
+    moving.replace()
+    jobs = moving.replaced.jobs()
     next(jobs)
     assert list(jobs) == []
-    assert one.retired == []
+    assert moving.retired == []
 
 
 def test_what_was_given_up_meanwhile_is_not_carried_on(tmp_path: Path) -> None:
-    one = Moving(tmp_path)
-    one.replace()
-    jobs = one.replaced.jobs()
+    moving = Moving(tmp_path)
+    moving.replace()
+    jobs = moving.replaced.jobs()
     first = next(jobs)
-    one.replaced.give_up(T0)
+    moving.replaced.give_up(T0)
     first.run()
     first.finish()
     assert list(jobs) == []
-    assert one.retired == [T0], "once"
+    assert moving.retired == [T0], "once"
 
 
 @pytest.mark.parametrize("is_given_up", [True, False])
 def test_a_rename_that_is_done_is_not_done_again(tmp_path: Path, is_given_up: bool) -> None:
     """The job that brings it to the disk may have to be made again."""
-    one = Moving(tmp_path)
-    one.replaced.give_up(T0)
-    one.replace()
-    jobs = one.replaced.jobs()
+    moving = Moving(tmp_path)
+    moving.replaced.give_up(T0)
+    moving.replace()
+    jobs = moving.replaced.jobs()
     first = next(jobs)
     first.run()
     first.finish()
     next(jobs)
     if is_given_up:
-        one.replaced.give_up(T0)
-    assert carry_out(one) == (0 if is_given_up else 1)
-    assert one.retired == [T0]
+        moving.replaced.give_up(T0)
+    assert carry_out(moving) == (0 if is_given_up else 1)
+    assert moving.retired == [T0]
 
 
 def test_after_a_rename_that_fails_the_mark_stays(tmp_path: Path) -> None:
     """It tells which of the two counts once the old dir is back."""
-    one = Moving(tmp_path)
-    _, new = one.replace()
-    one.error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
-    assert carry_out(one) == 1
-    assert carry_out(one) == 0
+    moving = Moving(tmp_path)
+    _, new = moving.replace()
+    moving.error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+    assert carry_out(moving) == 1
+    assert carry_out(moving) == 0
     assert (new.dir / MOVED_MARK).exists()
 
 
 def test_a_rename_that_fails_as_nobody_foresaw_keeps_no_other_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    one = Moving(tmp_path)
-    (_, first), (_, second) = one.replace(T0), one.replace(T1)
-    one.error, one.failing = ValueError("nobody has thought of it"), [T0]
-    carry_out(one)
-    assert one.retired == [T1]
+    moving = Moving(tmp_path)
+    (_, first), (_, second) = moving.replace(T0), moving.replace(T1)
+    moving.error, moving.failing = ValueError("nobody has thought of it"), [T0]
+    carry_out(moving)
+    assert moving.retired == [T1]
     assert ((first.dir / MOVED_MARK).exists(), (second.dir / MOVED_MARK).exists()) == (True, False)
     assert "nobody has thought of it" in caplog.text
 
@@ -147,58 +147,58 @@ def test_with_the_dir_of_the_new_log_the_old_one_goes_too(
     tmp_path: Path, failed: str, retired: list[TopicPartition]
 ) -> None:
     """It would come back without what was written since."""
-    one = Moving(tmp_path)
-    one.replace(T0)
-    one.replace(T1)
-    one.replaced.dir_failed(tmp_path / failed)
-    assert one.retired == retired
-    assert carry_out(one) == (4 if failed == "third" else 0)
+    moving = Moving(tmp_path)
+    moving.replace(T0)
+    moving.replace(T1)
+    moving.replaced.dir_failed(tmp_path / failed)
+    assert moving.retired == retired
+    assert carry_out(moving) == (4 if failed == "third" else 0)
 
 
 def test_a_dir_that_fails_in_between_gets_no_more_work(tmp_path: Path) -> None:
-    one = Moving(tmp_path)
-    one.replace(T0)
-    one.replace(T1)
-    jobs = one.replaced.jobs()
+    moving = Moving(tmp_path)
+    moving.replace(T0)
+    moving.replace(T1)
+    jobs = moving.replaced.jobs()
     next(jobs)
-    one.replaced.dir_failed(tmp_path / "new")
+    moving.replaced.dir_failed(tmp_path / "new")
     assert list(jobs) == []
 
 
 def test_the_mark_stays_if_the_old_dir_fails_while_it_is_synced(tmp_path: Path) -> None:
     """The sync may have claimed more than the disk has."""
-    one = Moving(tmp_path)
-    _, new = one.replace()
-    jobs = one.replaced.jobs()
+    moving = Moving(tmp_path)
+    _, new = moving.replace()
+    jobs = moving.replaced.jobs()
     first = next(jobs)
     first.run()
     first.finish()
     second = next(jobs)
     second.run()
-    one.replaced.dir_failed(tmp_path / "old")
+    moving.replaced.dir_failed(tmp_path / "old")
     second.finish()
     assert (new.dir / MOVED_MARK).exists()
 
 
 def test_one_partition_does_not_wait_for_the_others(tmp_path: Path) -> None:
-    one = Moving(tmp_path)
-    one.replace(T0)
-    one.replace(T1)
-    for job in one.replaced.jobs(T1):
+    moving = Moving(tmp_path)
+    moving.replace(T0)
+    moving.replace(T1)
+    for job in moving.replaced.jobs(T1):
         job.run()
         job.finish()
-    assert one.retired == [T1]
+    assert moving.retired == [T1]
 
 
 def test_of_several_older_folders_each_goes(tmp_path: Path) -> None:
     """A start has found three folders of one partition."""
-    one = Moving(tmp_path)
-    _, middle = one.replace()
-    newest = one.log("newest", T0)
-    one.replaced.add(middle, newest, keeps_mark=True)
-    carry_out(one)
-    assert one.retired == [T0, T0]
-    assert carry_out(one) == 0
+    moving = Moving(tmp_path)
+    _, middle = moving.replace()
+    newest = moving.log("newest", T0)
+    moving.replaced.add(middle, newest, keeps_mark=True)
+    carry_out(moving)
+    assert moving.retired == [T0, T0]
+    assert carry_out(moving) == 0
 
 
 def test_a_mark_that_is_gone_is_no_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from due_jobs import write_checkpoints
-from log_folders import StandIn, values_of
-from managed_logs import TOPIC_ID, ManagedLogs, checkpoint, run_jobs
+from log_folders import TOPIC_ID, ManagedLogs, StandIn, checkpoint, values_of, write_checkpoints
 
 from engine.broker.log.checkpoint_file import CheckpointFile
+from engine.broker.log.disk_jobs import run_jobs
 from engine.broker.log.log_manager import LogManager
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition

@@ -15,13 +15,22 @@ from typing import NamedTuple
 
 import pytest
 from cleaning import clean_all, put
-from due_jobs import run_due, write_checkpoints
 from forgetful_disk import KILLED, MIXED, STRICT, Disk, write_image
-from log_folders import NOW_MS, data_batch, marker_batch, open_log, read_all
-from managed_logs import TOPIC_ID, ManagedLogs, run_jobs
+from log_folders import (
+    NOW_MS,
+    TOPIC_ID,
+    ManagedLogs,
+    data_batch,
+    marker_batch,
+    open_log,
+    read_all,
+    run_due,
+    write_checkpoints,
+)
 from soak import rounds
 
 from engine.broker.log.append_origin import AppendOrigin
+from engine.broker.log.disk_jobs import run_jobs
 from engine.broker.log.log import Log
 from engine.broker.log.log_moves import create_future_log, replace_current_with_future
 from engine.common.errors import ErrorCode, KafkaError
@@ -166,7 +175,7 @@ class Run:
     def write(self) -> None:
         producer_id = self.rng.choice(PRODUCERS)
         epoch, sequence = History(self.steps).next.get(producer_id, (0, 0))
-        if any(one.producer_id == producer_id and one.sequence == sequence - 1 for one in self._known_steps()):
+        if any(step.producer_id == producer_id and step.sequence == sequence - 1 for step in self._known_steps()):
             self._refuse_what_a_zombie_sends(producer_id, epoch, sequence)
         else:
             # Its records may be gone, and with them what the log knew of it.
@@ -222,7 +231,7 @@ class Run:
 
     def cut(self) -> None:
         """Another leader has less than this replica."""
-        ends = [one.offset for one in self.steps if one.offset >= self.log.high_watermark]
+        ends = [step.offset for step in self.steps if step.offset >= self.log.high_watermark]
         if ends:
             offset = self.rng.choice(ends)
             self.log.truncate_to(offset)
@@ -295,7 +304,7 @@ class Run:
 
     def _begin_at_start(self) -> None:
         """What a transaction wrote before the start of the log is not in a copy."""
-        self.steps = [one for one in self.steps if one.offset >= self.log.log_start_offset]
+        self.steps = [step for step in self.steps if step.offset >= self.log.log_start_offset]
 
     def use_name_again(self) -> None:
         self.broker.logs.delete(TP)
@@ -312,7 +321,7 @@ class Run:
         if self.rng.random() < 0.5:
             self.log.flush()
         kind = self.rng.choice([KILLED, STRICT, MIXED])
-        flushed = [one for one in self.steps if one.offset < self.log.recovery_point]
+        flushed = [step for step in self.steps if step.offset < self.log.recovery_point]
         self._again(kind)
         assert self.steps[: len(flushed)] == flushed
 
@@ -328,7 +337,7 @@ class Run:
         self.log.update_high_watermark(self.log.log_end_offset)
 
     def _lose(self, end: int) -> None:
-        self.steps = [one for one in self.steps if one.offset < end]
+        self.steps = [step for step in self.steps if step.offset < end]
 
     # -- checks
 
@@ -337,7 +346,7 @@ class Run:
         return History(self._known_steps())
 
     def _known_steps(self) -> list[Step]:
-        return [one for one in self.steps if one.offset >= self.deleted_to]
+        return [step for step in self.steps if step.offset >= self.deleted_to]
 
     def check(self) -> None:
         log, history, known = self.log, History(self.steps), self._known()
@@ -358,11 +367,13 @@ class Run:
         found = set(self.log.collect_aborted_transactions(self.log.log_start_offset, self.log.log_end_offset))
         if self.is_cleaned:
             # The first records of a transaction may be gone before a copy is made, or all of them.
-            markers = {(one.producer_id, one.last_offset) for one in history.aborted}
-            assert {(one.producer_id, one.last_offset) for one in found} <= markers
+            markers = {(transaction.producer_id, transaction.last_offset) for transaction in history.aborted}
+            assert {(transaction.producer_id, transaction.last_offset) for transaction in found} <= markers
         else:
-            begun_later = {one for one in known.aborted if one.first_offset >= self.deleted_to}
-            assert {one for one in history.aborted if one.first_offset >= self.deleted_to} <= found
+            begun_later = {transaction for transaction in known.aborted if transaction.first_offset >= self.deleted_to}
+            assert {
+                transaction for transaction in history.aborted if transaction.first_offset >= self.deleted_to
+            } <= found
             assert found <= set(history.aborted) | begun_later
 
     def _stable(self, unstable: int | None) -> int:
@@ -383,7 +394,7 @@ class Run:
             return [], self.log.last_stable_offset
         aborted = sorted(
             self.log.collect_aborted_transactions(offset, self.log.upper_bound_offset(read)),
-            key=lambda one: one.first_offset,
+            key=lambda transaction: transaction.first_offset,
         )
         data = read.records.read()
         batches = list(iter_batches(data))
@@ -415,7 +426,7 @@ def test_committed_records_are_read_and_no_others_whatever_happens_to_the_log(tm
             run.step(told)
             run.check()
         except AssertionError as error:
-            error.add_note(f"after {told[-12:]} {run.log!r} {[tuple(one) for one in run.steps]}")
+            error.add_note(f"after {told[-12:]} {run.log!r} {[tuple(step) for step in run.steps]}")
             raise
     run.broker.logs.release()
 
@@ -465,4 +476,4 @@ def test_a_search_for_aborted_transactions_is_not_ended_by_what_begins_later(tmp
     follower.append_as_follower(memoryview(bytearray(read_all(leader))))
     for log in (leader, follower):
         end(log, 1, commit=False)
-        assert [one.first_offset for one in log.collect_aborted_transactions(0, 3)] == [0, 2]
+        assert [transaction.first_offset for transaction in log.collect_aborted_transactions(0, 3)] == [0, 2]

@@ -308,7 +308,13 @@ def _shown(log: Log) -> object:
     return (
         log.last_stable_offset,
         log.first_unstable_offset,
-        {i: [getattr(one, name) for name in one.__slots__] for i, one in log.producers.producers.items()},
-        {i: (one.lowest_sequence, one.producer_epoch) for i, one in log.producers.verifications.items()},
+        {
+            i: [getattr(producer, name) for name in producer.__slots__]
+            for i, producer in log.producers.producers.items()
+        },
+        {
+            i: (verification.lowest_sequence, verification.producer_epoch)
+            for i, verification in log.producers.verifications.items()
+        },
         log.collect_aborted_transactions(0, log.log_end_offset),
     )

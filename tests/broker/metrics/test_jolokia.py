@@ -89,7 +89,7 @@ def test_slashes_are_escaped_as_jolokia_does() -> None:
 
 def test_several_requests_of_a_post_are_answered_in_their_order() -> None:
     told = asked("", [{"type": "read", "mbean": TOPICS, "attribute": "Count"}, {"type": "version"}, {"type": "exec"}])
-    assert [one["status"] for one in told] == [200, 200, 400]
+    assert [answer["status"] for answer in told] == [200, 200, 400]
     assert told[1]["value"]["info"]["product"] == "klamm"
 
 
@@ -136,7 +136,7 @@ def test_refusals_name_the_class_that_java_would(path: str, status: int, java_cl
 )
 def test_senseless_bodies_are_refused(body: bytes) -> None:
     told = json.loads(answer(requests_of("", body), MBEANS, "0"))
-    assert all(one["status"] == 400 for one in (told if isinstance(told, list) else [told]))
+    assert all(answer["status"] == 400 for answer in (told if isinstance(told, list) else [told]))
 
 
 @pytest.mark.parametrize("attribute", [7, True, [["Count"]], ["Count", 7], {"Count": 1}])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import sys
 from collections import Counter
 from types import SimpleNamespace
 
@@ -92,6 +93,20 @@ def test_a_histogram_prefers_what_is_new() -> None:
     told = histogram.attributes()
     assert told["50thPercentile"] == 100.0
     assert told["Min"] == 1.0
+
+
+def test_a_histogram_of_any_number_of_values_is_small_and_keeps_those_of_the_highest_priority() -> None:
+    """A broker has hundreds of them, and each full one took 113 kB."""
+    histogram, priorities = Histogram(), []
+    state = random.Random(1)
+    random.seed(1)
+    for second in range(600):
+        histogram.take([float(second)] * 20, float(second))
+        priorities += [(math.exp(0.015 * second) / (1 - state.random()), float(second)) for _ in range(20)]
+    assert sys.getsizeof(histogram._priorities) + sys.getsizeof(histogram._values) < 30_000
+    histogram.attributes()
+    best = sorted(priorities, reverse=True)[:1028]
+    assert sorted(histogram._values) == sorted(value for _, value in best)
 
 
 def test_a_histogram_outlives_its_rescaling() -> None:

@@ -6,8 +6,10 @@ import asyncio
 import gc
 import os
 import random
+import socket
 import struct
 import weakref
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,14 +21,19 @@ from engine.broker.network import connection as connection_module
 from engine.broker.network.connection import LARGE_FRAME_BYTES, QUEUED_BYTES_MAX, CloseReason
 from engine.broker.network.inbox import BULK_BYTES, Inbox
 from engine.broker.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred, RequestHead
-from engine.broker.network.server import ListenerSpec
+from engine.broker.network.server import ListenerSpec, ServerLimits
 from engine.broker.network.session import IN_FLIGHT_MAX
 from engine.common.errors import OperationError, RemoteProtocolError
 from engine.kafka.client.broker_client import BrokerClient
 from engine.kafka.client.errors import ConnectionLost
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from engine.kafka.protocol.apis.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+)
 from engine.kafka.protocol.apis.produce import ProduceRequest, TopicProduceData
 from engine.kafka.protocol.frames import encode_request
 from engine.runtime.receive_buffers import SHARED_BYTES, ReceiveBuffers
@@ -63,6 +70,28 @@ def test_a_deferred_answer_holds_back_later_answers_but_not_their_handling() -> 
             deferred.complete(MetadataResponse(brokers=[], topics=[]))
             frames = [await read_frame(reader) for _ in range(5)]
             assert correlation_ids(frames) == [0, 1, 2, 3, 4]
+            writer.close()
+
+    run(check)
+
+
+def test_each_request_of_a_connection_has_its_own_client_id() -> None:
+    names = ["", None, "a", "ab", "a", "", "ab", "ab", None, None, "\u00e4", "\0", ""]
+
+    async def check() -> None:
+        seen: list[str | None] = []
+
+        def handler(request: RequestHead, body: MetadataRequest) -> MetadataResponse:
+            seen.append(request.client_id)
+            return answer_with_name(request, body)
+
+        async with serving({ApiKey.METADATA: handler}) as (_, host, port):
+            reader, writer = await asyncio.open_connection(host, port)
+            asked = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+            for number, name in enumerate(names):
+                writer.write(encode_request(asked, 4, number, name))
+            frames = [await read_frame(reader) for _ in names]
+            assert (seen, correlation_ids(frames)) == (names, list(range(len(names))))
             writer.close()
 
     run(check)
@@ -151,6 +180,96 @@ def test_garbage_closes_the_connection_and_nothing_else(garbage: bytes) -> None:
             requests, _ = server.totals["SAFE"].received()
             assert server.answers() == {"SAFE": requests - 1}, "garbage has no answer"
             await good.close()
+
+    run(check)
+
+
+DAMAGED = {
+    "too large": struct.pack(">i", 200_000_000),
+    "version": struct.pack(">ihhih", 10, 3, 99, 1, -1),
+    "client id": struct.pack(">ihhih", 10, 3, 4, 1, 500),
+    "large": struct.pack(">ihhihi", 2 * LARGE_FRAME_BYTES, 3, 4, 1, -1, 2**30) + bytes(2 * LARGE_FRAME_BYTES - 14),
+}
+
+
+@pytest.mark.parametrize("damaged", DAMAGED.values(), ids=DAMAGED)
+def test_answers_that_are_owed_come_before_a_damaged_request_ends_the_connection(damaged: bytes) -> None:
+    """Kafka reads no request before it has answered the one in front of it."""
+    waiting, asked = Deferred(), asyncio.Event()
+    handled: list[str] = []
+
+    def fetch(request: RequestHead, body: FetchRequest) -> Deferred:
+        asked.set()
+        return waiting
+
+    def metadata(request: RequestHead, body: MetadataRequest) -> MetadataResponse:
+        handled.append(body.topics[0].name)  # type: ignore[index, arg-type]
+        return answer_with_name(request, body)
+
+    async def check() -> None:
+        async with serving({ApiKey.FETCH: fetch, ApiKey.METADATA: metadata}) as (server, host, port):
+            reader, writer = await asyncio.open_connection(host, port)
+            writer.write(bytes(encode_request(FetchRequest(topics=[]), 11, 1, "c")) + metadata_request("before", 2))
+            async with asyncio.timeout(30):
+                await asked.wait()
+            writer.write(damaged)
+            (connection,) = server.connections
+            async with asyncio.timeout(30):
+                while connection.ends_because is CloseReason.PEER_CLOSED:
+                    await asyncio.sleep(0.001)
+            assert not connection.is_closed
+            writer.write(metadata_request("behind", 3))
+            # By then a server that still reads from this peer has read that.
+            other = BrokerClient(host, port, client_id="other")
+            for _ in range(3):
+                await other.send(MetadataRequest(topics=[MetadataRequestTopic(name="other")]), 4)
+            await other.close()
+            waiting.complete(FetchResponse(responses=[]))
+            assert correlation_ids([await read_frame(reader) for _ in range(2)]) == [1, 2]
+            async with asyncio.timeout(30):
+                with suppress(ConnectionResetError):
+                    assert await reader.read() == b""
+                while server.connections:
+                    await asyncio.sleep(0.001)
+            assert (handled, connection.closed_because) == (["before", *3 * ["other"]], connection.ends_because)
+            writer.close()
+
+    run(check)
+
+
+@pytest.mark.parametrize("end", ["damaged", "half"])
+def test_a_long_answer_arrives_whole_before_the_connection_ends(end: str) -> None:
+    """The peer has sent a damaged request behind it, or has closed its half of the connection."""
+    names = [f"{number:030000}" for number in range(QUEUED_BYTES_MAX // 30_100)]
+
+    def metadata(request: RequestHead, body: MetadataRequest) -> MetadataResponse:
+        return MetadataResponse(brokers=[MetadataResponseBroker(node_id=1, host=name, port=1) for name in names])
+
+    async def check() -> None:
+        limits = ServerLimits(socket_send_buffer_bytes=4096)
+        with socket.socket() as peer:
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            peer.setblocking(False)
+            async with serving({ApiKey.METADATA: metadata}, limits) as (server, host, port):
+                loop = asyncio.get_running_loop()
+                await loop.sock_connect(peer, (host, port))
+                await loop.sock_sendall(peer, metadata_request("t", 1))
+                async with asyncio.timeout(30):
+                    while not any(connection.is_unread for connection in server.connections):
+                        await asyncio.sleep(0.001)
+                    (connection,) = server.connections
+                    if end == "half":
+                        peer.shutdown(socket.SHUT_WR)
+                    else:
+                        await loop.sock_sendall(peer, DAMAGED["version"])
+                    while not connection.hears_nothing_more:
+                        await asyncio.sleep(0.001)
+                    got = b""
+                    while part := await loop.sock_recv(peer, 65536):
+                        got += part
+                    while server.connections:
+                        await asyncio.sleep(0.001)
+                assert all(name.encode() in got for name in names)
 
     run(check)
 

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import random
+import ssl
+import struct
 from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from manual_clock import ManualClock
-from network_serving import run, serving
+from certificates import Authority
+from network_serving import answer_with_name, correlation_ids, metadata_request, read_frame, run, serving
+from virtual_time import ManualClock
 
 from engine.broker.network.connection import CloseReason
+from engine.broker.network.inbox import Inbox
 from engine.broker.network.request import Deferred
 from engine.broker.network.server import ListenerSpec, ServerLimits
 from engine.kafka.client.broker_client import BrokerClient
 from engine.kafka.client.errors import ConnectionLost
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
+from engine.kafka.protocol.apis.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from engine.kafka.protocol.frames import encode_request
+from engine.runtime.receive_buffers import SCARCE_BYTES, ReceiveBuffers
 
 
 def test_idle_connections_are_closed() -> None:
@@ -75,7 +86,9 @@ def test_a_peer_that_takes_its_time_over_a_long_answer_is_not_idle() -> None:
             reader, writer = await asyncio.open_connection(host, port, limit=1024)
             writer.transport.pause_reading()  # type: ignore[attr-defined]
             writer.write(bytes(encode_request(FetchRequest(topics=[]), 4, 1, "slow")))
-            await until(lambda: any(one._sender and one._sender.is_waiting for one in server.connections))
+            await until(
+                lambda: any(connection._sender and connection._sender.is_waiting for connection in server.connections)
+            )
             (connection,) = server.connections
             sender = connection._sender
             assert sender is not None
@@ -105,7 +118,7 @@ def test_brokers_get_in_where_clients_have_taken_all_connections() -> None:
             for client in clients:
                 clock.advance(1)
                 await client.api_versions()
-            busiest = max(server.connections, key=lambda one: one.last_active_ms)
+            busiest = max(server.connections, key=lambda connection: connection.last_active_ms)
             brokers = [BrokerClient(inner_host, inner_port, client_id=f"broker {n}") for n in range(3)]
             await brokers[0].api_versions()
             async with asyncio.timeout(30):
@@ -117,8 +130,8 @@ def test_brokers_get_in_where_clients_have_taken_all_connections() -> None:
             third = BrokerClient(host, port, client_id="client 3")
             with pytest.raises(ConnectionLost):
                 await third.api_versions()
-            for one in (*clients, *brokers, third):
-                await one.close()
+            for connection in (*clients, *brokers, third):
+                await connection.close()
 
     run(check)
 
@@ -178,7 +191,150 @@ def test_who_takes_no_answer_is_idle_whatever_else_it_has_asked_for() -> None:
             assert connection.closed_because is CloseReason.IDLE
             (left,) = server.connections - {connection}
             assert left.is_waited_for, "it waits for us, and may"
-            for one in (waits, deaf):
-                one.transport.abort()
+            for client in (waits, deaf):
+                client.transport.abort()
+
+    run(check)
+
+
+CA = Authority()
+KB = 1024
+
+
+@pytest.fixture(params=["plain", "tls"])
+def tls(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    """What a listener asks of TLS, and what its clients do, if it encrypts."""
+    if request.param == "plain":
+        return SimpleNamespace(policy=None, client={})
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(CA.sign("broker", ["broker.example"]).write_pem(tmp_path / "broker.pem"))
+    policy = SimpleNamespace(tls=server, principal_of=lambda certificate: "User:ANONYMOUS")
+    context = ssl.create_default_context(cadata=CA.pem)
+    return SimpleNamespace(policy=policy, client={"ssl": context, "server_hostname": "broker.example"})
+
+
+def produce(size: int, correlation_id: int) -> bytes:
+    """Return a request with so many bytes of records."""
+    partitions = [PartitionProduceData(index=0, records=bytes(size))]
+    request = ProduceRequest(timeout_ms=1, topic_data=[TopicProduceData(name="t", partition_data=partitions)])
+    return bytes(encode_request(request, 8, correlation_id, "c"))
+
+
+def metadata(size: int, correlation_id: int) -> bytes:
+    """Return a request of about this size that a thread decodes."""
+    topics = [MetadataRequestTopic(name=f"{number:08}") for number in range(size // 10)]
+    return bytes(encode_request(MetadataRequest(topics=topics), 4, correlation_id, "c"))
+
+
+def answer_produce(request: object, body: ProduceRequest) -> ProduceResponse:
+    return ProduceResponse(responses=[])
+
+
+HANDLERS: dict[ApiKey, Callable[..., Any]] = {ApiKey.PRODUCE: answer_produce, ApiKey.METADATA: answer_with_name}
+
+
+def test_requests_beyond_queued_max_request_bytes_are_not_read(tls: Any) -> None:
+    """One request more than the limit gets memory, as in Kafka; those behind it wait in the kernel."""
+
+    async def check() -> None:
+        limits = ServerLimits(queued_max_request_bytes=1024 * KB)
+        async with serving(HANDLERS, limits, tls=tls.policy) as (server, host, port):
+            buffers, large, small = server.buffers, produce(700 * KB, 1), produce(200 * KB, 2)
+
+            async def begun(data: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+                reader, writer = await asyncio.open_connection(host, port, **tls.client)
+                writer.write(data)
+                return reader, writer
+
+            first = await begun(large[:-1])
+            second = await begun(large[:-1])
+            async with asyncio.timeout(30):
+                while not buffers.is_depleted:
+                    await asyncio.sleep(0.001)
+            assert buffers.frames_bytes == 2 * len(large)
+            third, fourth = await begun(small), await begun(metadata(100 * KB, 3))
+            async with asyncio.timeout(30):
+                while sum(connection._inbox.lacks_memory for connection in server.connections) < 2:
+                    await asyncio.sleep(0.001)
+            waiting = [connection for connection in server.connections if connection._inbox.lacks_memory]
+            assert all(connection._inbox._end <= SCARCE_BYTES for connection in waiting)
+            assert all(len(getattr(connection, "_encrypted", b"")) < 20 * KB for connection in waiting)
+            whole = await begun(metadata_request("small", 4))
+            assert correlation_ids([await read_frame(whole[0])]) == [4]
+            assert buffers.frames_bytes == 2 * len(large)
+            first[1].write(large[-1:])
+            for (reader, _), number in zip((first, third, fourth), (1, 2, 3), strict=True):
+                assert correlation_ids([await read_frame(reader)]) == [number]
+            assert buffers.depleted_ms > 0
+            second[1].transport.abort()
+            async with asyncio.timeout(30):
+                while buffers.frames_bytes:
+                    await asyncio.sleep(0.001)
+            for _, writer in (first, third, fourth, whole):
+                writer.close()
+
+    run(check)
+
+
+def test_each_request_needs_memory_of_its_own() -> None:
+    """Who always sends the beginning of the next one with the end of the last would otherwise never wait."""
+    buffers = ReceiveBuffers(100)
+    inbox = Inbox(buffers)
+    frame = struct.pack(">i", 60) + bytes(60)
+
+    def receive(data: bytes) -> None:
+        inbox.room()[: len(data)] = data
+        inbox.received(len(data))
+        while inbox.next_frame(8, 1000):
+            pass
+        inbox.keep_rest()
+
+    receive(frame[:30])
+    buffers.count(60)
+    assert (buffers.is_depleted, inbox.lacks_memory) == (True, False)
+    receive(frame[30:50])
+    assert not inbox.lacks_memory, "it has its memory"
+    receive(frame[50:] + frame[:10])
+    assert not inbox.lacks_memory, "without its own, others leave memory for one"
+    buffers.count(60)
+    receive(frame[10:] + frame[:10])
+    assert (buffers.frames_bytes, inbox.lacks_memory) == (120, True)
+    inbox.release()
+    assert buffers.frames_bytes == 120
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_all_are_served_whatever_waits_for_memory(seed: int, tls: Any) -> None:
+    """Some hang up in the middle of a request. Nothing stays counted."""
+    numbers = random.Random(seed)
+
+    async def client(host: str, port: int) -> None:
+        reader, writer = await asyncio.open_connection(host, port, **tls.client)
+        for _ in range(6):
+            count = numbers.randrange(1, 4)
+            requests = [
+                numbers.choice([produce, metadata])(numbers.choice([10, 900, 5000, 40_000, 90_000]), number)
+                for number in range(count)
+            ]
+            data = b"".join(requests)
+            cut = numbers.randrange(len(data))
+            writer.write(data[:cut])
+            await asyncio.sleep(numbers.choice([0, 0.001, 0.01]))
+            if numbers.random() < 0.05:
+                writer.transport.abort()
+                return
+            writer.write(data[cut:])
+            assert correlation_ids([await read_frame(reader) for _ in range(count)]) == list(range(count))
+        writer.close()
+
+    async def check() -> None:
+        limits = ServerLimits(queued_max_request_bytes=50_000)
+        async with serving(HANDLERS, limits, tls=tls.policy) as (server, host, port):
+            await asyncio.gather(*(client(host, port) for _ in range(30)))
+            async with asyncio.timeout(30):
+                while server.connections or server.buffers.frames_bytes:
+                    await asyncio.sleep(0.001)
+            assert server.buffers.between_frames is server.buffers.shared
+            assert server.buffers.depleted_ms > 0
 
     run(check)

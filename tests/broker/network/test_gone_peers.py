@@ -54,9 +54,9 @@ def test_who_acknowledges_nothing_is_gone_and_who_waits_is_not(told: bytes, is_g
 
 async def the_connection(server: SocketServer) -> Connection:
     async with asyncio.timeout(20):
-        while not any(one.owes_answers for one in server.connections):
+        while not any(connection.owes_answers for connection in server.connections):
             await asyncio.sleep(0.001)
-    return next(one for one in server.connections if one.owes_answers)
+    return next(connection for connection in server.connections if connection.owes_answers)
 
 
 @pytest.mark.parametrize("how", ["half", "whole"])
@@ -129,7 +129,7 @@ def test_who_waits_or_reads_slowly_is_kept() -> None:
                 async with asyncio.timeout(20):
                     while looked < 10:
                         await asyncio.sleep(0.01)
-                assert [one.closed_because for one in server.connections] == [None, None]
+                assert [connection.closed_because for connection in server.connections] == [None, None]
             finally:
                 network_server.read_tcp_info = read_tcp_info  # type: ignore[attr-defined]
             for writer in writers:

@@ -114,7 +114,7 @@ def test_produce_requests_are_large_by_their_partitions(version: int) -> None:
                 writer.write(bytes(encode_request(request, version, number, "c")))
             assert correlation_ids([await read_frame(reader) for _ in sent]) == list(range(len(sent)))
             ways = ["at once", "at once", "in turns", "at once"]
-            assert seen == [(how, *one) for how, one in zip(ways, sent, strict=True)]
+            assert seen == [(how, *record) for how, record in zip(ways, sent, strict=True)]
             writer.close()
 
     run(check)

@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from manual_clock import ManualClock
 from network_serving import answer_with_name, correlation_ids, metadata_request, read_frame, run, serving
+from virtual_time import ManualClock
 
 from engine.broker.network.connection import CloseReason
 from engine.broker.network.request import Deferred, RequestHead
@@ -45,8 +45,8 @@ def test_the_answer_comes_at_once_and_the_next_request_waits() -> None:
             assert handler.handled == [0, 77]
             assert correlation_ids([await read_frame(reader) for _ in range(4)]) == [1, 2, 3, 4]
             assert asyncio.get_running_loop().time() - begin >= MUTED_MS / 1000 - 0.002
-            for one in (writer, other_writer):
-                one.close()
+            for client in (writer, other_writer):
+                client.close()
 
     run(check)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from event_loop import in_event_loop
-from manual_clock import ManualClock
+from virtual_time import ManualClock
 
 from engine.broker.log.file_range import FileRange, OpenFile
 from engine.broker.network.sender import GATHERED_BYTES_MAX, SENDFILE_BYTES_MIN, RangeTruncated, SocketSender

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from manual_clock import ManualClock
 from network_serving import (
     answer_api_versions,
     answer_with_name,
@@ -21,6 +20,7 @@ from network_serving import (
     serving,
     session,
 )
+from virtual_time import ManualClock
 
 from engine.broker.handlers.api_versions import api_versions
 from engine.broker.handlers.context import RequestContext

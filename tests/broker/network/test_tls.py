@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 from certificates import Authority, Signed
-from manual_clock import ManualClock
 from network_serving import answer_with_name, correlation_ids, metadata_request, read_frame, run, serving
+from virtual_time import ManualClock
 
 from engine.broker.log.file_range import FileRange, OpenFile
 from engine.broker.network import connection, tls

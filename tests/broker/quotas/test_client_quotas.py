@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 import pytest
-from manual_clock import ManualClock
 from network_serving import session
+from virtual_time import ManualClock
 
 from engine.broker.network.request import NO_RESPONSE, RequestHead, RequestUse
 from engine.broker.quotas.client_quotas import IDLE_MS_MAX, INT_MAX, UNLIMITED, USERS_MAX, ClientQuotas, MutationQuota
@@ -174,7 +174,7 @@ def test_who_has_to_wait_is_not_forgotten() -> None:
     w.produce(10_000_000, "waits")
     w.clock.advance(IDLE_MS_MAX + 1)
     w.quotas.forget_idle()
-    assert [(one.client_id, one.throttled_ms > 0) for one in w.quotas.usage()] == [("waits", True)]
+    assert [(client.client_id, client.throttled_ms > 0) for client in w.quotas.usage()] == [("waits", True)]
 
 
 def test_usage_tells_the_limit_the_rate_and_the_wait() -> None:
@@ -183,7 +183,8 @@ def test_usage_tells_the_limit_the_rate_and_the_wait() -> None:
     w.produce(15_000)
     w.quotas.mutation_quota(w.request(ApiKey.CREATE_TOPICS, version=7), strict_since=6).record(24)
     found = {
-        one.key: (one.user, one.client_id, one.limit, round(one.used), one.throttled_ms) for one in w.quotas.usage()
+        client.key: (client.user, client.client_id, client.limit, round(client.used), client.throttled_ms)
+        for client in w.quotas.usage()
     }
     assert found == {
         QuotaKey.PRODUCE: ("alice", "", 1000.0, 1500, 5000),
@@ -225,7 +226,7 @@ class TestFigures:
         w.quotas.update("clients", "x", PRODUCE)
         w.produce(10, "free")
         assert self.figures(w)["Produce", "", "free"]["byte-rate"] == 1.0
-        assert [one.user for one in w.quotas.usage()] == []
+        assert [client.user for client in w.quotas.usage()] == []
 
     def test_names_are_kafkas(self) -> None:
         w = World()

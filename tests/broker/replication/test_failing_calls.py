@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from due_jobs import run_due, write_checkpoints
 from forgetful_disk import SHORT, Call, Disk, failing_once
-from log_folders import NOW_MS, data_batch, values_of
+from log_folders import NOW_MS, data_batch, run_due, values_of, write_checkpoints
 from replicated_brokers import HANDLERS, InProcessConnection, World, world
 from soak import SOAK
 from virtual_time import run_virtual
@@ -102,11 +101,11 @@ class Client:
                 return
             (answer,) = response.responses[0].partitions
             self.errors[where].add(ErrorCode(answer.error_code))
-            records = [one for one in iter_records(bytes(answer.records or b"")) if one.offset >= offset]
+            records = [record for record in iter_records(bytes(answer.records or b"")) if record.offset >= offset]
             if not records:
                 return
-            for one in records:
-                assert self.acknowledged[where].get(one.offset, one.value) == one.value
+            for record in records:
+                assert self.acknowledged[where].get(record.offset, record.value) == record.value
             offset = records[-1].offset + 1
 
     async def _ask(self, request: Any, version: int) -> Any:

@@ -91,7 +91,7 @@ class Following:
         self.table.remove(TP)
 
 
-def following(
+def play(
     folder: Path,
     leader: ScriptedLeader,
     test: Callable[[Following], Awaitable[None]],
@@ -129,16 +129,16 @@ def following(
 def test_where_to_go_on_when_the_leader_does_not_have_the_offset(
     tmp_path: Path, start: int, end: int, log_range: tuple[int, int], lag: int, last_epoch: int
 ) -> None:
-    async def test(one: Following) -> None:
-        await one.cutter.begin_in_range(one.state)
-        assert one.log_range == log_range
-        assert one.asks_next == one.state.fetch_offset == one.log.log_end_offset
-        assert (one.state.lag, one.state.last_fetched_epoch) == (lag, last_epoch)
+    async def test(following: Following) -> None:
+        await following.cutter.begin_in_range(following.state)
+        assert following.log_range == log_range
+        assert following.asks_next == following.state.fetch_offset == following.log.log_end_offset
+        assert (following.state.lag, following.state.last_fetched_epoch) == (lag, last_epoch)
         asked = ["latest"] if end < 4 else ["latest", "earliest"]
         assert leader.asked == [(what, LEADER_EPOCH) for what in asked]
 
     leader = ScriptedLeader(start=start, end=end)
-    following(tmp_path, leader, test)
+    play(tmp_path, leader, test)
 
 
 @pytest.mark.parametrize(
@@ -151,36 +151,36 @@ def test_where_to_go_on_when_the_leader_does_not_have_the_offset(
     ],
 )
 def test_where_the_leader_tells_no_offset_nothing_is_cut(tmp_path: Path, error: Exception, is_set_aside: bool) -> None:
-    async def test(one: Following) -> None:
-        await one.cutter.begin_in_range(one.state)
-        assert (one.log_range, one.asks_next) == ((0, 4), None)
-        assert one.failed == ({TP} if is_set_aside else set())
-        assert (TP in one.table.states) != is_set_aside
+    async def test(following: Following) -> None:
+        await following.cutter.begin_in_range(following.state)
+        assert (following.log_range, following.asks_next) == ((0, 4), None)
+        assert following.failed == ({TP} if is_set_aside else set())
+        assert (TP in following.table.states) != is_set_aside
 
     leader = ScriptedLeader()
     leader.error = error
-    following(tmp_path, leader, test)
+    play(tmp_path, leader, test)
 
 
 @pytest.mark.parametrize("answer", [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH, None, "lost"])
 def test_where_the_leader_tells_no_epoch_nothing_is_cut(tmp_path: Path, answer: ErrorCode | str | None) -> None:
     """A fenced leader epoch waits for a LeaderAndIsr request. After any other error the follower asks again."""
 
-    async def test(one: Following) -> None:
+    async def test(following: Following) -> None:
         is_fenced = answer is ErrorCode.FENCED_LEADER_EPOCH
-        await one.cutter.cut_before_fetching()
-        assert (one.log_range, one.asks_next) == ((0, 4), None)
-        assert (one.failed, one.table.truncating) == ({TP} if is_fenced else set(), {})
+        await following.cutter.cut_before_fetching()
+        assert (following.log_range, following.asks_next) == ((0, 4), None)
+        assert (following.failed, following.table.truncating) == ({TP} if is_fenced else set(), {})
         await asyncio.sleep(2)
-        one.table.end_delays()
-        assert set(one.table.truncating) == (set() if is_fenced else {TP})
+        following.table.end_delays()
+        assert set(following.table.truncating) == (set() if is_fenced else {TP})
 
     leader = ScriptedLeader(is_old=True)
     if answer == "lost":
         leader.error = ConnectionLost("cut", address="x")
     else:
         leader.epochs = [EpochAnswer(answer) if isinstance(answer, ErrorCode) else None]
-    following(tmp_path, leader, test)
+    play(tmp_path, leader, test)
 
 
 @pytest.mark.parametrize("end", [1, 20], ids=["the leader ends earlier", "the leader begins later"])
@@ -190,27 +190,29 @@ def test_a_log_that_is_fetched_no_more_is_not_cut_by_a_late_answer(
 ) -> None:
     """This broker may lead the partition by now, and may have appended records."""
 
-    async def test(one: Following) -> None:
-        leader.meanwhile = one.remove if end == 1 else (lambda: one.remove() if len(leader.asked) == 2 else None)
+    async def test(following: Following) -> None:
+        leader.meanwhile = (
+            following.remove if end == 1 else (lambda: following.remove() if len(leader.asked) == 2 else None)
+        )
         leader.error = error if end == 1 else None
-        await one.cutter.begin_in_range(one.state)
-        assert one.log_range == (0, 4)
-        assert one.asks_next is None
-        assert (one.failed, one.table.states) == (set(), {})
+        await following.cutter.begin_in_range(following.state)
+        assert following.log_range == (0, 4)
+        assert following.asks_next is None
+        assert (following.failed, following.table.states) == (set(), {})
 
     leader = ScriptedLeader(start=9, end=end)
-    following(tmp_path, leader, test)
+    play(tmp_path, leader, test)
 
 
 def test_a_log_that_is_fetched_no_more_is_not_cut_by_epoch_either(tmp_path: Path) -> None:
-    async def test(one: Following) -> None:
-        leader.meanwhile = one.remove
-        await one.cutter.cut_before_fetching()
-        assert (one.log_range, one.asks_next, one.failed) == ((0, 4), None, set())
+    async def test(following: Following) -> None:
+        leader.meanwhile = following.remove
+        await following.cutter.cut_before_fetching()
+        assert (following.log_range, following.asks_next, following.failed) == ((0, 4), None, set())
 
     leader = ScriptedLeader(is_old=True)
     leader.epochs = [EpochAnswer(NONE, 0, 2)]
-    following(tmp_path, leader, test)
+    play(tmp_path, leader, test)
 
 
 @pytest.mark.parametrize(
@@ -228,49 +230,49 @@ def test_before_leaders_told_it_in_fetch_answers_a_log_is_cut_by_epoch_first(
 ) -> None:
     """KIP-101, KIP-279: a cut at the high watermark could remove records that others have committed."""
 
-    async def test(one: Following) -> None:
-        one.log.update_high_watermark(3)
+    async def test(following: Following) -> None:
+        following.log.update_high_watermark(3)
         for _ in answers:
-            assert one.asks_next is None
-            await one.cutter.cut_before_fetching()
+            assert following.asks_next is None
+            await following.cutter.cut_before_fetching()
         assert leader.asked == asked
-        assert one.log_range == (0, end)
-        assert one.asks_next == one.state.fetch_offset == end
-        assert one.table.truncating == {}
+        assert following.log_range == (0, end)
+        assert following.asks_next == following.state.fetch_offset == end
+        assert following.table.truncating == {}
 
     leader = ScriptedLeader(is_old=True)
     leader.epochs = [EpochAnswer(NONE, *answer) for answer in answers]
-    following(tmp_path, leader, test, fetch_offset=3)
+    play(tmp_path, leader, test, fetch_offset=3)
 
 
 @pytest.mark.parametrize("knows_epochs", [True, False])
 def test_without_epochs_a_log_is_cut_where_the_fetch_begins(tmp_path: Path, knows_epochs: bool) -> None:
     """The cut is at the high watermark: nothing tells which records above it the leader has."""
 
-    async def test(one: Following) -> None:
+    async def test(following: Following) -> None:
         if knows_epochs:
-            one.log.leader_epochs.clear()
-        await one.cutter.cut_before_fetching()
+            following.log.leader_epochs.clear()
+        await following.cutter.cut_before_fetching()
         assert leader.asked == []
-        assert one.log_range == (0, 3)
-        assert one.asks_next == 3
+        assert following.log_range == (0, 3)
+        assert following.asks_next == 3
 
     leader = ScriptedLeader(is_old=True)
     leader.knows_epochs = knows_epochs
-    following(tmp_path, leader, test, fetch_offset=3)
+    play(tmp_path, leader, test, fetch_offset=3)
 
 
 @pytest.mark.parametrize("answer", [(0, 2), (1, 3)], ids=["the last common epoch", "an epoch that is not known here"])
 def test_a_log_that_a_fetch_answer_cuts_is_fetched_on_from_there(tmp_path: Path, answer: tuple[int, int]) -> None:
     """KIP-595. The request names the epoch of the remaining records. If the leader's differs, the answer cuts again."""
 
-    async def test(one: Following) -> None:
-        assert one.asks_next == 4
-        one.cutter.cut(one.state, *answer)
-        assert one.log_range == (0, 2)
-        assert (one.asks_next, one.state.last_fetched_epoch) == (2, 0)
+    async def test(following: Following) -> None:
+        assert following.asks_next == 4
+        following.cutter.cut(following.state, *answer)
+        assert following.log_range == (0, 2)
+        assert (following.asks_next, following.state.last_fetched_epoch) == (2, 0)
 
-    following(tmp_path, ScriptedLeader(), test)
+    play(tmp_path, ScriptedLeader(), test)
 
 
 @pytest.mark.parametrize("is_flushed", [True, False])
@@ -285,25 +287,25 @@ def test_a_cut_is_on_the_disk_before_anything_follows_it(
         settled.append(list(logs))
         await settle_cuts(self, logs)
 
-    async def test(one: Following) -> None:
+    async def test(following: Following) -> None:
         if is_flushed:
-            one.log.flush()
-        await one.cutter.settle()
+            following.log.flush()
+        await following.cutter.settle()
         assert settled == [], "nothing was cut"
         if how == "by its answer":
-            one.cutter.cut(one.state, 0, 2)
+            following.cutter.cut(following.state, 0, 2)
         else:
-            await one.cutter.begin_in_range(one.state)
-        assert one.log.has_unsettled_cut == is_flushed
-        await one.cutter.settle()
-        assert settled == ([[one.log]] if is_flushed else [])
-        assert not one.log.has_unsettled_cut
-        await one.cutter.settle()
+            await following.cutter.begin_in_range(following.state)
+        assert following.log.has_unsettled_cut == is_flushed
+        await following.cutter.settle()
+        assert settled == ([[following.log]] if is_flushed else [])
+        assert not following.log.has_unsettled_cut
+        await following.cutter.settle()
         assert len(settled) == is_flushed, "once is enough"
 
     settle_cuts = ReplicaManager.settle_cuts
     monkeypatch.setattr(ReplicaManager, "settle_cuts", noted)
-    following(tmp_path, ScriptedLeader(start=9 if "later" in how else 0, end=20 if "later" in how else 2), test)
+    play(tmp_path, ScriptedLeader(start=9 if "later" in how else 0, end=20 if "later" in how else 2), test)
 
 
 def test_a_log_whose_cut_is_on_the_disk_by_now_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,15 +314,15 @@ def test_a_log_whose_cut_is_on_the_disk_by_now_is_left_alone(tmp_path: Path, mon
     async def noted(_: ReplicaManager, logs: Collection[Log]) -> None:
         settled.append(list(logs))
 
-    async def test(one: Following) -> None:
-        one.log.flush()
-        one.cutter.cut(one.state, 0, 2)
-        one.log.has_unsettled_cut = False
-        await one.cutter.settle()
+    async def test(following: Following) -> None:
+        following.log.flush()
+        following.cutter.cut(following.state, 0, 2)
+        following.log.has_unsettled_cut = False
+        await following.cutter.settle()
         assert not any(settled)
 
     monkeypatch.setattr(ReplicaManager, "settle_cuts", noted)
-    following(tmp_path, ScriptedLeader(), test)
+    play(tmp_path, ScriptedLeader(), test)
 
 
 @pytest.mark.parametrize("breaks", ["before", "on the way"])
@@ -330,17 +332,17 @@ def test_a_log_that_cannot_be_cut_is_not_fetched_on(
     def fails(_log: Log, _offset: int) -> bool:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
 
-    async def test(one: Following) -> None:
+    async def test(following: Following) -> None:
         with monkeypatch.context() as patch:
             if breaks == "before":
-                patch.setattr(one.partition, "log", None)
+                patch.setattr(following.partition, "log", None)
             else:
                 patch.setattr(Log, "truncate_to", fails)
-            one.cutter.cut(one.state, 0, 2)
-        assert one.log_range == (0, 4)
-        assert (one.failed, one.table.states, one.asks_next) == ({TP}, {}, None)
+            following.cutter.cut(following.state, 0, 2)
+        assert following.log_range == (0, 4)
+        assert (following.failed, following.table.states, following.asks_next) == ({TP}, {}, None)
 
-    following(tmp_path, ScriptedLeader(), test)
+    play(tmp_path, ScriptedLeader(), test)
 
 
 @pytest.mark.parametrize("ends", ["built", "removed", "fails", "closed"])
@@ -357,29 +359,29 @@ def test_a_log_whose_producers_are_still_read_is_fetched_on_later(
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
         await settle_cuts(self, logs)
 
-    async def test(one: Following) -> None:
-        now_ms = one.log._environment.clock.now_ms()
+    async def test(following: Following) -> None:
+        now_ms = following.log._environment.clock.now_ms()
         for sequence in range(2):
             batch = data_batch(b"v", producer=(7, 0, sequence), timestamp_ms=now_ms)
-            one.log.append_as_leader(batch, 2)
-        one.log.update_high_watermark(5)
-        one.state.fetch_offset = 6
+            following.log.append_as_leader(batch, 2)
+        following.log.update_high_watermark(5)
+        following.state.fetch_offset = 6
         monkeypatch.setattr(ReplicaManager, "settle_cuts", held)
-        one.cutter.cut(one.state, 2, 5)
-        assert one.log_range == (0, 5)
+        following.cutter.cut(following.state, 2, 5)
+        assert following.log_range == (0, 5)
         await asyncio.sleep(0.01)
-        assert one.asks_next is None, "it is left out; the others are fetched"
+        assert following.asks_next is None, "it is left out; the others are fetched"
         if ends == "removed":
-            one.remove()
+            following.remove()
         may_end.set()
         if ends == "closed":
-            await one.cutter.close()
+            await following.cutter.close()
         await asyncio.sleep(0.01)
-        assert one.changed.is_set() == (ends == "built")
-        assert one.asks_next == (5 if ends == "built" else None)
-        assert (one.failed == {TP}) == (ends == "fails")
-        assert one.log.has_stale_producers == (ends in ("fails", "closed"))
-        assert one.log.producers.producers[7].next_sequence == 1
+        assert following.changed.is_set() == (ends == "built")
+        assert following.asks_next == (5 if ends == "built" else None)
+        assert (following.failed == {TP}) == (ends == "fails")
+        assert following.log.has_stale_producers == (ends in ("fails", "closed"))
+        assert following.log.producers.producers[7].next_sequence == 1
 
     settle_cuts = ReplicaManager.settle_cuts
-    following(tmp_path, ScriptedLeader(), test)
+    play(tmp_path, ScriptedLeader(), test)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from manual_clock import ManualClock
+from virtual_time import ManualClock
 
 from engine.broker.log.log import Gap
 from engine.broker.replication.fetch_state import FetchState, InitialFetchState
@@ -72,108 +72,108 @@ class Fetching:
 
 
 def test_a_partition_is_asked_for_as_it_is_here() -> None:
-    one = Fetching()
-    state = one.add()
-    assert one.asked == {T0: FetchWanted(ID, 7, 3, 1000, 5, 2, state)}
-    assert state.is_ready and not state.is_in_sync and not one.table.leaves_out
-    assert one.table.truncating == {}
+    fetching = Fetching()
+    state = fetching.add()
+    assert fetching.asked == {T0: FetchWanted(ID, 7, 3, 1000, 5, 2, state)}
+    assert state.is_ready and not state.is_in_sync and not fetching.table.leaves_out
+    assert fetching.table.truncating == {}
 
 
 def test_an_old_leader_is_asked_after_the_log_is_cut_and_told_no_epoch() -> None:
-    one = Fetching(is_old=True)
-    state = one.add()
-    assert (one.asked, one.table.truncating, state.is_ready) == ({}, {T0: state}, False)
-    one.table.truncated(state)
-    assert one.asked[T0].last_fetched_epoch == -1
-    assert (one.table.truncating, state.is_ready) == ({}, True)
+    fetching = Fetching(is_old=True)
+    state = fetching.add()
+    assert (fetching.asked, fetching.table.truncating, state.is_ready) == ({}, {T0: state}, False)
+    fetching.table.truncated(state)
+    assert fetching.asked[T0].last_fetched_epoch == -1
+    assert (fetching.table.truncating, state.is_ready) == ({}, True)
 
 
 def test_a_log_without_epochs_is_cut_before_it_is_fetched() -> None:
-    one = Fetching()
-    one.host.logs[T0] = Host.log(-1)
-    state = one.add()
-    assert (one.asked, one.table.truncating) == ({}, {T0: state})
+    fetching = Fetching()
+    fetching.host.logs[T0] = Host.log(-1)
+    state = fetching.add()
+    assert (fetching.asked, fetching.table.truncating) == ({}, {T0: state})
 
 
 def test_a_log_with_a_gap_is_cut_before_it_is_fetched() -> None:
-    one = Fetching()
-    one.host.logs[T0].gap = Gap(5, is_of_crash=True)
-    state = one.add()
-    assert (one.asked, one.table.truncating) == ({}, {T0: state})
+    fetching = Fetching()
+    fetching.host.logs[T0].gap = Gap(5, is_of_crash=True)
+    state = fetching.add()
+    assert (fetching.asked, fetching.table.truncating) == ({}, {T0: state})
 
 
 @pytest.mark.parametrize("gone", ["partition", "log"])
 def test_without_a_log_nothing_is_asked(gone: str) -> None:
-    one = Fetching()
-    state = one.add()
+    fetching = Fetching()
+    state = fetching.add()
     if gone == "partition":
-        del one.host.logs[T0]
+        del fetching.host.logs[T0]
     else:
-        one.host.logs[T0] = None
-    one.table.want(state)
-    assert one.asked == {}
-    assert one.table.last_epoch(T0) == -1
+        fetching.host.logs[T0] = None
+    fetching.table.want(state)
+    assert fetching.asked == {}
+    assert fetching.table.last_epoch(T0) == -1
 
 
 def test_only_a_new_leader_epoch_begins_anew() -> None:
     """Else an answer on its way would be thrown away with each LeaderAndIsr request that says the same."""
-    one = Fetching()
-    state = one.add()
-    one.failed.add(T0)
-    assert one.add(fetch_offset=1) is state
-    assert (state.fetch_offset, one.failed) == (7, set())
-    newer = one.add(leader_epoch=6, fetch_offset=1)
+    fetching = Fetching()
+    state = fetching.add()
+    fetching.failed.add(T0)
+    assert fetching.add(fetch_offset=1) is state
+    assert (state.fetch_offset, fetching.failed) == (7, set())
+    newer = fetching.add(leader_epoch=6, fetch_offset=1)
     assert newer is not state
-    assert (one.table.is_current(state), one.table.is_current(newer)) == (False, True)
-    assert one.asked[T0].asker is newer
+    assert (fetching.table.is_current(state), fetching.table.is_current(newer)) == (False, True)
+    assert fetching.asked[T0].asker is newer
 
 
 def test_a_new_leader_epoch_leaves_nothing_of_the_earlier_one() -> None:
     """Neither its place in the next request, as the log has to be cut first, nor its pause."""
-    one = Fetching(is_old=True)
-    one.table.truncated(one.add(T0))
-    one.table.delay([one.add(T1)])
-    newer = one.add(T0, leader_epoch=6), one.add(T1, leader_epoch=6)
-    assert one.asked == {}
-    one.host.clock.advance(BACKOFF_MS)
-    one.table.end_delays()
-    assert tuple(one.table.truncating.values()) == newer
+    fetching = Fetching(is_old=True)
+    fetching.table.truncated(fetching.add(T0))
+    fetching.table.delay([fetching.add(T1)])
+    newer = fetching.add(T0, leader_epoch=6), fetching.add(T1, leader_epoch=6)
+    assert fetching.asked == {}
+    fetching.host.clock.advance(BACKOFF_MS)
+    fetching.table.end_delays()
+    assert tuple(fetching.table.truncating.values()) == newer
 
 
 def test_a_partition_that_is_removed_leaves_nothing_behind() -> None:
-    one = Fetching(is_old=True)
-    one.add(T0)
-    state = one.add(T1)
-    one.table.truncated(state)
-    one.table.delay([one.add(T2)])
+    fetching = Fetching(is_old=True)
+    fetching.add(T0)
+    state = fetching.add(T1)
+    fetching.table.truncated(state)
+    fetching.table.delay([fetching.add(T2)])
     for partition in (T0, T1, T2):
-        removed = one.table.remove(partition)
+        removed = fetching.table.remove(partition)
         assert removed is not None and removed.topic_partition == partition
-    assert one.table.remove(T0) is None
-    one.host.clock.advance(BACKOFF_MS)
-    one.table.end_delays()
-    assert (one.table.states, one.table.truncating, one.asked) == ({}, {}, {})
-    assert one.table.session.is_empty
+    assert fetching.table.remove(T0) is None
+    fetching.host.clock.advance(BACKOFF_MS)
+    fetching.table.end_delays()
+    assert (fetching.table.states, fetching.table.truncating, fetching.asked) == ({}, {}, {})
+    assert fetching.table.session.is_empty
     assert continued(state, LEADER) == InitialFetchState(ID, LEADER, 5, 7)
 
 
 def test_a_topic_id_counts_from_the_next_request_on_and_wakes_nothing_that_pauses() -> None:
-    one = Fetching()
-    one.table.update_topic_id(T0, OTHER_ID)
-    one.add(T0)
-    paused = one.add(T1)
-    one.table.delay([paused])
-    one.table.update_topic_id(T0, OTHER_ID)
-    one.table.update_topic_id(T1, ZERO_TOPIC_ID)
-    assert {p: wanted.topic_id for p, wanted in one.asked.items()} == {T0: OTHER_ID}
+    fetching = Fetching()
+    fetching.table.update_topic_id(T0, OTHER_ID)
+    fetching.add(T0)
+    paused = fetching.add(T1)
+    fetching.table.delay([paused])
+    fetching.table.update_topic_id(T0, OTHER_ID)
+    fetching.table.update_topic_id(T1, ZERO_TOPIC_ID)
+    assert {p: wanted.topic_id for p, wanted in fetching.asked.items()} == {T0: OTHER_ID}
     assert paused.topic_id == ZERO_TOPIC_ID
 
 
 def test_a_log_that_is_to_be_cut_is_not_fetched_by_its_new_topic_id_either() -> None:
-    one = Fetching(is_old=True)
-    one.add(T0)
-    one.table.update_topic_id(T0, OTHER_ID)
-    assert one.asked == {}
+    fetching = Fetching(is_old=True)
+    fetching.add(T0)
+    fetching.table.update_topic_id(T0, OTHER_ID)
+    assert fetching.asked == {}
 
 
 @pytest.mark.parametrize(
@@ -190,123 +190,123 @@ def test_only_who_is_behind_and_named_is_left_out_above_the_rate(
     lag: int | None, is_exceeded: bool, is_named: bool, is_left_out: bool
 ) -> None:
     """A replica that is in sync must not fall out of the ISR for a quota (KIP-73)."""
-    one = Fetching()
-    state, other = one.add(T0), one.add(T1)
+    fetching = Fetching()
+    state, other = fetching.add(T0), fetching.add(T1)
     state.lag = lag
     other.lag = 0
-    one.host.follower_quota.is_exceeded = is_exceeded
-    one.host.follower_quota.throttled = {T0} if is_named else set()
-    one.table.throttle()
-    assert (state.is_throttled, one.table.leaves_out) == (is_left_out, is_left_out)
-    assert set(one.asked) == ({T1} if is_left_out else {T0, T1})
-    one.table.want(state)
-    assert set(one.asked) == ({T1} if is_left_out else {T0, T1}), "nor after its log was cut"
-    one.host.follower_quota.is_exceeded = False
-    one.table.throttle()
-    assert (state.is_throttled, one.table.leaves_out) == (False, False)
-    assert set(one.asked) == {T0, T1}
+    fetching.host.follower_quota.is_exceeded = is_exceeded
+    fetching.host.follower_quota.throttled = {T0} if is_named else set()
+    fetching.table.throttle()
+    assert (state.is_throttled, fetching.table.leaves_out) == (is_left_out, is_left_out)
+    assert set(fetching.asked) == ({T1} if is_left_out else {T0, T1})
+    fetching.table.want(state)
+    assert set(fetching.asked) == ({T1} if is_left_out else {T0, T1}), "nor after its log was cut"
+    fetching.host.follower_quota.is_exceeded = False
+    fetching.table.throttle()
+    assert (state.is_throttled, fetching.table.leaves_out) == (False, False)
+    assert set(fetching.asked) == {T0, T1}
 
 
 def test_one_that_is_left_out_is_not_forgotten_for_the_next_that_is_not() -> None:
-    one = Fetching()
-    one.add(T0)
-    one.add(T1)
-    one.host.follower_quota.is_exceeded = True
-    one.host.follower_quota.throttled = {T0}
-    one.table.throttle()
-    assert one.table.leaves_out
+    fetching = Fetching()
+    fetching.add(T0)
+    fetching.add(T1)
+    fetching.host.follower_quota.is_exceeded = True
+    fetching.host.follower_quota.throttled = {T0}
+    fetching.table.throttle()
+    assert fetching.table.leaves_out
 
 
 def test_the_end_of_a_throttle_ends_no_pause() -> None:
-    one = Fetching()
-    state = one.add()
-    one.host.follower_quota.is_exceeded = True
-    one.host.follower_quota.throttled = {T0}
-    one.table.throttle()
-    one.table.delay([state])
-    one.host.follower_quota.is_exceeded = False
-    one.table.throttle()
-    assert one.asked == {}
+    fetching = Fetching()
+    state = fetching.add()
+    fetching.host.follower_quota.is_exceeded = True
+    fetching.host.follower_quota.throttled = {T0}
+    fetching.table.throttle()
+    fetching.table.delay([state])
+    fetching.host.follower_quota.is_exceeded = False
+    fetching.table.throttle()
+    assert fetching.asked == {}
 
 
 def test_pauses_double_up_to_the_back_off() -> None:
-    one = Fetching()
-    state = one.add()
+    fetching = Fetching()
+    state = fetching.add()
     for pause_ms in (50, 100, 200, BACKOFF_MS, BACKOFF_MS):
-        one.table.delay([state])
-        assert one.asked == {}
-        one.host.clock.advance(pause_ms - 1)
-        one.table.end_delays()
-        assert (one.asked, state.is_ready) == ({}, False)
-        one.host.clock.advance(1)
-        one.table.end_delays()
-        assert (set(one.asked), state.is_ready) == ({T0}, True)
+        fetching.table.delay([state])
+        assert fetching.asked == {}
+        fetching.host.clock.advance(pause_ms - 1)
+        fetching.table.end_delays()
+        assert (fetching.asked, state.is_ready) == ({}, False)
+        fetching.host.clock.advance(1)
+        fetching.table.end_delays()
+        assert (set(fetching.asked), state.is_ready) == ({T0}, True)
     state.failures = 10**6
-    one.table.delay([state])
-    assert state.delayed_until_ms == one.host.clock.monotonic_ms() + BACKOFF_MS
+    fetching.table.delay([state])
+    assert state.delayed_until_ms == fetching.host.clock.monotonic_ms() + BACKOFF_MS
 
 
 def test_a_pause_is_not_prolonged_by_another_failure() -> None:
-    one = Fetching()
-    state, other = one.add(T0), one.add(T1)
-    one.table.delay([state])
-    one.host.clock.advance(20)
-    one.table.delay_all()
+    fetching = Fetching()
+    state, other = fetching.add(T0), fetching.add(T1)
+    fetching.table.delay([state])
+    fetching.host.clock.advance(20)
+    fetching.table.delay_all()
     assert (state.failures, other.failures) == (1, 1)
     assert (state.delayed_until_ms, other.delayed_until_ms) == (50, 70)
-    one.host.clock.advance(30)
-    one.table.end_delays()
-    assert set(one.asked) == {T0}
+    fetching.host.clock.advance(30)
+    fetching.table.end_delays()
+    assert set(fetching.asked) == {T0}
 
 
 def test_what_was_to_be_cut_is_cut_after_its_pause() -> None:
-    one = Fetching(is_old=True)
-    state = one.add()
-    one.table.delay([state])
-    assert one.table.truncating == {}
-    one.host.clock.advance(50)
-    one.table.end_delays()
-    assert (one.table.truncating, one.asked) == ({T0: state}, {})
+    fetching = Fetching(is_old=True)
+    state = fetching.add()
+    fetching.table.delay([state])
+    assert fetching.table.truncating == {}
+    fetching.host.clock.advance(50)
+    fetching.table.end_delays()
+    assert (fetching.table.truncating, fetching.asked) == ({T0: state}, {})
 
 
 def test_a_state_of_an_earlier_leader_epoch_makes_nothing_pause() -> None:
-    one = Fetching()
-    old = one.add()
-    one.add(leader_epoch=6)
-    one.table.delay([old])
-    assert set(one.asked) == {T0}
+    fetching = Fetching()
+    old = fetching.add()
+    fetching.add(leader_epoch=6)
+    fetching.table.delay([old])
+    assert set(fetching.asked) == {T0}
     assert old.delayed_until_ms is None
 
 
 def test_how_long_there_is_nothing_to_do() -> None:
-    one = Fetching()
-    assert one.table.next_turn_ms() == BACKOFF_MS
-    first, second = one.add(T0), one.add(T1)
-    one.table.delay([first])
-    one.host.clock.advance(10)
-    one.table.delay([second])
-    assert one.table.next_turn_ms() == 40
-    one.host.clock.advance(39)
-    assert one.table.next_turn_ms() == 1
-    one.host.clock.advance(100)
-    assert one.table.next_turn_ms() == 1, "it is over: never wait for nothing, nor less than nothing"
+    fetching = Fetching()
+    assert fetching.table.next_turn_ms() == BACKOFF_MS
+    first, second = fetching.add(T0), fetching.add(T1)
+    fetching.table.delay([first])
+    fetching.host.clock.advance(10)
+    fetching.table.delay([second])
+    assert fetching.table.next_turn_ms() == 40
+    fetching.host.clock.advance(39)
+    assert fetching.table.next_turn_ms() == 1
+    fetching.host.clock.advance(100)
+    assert fetching.table.next_turn_ms() == 1, "it is over: never wait for nothing, nor less than nothing"
 
 
 def test_the_wait_is_never_longer_than_the_back_off() -> None:
-    one = Fetching()
-    state = one.add()
-    one.table.delay([state])
-    state.delayed_until_ms = one.host.clock.monotonic_ms() + 10 * BACKOFF_MS
-    assert one.table.next_turn_ms() == BACKOFF_MS
+    fetching = Fetching()
+    state = fetching.add()
+    fetching.table.delay([state])
+    state.delayed_until_ms = fetching.host.clock.monotonic_ms() + 10 * BACKOFF_MS
+    assert fetching.table.next_turn_ms() == BACKOFF_MS
 
 
 def test_what_a_leader_fences_waits_for_the_controller() -> None:
-    one = Fetching()
-    one.table.fenced(one.add(T0))
-    one.add(T1)
-    assert (one.failed, set(one.table.states), set(one.asked)) == ({T0}, {T1}, {T1})
-    one.add(T0, leader_epoch=6)
-    assert (one.failed, set(one.asked)) == (set(), {T0, T1})
+    fetching = Fetching()
+    fetching.table.fenced(fetching.add(T0))
+    fetching.add(T1)
+    assert (fetching.failed, set(fetching.table.states), set(fetching.asked)) == ({T0}, {T1}, {T1})
+    fetching.add(T0, leader_epoch=6)
+    assert (fetching.failed, set(fetching.asked)) == (set(), {T0, T1})
 
 
 @pytest.mark.parametrize(
@@ -320,15 +320,15 @@ def test_what_a_leader_fences_waits_for_the_controller() -> None:
 def test_what_is_given_up_is_set_aside_unless_only_a_descriptor_is_lacking(
     error: Exception, is_set_aside: bool
 ) -> None:
-    one = Fetching()
-    state = one.add()
-    one.table.give_up(state, "Failed", error)
-    assert one.asked == {}
-    assert one.failed == ({T0} if is_set_aside else set())
-    assert one.table.is_current(state) != is_set_aside
-    one.host.clock.advance(BACKOFF_MS)
-    one.table.end_delays()
-    assert set(one.asked) == (set() if is_set_aside else {T0})
+    fetching = Fetching()
+    state = fetching.add()
+    fetching.table.give_up(state, "Failed", error)
+    assert fetching.asked == {}
+    assert fetching.failed == ({T0} if is_set_aside else set())
+    assert fetching.table.is_current(state) != is_set_aside
+    fetching.host.clock.advance(BACKOFF_MS)
+    fetching.table.end_delays()
+    assert set(fetching.asked) == (set() if is_set_aside else {T0})
 
 
 def test_in_sync_is_who_has_no_record_left_to_fetch() -> None:

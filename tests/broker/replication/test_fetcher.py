@@ -165,7 +165,7 @@ class Following:
         return [plan for _, plan in self.leader.asked]
 
 
-def following(
+def play(
     folder: Path,
     test: Callable[[Following], Awaitable[None]],
     *,
@@ -175,16 +175,16 @@ def following(
     """Run a test beside a fetcher that has no partitions yet."""
 
     async def run() -> None:
-        one = Following(folder, config)
-        one.leader.script = script or []
-        running = asyncio.create_task(one.fetcher.run())
+        following = Following(folder, config)
+        following.leader.script = script or []
+        running = asyncio.create_task(following.fetcher.run())
         try:
-            await test(one)
+            await test(following)
             assert not running.done()
         finally:
             running.cancel()
             await asyncio.wait([running])
-        assert one.leader.is_closed
+        assert following.leader.is_closed
 
     run_virtual(run)
 
@@ -217,45 +217,45 @@ def broken(base_offset: int) -> PartitionData:
 
 
 def test_what_is_fetched_is_appended_counted_and_asked_on_from(tmp_path: Path) -> None:
-    async def test(one: Following) -> None:
-        fetcher = one.fetcher
+    async def test(following: Following) -> None:
+        fetcher = following.fetcher
         assert (fetcher.max_lag(), fetcher.requests_total, fetcher.fetched_bytes_total) == (0, 0, 0)
-        one.add()
+        following.add()
         assert (list(fetcher.lags()), fetcher.lag(T0), fetcher.lag(T1), fetcher.max_lag()) == ([], None, None, 0)
-        await one.asks(2)
-        assert (one.end(), fetcher.lag(T0), list(fetcher.lags()), fetcher.max_lag()) == (2, 5, [(T0, 5)], 5)
+        await following.asks(2)
+        assert (following.end(), fetcher.lag(T0), list(fetcher.lags()), fetcher.max_lag()) == (2, 5, [(T0, 5)], 5)
         assert fetcher.fetched_bytes_total == len(batch(1))
-        await one.asks(3)
+        await following.asks(3)
         assert fetcher.fetched_bytes_total == len(batch(1)), "an answer without records"
         assert fetcher.requests_total == 3
-        assert [plan.partitions[T0].fetch_offset for plan in one.plans[1:]] == [2, 2]
-        assert one.gaps_ms == [ANSWER_MS, ANSWER_MS]
+        assert [plan.partitions[T0].fetch_offset for plan in following.plans[1:]] == [2, 2]
+        assert following.gaps_ms == [ANSWER_MS, ANSWER_MS]
 
-    following(tmp_path, test, script=[{T0: records(1, high_watermark=7)}])
+    play(tmp_path, test, script=[{T0: records(1, high_watermark=7)}])
 
 
 def test_a_new_partition_is_asked_for_at_once(tmp_path: Path) -> None:
     """Not only when the back-off of a fetcher that had nothing to do is over."""
 
-    async def test(one: Following) -> None:
+    async def test(following: Following) -> None:
         await asyncio.sleep(0.3)
-        begun_ms = one.clock.monotonic_ms()
-        one.add()
-        await one.asks(1)
-        assert one.leader.asked[0][0] - begun_ms < 2
+        begun_ms = following.clock.monotonic_ms()
+        following.add()
+        await following.asks(1)
+        assert following.leader.asked[0][0] - begun_ms < 2
 
-    following(tmp_path, test)
+    play(tmp_path, test)
 
 
 def test_another_topic_id_is_used_from_the_next_request_on(tmp_path: Path) -> None:
-    async def test(one: Following) -> None:
-        one.add()
-        await one.asks(1)
-        one.fetcher.update_topic_id(T0, OTHER_ID)
-        await one.asks(2)
-        assert [topic.topic_id for topic in one.plans[1].topics] == [OTHER_ID]
+    async def test(following: Following) -> None:
+        following.add()
+        await following.asks(1)
+        following.fetcher.update_topic_id(T0, OTHER_ID)
+        await following.asks(2)
+        assert [topic.topic_id for topic in following.plans[1].topics] == [OTHER_ID]
 
-    following(tmp_path, test)
+    play(tmp_path, test)
 
 
 PAUSED_MS = ANSWER_MS + 50.0
@@ -277,14 +277,14 @@ PAUSED_MS = ANSWER_MS + 50.0
     ],
 )
 def test_after_which_answers_there_is_a_pause(tmp_path: Path, answer: Answer, gap_ms: float, is_full: bool) -> None:
-    async def test(one: Following) -> None:
-        one.add()
-        at_ms, plan = await one.asks_again()
-        assert at_ms - one.leader.asked[0][0] == pytest.approx(gap_ms, abs=0.001)
+    async def test(following: Following) -> None:
+        following.add()
+        at_ms, plan = await following.asks_again()
+        assert at_ms - following.leader.asked[0][0] == pytest.approx(gap_ms, abs=0.001)
         assert plan.is_full == is_full
-        assert (one.failed, one.end()) == (set(), 1)
+        assert (following.failed, following.end()) == (set(), 1)
 
-    following(tmp_path, test, script=[answer])
+    play(tmp_path, test, script=[answer])
 
 
 @pytest.mark.parametrize(
@@ -295,14 +295,14 @@ def test_after_which_answers_there_is_a_pause(tmp_path: Path, answer: Answer, ga
     ],
 )
 def test_after_which_answers_a_partition_waits_for_the_controller(tmp_path: Path, answer: Answer) -> None:
-    async def test(one: Following) -> None:
-        one.add(T0, T1)
-        await one.asks(1)
+    async def test(following: Following) -> None:
+        following.add(T0, T1)
+        await following.asks(1)
         await asyncio.sleep(5)
-        assert (one.failed, list(one.fetcher.partitions), one.end()) == ({T0}, [T1], 1)
-        assert set(one.plans[-1].partitions) == {T1}
+        assert (following.failed, list(following.fetcher.partitions), following.end()) == ({T0}, [T1], 1)
+        assert set(following.plans[-1].partitions) == {T1}
 
-    following(tmp_path, test, script=[answer])
+    play(tmp_path, test, script=[answer])
 
 
 @pytest.mark.parametrize("error", [KafkaError(ErrorCode.KAFKA_STORAGE_ERROR), ValueError("a fault of the program")])
@@ -312,108 +312,108 @@ def test_a_log_that_takes_no_records_is_set_aside_and_the_others_go_on(
     def fails(_log: Log, _records: memoryview) -> None:
         raise error
 
-    async def test(one: Following) -> None:
+    async def test(following: Following) -> None:
         monkeypatch.setattr(Log, "append_as_follower", fails)
-        one.add(T0, T1)
-        await one.asks(1)
+        following.add(T0, T1)
+        await following.asks(1)
         await asyncio.sleep(5)
-        assert (one.failed, list(one.fetcher.partitions)) == ({T0}, [T1])
+        assert (following.failed, list(following.fetcher.partitions)) == ({T0}, [T1])
 
-    following(tmp_path, test, script=[{T0: records(1)}])
+    play(tmp_path, test, script=[{T0: records(1)}])
 
 
 def test_pauses_begin_short_again_after_an_answer_of_use(tmp_path: Path) -> None:
     lost = ConnectionLost("cut", address="x")
 
-    async def test(one: Following) -> None:
-        one.add()
-        await one.asks(6)
-        assert one.gaps_ms == [ANSWER_MS + pause_ms for pause_ms in (50, 100, 0, 50, 100)]
+    async def test(following: Following) -> None:
+        following.add()
+        await following.asks(6)
+        assert following.gaps_ms == [ANSWER_MS + pause_ms for pause_ms in (50, 100, 0, 50, 100)]
 
-    following(tmp_path, test, script=[lost, lost, {T0: nothing_new(T0)}, lost, lost])
+    play(tmp_path, test, script=[lost, lost, {T0: nothing_new(T0)}, lost, lost])
 
 
 def test_only_bytes_of_throttled_partitions_count_for_the_quota(tmp_path: Path) -> None:
-    async def test(one: Following) -> None:
-        one.follower_quota.has_throttled = True
-        one.add(T0, T1)
-        await one.asks(3)
-        assert (one.end(T0), one.end(T1)) == (3, 2)
-        assert one.follower_quota.recorded == len(batch(1))
+    async def test(following: Following) -> None:
+        following.follower_quota.has_throttled = True
+        following.add(T0, T1)
+        await following.asks(3)
+        assert (following.end(T0), following.end(T1)) == (3, 2)
+        assert following.follower_quota.recorded == len(batch(1))
 
-    following(tmp_path, test, script=[{T0: records(1), T1: records(1, T1)}, {T0: records(2)}])
+    play(tmp_path, test, script=[{T0: records(1), T1: records(1, T1)}, {T0: records(2)}])
 
 
 def test_records_are_on_the_disk_before_the_next_request_confirms_them(tmp_path: Path) -> None:
     """``flush.messages``: the leader counts the next fetch as replicated."""
 
-    async def test(one: Following) -> None:
-        one.add()
-        await one.asks(1)
-        assert one.flushes.flushed == [(T0, 1)], "it was appended before this fetcher began"
-        await one.asks(2)
-        assert one.flushes.flushed == [(T0, 1), (T0, 2)]
-        assert one.gaps_ms == [ANSWER_MS + FLUSH_MS]
+    async def test(following: Following) -> None:
+        following.add()
+        await following.asks(1)
+        assert following.flushes.flushed == [(T0, 1)], "it was appended before this fetcher began"
+        await following.asks(2)
+        assert following.flushes.flushed == [(T0, 1), (T0, 2)]
+        assert following.gaps_ms == [ANSWER_MS + FLUSH_MS]
 
-    following(tmp_path, test, script=[{T0: records(1)}], config=EVERY_RECORD)
+    play(tmp_path, test, script=[{T0: records(1)}], config=EVERY_RECORD)
 
 
 def test_without_that_setting_no_fetch_waits_for_the_disk(tmp_path: Path) -> None:
-    async def test(one: Following) -> None:
-        one.add()
-        await one.asks(3)
-        assert one.flushes.flushed == []
+    async def test(following: Following) -> None:
+        following.add()
+        await following.asks(3)
+        assert following.flushes.flushed == []
 
-    following(tmp_path, test, script=[{T0: records(1)}])
+    play(tmp_path, test, script=[{T0: records(1)}])
 
 
 @pytest.mark.parametrize("is_removed", [False, True])
 def test_what_the_disk_refuses_is_not_confirmed(tmp_path: Path, is_removed: bool) -> None:
     """A replica that is fetched no more is somebody else's: its new life must not count as failed."""
 
-    async def test(one: Following) -> None:
-        one.flushes.error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+    async def test(following: Following) -> None:
+        following.flushes.error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
         if is_removed:
-            one.flushes.meanwhile = lambda: one.fetcher.remove(T0)
-        one.add(T0)
+            following.flushes.meanwhile = lambda: following.fetcher.remove(T0)
+        following.add(T0)
         await asyncio.sleep(5)
-        assert one.flushes.flushed == [(T0, 1)]
-        assert one.failed == (set() if is_removed else {T0})
-        assert (list(one.fetcher.partitions), one.leader.asked) == ([], [])
+        assert following.flushes.flushed == [(T0, 1)]
+        assert following.failed == (set() if is_removed else {T0})
+        assert (list(following.fetcher.partitions), following.leader.asked) == ([], [])
 
-    following(tmp_path, test, config=EVERY_RECORD)
+    play(tmp_path, test, config=EVERY_RECORD)
 
 
 @pytest.mark.parametrize("gone", ["not fetched", "no replica", "no log"])
 def test_what_is_gone_by_then_is_not_flushed(tmp_path: Path, gone: str) -> None:
-    async def test(one: Following) -> None:
-        one.add(T0, T1)
+    async def test(following: Following) -> None:
+        following.add(T0, T1)
         if gone == "not fetched":
-            one.fetcher.remove(T0)
+            following.fetcher.remove(T0)
         elif gone == "no replica":
-            del one.partitions[T0]
+            del following.partitions[T0]
         else:
-            one.partitions[T0].log = None
-        await one.asks(1)
-        assert one.flushes.flushed == [(T1, 1)]
-        assert one.failed == set()
+            following.partitions[T0].log = None
+        await following.asks(1)
+        assert following.flushes.flushed == [(T1, 1)]
+        assert following.failed == set()
 
-    following(tmp_path, test, config=EVERY_RECORD)
+    play(tmp_path, test, config=EVERY_RECORD)
 
 
 @pytest.mark.parametrize("lacks", ["replica", "log"])
 def test_a_partition_without_a_log_is_not_asked_for(tmp_path: Path, lacks: str) -> None:
-    async def test(one: Following) -> None:
+    async def test(following: Following) -> None:
         if lacks == "log":
-            one.partitions[T0].log = None
+            following.partitions[T0].log = None
         else:
-            del one.partitions[T0]
-        one.fetcher.add(T0, InitialFetchState(ID, LEADER, 5, 1))
-        one.add(T1)
-        await one.asks(2)
-        assert set(one.plans[-1].partitions) == {T1}
+            del following.partitions[T0]
+        following.fetcher.add(T0, InitialFetchState(ID, LEADER, 5, 1))
+        following.add(T1)
+        await following.asks(2)
+        assert set(following.plans[-1].partitions) == {T1}
 
-    following(tmp_path, test)
+    play(tmp_path, test)
 
 
 def test_an_answer_about_many_partitions_gives_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -427,9 +427,9 @@ def test_an_answer_about_many_partitions_gives_way(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(ReplicaFetcher, "_take", take_and_let_go)
 
-    async def test(one: Following) -> None:
-        one.add(T0, T1)
-        await one.asks(2)
-        assert (one.end(T0), one.end(T1)) == (2, 1)
+    async def test(following: Following) -> None:
+        following.add(T0, T1)
+        await following.asks(2)
+        assert (following.end(T0), following.end(T1)) == (2, 1)
 
-    following(tmp_path, test, script=[{T0: records(1), T1: records(1, T1)}])
+    play(tmp_path, test, script=[{T0: records(1), T1: records(1, T1)}])

@@ -39,11 +39,11 @@ def replica(folder: Path, *, records: int = 0, high_watermark: int = 0) -> Repli
     """Return a follower's replica with batches of one record each, of leader epoch 0."""
     dir_ = folder / "orders-0"
     dir_.mkdir()
-    one = Replica(open_log(dir_))
+    follower = Replica(open_log(dir_))
     for offset in range(records):
-        one.take(offset, batch(offset), high_watermark=high_watermark)
-    one.wakes = 0
-    return one
+        follower.take(offset, batch(offset), high_watermark=high_watermark)
+    follower.wakes = 0
+    return follower
 
 
 def batch(base_offset: int, *, leader_epoch: int = 0) -> memoryview:
@@ -62,27 +62,27 @@ def batch(base_offset: int, *, leader_epoch: int = 0) -> memoryview:
 )
 def test_the_high_watermark_is_the_leaders(tmp_path: Path, told: int, expected: int, wakes: int) -> None:
     """Consumers may read from followers, and wait there: each move wakes them."""
-    one = replica(tmp_path, records=4, high_watermark=2)
-    assert one.take(4, high_watermark=told) == 4
-    assert (one.log.high_watermark, one.wakes) == (expected, wakes)
+    follower = replica(tmp_path, records=4, high_watermark=2)
+    assert follower.take(4, high_watermark=told) == 4
+    assert (follower.log.high_watermark, follower.wakes) == (expected, wakes)
 
 
 def test_records_are_taken_only_where_the_log_ends(tmp_path: Path) -> None:
-    one = replica(tmp_path, records=2)
+    follower = replica(tmp_path, records=2)
     for offset in (1, 3):
         with pytest.raises(KafkaError) as refused:
-            one.take(offset, batch(offset))
+            follower.take(offset, batch(offset))
         assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
-    assert one.take(2, batch(2)) == 3
-    assert one.take(3, memoryview(b"")) == 3, "nothing came"
+    assert follower.take(2, batch(2)) == 3
+    assert follower.take(3, memoryview(b"")) == 3, "nothing came"
 
 
 def test_a_log_that_is_cut_wakes_who_waits(tmp_path: Path) -> None:
-    one = replica(tmp_path, records=4)
-    truncate(cast("Partition", one), Truncation(4, True), "[test]")
-    assert (one.log.log_end_offset, one.wakes) == (4, 0)
-    truncate(cast("Partition", one), Truncation(2, True), "[test]")
-    assert (one.log.log_end_offset, one.wakes) == (2, 1)
+    follower = replica(tmp_path, records=4)
+    truncate(cast("Partition", follower), Truncation(4, True), "[test]")
+    assert (follower.log.log_end_offset, follower.wakes) == (4, 0)
+    truncate(cast("Partition", follower), Truncation(2, True), "[test]")
+    assert (follower.log.log_end_offset, follower.wakes) == (2, 1)
 
 
 def test_a_replica_without_a_log_takes_nothing() -> None:
@@ -95,17 +95,17 @@ def test_a_replica_without_a_log_takes_nothing() -> None:
 
 def test_an_empty_log_begins_anew_only_where_its_first_batch_begins_earlier(tmp_path: Path) -> None:
     """All records were deleted, and their files are still there: what follows continues them."""
-    one = replica(tmp_path, records=3, high_watermark=3)
-    one.take(3, high_watermark=3, log_start_offset=3)
-    assert (one.log.log_start_offset, one.log.log_end_offset) == (3, 3)
-    one.take(3, batch(3), high_watermark=3, log_start_offset=3)
-    assert [segment.base_offset for segment in one.log.segments] == [0]
-    assert one.log.leader_epochs.entries[0].start_offset == 3
+    follower = replica(tmp_path, records=3, high_watermark=3)
+    follower.take(3, high_watermark=3, log_start_offset=3)
+    assert (follower.log.log_start_offset, follower.log.log_end_offset) == (3, 3)
+    follower.take(3, batch(3), high_watermark=3, log_start_offset=3)
+    assert [segment.base_offset for segment in follower.log.segments] == [0]
+    assert follower.log.leader_epochs.entries[0].start_offset == 3
 
 
 def test_an_empty_log_begins_with_the_batch_that_covers_the_leaders_start(tmp_path: Path) -> None:
-    one = replica(tmp_path)
-    one.log.truncate_fully_and_start_at(5)
-    one.take(5, batch(4), high_watermark=5, log_start_offset=4)
-    assert [segment.base_offset for segment in one.log.segments] == [4]
-    assert (one.log.log_start_offset, one.log.log_end_offset, one.log.high_watermark) == (4, 5, 5)
+    follower = replica(tmp_path)
+    follower.log.truncate_fully_and_start_at(5)
+    follower.take(5, batch(4), high_watermark=5, log_start_offset=4)
+    assert [segment.base_offset for segment in follower.log.segments] == [4]
+    assert (follower.log.log_start_offset, follower.log.log_end_offset, follower.log.high_watermark) == (4, 5, 5)

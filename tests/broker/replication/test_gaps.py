@@ -6,8 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from due_jobs import write_checkpoints
-from log_folders import stored_batches
+from log_folders import stored_batches, write_checkpoints
 from replicated_brokers import TP, World, world
 from virtual_time import run_virtual
 

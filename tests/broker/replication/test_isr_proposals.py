@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from manual_clock import ManualClock
+from virtual_time import ManualClock
 
 from engine.broker.replication import isr_proposals
 from engine.broker.replication.isr import FollowerState, IsrState

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from manual_clock import ManualClock
-from virtual_time import LoopClock, run_virtual
+from virtual_time import LoopClock, ManualClock, run_virtual
 
 from engine.broker.replication.alter_partition import AlterPartitionManager
 from engine.broker.replication.isr_updater import IsrOutcome, IsrUpdate, ZkIsrUpdater

@@ -145,7 +145,7 @@ def test_the_ends_of_epochs_are_asked_for_together_and_read_one_by_one() -> None
     ]
     assert asked == [("t", 0, 5, 2), ("t", 1, 6, 3), ("u", 0, 7, 4)]
     assert request.replica_id == 2
-    assert {p: (one.error, one.leader_epoch, one.end_offset) for p, one in found.items()} == {
+    assert {p: (end.error, end.leader_epoch, end.end_offset) for p, end in found.items()} == {
         T0: (ErrorCode.NONE, 2, 20),
         T1: (ErrorCode.FENCED_LEADER_EPOCH, -1, -1),
         U0: (ErrorCode.NONE, 3, 30),

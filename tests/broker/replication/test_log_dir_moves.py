@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from due_jobs import run_due
 from event_loop import in_event_loop
-from log_folders import data_batch, read_all
+from log_folders import data_batch, read_all, run_due
 from replicated_brokers import TP, StandInBroker, World, world
 from soak import SOAK
 from virtual_time import in_virtual_time, run_virtual

@@ -200,10 +200,10 @@ def test_an_update_of_many_partitions_gives_way_and_is_seen_whole(
             assert turns >= 5
             assert len(before.topics) == 2
             cache = broker.metadata_cache
-            assert sorted(cache.topics) == sorted(["a", *(one.topic_name for one in many)])
-            assert {cache.topic_name(one.topic_id) for one in many} == {one.topic_name for one in many}
+            assert sorted(cache.topics) == sorted(["a", *(topic.topic_name for topic in many)])
+            assert {cache.topic_name(topic.topic_id) for topic in many} == {topic.topic_name for topic in many}
             assert [cache.partitions("t-1")[index].leader for index in (0, 1)] == [2, 1]
-            assert all(len(cache.partitions(one.topic_name)) == 60 for one in many)
+            assert all(len(cache.partitions(topic.topic_name)) == 60 for topic in many)
             assert not broker.replica_manager.is_updating_metadata
 
     run_virtual(test)

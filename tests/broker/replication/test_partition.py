@@ -15,16 +15,18 @@ from replicated_brokers import TOPIC_ID, TP, World, world
 from virtual_time import in_virtual_time, run_virtual
 
 from engine.broker.handlers.fetch import fetch
-from engine.broker.log.append_origin import AppendOrigin
+from engine.broker.log.append_origin import AppendOrigin, OwnBatch
 from engine.broker.replication.isr import IsrState
 from engine.broker.replication.offset_lookup import delete_records
 from engine.broker.replication.partition import Partition
 from engine.broker.replication.replica_selector import select_by_rack
 from engine.common.errors import ErrorCode, KafkaError
-from engine.common.model import IsolationLevel
+from engine.common.model import ACKS_ALL, IsolationLevel
 from engine.common.topic_id import ZERO_TOPIC_ID
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.record import Record
 from engine.runtime.purgatory import DelayedOperation
 
 MAX = 1 << 20
@@ -335,6 +337,68 @@ def test_what_changes_a_partition_lets_who_waits_for_it_look_again(tmp_path: Pat
         assert await looks() == 3, "nothing has changed"
         partition.replace_log(w.log(1))
         assert await looks() == 4
+
+    led(tmp_path, test)
+
+
+class Reader:
+    """Notes that it was woken."""
+
+    def __init__(self, noted: list[object]) -> None:
+        self._noted = noted
+
+    def wake(self) -> None:
+        self._noted.append("woken")
+
+
+@pytest.mark.parametrize(
+    "state", ["followed", "not followed any more", "alone", "too few in sync", "not led", "watched"]
+)
+def test_what_a_coordinator_has_made_is_appended_as_with_acks_all(tmp_path: Path, state: str) -> None:
+    """Offset, high watermark, counts, refusals, and who looks again: all as for a batch that the log looks at."""
+
+    async def test(w: World, partition: Partition) -> None:
+        log, manager, topics = w.log(1), w.brokers[1].replica_manager, partition.environment.topics
+        seen = []
+        if state == "not followed any more":
+            await w.let_pass(20_000)
+            partition.isr_state = IsrState.settled((1,))
+        for is_own in (True, False):
+            if state == "too few in sync":
+                log.update_config(replace(log.config, min_insync_replicas=2))
+                partition.isr_state = IsrState.settled((1,))
+            elif state == "alone":
+                partition.followers, partition.isr_state = {}, IsrState.settled((1,))
+            elif state == "not led":
+                partition.leader_log = None
+            # The follower's fetch session need not hear of the append.
+            partition.changed()
+            await asyncio.sleep(0)
+            noted: list[object] = []
+            waiting, reader = Looks(), Reader(noted)
+            manager.delayed_produce.watch(waiting, [TP])
+            if state == "watched":
+                partition.settle(reader)
+            counts, end, high = partition.counts, log.log_end_offset, log.high_watermark
+            before = (counts.produces, counts.failed_produces, topics.not_produced)
+            counts.appends.clear()
+            batch = memoryview(bytearray(encode_batch([Record(timestamp_ms=5, value=b"v")] * 2)))
+            try:
+                if is_own:
+                    noted.append(partition.append_own(batch, OwnBatch(2, 5)) - end)
+                else:
+                    result = partition.append_records_to_leader(batch, ACKS_ALL, origin=AppendOrigin.COORDINATOR)
+                    noted.append(result.first_offset - end)
+            except KafkaError as error:
+                noted.append((error.code, str(error)))
+            await asyncio.sleep(0)
+            now = (counts.produces, counts.failed_produces, topics.not_produced)
+            noted += [log.log_end_offset - end, log.high_watermark - high, list(counts.appends), waiting.count]
+            noted += [after - former for after, former in zip(now, before, strict=True)]
+            waiting.cancel()
+            seen.append(noted)
+        assert seen[0] == seen[1]
+        assert (seen[0][1:3] == [2, 2]) == (state in ("alone", "not followed any more"))
 
     led(tmp_path, test)
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from due_jobs import run_due, write_checkpoints
 from forgetful_disk import KILLED, MIXED, STRICT, Disk, write_image
+from log_folders import run_due, write_checkpoints
 from replicated_brokers import TP, World, committed_batches, world
 from soak import rounds
 from virtual_time import in_virtual_time

@@ -8,7 +8,7 @@ import pytest
 from event_loop import in_event_loop
 from hypothesis import given
 from hypothesis import strategies as st
-from manual_clock import ManualClock
+from virtual_time import ManualClock
 
 from engine.broker.replication.partition_environment import Wakeups
 from engine.broker.replication.replica_selector import ReplicaView, replica_selector, select_by_rack

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from due_jobs import write_checkpoints
-from log_folders import values_of
+from log_folders import values_of, write_checkpoints
 from replicated_brokers import NO_TOPIC_ID, TOPIC_ID, TP, World, world
 from virtual_time import in_virtual_time, run_virtual
 
@@ -28,7 +27,7 @@ async def deleted(w: World, broker_id: int) -> list[int]:
     topic = StopReplicaTopicState(topic_name=TP.topic, partition_states=[state])
     request = StopReplicaRequest(controller_id=1, controller_epoch=1, topic_states=[topic])
     answer = await stop_replicas(w.brokers[broker_id].replica_manager, request, correlation_id=3)
-    return [one.error_code for one in answer.partition_errors]
+    return [error.error_code for error in answer.partition_errors]
 
 
 async def make_anew(w: World, leader: int, topic_id: bytes = OTHER_ID) -> None:

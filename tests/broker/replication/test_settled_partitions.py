@@ -94,7 +94,7 @@ async def anything(w: World, rng: random.Random) -> None:
             w.cut.clear()
         case "restart":
             broker_id = rng.choice([1, 2, 3])
-            if all(set(w.states[one].isr) - {broker_id} for one in PARTITIONS):
+            if all(set(w.states[partition].isr) - {broker_id} for partition in PARTITIONS):
                 await restart(w, broker_id)
 
 

@@ -362,9 +362,9 @@ class TestLeaderAndIsr:
             assert manager.fetchers.fetcher_of(other) is not None
             manager.begin_shutdown()
             assert await lisr(manager, request(state(2, 1), state(2, 1, index=1))) == (0, [0, 0])
-            for one in (TP, other):
-                assert manager.partition(*one).leader_id == 2
-                assert manager.fetchers.fetcher_of(one) is None
+            for partition in (TP, other):
+                assert manager.partition(*partition).leader_id == 2
+                assert manager.fetchers.fetcher_of(partition) is None
 
         in_world(tmp_path, test)
 
@@ -464,8 +464,8 @@ class TestFetchers:
             assert fetcher.leader.node.port == 9093
             assert set(fetcher.partitions) == set(both)
             states = manager.fetchers.remove(both)
-            assert [states[one].leader_epoch for one in both] == [1, 0]
-            assert {one.leader.port for one in states.values()} == {9093}
+            assert [states[partition].leader_epoch for partition in both] == [1, 0]
+            assert {state.leader.port for state in states.values()} == {9093}
 
         in_world(tmp_path, test)
 
@@ -493,7 +493,7 @@ class TestFetchers:
             assert before not in manager.fetchers.fetchers
             fetched = [name for fetcher in manager.fetchers.fetchers for name in fetcher.partitions]
             assert sorted(fetched) == names
-            assert {one.fetch_offset for one in manager.fetchers.remove(names).values()} == {1}, "where each was"
+            assert {state.fetch_offset for state in manager.fetchers.remove(names).values()} == {1}, "where each was"
 
         in_world(tmp_path, test)
 
@@ -599,7 +599,7 @@ class TestStopReplica:
             while not stopping.done():
                 turns += 1
                 await asyncio.sleep(0)
-            assert [one.partition_index for one in (await stopping).partition_errors] == list(range(many))
+            assert [error.partition_index for error in (await stopping).partition_errors] == list(range(many))
 
         in_world(tmp_path, test)
         assert removed == told == [STOPPED_AT_ONCE_MAX] * 3

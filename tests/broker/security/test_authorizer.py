@@ -11,7 +11,8 @@ import pytest
 from network_serving import run, session
 
 from engine.broker.network.session import Session
-from engine.broker.security.authorizer import REMEMBERED_MAX, AclRules, Authorizer
+from engine.broker.security import authorizer as authorizer_module
+from engine.broker.security.authorizer import AclRules, Authorizer
 from engine.common.acl import AclOperation, ResourceType
 from engine.common.clock import SystemClock
 from engine.kafka.acls import AclEntry, PatternType, Permission, ResourcePattern
@@ -40,7 +41,7 @@ def user(name: str = "alice") -> Session:
 
 
 @asynccontextmanager
-async def authorizer(
+async def open_authorizer(
     connect: str, *, allows_without_rules: bool = False
 ) -> AsyncIterator[tuple[Authorizer, KafkaZkClient]]:
     client = await ZkClient.connect(connect, session_timeout_ms=6_000)
@@ -55,34 +56,36 @@ async def authorizer(
         await client.close()
 
 
-def may(one: Authorizer, who: Session, topic: str = "orders", operation: AclOperation = AclOperation.READ) -> bool:
-    return one.may(who, operation, ResourceType.TOPIC, topic, request="Fetch")
+def may(
+    authorizer: Authorizer, who: Session, topic: str = "orders", operation: AclOperation = AclOperation.READ
+) -> bool:
+    return authorizer.may(who, operation, ResourceType.TOPIC, topic, request="Fetch")
 
 
-async def becomes(expected: bool, one: Authorizer, who: Session, topic: str = "orders") -> None:
+async def becomes(expected: bool, authorizer: Authorizer, who: Session, topic: str = "orders") -> None:
     async with asyncio.timeout(PATIENCE_S):
-        while may(one, who, topic) is not expected:
+        while may(authorizer, who, topic) is not expected:
             await asyncio.sleep(0.005)
 
 
 def test_a_change_reaches_every_broker_and_every_session(zk_chroot: str) -> None:
     async def check() -> None:
-        async with authorizer(zk_chroot) as (one, zk), authorizer(zk_chroot) as (other, _):
+        async with open_authorizer(zk_chroot) as (authorizer, zk), open_authorizer(zk_chroot) as (other, _):
             alice, elsewhere = user(), user()
-            assert not may(one, alice) and not may(other, elsewhere)
+            assert not may(authorizer, alice) and not may(other, elsewhere)
             for pattern, topic in ((ORDERS, "orders"), (PREFIX, "ord-2")):
                 await zk.acls.change(pattern, lambda before: (*before, allow()))
                 await becomes(True, other, elsewhere, topic)
-                await becomes(True, one, alice, topic)
+                await becomes(True, authorizer, alice, topic)
                 await zk.acls.change(pattern, lambda before: (*before, deny()))
                 await becomes(False, other, elsewhere, topic)
                 await zk.acls.change(pattern, lambda before: ())
-                await becomes(False, one, alice, topic)
-            assert may(one, user("admin"))
+                await becomes(False, authorizer, alice, topic)
+            assert may(authorizer, user("admin"))
         # One that starts later reads what is there.
-        async with authorizer(zk_chroot) as (_, zk):
+        async with open_authorizer(zk_chroot) as (_, zk):
             await zk.acls.change(PREFIX, lambda before: (allow(),))
-        async with authorizer(zk_chroot) as (late, _):
+        async with open_authorizer(zk_chroot) as (late, _):
             assert may(late, user()) and not may(late, user("bob")) and not may(late, user(), "other")
 
     run(check)
@@ -90,65 +93,79 @@ def test_a_change_reaches_every_broker_and_every_session(zk_chroot: str) -> None
 
 def test_what_the_creator_has_changed_counts_at_once(zk_chroot: str) -> None:
     async def check() -> None:
-        async with authorizer(zk_chroot) as (one, zk):
+        async with open_authorizer(zk_chroot) as (authorizer, zk):
             alice = user()
-            assert not may(one, alice)
+            assert not may(authorizer, alice)
             await zk.acls.change(ORDERS, lambda before: (allow(),))
-            await one.refresh(ORDERS)
-            assert may(one, alice)
+            await authorizer.refresh(ORDERS)
+            assert may(authorizer, alice)
 
     run(check)
 
 
 def test_damaged_rules_let_nobody_in(zk_chroot: str) -> None:
     async def check() -> None:
-        async with authorizer(zk_chroot, allows_without_rules=True) as (one, zk):
+        async with open_authorizer(zk_chroot, allows_without_rules=True) as (authorizer, zk):
             alice = user()
-            assert may(one, alice)
+            assert may(authorizer, alice)
             await zk.acls.change(ORDERS, lambda before: (allow(),))
-            await becomes(True, one, alice)
+            await becomes(True, authorizer, alice)
             await zk.client.set(ResourceZNode.path(ORDERS), b"damaged", -1)
             change = LiteralAclChangeZNode
             await zk.client.create(change.create_path, change.encode(ORDERS), sequential=True)
-            await becomes(False, one, alice)
-            assert may(one, alice, "other") and may(one, user("admin"))
+            await becomes(False, authorizer, alice)
+            assert may(authorizer, alice, "other") and may(authorizer, user("admin"))
             await zk.client.set(ResourceZNode.path(ORDERS), ResourceZNode.encode([allow()]), -1)
             await zk.client.create(change.create_path, change.encode(ORDERS), sequential=True)
-            await becomes(True, one, alice)
+            await becomes(True, authorizer, alice)
             await zk.client.set(ResourceZNode.path(ORDERS), b"damaged", -1)
         with pytest.raises(ZnodeFormatError, match="/kafka-acl/Topic/orders"):
-            async with authorizer(zk_chroot):
+            async with open_authorizer(zk_chroot):
                 pass
 
     run(check)
 
 
-def test_a_session_remembers_few_decisions_and_none_beyond_a_change() -> None:
+def test_sessions_remember_a_bounded_memory_and_nothing_beyond_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names are the clients' choice. Who has asked about most forgets, and nobody else."""
+    monkeypatch.setattr(authorizer_module, "REMEMBERED_BYTES_MAX", 1_000_000)
+
     async def check() -> None:
-        one = Authorizer(None, SystemClock(), super_users=[], allows_without_rules=False)  # type: ignore[arg-type]
-        alice = user()
-        one.rules.put(ORDERS, (allow(),))
-        for number in range(REMEMBERED_MAX + 5):
-            assert not may(one, alice, f"t{number}")
-        assert len(alice.decisions) <= REMEMBERED_MAX
-        assert may(one, alice)
-        one.rules.put(ORDERS, (allow(), deny()))
-        assert not may(one, alice)
+        authorizer = Authorizer(None, SystemClock(), super_users=[], allows_without_rules=False)  # type: ignore[arg-type]
+        alice, others = user(), [user(f"mallory-{number}") for number in range(20)]
+        authorizer.rules.put(ORDERS, (allow(),))
+        assert may(authorizer, alice)
+        for number in range(1000):
+            for other in others:
+                assert not may(authorizer, other, f"{number}".zfill(30_000 if number % 50 == 0 else 10))
+            remembered = [sum(200 + len(name) for _, _, name in each.decisions) for each in others]
+            assert sum(remembered) < 1_100_000
+        assert len(alice.decisions) == 1
+        others.clear()
+        for number in range(3000):
+            assert not may(authorizer, alice, f"{number}")
+        assert len(alice.decisions) == 3001, "those of sessions that have ended do not count"
+        assert may(authorizer, alice)
+        authorizer.rules.put(ORDERS, (allow(), deny()))
+        assert not may(authorizer, alice)
 
     run(check)
 
 
 def test_hosts_and_any_topic() -> None:
     async def check() -> None:
-        one = Authorizer(None, SystemClock(), super_users=[], allows_without_rules=False)  # type: ignore[arg-type]
-        one.rules.put(ORDERS, (allow(host="10.0.0.1", operation=AclOperation.WRITE),))
+        authorizer = Authorizer(None, SystemClock(), super_users=[], allows_without_rules=False)  # type: ignore[arg-type]
+        authorizer.rules.put(ORDERS, (allow(host="10.0.0.1", operation=AclOperation.WRITE),))
         here, there = user(), user()
         there.host = "10.0.0.1"
-        assert not may(one, here, operation=AclOperation.WRITE) and may(one, there, operation=AclOperation.WRITE)
-        assert one.may_on_any(there, AclOperation.WRITE, ResourceType.TOPIC)
-        assert not one.may_on_any(here, AclOperation.WRITE, ResourceType.TOPIC)
+        assert not may(authorizer, here, operation=AclOperation.WRITE) and may(
+            authorizer, there, operation=AclOperation.WRITE
+        )
+        assert authorizer.may_on_any(there, AclOperation.WRITE, ResourceType.TOPIC)
+        assert not authorizer.may_on_any(here, AclOperation.WRITE, ResourceType.TOPIC)
         assert (
-            one.operations(there, ResourceType.TOPIC, "orders") == 1 << AclOperation.WRITE | 1 << AclOperation.DESCRIBE
+            authorizer.operations(there, ResourceType.TOPIC, "orders")
+            == 1 << AclOperation.WRITE | 1 << AclOperation.DESCRIBE
         )
 
     run(check)
@@ -177,11 +194,11 @@ def test_rules_are_found_by_name_and_by_prefix() -> None:
 
 def test_denials_are_logged_in_kafkas_words(caplog: pytest.LogCaptureFixture) -> None:
     async def check() -> None:
-        one = Authorizer(None, SystemClock(), super_users=["User:admin"], allows_without_rules=False)  # type: ignore[arg-type]
+        authorizer = Authorizer(None, SystemClock(), super_users=["User:admin"], allows_without_rules=False)  # type: ignore[arg-type]
         with caplog.at_level(logging.DEBUG, "kafka.authorizer.logger"):
-            may(one, user())
-            may(one, user("admin"))
-            one.may(user(), AclOperation.DESCRIBE, ResourceType.TOPIC, "x", request="Metadata", tells=False)
+            may(authorizer, user())
+            may(authorizer, user("admin"))
+            authorizer.may(user(), AclOperation.DESCRIBE, ResourceType.TOPIC, "x", request="Metadata", tells=False)
 
     run(check)
     end = "Operation = Read from host = 127.0.0.1 on resource = Topic:LITERAL:orders for request = Fetch with " \

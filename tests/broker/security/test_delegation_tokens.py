@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from manual_clock import ManualClock
 from network_serving import run, session
+from virtual_time import ManualClock
 
 from engine.broker.security.delegation_tokens import DelegationTokens, may_ask_for_tokens, secret_of_tokens
 from engine.broker.security.sasl_mechanisms import LoggedIn, LoginRefused, scram_server

@@ -34,7 +34,7 @@ from engine.local.zookeeper import EmbeddedZooKeeper
 PATIENCE_S = 60.0
 OF_SECURITY = ("broker/security/", "network/tls.py", "handlers/guard", "handlers/sasl_login.py")
 OF_NETWORK = "engine/broker/network/"
-PRODUCE_CALLS, FETCH_CALLS = 19, 30
+PRODUCE_CALLS, FETCH_CALLS = 14, 25
 """Most calls of functions of the network for a request: where a layer would stand that others do not need."""
 LOGIN_CALLS = 3
 """What a request costs more of somebody who has logged in, most of it to see whether the login has ended."""

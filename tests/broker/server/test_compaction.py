@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,6 +15,7 @@ from cleaning import is_worker
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 from ended_sessions import kill_for_good
+from patience import wait_for, within
 from wire_client import wait_until_led
 
 from engine.local.cluster import LocalCluster
@@ -51,14 +51,6 @@ def compacting() -> Iterator[LocalCluster]:
         assert "Traceback" not in running.broker(0).output_path.read_text()
 
 
-def wait_for(look: Callable[[], T], what: str) -> T:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not (found := look()):
-        assert time.monotonic() < deadline, f"{what} did not come to pass"
-        time.sleep(0.05)
-    return found
-
-
 def create(cluster: LocalCluster, topic: str, **config: str) -> None:
     settings = COMPACTED | {key.replace("_", "."): value for key, value in config.items()}
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
@@ -92,9 +84,9 @@ def read(cluster: LocalCluster, topic: str) -> list[tuple[int, bytes, bytes | No
         _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=TIMEOUT_S)
         consumer.assign([TopicPartition(topic, 0, 0)])
         found: list[tuple[int, bytes, bytes | None]] = []
-        deadline = time.monotonic() + TIMEOUT_S
+        is_in_time = within(TIMEOUT_S)
         while consumer.position([TopicPartition(topic, 0)])[0].offset < end:
-            assert time.monotonic() < deadline, f"read up to {found[-1:]}, the log ends at {end}"
+            assert is_in_time(), f"read up to {found[-1:]}, the log ends at {end}"
             message = consumer.poll(0.2)
             if message is not None and message.error() is None:
                 offset, key = message.offset(), message.key()

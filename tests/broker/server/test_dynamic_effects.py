@@ -8,7 +8,7 @@ from unittest.mock import Mock, call
 
 import pytest
 from log_folders import NOW_MS, data_batch
-from manual_clock import ManualClock
+from virtual_time import ManualClock
 
 from engine.broker.log.log_manager import LogManager, LogManagerConfig
 from engine.broker.network.request import RequestHead

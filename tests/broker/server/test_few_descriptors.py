@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from broker_program import BrokerProgram
+from patience import within
 from wire_client import ConnectionClosed, WireClient, create_topic, produce, read_all
 
 from engine.common.errors import ErrorCode
@@ -47,13 +47,13 @@ def few_descriptors(folder: Path, zk_chroot: str) -> Iterator[tuple[BrokerProgra
 
 def insist(what: Callable[[], object]) -> None:
     """Call it, and repeat the call when the broker closed the connection to make room for another."""
-    deadline = time.monotonic() + PATIENCE_S
+    is_in_time = within(PATIENCE_S)
     while True:
         try:
             what()
             return
         except (ConnectionClosed, OSError):
-            assert time.monotonic() < deadline, "a client is never served"
+            assert is_in_time(), "a client is never served"
 
 
 def write_everywhere(address: str, times: int) -> None:

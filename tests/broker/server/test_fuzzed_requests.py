@@ -1,8 +1,9 @@
 """Requests of every API and version, well-formed and damaged, by the thousand: of peers who have not logged in, of one
 without any right, and of one who may do everything.
 
-The first two change nothing and learn nothing; none of them makes a handler fail. ``KLAMM_FUZZ_ROUNDS=N`` (or
-``KLAMM_SOAK``) makes them more: 1 is some 3,500 frames. ``KLAMM_FAULT_SEED=N`` makes others.
+The first two change nothing and learn nothing; none of them makes a handler fail. Every other peer comes over TLS.
+``KLAMM_FUZZ_ROUNDS=N`` (or ``KLAMM_SOAK``) makes them more: 1 is some 3,500 frames. ``KLAMM_FAULT_SEED=N`` makes
+others.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import ssl
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +19,7 @@ from pathlib import Path
 import pytest
 from broker_logs import assert_no_fault
 from broker_program import BrokerProgram, settings
+from certificates import Authority
 from login_serving import frame
 from network_serving import read_frame
 from odd_requests import REQUESTS, damaged, long_request, odd_request
@@ -63,6 +66,9 @@ SERVED = [(key, version) for key, version in REQUESTS if key in all_handlers()]
 OF_CONTROLLER = (ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.CONTROLLED_SHUTDOWN)
 """These make a broker what they say, so whoever may send them is trusted."""
 OF_CLIENTS = [each for each in SERVED if each[0] not in OF_CONTROLLER]
+CA = Authority()
+CONTEXT = ssl.create_default_context(cadata=CA.pem)
+CONTEXT.check_hostname = False
 HANDSHAKE = frame(SaslHandshakeRequest(mechanism="PLAIN"), 1)
 
 
@@ -80,14 +86,20 @@ class Broker:
     def settings(self) -> dict[str, str]:
         users = " ".join(f'user_{name}="{name}-pw"' for name in ("admin", "mallory"))
         return settings(self.folder, self.host, self.zookeeper) | {
-            "listeners": f"SASL_PLAINTEXT://{self.host}:9092",
+            "listeners": f"SASL_PLAINTEXT://{self.host}:9092,SASL_SSL://{self.host}:9093",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(CA.sign("broker", [self.host]).write_pem(self.folder / "broker.pem")),
             "security.inter.broker.protocol": "SASL_PLAINTEXT",
             "sasl.mechanism.inter.broker.protocol": "PLAIN",
             "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
-            "listener.name.sasl_plaintext.plain.sasl.jaas.config":
-                f'{MODULE} required username="admin" password="admin-pw" {users};',
-            "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config":
-                "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+            **{
+                f"listener.name.{name}.{mechanism}.sasl.jaas.config": jaas
+                for name in ("sasl_plaintext", "sasl_ssl")
+                for mechanism, jaas in (
+                    ("plain", f'{MODULE} required username="admin" password="admin-pw" {users};'),
+                    ("scram-sha-256", "org.apache.kafka.common.security.scram.ScramLoginModule required;"),
+                )
+            },
             "connection.failed.authentication.delay.ms": "0",
             "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
             "super.users": "User:admin",
@@ -116,22 +128,51 @@ class Broker:
         logs = {str(path): path.read_bytes().rstrip(b"\0") for path in (self.folder / "data").glob("*/*.log")}
         return found, logs
 
-    async def answers_to(self, data: bytes) -> bytes:
-        """Send bytes and no more; return what comes until the broker ends the connection, or has nothing to say."""
-        reader, writer = await asyncio.open_connection(self.host, 9092)
+    async def answers_to(self, data: bytes, number: int = 0) -> bytes:
+        """Send bytes and no more, an odd number's over TLS; return what comes until the broker ends the connection, or
+        has nothing to say.
+        """
+        reader, writer = await asyncio.open_connection(self.host, 9092 + number % 2)
         answers = bytearray()
         try:
-            writer.write(data)
-            writer.write_eof()
             async with asyncio.timeout(2):
-                while part := await reader.read(1 << 16):
-                    answers += part
+                if number % 2:
+                    await over_tls(reader, writer, data, answers)
+                else:
+                    writer.write(data)
+                    writer.write_eof()
+                    while part := await reader.read(1 << 16):
+                        answers += part
         except (OSError, RuntimeError, TimeoutError):
             # It hung up, or the damage made a request wait for very long.
             pass
         finally:
             writer.transport.abort()
         return bytes(answers)
+
+
+async def over_tls(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, data: bytes, answers: bytearray) -> None:
+    """Shake hands, send bytes and the end of TLS, and collect what comes. asyncio's TLS cannot end one direction."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = CONTEXT.wrap_bio(incoming, outgoing)
+    steps = [tls.do_handshake, lambda: tls.write(data), tls.unwrap]
+    while True:
+        try:
+            while steps:
+                steps[0]()
+                del steps[0]
+            while part := tls.read(1 << 16):
+                answers += part
+            return
+        except ssl.SSLWantReadError:
+            if len(steps) == 1:
+                # The end is said; what the broker still has to say comes before its own.
+                steps.clear()
+        writer.write(outgoing.read())
+        part = await reader.read(1 << 16)
+        if not part:
+            return
+        incoming.write(part)
 
 
 async def fill(admin: BrokerClient) -> None:
@@ -149,10 +190,10 @@ async def fill(admin: BrokerClient) -> None:
     sent = [TopicProduceData(name=name, partition_data=data) for name in ("orders", "hidden-topic")]
     commit = OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="hidden-metadata")
     async with asyncio.timeout(PATIENCE_S):
-        while any(one.error_code for one in (await admin.send(CreateTopicsRequest(topics=topics), 5)).topics):
+        while any(topic.error_code for topic in (await admin.send(CreateTopicsRequest(topics=topics), 5)).topics):
             await asyncio.sleep(0.05)
         produced = await admin.send(ProduceRequest(acks=1, timeout_ms=5000, topic_data=sent), 9)
-        assert not any(one.partition_responses[0].error_code for one in produced.responses)
+        assert not any(response.partition_responses[0].error_code for response in produced.responses)
         assert not (await admin.send(CreateAclsRequest(creations=[rule]), 2)).results[0].error_code
         for kind in (0, 1):
             while (await admin.send(FindCoordinatorRequest(key="x", key_type=kind), 2)).error_code:
@@ -230,7 +271,8 @@ def test_whoever_has_not_logged_in_reaches_no_handler(broker: Broker) -> None:
             key, version = draw.choice(REQUESTS)
             sent = odd_request(draw, key, version, NAMES)
             is_damaged = draw.random() < 0.33
-            answers = await broker.answers_to(beginnings[position] + (damaged(draw, sent) if is_damaged else sent))
+            data = beginnings[position] + (damaged(draw, sent) if is_damaged else sent)
+            answers = await broker.answers_to(data, number)
             assert HIDDEN not in answers, (number, answers)
             if not is_damaged and key not in before_login:
                 assert answers == usual[position], (number, key.name, version, answers)
@@ -247,7 +289,7 @@ def test_whoever_has_no_right_changes_nothing_and_learns_nothing(broker: Broker)
 
         async def attack(number: int) -> None:
             draw = random.Random(f"{SEED} {number}")
-            answers = await broker.answers_to(b"".join((login("mallory"), *requests_of(draw, SERVED))))
+            answers = await broker.answers_to(b"".join((login("mallory"), *requests_of(draw, SERVED))), number)
             assert HIDDEN not in answers, (number, answers)
 
         await attacks(broker, FRAMES // A_TIME, attack)
@@ -301,7 +343,7 @@ def test_whoever_may_do_everything_makes_no_handler_fail(broker: Broker) -> None
             *whole, last = requests_of(draw, OF_CLIENTS)
             # The damage makes some of them the controller's.
             is_ours = int.from_bytes(last[4:6], "big") not in OF_CONTROLLER
-            await broker.answers_to(b"".join((login("admin"), *whole, last if is_ours else b"")))
+            await broker.answers_to(b"".join((login("admin"), *whole, last if is_ours else b"")), number)
 
         await attacks(broker, FRAMES // A_TIME, attack)
 

@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 import uvloop
 from cleaning import is_worker, pairs_of
-from due_jobs import run_due, write_checkpoints
-from log_folders import data_batch
+from log_folders import data_batch, run_due, write_checkpoints
 
 from engine.broker.log.cleaner.choice import LogToClean
 from engine.broker.log.log import Log
@@ -153,7 +152,7 @@ def test_a_process_without_work_is_ended(
         await until(lambda: world.is_clean)
 
     run(world, scene)
-    assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 @pytest.mark.parametrize("change", ["truncated", "truncated fully", "no longer compacted", "moving"])
@@ -181,7 +180,7 @@ def test_a_cleaning_whose_log_changes_is_called_off(
     caplog.set_level(logging.INFO)
     run(world, scene)
     assert "Cancelled the cleaning of log t-0" in caplog.text
-    assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 def test_a_cleaning_whose_topic_is_made_anew_leaves_the_new_one_alone(tmp_path: Path) -> None:

@@ -9,11 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from due_jobs import write_checkpoints
-from log_folders import NOW_MS, data_batch
-from managed_logs import ManagedLogs, checkpoint
-from manual_clock import ManualClock
-from virtual_time import run_virtual
+from log_folders import NOW_MS, ManagedLogs, checkpoint, data_batch, write_checkpoints
+from virtual_time import ManualClock, run_virtual
 
 from engine.broker.log.disk_jobs import DeleteJob, DiskJob
 from engine.broker.log.log_manager import LogManager, LogManagerConfig

@@ -391,7 +391,7 @@ class TestFiguresMove:
                 stack.enter_context(self.client(pages)).ask(MetadataRequest(topics=[]), 9)
             assert before["OpenFiles"] + 20 <= own("Process")["OpenFiles"] <= before["MaxOpenFiles"]
         deadline = time.monotonic() + 20
-        while not sum(one["Count"] for one in self.told(pages, "klamm:type=GarbageCollection,*").values()):
+        while not sum(mbean["Count"] for mbean in self.told(pages, "klamm:type=GarbageCollection,*").values()):
             assert time.monotonic() < deadline, "no garbage is collected"
         broker.process.send_signal(signal.SIGSTOP)
         time.sleep(0.4)

@@ -49,7 +49,7 @@ def quotas(address: str, *entries: tuple[list[tuple[str, str | None]], float]) -
         ]
     )
     told = ask(address, request, 1).entries
-    return [([(one.entity_type, one.entity_name) for one in entry.entity], entry.error_code) for entry in told]
+    return [([(part.entity_type, part.entity_name) for part in entry.entity], entry.error_code) for entry in told]
 
 
 def test_of_several_faults_of_a_user_the_last_is_told(address: str) -> None:
@@ -63,7 +63,7 @@ def test_of_several_faults_of_a_user_the_last_is_told(address: str) -> None:
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_user_without_a_name_has_no_credential(address: str, times: int) -> None:
     told = ask(address, DescribeUserScramCredentialsRequest(users=[UserName()] * times), 0)
-    assert [(one.error_code, one.error_message) for one in told.results] == [
+    assert [(result.error_code, result.error_message) for result in told.results] == [
         (ErrorCode.RESOURCE_NOT_FOUND, "Username must not be empty")
     ]
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 import socket
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from broker_program import BrokerProgram, settings
+from patience import wait_for
 from wire_client import create_topic
 
 from engine.broker.metrics.mbeans import MBean
@@ -28,13 +27,6 @@ CSV = {
 
 def config(own: dict[str, str]) -> BrokerConfig:
     return BrokerConfig.from_properties({"zookeeper.connect": "a:1", "broker.id": "1"}, own)
-
-
-def wait_for(what: str, is_there: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not is_there():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 def accept_report(listener: socket.socket) -> str:
@@ -60,15 +52,15 @@ def test_all_reporters_write_and_a_gone_peer_is_said_once(tmp_path: Path, zk_chr
     with BrokerProgram(tmp_path, own) as broker:
         broker.wait_until_started()
         said = f"Cannot write metrics to Graphite at {host}:{GRAPHITE}: Connection refused. The broker goes on"
-        wait_for("the broker does not say that Graphite is gone", lambda: said in broker.server_log)
+        wait_for(lambda: said in broker.server_log, "the broker says that Graphite is gone")
         file = folder / "PartitionCount.csv"
-        wait_for("no files", lambda: file.exists() and file.read_text().count("\n") >= 3)
+        wait_for(lambda: file.exists() and file.read_text().count("\n") >= 3, "there are files")
         assert re.fullmatch(r"# time,value\n(\d+,0\n)+(\d+)?,?0?", file.read_text())
         assert not (folder / "Old.csv").exists() and (folder / "notes.txt").read_text() == "mine"
         create_topic(f"{host}:{PORT}", "reported")
         with socket.create_server((host, GRAPHITE)) as listener:
             report = accept_report(listener)
-            wait_for("the broker does not say that it is back", lambda: "Metrics go to Graphite" in broker.server_log)
+            wait_for(lambda: "Metrics go to Graphite" in broker.server_log, "the broker says that it is back")
         assert re.search(
             r"^kafka\.0\.kafka\.server\.ReplicaManager\.LeaderCount\.value [01] \d+$", report, re.MULTILINE
         )
@@ -99,9 +91,9 @@ def test_a_folder_that_cannot_be_written_is_said_once_and_nobody_ends(tmp_path: 
     with BrokerProgram(tmp_path, own) as broker:
         broker.wait_until_started()
         said = f"Cannot write metrics to CSV files in {blocked}"
-        wait_for("the broker does not say so", lambda: said in broker.server_log)
+        wait_for(lambda: said in broker.server_log, "the broker says so")
         blocked.unlink()
-        wait_for("no files afterwards", lambda: (blocked / "PartitionCount.csv").exists())
+        wait_for(lambda: (blocked / "PartitionCount.csv").exists(), "there are files afterwards")
         assert broker.server_log.count(said) == 1
         assert "Traceback" not in broker.server_log
 

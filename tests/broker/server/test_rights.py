@@ -101,11 +101,14 @@ def test_rights_are_given_and_taken_while_clients_work(broker: Broker) -> None:
         assert (await alice.send(MetadataRequest(topics=None), 5)).topics == []
         named = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in ("orders", "absent")])
         described = (await alice.send(named, 5)).topics
-        assert {(one.name, one.error_code) for one in described} == {("orders", 29), ("absent", 29)}
+        assert {(group.name, group.error_code) for group in described} == {("orders", 29), ("absent", 29)}
         refused = (await alice.send(send(), 9)).responses[0].partition_responses[0]
         assert refused.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED and refused.base_offset == -1
         rights = [rule(AclOperation.WRITE), rule(AclOperation.READ)]
-        assert [one.error_code for one in (await admin.send(CreateAclsRequest(creations=rights), 2)).results] == [0, 0]
+        assert [result.error_code for result in (await admin.send(CreateAclsRequest(creations=rights), 2)).results] == [
+            0,
+            0,
+        ]
         accepted = (await alice.send(send(), 9)).responses[0].partition_responses[0]
         assert (accepted.error_code, accepted.base_offset) == (0, 0)
         first = await alice.send(fetch(1000), 12)
@@ -117,14 +120,14 @@ def test_rights_are_given_and_taken_while_clients_work(broker: Broker) -> None:
             operation=AclOperation.READ, permission_type=1,
         )  # fmt: skip
         taken = (await admin.send(DeleteAclsRequest(filters=[taking]), 2)).filter_results[0]
-        assert [one.operation for one in taken.matching_acls] == [AclOperation.READ]
+        assert [acl.operation for acl in taken.matching_acls] == [AclOperation.READ]
         assert not waiting.done()
         assert (await admin.send(send(), 9)).responses[0].partition_responses[0].error_code == 0
         late = (await waiting).responses[0].partitions[0]
         assert late.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED and not late.records
         everything = DescribeAclsRequest(resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1)
         left = (await admin.send(everything, 2)).resources
-        assert [(one.resource_name, [each.operation for each in one.acls]) for one in left] == [
+        assert [(resource.resource_name, [each.operation for each in resource.acls]) for resource in left] == [
             ("orders", [AclOperation.WRITE])
         ]
         await alice.close()
@@ -186,7 +189,7 @@ def test_odd_rules_are_answered_as_kafka_answers_them(broker: Broker) -> None:
                 made.resource_type, made.operation, made.permission_type = resource_type, operation, permission
                 rules.append(made)
             told = (await admin.send(CreateAclsRequest(creations=rules), 2)).results
-            return [(one.error_code, one.error_message) for one in told]
+            return [(result.error_code, result.error_message) for result in told]
 
         assert await created((2, 3, 3), (2, 1, 3)) == [(-1, None)] * 2, "none is added: one has a filter's code"
         assert await created((2, 3, 3), (99, 3, 3)) == [(0, ""), (42, "Failed to create ACL")]

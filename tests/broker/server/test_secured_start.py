@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from broker_program import BrokerProgram, settings
 from certificates import Authority
 from klamm_program import in_process
 from network_serving import run
+from patience import within
 
 from engine.broker.server.kafka_server import KafkaServer
 from engine.common.errors import ConfigError
@@ -190,9 +190,9 @@ def test_brokers_replicate_over_tls_and_tools_connect_with_certificates(
         )
         secured = (*address, "--command-config", str(client))
         # Both serve, but the controller may learn of the second one a moment later.
-        deadline = time.monotonic() + 60
+        is_in_time = within(60)
         while len(in_process("brokers", "list", *secured, "-o", "json", capture=capsys).json) < len(brokers):
-            assert time.monotonic() < deadline, "the controller does not know both brokers"
+            assert is_in_time(), "the controller does not know both brokers"
         words = ("topics", "create", "t", "--partitions", "2", "--replication-factor", "2")
         ran = in_process(*words, *secured, capture=capsys)
         assert ran.code == 0, ran.err
@@ -203,7 +203,7 @@ def test_brokers_replicate_over_tls_and_tools_connect_with_certificates(
                          capture=capsys)  # fmt: skip
         assert ran.code == 0 and sorted(ran.out.splitlines()) == sorted(lines.splitlines()), ran.err
         ran = in_process("topics", "describe", "t", *secured, "-o", "json", capture=capsys)
-        assert all(sorted(one["isr"]) == [0, 1] for one in ran.json[0]["partitions"]), ran.json
+        assert all(sorted(partition["isr"]) == [0, 1] for partition in ran.json[0]["partitions"]), ran.json
         # Without a certificate nobody gets in, and the sentence says so.
         client.write_text(f"security.protocol=SSL\nssl.truststore.type=PEM\n"
                           f"ssl.truststore.location={tmp_path / '0' / 'ca.pem'}\n")  # fmt: skip

@@ -40,7 +40,7 @@ def certificate(parts: list[x509.RelativeDistinguishedName], hosts: tuple[str, .
 
 
 def name(*attributes: x509.NameAttribute[str]) -> list[x509.RelativeDistinguishedName]:
-    return [x509.RelativeDistinguishedName([one]) for one in attributes]
+    return [x509.RelativeDistinguishedName([attribute]) for attribute in attributes]
 
 
 COUNTRY, ORGANIZATION, UNIT, COMMON = (
@@ -60,6 +60,8 @@ COUNTRY, ORGANIZATION, UNIT, COMMON = (
             name(Attribute(COMMON, '  lead,trail+ "q" <x>;#=\\ '), Attribute(NameOID.EMAIL_ADDRESS, "a@b.c")),
             '1.2.840.113549.1.9.1=#16056140622e63,CN=\\ \\ lead\\,trail\\+ \\"q\\" \\<x\\>\\;\\#\\=\\\\\\ ',
         ),
+        (name(Attribute(COMMON, "\r a\r b \r")), "CN=\\\r\\ a\r b\\ \\\r"),
+        (name(Attribute(COMMON, "\r ")), "CN=\\\r\\ "),
         (
             name(Attribute(COMMON, "Jürgen Müller"), Attribute(NameOID.DOMAIN_COMPONENT, "example"),
                  Attribute(NameOID.DOMAIN_COMPONENT, "com"), Attribute(NameOID.USER_ID, "jm"),
@@ -114,6 +116,11 @@ SUBJECT = "CN=Anna Example,OU=people,O=Test,C=DE"
 )
 def test_the_first_rule_that_fits_names_the_user(rules: str, user: str) -> None:
     assert PrincipalRules(rules).name_of(SUBJECT) == user
+
+
+def test_classes_of_characters_mean_ascii_as_in_java() -> None:
+    rules = PrincipalRules(r"RULE:^CN=(\w+)$/$1/,RULE:^CN=([^,]+)$/other:$1/")
+    assert [rules.name_of(subject) for subject in ("CN=anna", "CN=jürgen")] == ["anna", "other:jürgen"]
 
 
 def test_a_rule_of_no_use_and_a_malformed_one() -> None:

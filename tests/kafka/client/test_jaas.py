@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from time import process_time
+
 import pytest
 
 from engine.common.errors import ConfigError
@@ -32,6 +35,8 @@ def test_options(text: str, options: dict[str, str]) -> None:
         (f'{PLAIN} required password="s3cret"', "';' is missing"),
         (f"{PLAIN} required password=12;", "Value not specified for key 'password'"),
         (f'{PLAIN} required password "s3cret";', "Value not specified for key 'password'"),
+        (f'{PLAIN} required password="s3cret;', "';' is missing"),
+        (f"{PLAIN} required password=s3cret /* ;", "';' is missing"),
         (f"{PLAIN} needed;", "control flag"),
         (f'{PLAIN} required password="s3cret"; {PLAIN} required;', "more than one"),
         ("", "class is missing"),
@@ -41,6 +46,15 @@ def test_what_is_malformed_is_said_without_its_values(text: str, message: str) -
     with pytest.raises(ConfigError, match=message) as caught:
         parse_jaas_config(text)
     assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("repeated", ['a="b" ', r"\"", "'\n", "/* ", "//", f"; {PLAIN} required "])
+def test_a_long_text_takes_time_by_its_length(repeated: str) -> None:
+    """By the square of its length it would be minutes."""
+    begun_s = process_time()
+    with suppress(ConfigError):
+        parse_jaas_file(f"Client {{ {PLAIN} required {repeated * 200_000}")
+    assert process_time() - begun_s < 10
 
 
 def test_a_file_has_sections() -> None:

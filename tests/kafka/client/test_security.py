@@ -12,6 +12,7 @@ from engine.common.model import SecurityProtocol
 from engine.kafka.client.sasl.exchange import SaslError
 from engine.kafka.client.sasl.settings import exchange_for, sasl_settings
 from engine.kafka.client.security import PLAINTEXT, security_of
+from engine.kafka.config.properties import parse_properties
 
 LOGIN = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="s3cret";'
 WHOLE = {"security.protocol": "sasl_ssl", "sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": LOGIN,
@@ -47,6 +48,54 @@ def test_what_is_missing(entries: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         security_of(WHOLE | entries)
     assert "s3cret" not in str(caught.value)
+
+
+AS_PUBLISHED = {
+    "Confluent Cloud": (
+        "bootstrap.servers=pkc.us-east-1.aws.confluent.cloud:9092\nsecurity.protocol=SASL_SSL\n"
+        "sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username='KEY' "
+        "password='s3cret/+=';\nsasl.mechanism=PLAIN\n# Required for clients prior to 2.6\n"
+        "client.dns.lookup=use_all_dns_ips\nsession.timeout.ms=45000\nacks=all\n",
+        "KEY by PLAIN",
+    ),
+    "Confluent Cloud, in lines": (
+        "ssl.endpoint.identification.algorithm=https\nsecurity.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.jaas.config=\\\n"
+        'org.apache.kafka.common.security.plain.PlainLoginModule required \\\nusername="KEY" \\\npassword="s3cret";\n',
+        "KEY by PLAIN",
+    ),
+    "Confluent Cloud, OAuth": (
+        "security.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\n"
+        "sasl.oauthbearer.token.endpoint.url=https://idp.example.com/oauth2/default/v1/token\n"
+        "sasl.login.callback.handler.class="
+        "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler\n"
+        "sasl.jaas.config=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required clientId='ID' "
+        "scope='s' clientSecret='s3cret' extension_logicalCluster='lkc-1' extension_identityPoolId='pool-1';\n",
+        "ID by OAUTHBEARER",
+    ),
+    "MSK, IAM": (
+        "# Sets up TLS for encryption and SASL for authN.\nsecurity.protocol = SASL_SSL\n\n"
+        "sasl.mechanism = AWS_MSK_IAM\n\n"
+        'sasl.jaas.config = software.amazon.msk.auth.iam.IAMLoginModule required awsProfileName="ops";\n\n'
+        "sasl.client.callback.handler.class = software.amazon.msk.auth.iam.IAMClientCallbackHandler\n",
+        "ops by AWS_MSK_IAM",
+    ),
+    "Event Hubs": (
+        "bootstrap.servers=ns.servicebus.windows.net:9093\nsecurity.protocol=SASL_SSL\nsasl.mechanism=PLAIN\n"
+        "sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required "
+        'username="$ConnectionString" password="Endpoint=sb://ns/;SharedAccessKeyName=Root;SharedAccessKey=s3cret+/=";\n',
+        "$ConnectionString by PLAIN",
+    ),
+}  # fmt: skip
+"""Files as services give them to their users."""
+
+
+@pytest.mark.parametrize("service", AS_PUBLISHED)
+def test_the_files_of_services_work_as_they_are(service: str) -> None:
+    text, identity = AS_PUBLISHED[service]
+    found = security_of(parse_properties(text))
+    assert found.tls is not None and found.sasl is not None
+    assert (found.sasl.identity, found.tls.checks_host_name) == (identity, True)
+    assert "s3cret" not in repr(found)
 
 
 def test_a_token_for_msk_is_signed_here_for_the_brokers_region(monkeypatch: pytest.MonkeyPatch) -> None:

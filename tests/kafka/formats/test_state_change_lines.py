@@ -20,7 +20,6 @@ from engine.kafka.formats.state_change_lines import (
 from engine.kafka.formats.state_change_partitions import mention_of, partitions_in
 from engine.kafka.formats.state_change_states import PrintedState, state_in
 
-T0 = TopicPartition("t", 0)
 START = b"[2015-03-01 10:00:00,123]"
 
 

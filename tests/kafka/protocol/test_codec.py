@@ -150,13 +150,6 @@ class TestWrongTypes:
             encoded(request, 9)
 
 
-class Future(Struct):
-    """A field that a later version might add."""
-
-    number: int = field(INT32, tag=0)
-    text: str = field(STRING, tag=300)
-
-
 class TestTaggedFields:
     def test_defaults_are_not_written(self) -> None:
         assert encoded(ApiVersionsResponse(), 3) == b"\x00\x00\x01\x00\x00\x00\x00\x00"

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from event_loop import in_event_loop
-from manual_clock import ManualClock
+from virtual_time import ManualClock
 
 from engine.common.clock import SystemClock
 from engine.kafka.config.broker import BrokerConfig

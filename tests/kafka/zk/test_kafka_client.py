@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from pathlib import Path
 
 import pytest
 from event_loop import in_event_loop
@@ -28,7 +27,6 @@ from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.kafka.zk.security import ZkSecurity
 from engine.kafka.zk.topics import TopicIdReplicaAssignment
 
-FIXTURE = Path(__file__).parents[3] / "fixtures" / "znodes" / "writes.jsonl"
 TOPIC_ID = parse_topic_id("KZNAXhh6SS2FNC3mYo9vWQ")
 T0, T1 = TopicPartition("t1", 0), TopicPartition("t1", 1)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from event_loop import in_event_loop
-from manual_clock import ManualClock
+from virtual_time import ManualClock
 
 from engine.common.errors import CoordinationError
 from engine.common.model import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicPartition

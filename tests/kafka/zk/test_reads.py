@@ -137,7 +137,7 @@ async def test_offsets_of_groups_in_zookeeper(connect: Connect) -> None:
         await client.set("/consumers/g/offsets/u/0", b"many")
         wanted = [("g", T0), ("g", T1), ("g", U0), ("h", T0)]
         read = await kafka.consumers.get_consumer_offsets(wanted)
-        assert [read[one] for one in wanted if one != ("g", U0)] == [6, 7, None]
+        assert [read[key] for key in wanted if key != ("g", U0)] == [6, 7, None]
         assert isinstance(read["g", U0], ZnodeFormatError)
 
 

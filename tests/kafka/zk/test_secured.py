@@ -32,7 +32,7 @@ async def opened(connect: str, security: ZkSecurity) -> ZkClient:
 
 
 def identities(acl: tuple[Acl, ...]) -> list[tuple[str, str, int]]:
-    return [(one.scheme, one.identity, one.permissions) for one in acl]
+    return [(entry.scheme, entry.identity, entry.permissions) for entry in acl]
 
 
 @pytest.mark.parametrize("user", ["kafka", "alice"])
@@ -113,7 +113,7 @@ async def test_tls_alone_and_with_a_login(server: SecuredZooKeeper, user: str | 
         await client.create(f"/tls-{user}", b"x" * 300_000)
         # More than one record of TLS in each direction, and many answers in one.
         many = await client.get_many([f"/tls-{user}"] * 50)
-        assert {len(one[0]) for one in many if isinstance(one, tuple)} == {300_000}
+        assert {len(answer[0]) for answer in many if isinstance(answer, tuple)} == {300_000}
         client.break_connection()
         assert (await client.get(f"/tls-{user}"))[0] == b"x" * 300_000
         (first, *_) = (await client.get_acl(f"/tls-{user}"))[0]

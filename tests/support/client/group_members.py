@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
@@ -11,14 +10,6 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from kafka import KafkaConsumer
 
 DEADLINE_S = 60.0
-
-
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    """Wait until the condition holds."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {DEADLINE_S} s: {what}"
-        time.sleep(0.05)
 
 
 def fill(servers: str, topic: str, partitions: int, each: int) -> None:
@@ -36,7 +27,7 @@ def commit(servers: str, group: str, offsets: Mapping[tuple[str, int], int]) -> 
         wanted = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
         committed = consumer.commit(offsets=wanted, asynchronous=False)
         assert committed is not None
-        assert [one.error for one in committed] == [None] * len(wanted)
+        assert [partition.error for partition in committed] == [None] * len(wanted)
     finally:
         consumer.close()
 

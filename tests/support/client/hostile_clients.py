@@ -73,8 +73,8 @@ class HostileClients:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for one in self._left_open:
-            reset(one)
+        for connection in self._left_open:
+            reset(connection)
         self._left_open.clear()
 
     def wait_for_ever_in_pipelined_sessions(self, count: int) -> None:

@@ -351,7 +351,7 @@ def _check(name: str, writer: Writer, records: Records, sent_again: Collection[i
     for offset, value in records:
         if value.startswith(prefix):
             places.setdefault(int(value.split(b":")[1]), []).append(offset)
-    twice = [number for number, offsets in places.items() if any(one not in sent_again for one in offsets[1:])]
+    twice = [number for number, offsets in places.items() if any(offset not in sent_again for offset in offsets[1:])]
     assert not twice, f"{name}: {len(twice)} records of {writer.name} stand there twice, the first is {min(twice)}"
     lost = [number for number in acknowledged if number not in places]
     assert not lost, f"{name}: {len(lost)} acknowledged records of {writer.name} are lost, the first is {min(lost)}"

@@ -20,12 +20,14 @@ from engine.kafka.protocol.apis.create_topics import (
     CreateTopicsRequest,
 )
 from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+from engine.kafka.protocol.apis.init_producer_id import InitProducerIdRequest
 from engine.kafka.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
 from engine.kafka.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from engine.kafka.protocol.declaration import Request
 from engine.kafka.protocol.frames import decode_response, encode_request
 from engine.kafka.protocol.records.decode import iter_records
+from engine.kafka.protocol.records.encode import encode_batch
 from engine.kafka.protocol.records.header import iter_batches
 from engine.kafka.protocol.records.record import Record
 
@@ -267,3 +269,33 @@ def read_all(client: WireClient, topic: str, *, partition: int = 0) -> list[Reco
         records += [record for record in iter_records(data) if record.offset >= offset]
         offset = reached
     return records
+
+
+_NOW_MS = time.time_ns() // 1_000_000
+"""A start forgets a producer whose records are older than a day, as in Kafka."""
+
+
+class SequencedProducer:
+    """One producer id; the caller chooses the first sequence of every batch."""
+
+    def __init__(self, client: WireClient) -> None:
+        answer = client.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), 4)
+        assert answer.error_code == ErrorCode.NONE
+        self.producer_id: int = answer.producer_id
+        self.producer_epoch: int = answer.producer_epoch
+
+    def batch(self, first_sequence: int, count: int, producer_epoch: int | None = None) -> bytes:
+        """Return the batch with these sequences; the same sequences always give the same bytes."""
+        values = [(first_sequence + index) % 2**31 for index in range(count)]
+        return encode_batch(
+            [Record(index, _NOW_MS, None, b"%d:%d" % (self.producer_id, value)) for index, value in enumerate(values)],
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch if producer_epoch is None else producer_epoch,
+            base_sequence=first_sequence,
+        )
+
+    def send(
+        self, client: WireClient, topic: str, first_sequence: int, count: int, producer_epoch: int | None = None
+    ) -> Any:
+        """Produce one batch with acks=all; return the partition's answer."""
+        return produce(client, topic, self.batch(first_sequence, count, producer_epoch), acks=-1)

@@ -46,10 +46,10 @@ class Signed:
 
 
 class Authority:
-    """A CA of its own."""
+    """A CA of its own, or one below another."""
 
-    def __init__(self, name: str = "klamm test CA") -> None:
-        self.own = _signed(name, None, (), is_ca=True, days=(-1, 30))
+    def __init__(self, name: str = "klamm test CA", above: Authority | None = None) -> None:
+        self.own = _signed(name, None if above is None else above.own, (), is_ca=True, days=(-1, 30))
 
     @property
     def pem(self) -> str:

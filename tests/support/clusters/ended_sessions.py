@@ -1,15 +1,24 @@
-"""Ends a dead broker's session in ZooKeeper at once, as the server does when the session's time is up."""
+"""The end of a dead broker's session in ZooKeeper: at once, as when its time is up, or awaited."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+
 from kazoo.client import KazooClient
 
+from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.watches import WatchEvent
 from engine.local.cluster import LocalCluster
 from engine.local.probe import four_letter_word
 
 _SUPER_SECRET = 0xB3415C00
 """A ZooKeeper server makes the password of a session from its id and this number."""
 _JAVA_MULTIPLIER = 0x5DEECE66D
+
+SEEN_WITHIN_S = 2.0
+"""The dashboard shows the end of a broker's session within this time, on a machine that is idle."""
+_DEADLINE_S = 60.0
 
 
 def kill_for_good(cluster: LocalCluster, *broker_ids: int) -> None:
@@ -53,3 +62,19 @@ def _password(session_id: int) -> bytes:
         state = (state * _JAVA_MULTIPLIER + 0xB) & ((1 << 48) - 1)
         password += (state >> 16).to_bytes(4, "little")
     return password
+
+
+async def session_ended(zk: ZkClient, broker_id: int, kill: Callable[[], None]) -> float:
+    """Kill a broker; return the loop's time when ZooKeeper has ended its session."""
+    gone = asyncio.Event()
+
+    def on_event(event: WatchEvent) -> None:
+        gone.set()
+
+    path = f"/brokers/ids/{broker_id}"
+    zk.watch_data(path, on_event)
+    assert await zk.exists(path) is not None
+    await asyncio.to_thread(kill)
+    async with asyncio.timeout(_DEADLINE_S):
+        await gone.wait()
+    return asyncio.get_running_loop().time()

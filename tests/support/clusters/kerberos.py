@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from patience import within
 from required_tools import require
 
 PORT = 21388
@@ -77,10 +78,10 @@ class Kdc:
             own = os.environ | self.environment | environment
             process = subprocess.Popen(["krb5kdc", "-n", "-r", REALM], env=own, stdout=log, stderr=log)
             try:
-                deadline = time.monotonic() + 30
+                is_in_time = within(30)
                 while not _is_listening(self.host, port):
                     assert process.poll() is None, Path(log.name).read_text()
-                    assert time.monotonic() < deadline, "the KDC does not listen"
+                    assert is_in_time(), "the KDC does not listen"
                     time.sleep(0.02)
                 yield
             finally:

@@ -59,7 +59,7 @@ class Klamm:
     def settings(self, *entity: str) -> dict[str, str]:
         found = self("configs", "describe", *entity, "-o", "json").json
         entities = found if isinstance(found, list) else [found]
-        return {entry["name"]: entry["value"] for one in entities for entry in one["configs"]}
+        return {entry["name"]: entry["value"] for entity in entities for entry in entity["configs"]}
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def klamm_by(request: pytest.FixtureRequest, by_wire: Klamm, by_znodes: Klamm) -
 
 
 def plan_file(folder: Path, topic: str, *replicas: list[int]) -> Path:
-    partitions = [{"topic": topic, "partition": index, "replicas": one} for index, one in enumerate(replicas)]
+    partitions = [{"topic": topic, "partition": index, "replicas": replica} for index, replica in enumerate(replicas)]
     path = folder / f"plan-{time.monotonic_ns()}.json"
     path.write_text(json.dumps({"version": 1, "partitions": partitions}))
     return path

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fake_feed import SCENES, FakeFeed, fake_feed
+from patience import within
 from textual import events
 from textual.keys import _character_to_key, key_to_character
 from textual.pilot import Pilot
@@ -83,10 +84,11 @@ class Driven:
         await self.settled()
 
     async def _comes_true(self, is_so: Callable[..., object], *, pause_s: float) -> None:
-        deadline = time.monotonic() + WAIT_S
+        is_in_time, began = within(WAIT_S), time.monotonic()
         while not is_so():
-            assert time.monotonic() < deadline, f"not within {WAIT_S} s; the screen:\n{self.text}"
-            await asyncio.sleep(pause_s)
+            assert is_in_time(), f"not within {WAIT_S} s; the screen:\n{self.text}"
+            # To read the screen takes milliseconds: who waits for a cluster looks less and less often.
+            await asyncio.sleep(min(pause_s + 0.05 * (time.monotonic() - began), 0.1))
 
     async def sees(self, text: str) -> None:
         """Wait until a text is on the screen."""
@@ -144,7 +146,7 @@ def fleet_of(
 
     def now_ms() -> int:
         """The time of the newest frame: made-up clusters have a time of their own."""
-        return max((one.board.frame.at_ms for one in members if one.board.frame is not None), default=0)
+        return max((member.board.frame.at_ms for member in members if member.board.frame is not None), default=0)
 
     return Fleet(members, open_feed or feed_of, now_ms)
 
@@ -152,3 +154,29 @@ def fleet_of(
 def drive(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run a test's coroutine."""
     asyncio.run(test())
+
+
+async def make_move(driven: Driven, topic: str, brokers: str) -> None:
+    """Make a plan that moves a topic."""
+    await driven.press("N")
+    await driven.sees("Make a plan")
+    await driven.press("7")
+    await driven.sees("Plan: move topics to a list of brokers")
+    await driven.type(brokers)
+    await driven.press("down", "down")
+    await driven.type(topic)
+    await driven.press("ctrl+g")
+    await driven.until(lambda: driven.main.off_board.plan is not None and driven.app.screen is driven.main)
+
+
+async def apply_until_it_moves(driven: Driven, throttle: str, waves: str = "2 waves") -> None:
+    """Apply a plan, and wait until its first wave is under way. A plan that was saved keeps its name."""
+    await driven.press("A")
+    await driven.sees("Throttle")
+    if "Saved as" in driven.text:
+        await driven.press("down")
+    await driven.type(throttle)
+    await driven.press("ctrl+g")
+    await driven.sees(f"in {waves}, at")
+    await driven.press("y")
+    await driven.until(lambda: driven.main.off_board.run is not None and driven.main.off_board.run.progress is not None)

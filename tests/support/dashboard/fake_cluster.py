@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import is_
 
-from fake_group import FakeGroup
-from fake_query import FakeQuery
+from fake_readers import FakeGroup, FakeQuery
 
 from engine.admin.brokers.metrics import BrokerFigures, Rate, Teller, TopicTraffic
 from engine.admin.cluster.target import Side
@@ -423,7 +422,7 @@ class FakeCluster:
         )
         # Nobody carries out a plan, and that has been looked up.
         data: dict[str, object] = {"cluster": snapshot, "min_isr": self._min_isr, "plan": ""}
-        data["queries"] = tuple(one.watched(self._ends) for _, one in sorted(self._queries.items()))
+        data["queries"] = tuple(query.watched(self._ends) for _, query in sorted(self._queries.items()))
         if self._has_zookeeper:
             data["registrations"] = {b: BrokerRegistration(ms, 0) for b, ms in self._registered_ms.items()}
             data["zookeeper_ms"] = 1.2
@@ -432,7 +431,7 @@ class FakeCluster:
             if Stage.LOG_DIRS in self._read:
                 data |= {"log_dirs": self._log_dirs(), "logs": self._logs()}
             data["groups"] = tuple(
-                one.watched(self._ends_for(one), self._coordinator()) for _, one in sorted(self._groups.items())
+                group.watched(self._ends_for(group), self._coordinator()) for _, group in sorted(self._groups.items())
             )
             if Stage.METRICS in self._read:
                 data |= {"figures": {b: self._figures(b) for b in self._brokers}, "traffic": self._traffic()}

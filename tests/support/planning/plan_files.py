@@ -1,10 +1,15 @@
-"""Plan files made by hand: where partitions are and where they should be, in the envelope of a given cluster."""
+"""Plan files made by hand, in the envelope of a given cluster; and klamm without the extra ``plan``."""
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import pytest
+
+import plans
 from engine.common.model import TopicPartition
 from engine.common.snapshot import ClusterSnapshot
 from engine.common.snapshot_json import snapshot_from_json
@@ -20,9 +25,9 @@ NOT_MEASURED = Measures(0, 0, None, 0, 0)
 def plan_of(snapshot: ClusterSnapshot, targets: Replicas, *, throttle: int | None = None) -> PlanFile:
     """Return the plan that leads from a snapshot to these replicas, with correct figures."""
     before = {
-        TopicPartition(topic.name, one.partition): one.assignment.target_replicas
+        TopicPartition(topic.name, partition.partition): partition.assignment.target_replicas
         for topic in snapshot.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     }
     moves = sum(broker not in before[name] for name, replicas in targets.items() for broker in replicas)
     changes = sum(before[name][0] != replicas[0] for name, replicas in targets.items())
@@ -57,7 +62,9 @@ def plan_of(snapshot: ClusterSnapshot, targets: Replicas, *, throttle: int | Non
 
 
 def entries(replicas: Replicas) -> tuple[PlanEntry, ...]:
-    return tuple(PlanEntry(*name, tuple(one), ("any",) * len(one)) for name, one in sorted(replicas.items()))
+    return tuple(
+        PlanEntry(*name, tuple(replica), ("any",) * len(replica)) for name, replica in sorted(replicas.items())
+    )
 
 
 def write_plan(path: Path, snapshot: Path, targets: Replicas, *, throttle: int | None = None) -> Path:
@@ -65,3 +72,18 @@ def write_plan(path: Path, snapshot: Path, targets: Replicas, *, throttle: int |
     taken = snapshot_from_json(snapshot.read_text(encoding="utf-8"))
     path.write_text(encode_plan(plan_of(taken, targets, throttle=throttle)), encoding="utf-8")
     return path
+
+
+_OF_THE_EXTRA = re.compile(r"^import (highspy|numpy)", re.MULTILINE)
+SOLVER_MODULES = sorted(
+    f"plans.{path.stem}"
+    for path in Path(plans.__file__).parent.glob("*.py")
+    if _OF_THE_EXTRA.search(path.read_text(encoding="utf-8"))
+)
+"""Those that cannot be imported without the extra."""
+
+
+def hide_solver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no import of the solver succeed until the test ends."""
+    for name in SOLVER_MODULES:
+        monkeypatch.setitem(sys.modules, name, None)

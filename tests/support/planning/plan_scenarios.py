@@ -20,14 +20,14 @@ def scenario(name: str) -> ClusterSnapshot:
 def snapshot_of(document: dict) -> ClusterSnapshot:
     """Return the cluster of a scenario's document: brokers, and partitions with their sizes in MiB."""
     topics: dict[str, list[PartitionSnapshot]] = {}
-    for one in document["partitions"]:
-        replicas = tuple(one["replicas"])
-        size = round(one["size"] * MIB)
+    for written in document["partitions"]:
+        replicas = tuple(written["replicas"])
+        size = round(written["size"] * MIB)
         logs = tuple(ReplicaLog(broker, "/data", size) for broker in replicas)
         partition = PartitionSnapshot(
-            one["partition"], ReplicaAssignment(replicas), replicas[0], replicas, 0, 1, 0, replica_logs=logs
+            written["partition"], ReplicaAssignment(replicas), replicas[0], replicas, 0, 1, 0, replica_logs=logs
         )
-        topics.setdefault(one["topic"], []).append(partition)
+        topics.setdefault(written["topic"], []).append(partition)
     return ClusterSnapshot(
         brokers=tuple(sorted((BrokerInfo(b["id"], (), b["rack"]) for b in document["brokers"]), key=lambda b: b.id)),
         topics=tuple(TopicSnapshot(name, tuple(parts)) for name, parts in sorted(topics.items())),

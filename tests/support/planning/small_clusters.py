@@ -96,18 +96,19 @@ def applied(snapshot: ClusterSnapshot, entries: Sequence[PlanEntry]) -> ClusterS
     """Return the cluster after these entries are applied, with the same sizes."""
     wanted = {entry.name: entry.replicas for entry in entries}
 
-    def partition(topic: str, one: PartitionSnapshot) -> PartitionSnapshot:
-        replicas = wanted.get((topic, one.partition))
+    def moved(topic: str, partition: PartitionSnapshot) -> PartitionSnapshot:
+        replicas = wanted.get((topic, partition.partition))
         if replicas is None:
-            return one
-        sizes = {log.size_bytes for log in one.replica_logs}
+            return partition
+        sizes = {log.size_bytes for log in partition.replica_logs}
         logs = tuple(ReplicaLog(broker, "/data", size) for broker in replicas for size in sizes)
-        return replace(one, assignment=ReplicaAssignment(replicas), leader=replicas[0], isr=replicas, replica_logs=logs)
+        assignment = ReplicaAssignment(replicas)
+        return replace(partition, assignment=assignment, leader=replicas[0], isr=replicas, replica_logs=logs)
 
     return replace(
         snapshot,
         topics=tuple(
-            replace(topic, partitions=tuple(partition(topic.name, one) for one in topic.partitions))
+            replace(topic, partitions=tuple(moved(topic.name, partition) for partition in topic.partitions))
             for topic in snapshot.topics
         ),
     )

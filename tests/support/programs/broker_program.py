@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 
 from broker_logs import server_log
+from patience import within
 
 from engine.kafka.config.properties import format_properties
 from engine.runtime.own_process import module_command
@@ -73,10 +74,10 @@ class BrokerProgram:
 
     def wait_until_it_says(self, words: str, *, timeout_s: float = 60.0) -> None:
         """Wait for a text on stderr or in server.log."""
-        deadline = time.monotonic() + timeout_s
+        is_in_time = within(timeout_s)
         while words not in self.stderr and words not in self.server_log:
             assert self.process.poll() is None, f"ended with {self.process.returncode}: {self.stderr}"
-            assert time.monotonic() < deadline, f"no {words!r} in time: {self.stderr}{self.server_log}"
+            assert is_in_time(), f"no {words!r} in time: {self.stderr}{self.server_log}"
             time.sleep(0.02)
 
     def terminate(self, timeout_s: float = 60.0) -> int:

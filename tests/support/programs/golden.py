@@ -1,19 +1,23 @@
 """What a command shows in every place: terminals of two widths, with and without colour, and a pipe.
 
 A golden file is a transcript of one command. KLAMM_WRITE_GOLDEN=1 writes it; review it before you keep it.
+``check_json`` compares JSON with the schemas that the reference publishes.
 """
 
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from cli.main import main
 
@@ -112,3 +116,31 @@ def check_golden(
 
 def _plain(text: str) -> str:
     return "".join(f"{line.rstrip(' ')}\n" for line in _COLOURS.sub("", text).splitlines())
+
+
+SCHEMAS = Path(__file__).parents[3] / "docs" / "reference" / "cli.schema.json"
+
+
+def check_json(name: str, seen: Seen) -> None:
+    """Check output against the definition called ``name``; for ``error``, the last line of stderr.
+
+    A key that is not in the schema is an error here, although readers must tolerate more.
+    """
+    text = seen.err.splitlines()[-1] if name == "error" else seen.out
+    schema = json.loads(SCHEMAS.read_text("utf-8"))
+    assert name in schema["$defs"], f"no schema for {name}"
+    strict = {"$defs": _closed(schema["$defs"]), "$ref": f"#/$defs/{name}"}
+    found = [
+        f"{error.json_path}: {error.message}" for error in Draft202012Validator(strict).iter_errors(json.loads(text))
+    ]
+    assert found == [], found[:5]
+
+
+def _closed(schema: Any) -> Any:
+    """Return a schema in which objects with named properties have no others."""
+    if isinstance(schema, dict):
+        closed = {key: _closed(value) for key, value in schema.items()}
+        if "properties" in schema and "additionalProperties" not in schema and isinstance(schema["properties"], dict):
+            closed["additionalProperties"] = False
+        return closed
+    return [_closed(part) for part in schema] if isinstance(schema, list) else schema

@@ -2,15 +2,20 @@
 
 Some need one all the same, and ``run_tool`` of ``apache_kafka``: those that read input, have settings of Java, or leave
 something behind in their classes, as the console consumer does.
+
+``run_java`` runs a source of our own with Kafka's classes.
 """
 
 from __future__ import annotations
 
+import json
 import subprocess
+from collections.abc import Iterable
+from pathlib import Path
 from threading import Lock, Timer
+from typing import Any
 
 from apache_kafka import KAFKA_VERSION, SHORT_LIVED, ClassArchive, fetch_jars
-from java_source import SOURCES
 
 from engine.local.java import find_java
 
@@ -48,3 +53,23 @@ def _running() -> subprocess.Popen[bytes]:
         java = [find_java().program, "-Xmx256m", *SHORT_LIVED, *classes, SOURCES / "Tools.java"]
         _started.append(subprocess.Popen(java, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
     return _started[-1]
+
+
+SOURCES = Path(__file__).parents[2] / "recording" / "java"
+
+
+def run_java(source: str, *arguments: str, rows: Iterable[dict[str, Any]] = ()) -> list[dict[str, Any]]:
+    """Compile and run a source; give it the rows as JSON, one a line, and return those that it prints."""
+    java = find_java(user="the recorder")
+    if not java.has_module("jdk.compiler"):
+        raise SystemExit(f"error: {java.program} has no compiler\nhint: install a JDK and set JAVA_HOME")
+    said = subprocess.run(
+        [java.program, "-Xmx512m", "-cp", f"{fetch_jars()}/*", SOURCES / f"{source}.java", *arguments],
+        input="".join(json.dumps(row) + "\n" for row in rows),
+        stdout=subprocess.PIPE,
+        encoding="utf-8",
+        timeout=600,
+        check=True,
+    ).stdout
+    # Kafka may log to stdout, too.
+    return [json.loads(line) for line in said.split("\n") if line.startswith("{")]

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from cli.main import main
+from engine.local.cluster import LocalCluster
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = Path(sys.executable).parent / "klamm"
@@ -94,3 +95,23 @@ def klamm(
         check=False,
     )
     return Ran(ran.returncode, ran.stdout.decode("utf-8", "replace"), ran.stderr.decode("utf-8", "replace"))
+
+
+Program = Callable[..., Ran]
+
+
+@pytest.fixture
+def commands(
+    live_cluster: LocalCluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Program:
+    """Runs commands against the cluster, in an empty folder."""
+    monkeypatch.setenv("KLAMM_BOOTSTRAP_SERVER", live_cluster.bootstrap_servers)
+    monkeypatch.chdir(tmp_path)
+    return lambda *words: in_process(*words, capture=capsys)
+
+
+@pytest.fixture
+def program(commands: Program, topic_name: str) -> Program:
+    """Runs commands against the cluster, which has a topic of two partitions."""
+    assert commands("topics", "create", topic_name, "--partitions", "2", "--replication-factor", "1").code == 0
+    return commands

@@ -86,7 +86,7 @@ def fenced_blocks(page: Path, language: str) -> list[str]:
             found += [[]] if number != last + 1 else []
             found[-1].append(text)
             last = number
-    return ["\n".join(one) for one in found]
+    return ["\n".join(lines) for lines in found]
 
 
 def _lines(page: Path) -> Iterator[tuple[int, str | None, str]]:

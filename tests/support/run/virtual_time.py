@@ -1,4 +1,4 @@
-"""An event loop whose clock jumps to the next timer instead of waiting.
+"""An event loop whose clock jumps to the next timer instead of waiting; and a clock that a test moves.
 
 Tests of time-outs take no time, and always run the same way. It works only for code without threads and sockets.
 """
@@ -66,3 +66,22 @@ def run_virtual(test: Callable[[], Awaitable[None]]) -> None:
     """Run an asynchronous test on virtual time."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         runner.run(test())  # type: ignore[arg-type]
+
+
+class ManualClock:
+    """A clock that moves only when a test moves it."""
+
+    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
+        self._now_ms = now_ms
+        self._monotonic_ms = 0
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+    def monotonic_ms(self) -> int:
+        return self._monotonic_ms
+
+    def advance(self, ms: int) -> None:
+        """Move both clocks forward by ``ms`` milliseconds."""
+        self._now_ms += ms
+        self._monotonic_ms += ms

@@ -1,4 +1,4 @@
-"""A group coordinator without a broker.
+"""A group coordinator without a broker, and the requests that tests send it.
 
 Its partition of ``__consumer_offsets`` is in memory, and replicates on demand.
 """
@@ -8,18 +8,26 @@ from __future__ import annotations
 import asyncio
 import struct
 from bisect import bisect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
-from virtual_time import LoopClock
+from virtual_time import LoopClock, run_virtual
 
 from engine.broker.coordinator.groups.coordinator import GroupCoordinator
-from engine.broker.coordinator.groups.values import CommittedOffset, Committer
+from engine.broker.coordinator.groups.values import (
+    CommittedOffset,
+    Committer,
+    Joining,
+    JoinResult,
+    Syncing,
+    SyncResult,
+)
+from engine.broker.log.append_origin import AppendOrigin, OwnBatch
 from engine.broker.metrics.topics import BrokerTopics
 from engine.common.errors import ErrorCode, KafkaError
-from engine.common.model import TopicPartition
+from engine.common.model import ACKS_ALL, TopicPartition
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.protocol.records.header import read_batch_header
 from engine.runtime.purgatory import Purgatory
@@ -89,6 +97,12 @@ class MemoryPartition:
 
     def led_log(self) -> MemoryLog:
         return self.log
+
+    def append_own(self, batch: memoryview, own: OwnBatch) -> int:
+        found = read_batch_header(batch, 0)
+        assert (found.record_count, found.max_timestamp) == (own.record_count, own.timestamp_ms)
+        offset: int = self.append_records_to_leader(batch, ACKS_ALL, origin=AppendOrigin.COORDINATOR).first_offset
+        return offset
 
     def append_records_to_leader(self, batch: memoryview, required_acks: int, *, origin: object) -> Any:
         if self.refusal is not None:
@@ -223,3 +237,57 @@ class CoordinatorWorld:
         value = found[partition]
         assert not isinstance(value, ErrorCode)
         return None if value is None else value.offset
+
+
+T = TypeVar("T")
+
+
+def with_world(test: Callable[[CoordinatorWorld], Awaitable[None]], **settings: str) -> None:
+    """Run a test on virtual time with a coordinator that leads nothing yet."""
+
+    async def run() -> None:
+        world = CoordinatorWorld(**settings)
+        try:
+            await test(world)
+        finally:
+            await world.stop()
+
+    run_virtual(run)
+
+
+def joining(member_id: str = "", **of: object) -> Joining:
+    values: dict[str, object] = {
+        "client_id": "c",
+        "client_host": "/h",
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 30_000,
+        "protocol_type": "consumer",
+        "protocols": (("range", b"\0\0\0\0\0\1\0\4read\xff\xff\xff\xff"),),
+    }
+    return Joining(member_id, **(values | of))  # type: ignore[arg-type]
+
+
+def join(world: CoordinatorWorld, group: str, member_id: str = "", **of: object) -> list[JoinResult]:
+    answers: list[JoinResult] = []
+    world.coordinator.join(group, joining(member_id, **of), answers.append)
+    return answers
+
+
+def sync(world: CoordinatorWorld, group: str, member_id: str, generation: int, **parts: bytes) -> list[SyncResult]:
+    answers: list[SyncResult] = []
+    world.coordinator.sync(group, Syncing(member_id, generation, parts), answers.append)
+    return answers
+
+
+async def stable(world: CoordinatorWorld, group: str) -> tuple[str, int]:
+    """Bring a group of one member to a generation; return the member's id and the generation."""
+    (joined,) = await answered(join(world, group))
+    await answered(sync(world, group, joined.member_id, joined.generation_id, **{joined.member_id: b"part"}))
+    return joined.member_id, joined.generation_id
+
+
+async def answered(answers: list[T]) -> list[T]:
+    async with asyncio.timeout(60):
+        while not answers:
+            await asyncio.sleep(0.01)
+    return answers

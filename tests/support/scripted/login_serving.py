@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from manual_clock import ManualClock
 from network_serving import answer_api_versions, read_frame, serving
+from virtual_time import ManualClock
 
 from engine.broker.handlers.sasl_login import sasl_authenticate, sasl_handshake
 from engine.broker.metrics.requests import NetworkTotals

@@ -1,8 +1,10 @@
-"""One Spark session for all tests of a pytest process, because it takes seconds to start."""
+"""One Spark session for all tests of a pytest process: it takes seconds to start. And a Python without klamm."""
 
 from __future__ import annotations
 
+import venv
 from collections.abc import Iterator
+from importlib import util
 from pathlib import Path
 from typing import Any
 
@@ -43,3 +45,19 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with spark_session("tests", options, java_home=find_java(user="Spark").program.resolve().parents[1]) as session:
         register(session)
         yield session
+
+
+@pytest.fixture(scope="module")
+def plain_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the program."""
+    folder = tmp_path_factory.mktemp("python")
+    venv.create(folder, symlinks=True)
+    packages = next(folder.glob("lib/python3*/site-packages"))
+    for name in ("pyspark", "py4j", "pyarrow", "numpy"):
+        spec = util.find_spec(name)
+        assert spec is not None and spec.submodule_search_locations
+        found = Path(next(iter(spec.submodule_search_locations)))
+        (packages / name).symlink_to(found)
+        for libraries in found.parent.glob(f"{name}.libs"):
+            (packages / libraries.name).symlink_to(libraries)
+    return folder / "bin" / "python"

@@ -54,7 +54,7 @@ def close_segment(log: Log) -> None:
 
 def headers_of(log: Log) -> list[tuple[int, int, int]]:
     """Return base offset, last offset and record count of every batch."""
-    return [(one.base_offset, one.last_offset, one.record_count) for _, one in iter_batches(read_all(log))]
+    return [(batch.base_offset, batch.last_offset, batch.record_count) for _, batch in iter_batches(read_all(log))]
 
 
 def changed(**changes: Any) -> LogConfig:

@@ -11,7 +11,6 @@ make one of them fail, stop the machine at one of them, and ask what a crash wou
 
 from __future__ import annotations
 
-import errno
 import io
 import os
 import random
@@ -193,7 +192,7 @@ class Disk:
 
     def _listed(self, folder: str) -> dict[str, tuple[int, bool]]:
         with os.scandir(folder) as entries:
-            return {one.name: (self._id(one.stat()), one.is_dir()) for one in entries}
+            return {entry.name: (self._id(entry.stat()), entry.is_dir()) for entry in entries}
 
     def image(self, crash: str, rng: random.Random | None = None) -> Image:
         """Return what a crash of this kind would leave now."""
@@ -283,6 +282,3 @@ def failing_once(number: int, error: int) -> Callable[[Call], int | None]:
         return error if seen == number else None
 
     return before
-
-
-IO_ERRORS = (errno.EIO, errno.ENOSPC)

@@ -1,4 +1,4 @@
-"""For tests of the storage layer: an environment without a log manager, logs in folders, and clients' batches."""
+"""For tests of the storage layer: logs in folders, alone or under a log manager, and clients' batches."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ import shutil
 import struct
 from pathlib import Path
 
-from manual_clock import ManualClock
+from virtual_time import ManualClock
 
-from engine.broker.log.disk_jobs import DeleteJob
+from engine.broker.log.disk_jobs import DeleteJob, run_jobs
 from engine.broker.log.environment import Flushable
 from engine.broker.log.log import Log
 from engine.broker.log.log_loader import Checkpoints, load_log
+from engine.broker.log.log_manager import LogManager, LogManagerConfig
+from engine.common.model import TopicPartition
 from engine.kafka.config.log_config import LogConfig
+from engine.kafka.formats.checkpoints import decode_offset_checkpoint
 from engine.kafka.protocol.records.decode import iter_records
 from engine.kafka.protocol.records.encode import encode_batch
 from engine.kafka.protocol.records.header import BatchHeader, iter_batches
@@ -179,3 +182,42 @@ def open_files_in(folder: Path) -> int:
         with contextlib.suppress(FileNotFoundError):
             count += folder in link.readlink().parents
     return count
+
+
+TOPIC_ID = bytes(range(16))
+
+
+class ManagedLogs:
+    """A log manager on dirs of a test, and what it reported."""
+
+    def __init__(self, *dirs: Path, config: LogConfig | None = None, delay_ms: int = 60_000, threads: int = 1) -> None:
+        self.clock = ManualClock(NOW_MS)
+        self.failed: list[Path] = []
+        self.config = config or LogConfig()
+        settings = LogManagerConfig(dirs, threads, log_segment_delete_delay_ms=delay_ms)
+        self.logs = LogManager(settings, lambda topic: self.config, self.clock, self.failed.append)
+
+    def loaded(self) -> ManagedLogs:
+        self.logs.load()
+        return self
+
+    def create(self, partition: TopicPartition, values: int = 1) -> None:
+        log = self.logs.get_or_create(partition, topic_id=TOPIC_ID, is_new=True)
+        for n in range(values):
+            log.append_as_leader(data_batch(b"%d" % n, timestamp_ms=NOW_MS), 0)
+        log.update_high_watermark(log.log_end_offset)
+
+
+def checkpoint(path: Path, name: str) -> dict[TopicPartition, int]:
+    return decode_offset_checkpoint((path / name).read_text(), name)
+
+
+def run_due(logs: LogManager) -> None:
+    """Do everything that is due."""
+    run_jobs(logs.due_jobs())
+
+
+def write_checkpoints(logs: LogManager) -> None:
+    """Write all checkpoint files."""
+    for path in logs.live_dirs:
+        run_jobs(logs._checkpoints.jobs(path))

@@ -6,6 +6,8 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from patience import within
+
 _CHUNK_BYTES = 1 << 20
 
 
@@ -44,8 +46,8 @@ def replica_folder(log_dirs: Iterable[Path], topic: str, partition: int) -> Path
 
 def assert_identical(partitions: Iterable[list[Path]], *, timeout_s: float = 20.0) -> None:
     """Wait until all replicas of each partition are equal; followers may still be copying the last records."""
-    deadline = time.monotonic() + timeout_s
+    is_in_time = within(timeout_s)
     for folders in partitions:
         while (difference := differences(folders)) is not None:
-            assert time.monotonic() < deadline, difference
+            assert is_in_time(), difference
             time.sleep(0.1)

@@ -43,7 +43,7 @@ class Life:
 
     def cut(self, offset: int) -> None:
         self.records = {at: pair for at, pair in self.records.items() if at < offset}
-        self.batches = [one for one in self.batches if one[0] < offset]
+        self.batches = [batch for batch in self.batches if batch[0] < offset]
         self.end, self.promised = offset, min(self.promised, offset)
 
     def promise(self) -> None:

@@ -56,8 +56,8 @@ def _line(number: int) -> str:
 
 def _offsets(cluster: Operated, *words: str, znodes: bool = False) -> list[tuple[int, int | None]]:
     found = cluster.json("offsets", *words, znodes=znodes)
-    assert all(one["error"] is None for one in found)
-    return [(one["partition"], one["offset"]) for one in found]
+    assert all(row["error"] is None for row in found)
+    return [(row["partition"], row["offset"]) for row in found]
 
 
 def offsets(cluster: Operated, topic: str) -> None:
@@ -70,11 +70,11 @@ def offsets(cluster: Operated, topic: str) -> None:
     assert _offsets(cluster, topic, "--time", "latest-tiered") == [(0, None), (1, None), (2, None)]
     assert _offsets(cluster, topic, "--isolation", "read-committed", "--partitions", "0,1") == [(0, 10), (1, 5)]
     newest = cluster.json("offsets", topic, "--time", "max-timestamp")
-    assert [(one["offset"], one["timestamp"]) for one in newest] == [
+    assert [(row["offset"], row["timestamp"]) for row in newest] == [
         (9, "2023-11-14T22:13:29.000Z"), (4, "2023-11-14T22:13:24.000Z"), (None, None),
     ]  # fmt: skip
     by_time = cluster.json("offsets", topic, "--time", "2023-11-14T22:13:23.500Z")
-    assert [one["offset"] for one in by_time] == [4, 4, None]
+    assert [row["offset"] for row in by_time] == [4, 4, None]
     assert by_time[0]["timestamp"] == "2023-11-14T22:13:24.000Z"
     assert _offsets(cluster, topic, "--time", str(BASE_MS + 7000)) == [(0, 7), (1, None), (2, None)]
     assert _offsets(cluster, topic, "--time", "4102444800000") == [(0, None), (1, None), (2, None)]
@@ -146,18 +146,22 @@ def log_dirs(cluster: Operated, topic: str) -> None:
     cluster.fill(topic, 50, 0)
     for znodes in (False, True):
         found = cluster.json("brokers", "log-dirs", "--topic-list", topic, znodes=znodes)
-        replicas = [(one["broker"], r["partition"], r["size_bytes"]) for one in found for r in one["replicas"]]
+        replicas = [
+            (log_dir["broker"], r["partition"], r["size_bytes"]) for log_dir in found for r in log_dir["replicas"]
+        ]
         assert sorted(replica[:2] for replica in replicas) == [(0, 0), (0, 1), (1, 0), (1, 1)]
         full = {size for _, partition, size in replicas if partition == 0}
         assert len(full) == 1, "replicas in sync are equally large"
         assert 50 * 100 < min(full) < 10_000
-        assert all(one["error"] is None and one["total_bytes"] > one["usable_bytes"] > 0 for one in found)
+        assert all(
+            log_dir["error"] is None and log_dir["total_bytes"] > log_dir["usable_bytes"] > 0 for log_dir in found
+        )
     only = cluster.json("brokers", "log-dirs", "--broker-list", "1", "--topic-list", topic)
-    assert {one["broker"] for one in only} == {1}
+    assert {log_dir["broker"] for log_dir in only} == {1}
     (total,) = cluster.json("brokers", "log-dirs", "--topic", topic, "--summary", "topic")
     assert (total["topic"], total["replica_count"], total["size_bytes"]) == (topic, 4, 2 * min(full))
     by_broker = cluster.json("kafka-log-dirs", "--describe", "--summary", "broker", "--sort", "size")
-    assert sorted(one["broker"] for one in by_broker) == [0, 1]
+    assert sorted(log_dir["broker"] for log_dir in by_broker) == [0, 1]
     unknown = cluster("brokers", "log-dirs", "--broker-list", "0,7")
     assert (unknown.code, unknown.out, "not alive: 7" in unknown.err) == (2, "", True)
     absent = cluster("brokers", "log-dirs", "--topic-list", f"{topic},absent-topic")
@@ -169,26 +173,28 @@ def log_dirs(cluster: Operated, topic: str) -> None:
     offline = in_process(
         "brokers", "log-dirs", "--snapshot", taken, "--topic", topic, "-o", "json", capture=cluster.capture
     )
-    assert {r["size_bytes"] for one in offline.json for r in one["replicas"] if r["partition"] == 0} == full
+    assert {r["size_bytes"] for log_dir in offline.json for r in log_dir["replicas"] if r["partition"] == 0} == full
 
 
 def described_brokers(cluster: Operated, topic: str) -> None:
     """Everything about a broker, from both interfaces."""
     cluster.fill(topic, 3, 3)
     by_wire, by_znodes = (cluster.json("brokers", "describe", znodes=znodes) for znodes in (False, True))
-    assert [one["id"] for one in by_znodes] == [0, 1] == [one["id"] for one in by_wire]
+    assert [broker["id"] for broker in by_znodes] == [0, 1] == [broker["id"] for broker in by_wire]
     for wire, znodes in zip(by_wire, by_znodes, strict=True):
         assert wire["alive"] and znodes["alive"]
         assert (wire["release"], znodes["release"]) == ("3.9", "3.9")
         assert wire["inter_broker_protocol"] == "3.9-IV0"
         assert znodes["broker_epoch"] > 0
         assert znodes["registered_at"].endswith("Z")
-        assert [one["port"] for one in wire["listeners"]] == [one["port"] for one in znodes["listeners"]]
+        assert [listener["port"] for listener in wire["listeners"]] == [
+            listener["port"] for listener in znodes["listeners"]
+        ]
         assert znodes["listeners"][0]["listener"] == "PLAINTEXT"
         assert wire["partitions"] == znodes["partitions"]
         assert wire["partitions"]["held"] >= wire["partitions"]["led"] >= 1
-        assert sum(one["replica_count"] for one in wire["log_dirs"]) == wire["partitions"]["held"]
-    assert [one["controller"] for one in by_wire].count(True) == 1
+        assert sum(log_dir["replica_count"] for log_dir in wire["log_dirs"]) == wire["partitions"]["held"]
+    assert [broker["controller"] for broker in by_wire].count(True) == 1
     (one,) = cluster.json("kafka-broker-api-versions", znodes=True)[:1]
     produce = next(api for api in one["apis"] if api["key"] == 0)
     assert (produce["name"], produce["max_version"]) == ("Produce", 11)
@@ -208,21 +214,21 @@ def settings(cluster: Operated, topic: str) -> None:
         assert altered.code == 0, altered.err
         for side in (False, True):
             (*found,) = cluster.json("configs", "describe", *entity, znodes=side)["configs"]
-            told = {one["name"]: (one["value"], one["source"]) for one in found}
+            told = {setting["name"]: (setting["value"], setting["source"]) for setting in found}
             assert told == {
                 "cleanup.policy": ("compact,delete", "DYNAMIC_TOPIC_CONFIG"),
                 "retention.ms": ("3600000", "DYNAMIC_TOPIC_CONFIG"),
             }
         everything = cluster.json("configs", "describe", "--entity-type", "topics", znodes=znodes)
-        assert next(one for one in everything if one["entity_name"] == topic)["configs"]
+        assert next(entry for entry in everything if entry["entity_name"] == topic)["configs"]
         dropped = cluster(
             "kafka-configs", "--alter", *entity, "--delete-config", "retention.ms,cleanup.policy", znodes=znodes
         )
         assert dropped.code == 0, dropped.err
     everything = cluster.json("configs", "describe", *entity, "--all")
-    assert next(one for one in everything["configs"] if one["name"] == "segment.bytes")["source"] != "UNKNOWN"
-    plain = next(one for one in everything["configs"] if one["name"] == "compression.type")
-    assert [one["source"] for one in plain["synonyms"]] == ["DEFAULT_CONFIG"]
+    assert next(config for config in everything["configs"] if config["name"] == "segment.bytes")["source"] != "UNKNOWN"
+    plain = next(config for config in everything["configs"] if config["name"] == "compression.type")
+    assert [synonym["source"] for synonym in plain["synonyms"]] == ["DEFAULT_CONFIG"]
 
 
 def bad_settings(cluster: Operated, topic: str) -> None:

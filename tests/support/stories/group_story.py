@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from group_members import commit, fill, kafka_python_member, librdkafka_member, wait_for
+from group_members import commit, fill, kafka_python_member, librdkafka_member
 from klamm_program import Ran
+from patience import wait_for
 from wire_client import WireClient
 from znode_writer import Write
 
@@ -64,7 +65,10 @@ class Stage:
         found = (side or self.run)("groups", "describe", group, "-o", "json")
         assert found.code == 0, found.err
         (told,) = found.json
-        return {(one["topic"], one["partition"]): one["current_offset"] for one in told["partitions"]}
+        return {
+            (partition["topic"], partition["partition"]): partition["current_offset"]
+            for partition in told["partitions"]
+        }
 
     def describe(self, group: str, *words: str) -> Any:
         found = self.run("groups", "describe", group, *words, "-o", "json")
@@ -82,8 +86,8 @@ def a_group_with_members(stage: Stage, look: Callable[[str, str], None] = lambda
     def all_read() -> bool:
         told = stage.run("groups", "describe", group, "-o", "json")
         partitions = told.json[0]["partitions"] if told.code == 0 and told.json else []
-        owners = {one["consumer_id"] for one in partitions}
-        return len(owners - {None}) == 2 and {one["lag"] for one in partitions} == {0}
+        owners = {partition["consumer_id"] for partition in partitions}
+        return len(owners - {None}) == 2 and {partition["lag"] for partition in partitions} == {0}
 
     with librdkafka_member(stage.servers, topic, group, instance="node-2"):
         with kafka_python_member(stage.servers, topic, group):
@@ -106,22 +110,22 @@ def _members_are_told(stage: Stage, topic: str, group: str) -> None:
     assert (told["assignment_strategy"], told["member_count"], told["error"]) == ("range", 2, None)
     assert told["coordinator"]["port"] in {int(address.rpartition(":")[2]) for address in stage.servers.split(",")}
     rows = told["partitions"]
-    assert [(one["topic"], one["partition"]) for one in rows] == [(topic, index) for index in range(PARTITIONS)]
-    assert {(one["current_offset"], one["log_end_offset"], one["lag"]) for one in rows} == {(EACH, EACH, 0)}
-    assert {one["client_id"] for one in rows} == {"app-of-node-2", "app-py"}
+    assert [(row["topic"], row["partition"]) for row in rows] == [(topic, index) for index in range(PARTITIONS)]
+    assert {(row["current_offset"], row["log_end_offset"], row["lag"]) for row in rows} == {(EACH, EACH, 0)}
+    assert {row["client_id"] for row in rows} == {"app-of-node-2", "app-py"}
 
-    members = {one["client_id"]: one for one in stage.describe(group, "--members")["members"]}
+    members = {member["client_id"]: member for member in stage.describe(group, "--members")["members"]}
     assert members["app-of-node-2"]["group_instance_id"] == "node-2"
     assert members["app-py"]["group_instance_id"] is None
     owned = sorted(
         index
-        for one in members.values()
-        for assigned in one["assignment"]
+        for member in members.values()
+        for assigned in member["assignment"]
         for index in assigned["partitions"]
         if assigned["topic"] == topic
     )
     assert owned == list(range(PARTITIONS))
-    assert {one["partition_count"] for one in members.values()} == {1, 2}
+    assert {member["partition_count"] for member in members.values()} == {1, 2}
     assert group in {row[0] for row in stage.run("groups", "list").rows}
     assert [group, "Stable"] in stage.run("groups", "list", "--state").rows
     as_kafka = stage.run("kafka-consumer-groups", "--list", "--type").out.splitlines()
@@ -144,9 +148,9 @@ def _changes_are_refused(stage: Stage, topic: str, group: str) -> None:
         assert "hint: stop its consumers first" in refused.err
     as_json = stage.run("groups", "delete", group, "--yes", "-o", "json")
     assert as_json.error["kafka_error"] == "NON_EMPTY_GROUP"
-    assert [(one["group"], one["result"]) for one in as_json.json] == [(group, "failed")]
+    assert [(row["group"], row["result"]) for row in as_json.json] == [(group, "failed")]
     gone = stage.run("groups", "delete-offsets", "--group", group, "--topic", topic, "--yes", "-o", "json")
-    assert (gone.code, {one["result"] for one in gone.json}) == (4, {"failed"})
+    assert (gone.code, {row["result"] for row in gone.json}) == (4, {"failed"})
     assert gone.error["kafka_error"] == "GROUP_SUBSCRIBED_TO_TOPIC"
     assert len(gone.err.splitlines()) == 1, "one reason is told once"
     assert stage.offsets(group) == before
@@ -162,8 +166,8 @@ def every_reset(stage: Stage) -> None:
     def planned(*words: str | Path, code: int = 0) -> tuple[list[int], str]:
         ran = stage.run("groups", "reset-offsets", "--group", group, *words, "-o", "json")
         assert ran.code == code, ran
-        assert {one["result"] for one in ran.json} <= {"would_be_reset"}
-        return [one["new_offset"] for one in ran.json], ran.err
+        assert {row["result"] for row in ran.json} <= {"would_be_reset"}
+        return [row["new_offset"] for row in ran.json], ran.err
 
     all_of_it, committed = ("--topic", topic), ("--all-topics",)
     assert planned(*all_of_it, "--to-earliest")[0] == [0, 0, 0]
@@ -198,8 +202,8 @@ def _there_and_back(stage: Stage, topic: str, group: str) -> None:
     way_back = stage.folder / f"{group}.csv"
     words = ("groups", "reset-offsets", "--group", group, "--topic", topic, "--to-offset", "7", "--execute", "--yes")
     done = stage.run(*words, "--rollback-file", way_back, "-o", "json")
-    assert (done.code, {one["result"] for one in done.json}) == (0, {"reset"}), done.err
-    assert [(one["current_offset"], one["new_offset"]) for one in done.json] == [(4, 7), (5, 7), (None, 7)]
+    assert (done.code, {row["result"] for row in done.json}) == (0, {"reset"}), done.err
+    assert [(row["current_offset"], row["new_offset"]) for row in done.json] == [(4, 7), (5, 7), (None, 7)]
     go_back = f"delete what is set now: klamm groups delete-offsets --group {group} --topic {topic}:2"
     assert f"1 partition had no offset before; to go back, {go_back}" in done.err
     assert stage.offsets(group) == {(topic, index): 7 for index in range(PARTITIONS)}
@@ -213,7 +217,7 @@ def _there_and_back(stage: Stage, topic: str, group: str) -> None:
     assert back.code == 0, back.err
     assert stage.offsets(group) == {(topic, 0): 4, (topic, 1): 5, (topic, 2): 7}
     last = stage.run("groups", "delete-offsets", "--group", group, "--topic", f"{topic}:2", "--yes", "-o", "json")
-    assert (last.code, [(one["offset"], one["result"]) for one in last.json]) == (0, [(7, "deleted")])
+    assert (last.code, [(row["offset"], row["result"]) for row in last.json]) == (0, [(7, "deleted")])
     assert stage.offsets(group) == {(topic, 0): 4, (topic, 1): 5}
     none_left = stage.run("groups", "delete-offsets", group, "--topic", f"{topic}:2,1", "--dry-run")
     assert [row[4] for row in none_left.rows] == ["would_be_deleted", "nothing_committed"]

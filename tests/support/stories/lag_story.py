@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from golden import Seen
-from group_members import commit, fill, wait_for
-from json_schemas import check_json
+from golden import Seen, check_json
+from group_members import commit, fill
 from klamm_program import Ran
+from patience import wait_for
 from wire_client import WireClient
 
 from engine.common.errors import ErrorCode
@@ -103,7 +103,7 @@ def every_kind_of_reader(run: Run, servers: str, topic: str) -> None:
         with producing(servers, topic):
             words = [word for name in names.values() for word in ("--group", name)]
             look = ("lag", *words, "--interval", "0.7", "--samples", "3", "--history", "lag.jsonl", "-o", "json")
-            before = {one["group"]: one["status"] for one in run(*look).json}
+            before = {row["group"]: row["status"] for row in run(*look).json}
             assert before[names["set-back"]] == "STOP"
             commit(servers, names["set-back"], {(topic, 0): 20})
             ran = run(*look, "--partitions")
@@ -112,11 +112,11 @@ def every_kind_of_reader(run: Run, servers: str, topic: str) -> None:
             reader.close()
     check_json("lag", Seen(ran.code, ran.out, ran.err))
     assert (ran.code, ran.json[0]["group"]) == (1, names["set-back"]), "the worst comes first"
-    _all_are_named_right({one["group"].removeprefix(f"{topic}-"): one for one in ran.json})
+    _all_are_named_right({row["group"].removeprefix(f"{topic}-"): row for row in ran.json})
 
 
 def _all_are_named_right(found: dict[str, dict[str, Any]]) -> None:
-    assert {kind: (one["status"], one["reason"]) for kind, one in found.items()} == {
+    assert {kind: (row["status"], row["reason"]) for kind, row in found.items()} == {
         "keeps-up": ("OK", found["keeps-up"]["reason"]),
         "stopped": ("STOP", "nobody_reads"),
         "stalled": ("STALL", "stands_still"),
@@ -128,12 +128,12 @@ def _all_are_named_right(found: dict[str, dict[str, Any]]) -> None:
     assert keeps_up["sample_count"] == 6
     assert keeps_up["out_per_sec"] > 1
     assert (stopped["out_per_sec"], stopped["clear_in_ms"]) == (0, None)
-    assert stopped["lag"] == sum(one["log_end_offset"] - 200 for one in stopped["partitions"])
+    assert stopped["lag"] == sum(partition["log_end_offset"] - 200 for partition in stopped["partitions"])
     # The oldest unread record was written when the producer began, some seconds ago.
     assert 1_000 < stopped["time_lag_ms"] < 60_000
-    assert all(0 < one["span_ms"] <= one["time_lag_ms"] for one in stopped["partitions"])
-    assert [one["consumer_id"] for one in stopped["partitions"]] == [None, None]
-    assert all(one["consumer_id"].startswith("rdkafka-") for one in found["stalled"]["partitions"])
+    assert all(0 < partition["span_ms"] <= partition["time_lag_ms"] for partition in stopped["partitions"])
+    assert [partition["consumer_id"] for partition in stopped["partitions"]] == [None, None]
+    assert all(partition["consumer_id"].startswith("rdkafka-") for partition in found["stalled"]["partitions"])
 
 
 def readers_that_commit_seldom(run: Run, servers: str, topic: str) -> None:
@@ -185,10 +185,10 @@ def readers_of_transactions(run: Run, servers: str, topic: str) -> None:
     def verdicts(*options: str) -> dict[str, list[tuple[str, str]]]:
         ran = run(*look, *options)
         check_json("lag", Seen(ran.code, ran.out, ran.err))
-        assert ran.code == any(one["status"] == "STALL" for one in ran.json)
+        assert ran.code == any(row["status"] == "STALL" for row in ran.json)
         return {
-            one["group"].removeprefix(f"{topic}-"): [(part["status"], part["reason"]) for part in one["partitions"]]
-            for one in ran.json
+            row["group"].removeprefix(f"{topic}-"): [(part["status"], part["reason"]) for part in row["partitions"]]
+            for row in ran.json
         }
 
     try:
@@ -227,7 +227,7 @@ def _stable_offsets(servers: str, topic: str) -> list[int]:
 
 
 def _told(ran: Ran, topic: str) -> Mapping[str, tuple[str, str]]:
-    return {one["group"].removeprefix(f"{topic}-"): (one["status"], one["reason"]) for one in ran.json}
+    return {row["group"].removeprefix(f"{topic}-"): (row["status"], row["reason"]) for row in ran.json}
 
 
 def _fill_at(servers: str, topic: str, time_ms: int) -> None:

@@ -6,14 +6,13 @@ It is written once: the tests play it on our engine and on Apache Kafka.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
 from klamm_program import Ran
-from patience import within
+from patience import wait_for
 
 from engine.admin.lag.spark_checkpoints import read_checkpoint
 from engine.admin.lag.spark_positions import BATCHES_MAX, Query, ReaderKind
@@ -25,13 +24,6 @@ DEADLINE_S = 60.0
 
 Ends = dict[int, Offsets]
 """The offsets where each finished batch ended."""
-
-
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    is_in_time = within(DEADLINE_S)
-    while not condition():
-        assert is_in_time(), f"not within {DEADLINE_S} s, or longer under load: {what}"
-        time.sleep(0.05)
 
 
 def produce(servers: str, topic: str, count: int) -> None:
@@ -65,8 +57,8 @@ def all_ways_agree(spark: Any, query: Any, program: Callable[..., Ran], checkpoi
     query_id, name, events = str(query.id), query.name, spark.conf.get("spark.eventLog.dir")
     own = {
         progress["batchId"]: kafka_offsets(progress["sources"][0]["endOffset"])
-        for one in query.recentProgress
-        if (progress := json.loads(one.json))["numInputRows"]
+        for reported in query.recentProgress
+        if (progress := json.loads(reported.json))["numInputRows"]
     }
     wait_for(lambda: max(_ends_of(_of_kind(told, query_id, ReaderKind.LISTENER)), default=-1) == max(own), "told")
     wait_for(lambda: max(_ends_of(_of_kind(events, query_id, ReaderKind.EVENT_LOG)), default=-1) == max(own), "logged")
@@ -76,10 +68,10 @@ def all_ways_agree(spark: Any, query: Any, program: Callable[..., Ran], checkpoi
         "listener": _of_kind(told, query_id, ReaderKind.LISTENER),
     }
     latest = dict(sorted(own.items())[-BATCHES_MAX:])
-    assert {way: _ends_of(one) for way, one in ways.items()} == dict.fromkeys(ways, latest)
-    assert {one.query_id for one in ways.values() if one} == {query_id}
+    assert {way: _ends_of(found) for way, found in ways.items()} == dict.fromkeys(ways, latest)
+    assert {query.query_id for query in ways.values() if query} == {query_id}
     traces = [("--checkpoint", checkpoint), ("--event-log", events), ("--event-log", told)]
-    for named in (*([one] for one in traces), traces):
+    for named in (*([trace] for trace in traces), traces):
         words = [str(word) for trace in named for word in trace]
         ran = program("lag", *words, "--topic", name, "--partitions", "-o", "json")
         rows = [row for row in ran.json if row["query_id"] == query_id]

@@ -219,7 +219,9 @@ class Cell:
     def needs(self) -> list[Need]:
         words = CASES[self.case].words.split()
         return [
-            need for need in needs_of(self.command) if not need.options or any(one in words for one in need.options)
+            need
+            for need in needs_of(self.command)
+            if not need.options or any(option in words for option in need.options)
         ]
 
 
@@ -284,8 +286,8 @@ class RightsStory:
         folder.mkdir()
         replicas = list(map(int, case.replicas.split(":")))
         for name, wanted in (("same.json", replicas), ("swap.json", replicas[::-1])):
-            one = {"topic": names["t"], "partition": 0, "replicas": wanted}
-            (folder / name).write_text(json.dumps({"version": 1, "partitions": [one]}))
+            entry = {"topic": names["t"], "partition": 0, "replicas": wanted}
+            (folder / name).write_text(json.dumps({"version": 1, "partitions": [entry]}))
         (folder / "topics.json").write_text(json.dumps({"version": 1, "topics": [{"topic": names["t"]}]}))
         (folder / "password").write_text("s3cret")
         rule = {"resource_type": "topic", "name": names["t"], "principal": "User:new", "operation": "read"}
@@ -381,10 +383,12 @@ def check_picture(story: RightsStory, cell: Cell) -> None:
 def hidden(ran: Ran, own: str | None = None) -> list[dict[str, str]]:
     """Return what the run said to be hidden; of topics only its ``own``, for those of other cases are, too."""
     lines = [json.loads(line) for line in ran.err.splitlines() if line.startswith('{"hidden"')]
-    found = [one for line in lines for one in line["hidden"]]
+    found = [right for line in lines for right in line["hidden"]]
     others = {
-        one["resource"]
-        for one in found
-        if one["operation"] in ("describe", "read") and one["resource"] != f"topic:{own}"
+        right["resource"]
+        for right in found
+        if right["operation"] in ("describe", "read") and right["resource"] != f"topic:{own}"
     }
-    return [one for one in found if own is None or not (one["resource"] in others and "topic:" in one["resource"])]
+    return [
+        right for right in found if own is None or not (right["resource"] in others and "topic:" in right["resource"])
+    ]

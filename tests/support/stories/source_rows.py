@@ -57,7 +57,8 @@ def spark_rows(data: Any) -> list[tuple[Any, ...]]:
             None if row.value is None else bytes(row.value),
             row.time,
             row.timestampType,
-            [(one.key, None if one.value is None else bytes(one.value)) for one in row.headers or ()] or None,
+            [(header.key, None if header.value is None else bytes(header.value)) for header in row.headers or ()]
+            or None,
         )
         for row in chosen.orderBy("partition", "offset").collect()
     ]

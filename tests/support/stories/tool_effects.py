@@ -46,7 +46,8 @@ class Operator:
     def plan(self, topic: str, **replicas: list[int]) -> Path:
         """Return a plan file; partitions are given as p0=[…]."""
         partitions = [
-            {"topic": self.name(topic), "partition": int(name[1:]), "replicas": one} for name, one in replicas.items()
+            {"topic": self.name(topic), "partition": int(name[1:]), "replicas": replica}
+            for name, replica in replicas.items()
         ]
         path = self._folder / f"plan-{time.monotonic_ns()}.json"
         path.write_text(json.dumps({"version": 1, "partitions": partitions}))

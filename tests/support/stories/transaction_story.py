@@ -94,7 +94,7 @@ def an_open_transaction(stage: Stage, look: Callable[[str, str], None] = lambda 
     producer.begin_transaction()
     producer.produce(topic, b"never", partition=1)
     producer.flush()
-    listed = {one["transactional_id"]: one for one in stage.run("transactions", "list", "-o", "json").json}[name]
+    listed = {row["transactional_id"]: row for row in stage.run("transactions", "list", "-o", "json").json}[name]
     assert listed["state"] == "Ongoing"
     (told,) = stage.run("transactions", "describe", name, "-o", "json").json
     assert {key: told[key] for key in listed} == listed
@@ -149,7 +149,7 @@ def a_hanging_transaction(stage: Stage, look: Callable[[str], None] = lambda top
     for young in (("--max-transaction-timeout", "3h"), ("--partition", "1")):
         assert stage.run("transactions", "find-hanging", "--topic", topic, *young, "-o", "json").json == []
     health = stage.run("cluster", "health", "-o", "json", "-v")
-    (reason,) = [one for one in health.json["reasons"] if one["check"] == "hanging_transactions"]
+    (reason,) = [reason for reason in health.json["reasons"] if reason["check"] == "hanging_transactions"]
     assert health.code == 1
     (line,) = [line for line in reason["examples"] if line.startswith(f"{topic}-0 ")]
     assert f"producer {producer_id}" in line and "from offset 0 on" in line and "120 min" in line
@@ -195,9 +195,9 @@ def load_in_transactions(stage: Stage) -> None:
     (told,) = stage.run("transactions", "describe", name, "-o", "json").json
     assert told["state"] in ("PrepareCommit", "CompleteCommit")
     ends = stage.run("offsets", "--topic", topic, "-o", "json").json
-    markers = sum(one["offset"] for one in ends) - 600
+    markers = sum(row["offset"] for row in ends) - 600
     assert markers >= 3, "several transactions"
     once = stage.run(*words[:5], "1", *words[6:], "--transaction-duration-ms", "10000")
     assert once.code == 0, once.err
     later = stage.run("offsets", "--topic", topic, "-o", "json").json
-    assert sum(one["offset"] for one in later) - sum(one["offset"] for one in ends) == 2, "one record, one marker"
+    assert sum(row["offset"] for row in later) - sum(row["offset"] for row in ends) == 2, "one record, one marker"

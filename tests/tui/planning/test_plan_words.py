@@ -26,7 +26,9 @@ def planner_texts() -> list[str]:
         parts = {id(part) for node in whole for part in node.values}
         for node in ast.walk(tree):
             if isinstance(node, ast.JoinedStr):
-                found.append("".join(str(one.value) if isinstance(one, ast.Constant) else "5" for one in node.values))
+                found.append(
+                    "".join(str(part.value) if isinstance(part, ast.Constant) else "5" for part in node.values)
+                )
             elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts:
                 found.append(node.value)
     return [text for text in found if TYPED.search(text) and "\n" not in text]

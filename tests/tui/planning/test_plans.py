@@ -66,7 +66,7 @@ SCORE = Score(16, None, 7, 0, 0, Bounds(14, None, 5), 0.142857, False, "highs", 
 
 
 def text_of(lines: list[Line]) -> str:
-    return "\n".join("".join(text for text, _ in one).rstrip() for one in lines)
+    return "\n".join("".join(text for text, _ in line).rstrip() for line in lines)
 
 
 def made(strategy: Strategy = Strategy.DECOMMISSION, options: PlanOptions | None = None) -> MadePlan:
@@ -84,7 +84,7 @@ def plan() -> OpenedPlan:
 
 def test_a_plan_has_sizes_waves_and_a_reason_for_each_partition(plan: OpenedPlan) -> None:
     assert plan.planned
-    assert all(one.bytes for one in plan.planned)
+    assert all(move.bytes for move in plan.planned)
     assert set(plan.wave_of) == {move.name for move in plan.moves}
     assert max(plan.wave_of.values()) == plan.wave_count
     name = plan.moves[0].name
@@ -153,7 +153,7 @@ def test_the_details_hold_card_flows_largest_moves_and_waves(plan: OpenedPlan) -
         for part in ("brokers that remain", "sends", "the largest moves", "waves of at most 10", "solver: "):
             assert part in told, part
     largest = text_of(detail_lines(plan, 50)).split("the largest moves")[1].split("waves of")[0].split("\n")
-    assert len([one for one in largest if "→" in one]) == min(10, sum(one.copies > 0 for one in plan.planned))
+    assert len([line for line in largest if "→" in line]) == min(10, sum(move.copies > 0 for move in plan.planned))
 
 
 def test_every_option_of_a_plan_is_in_the_command_that_makes_it() -> None:

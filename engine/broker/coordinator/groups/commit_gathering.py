@@ -19,9 +19,10 @@ from engine.broker.coordinator.groups.loading import logger
 from engine.broker.coordinator.groups.records import OFFSETS_BASE_SEQUENCE, offset_value
 from engine.broker.coordinator.groups.settings import OffsetsTopicSettings
 from engine.broker.coordinator.groups.values import CommittedOffset, Offsets
-from engine.broker.coordinator.writer import InternalTopicWriter, commit_error
+from engine.broker.coordinator.writer import ReplicatedWriter, commit_error
+from engine.broker.replication.partition import Partition
 from engine.common.clock import Clock
-from engine.common.errors import ErrorCode
+from engine.common.errors import NO_ERROR, ErrorCode
 from engine.common.model import TopicPartition
 from engine.kafka.config.metadata_version import MetadataVersion
 from engine.kafka.formats.consumer_offsets import OFFSET_KEY_VERSION
@@ -43,6 +44,9 @@ _PLAIN = struct.Struct(">iBhqihqB")
 offset, leader epoch, length 0, commit timestamp; no headers."""
 
 _PLAIN_SIZE: Final = VARINTS[struct.calcsize(">hqihq")][0]
+
+_FIRST_PLAIN: Final = MetadataVersion.IBP_2_1_IV1
+"""Values are of version 3 from this version of the brokers' protocol on."""
 
 _NO_DELTAS: Final = b"\0\0"
 """A record's attributes and its timestamp delta: all records of a commit have the batch's timestamp."""
@@ -95,7 +99,7 @@ def _add_records(out: bytearray, first: int, group_id: str, offsets: Offsets, ib
     varints, join, pack = VARINTS, b"".join, _PLAIN.pack
     group = group_id.encode()
     key_head = _KEY_HEAD.pack(OFFSET_KEY_VERSION, len(group)) + group
-    is_plain_version = ibp >= MetadataVersion.IBP_2_1_IV1
+    is_plain_version = ibp >= _FIRST_PLAIN
     topic_before = None
     topic_head = b""
     plain_size = 0
@@ -146,56 +150,56 @@ class Commit(NamedTuple):
 class GatheredCommits:
     """Writes what was added in the event loop's next turn, or on ``flush``. Create it on the loop."""
 
-    def __init__(self, writer: InternalTopicWriter, settings: OffsetsTopicSettings, clock: Clock) -> None:
+    def __init__(self, writer: ReplicatedWriter, settings: OffsetsTopicSettings, clock: Clock) -> None:
         self._writer = writer
         self._settings = settings
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._gathered: dict[int, list[Commit]] = {}
+        self._gathered: dict[Partition, list[Commit]] = {}
 
-    def add(self, index: int, commit: Commit) -> None:
-        """Take a commit for the partition ``index``."""
+    def add(self, partition: Partition, commit: Commit) -> None:
+        """Take a commit for a partition of the topic."""
         gathered = self._gathered
         if not gathered:
             self._loop.call_soon(self.flush)
-        if index in gathered:
-            gathered[index].append(commit)
+        if partition in gathered:
+            gathered[partition].append(commit)
         else:
-            gathered[index] = [commit]
+            gathered[partition] = [commit]
 
     def flush(self) -> None:
         """Write what was gathered: code that reads, removes or gives up offsets has to come after it."""
         if not self._gathered:
             return
         gathered, self._gathered = self._gathered, {}
-        for index, commits in gathered.items():
+        for partition, commits in gathered.items():
             start = count = 0
             for end, commit in enumerate(commits, start=1):
                 if commit.batch is not None:
                     if start < end - 1:
-                        self._write(index, commits[start : end - 1])
-                    self._write(index, [commit])
+                        self._write(partition, commits[start : end - 1])
+                    self._write(partition, [commit])
                     start, count = end, 0
                     continue
                 count += len(commit.offsets)
                 if count >= _OFFSETS_PER_BATCH or end == len(commits):
-                    self._write(index, commits[start:end])
+                    self._write(partition, commits[start:end])
                     start, count = end, 0
 
-    def _write(self, index: int, commits: list[Commit]) -> None:
+    def _write(self, partition: Partition, commits: list[Commit]) -> None:
         is_pending = False
 
         def written(error: ErrorCode, log_offset: int) -> None:
             if error in _TOO_LARGE and len(commits) > 1:
                 # Each is judged by its own size.
                 for commit in commits:
-                    self._write(index, [commit])
+                    self._write(partition, [commit])
                 return
             code = commit_error(error)
             for commit in commits:
                 group, offsets, refused, done, _ = commit
                 first_offset, log_offset = log_offset, log_offset + len(offsets)
-                if error is not ErrorCode.NONE:
+                if error is not NO_ERROR:
                     if is_pending:
                         group.offsets.fail_commit(offsets)
                 elif len(offsets) > _NOTED_AT_ONCE:
@@ -213,9 +217,9 @@ class GatheredCommits:
         try:
             batch = prepared or self.batch_of([(commit.group.group_id, commit.offsets) for commit in commits])
         except Exception:
-            self._unwritable(index, commits)
+            self._unwritable(partition, commits)
             return
-        if not self._writer.append(index, batch, written):
+        if not self._writer.append(partition, batch, written):
             # They are not visible until the followers have them.
             is_pending = True
             for commit in commits:
@@ -228,17 +232,17 @@ class GatheredCommits:
             commit.group.offsets.end_commit(piece, log_offset)
             self._loop.call_soon(self._note, commit, log_offset, rest)
         else:
-            commit.done(ErrorCode.NONE, commit.refused)
+            commit.done(NO_ERROR, commit.refused)
 
     def batch_of(self, commits: Iterable[tuple[str, Offsets]]) -> memoryview:
         """Return the batch of commits of groups; may be called in a thread."""
         return commit_batch(commits, self._clock.now_ms(), self._settings.codec, self._settings.ibp)
 
-    def _unwritable(self, index: int, commits: list[Commit]) -> None:
+    def _unwritable(self, partition: Partition, commits: list[Commit]) -> None:
         """Handle a value that does not fit into a record: refuse that commit, and write the others without it."""
         if len(commits) > 1:
             for commit in commits:
-                self._write(index, [commit])
+                self._write(partition, [commit])
             return
         (commit,) = commits
         logger.exception("A commit cannot be written group=%s", commit.group.group_id)

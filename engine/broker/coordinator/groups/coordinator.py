@@ -27,7 +27,7 @@ from engine.broker.coordinator.groups.values import (
     SyncResult,
 )
 from engine.broker.coordinator.ownership import Content, OwnedPartition, OwnedPartitions
-from engine.broker.coordinator.writer import InternalTopicWriter, store_error
+from engine.broker.coordinator.writer import ReplicatedWriter, store_error
 from engine.broker.replication.metadata_cache import MetadataCache
 from engine.broker.replication.replica_manager import ReplicaManager
 from engine.common.clock import Clock
@@ -61,11 +61,11 @@ class GroupCoordinator:
         self._clock = clock
         self._metadata_cache = metadata_cache
         self._replica_manager = replica_manager
-        self._writer = InternalTopicWriter(GROUP_METADATA_TOPIC, replica_manager, self.topic_settings.commit_timeout_ms)
+        self._writer = ReplicatedWriter(replica_manager, self.topic_settings.commit_timeout_ms)
         self._machine = GroupMachine(group_settings(config), clock, lambda: str(uuid.uuid4()))
         self.groups = OwnedPartitions(
+            GROUP_METADATA_TOPIC,
             GROUPS,
-            self._writer,
             offloader,
             clock,
             partition_count=self.partition_count,
@@ -244,7 +244,7 @@ class GroupCoordinator:
         self.offsets.flush()
         record = group_record(group, store.assignments, self._clock.now_ms(), settings.ibp)
         self._writer.append(
-            self.groups.index_of(group.group_id),
+            self.groups.partition_of(group.group_id),
             batch_of([record], settings.codec),
             lambda error, _: done(store_error(error)),
         )

@@ -25,10 +25,10 @@ from engine.broker.coordinator.groups.settings import OffsetsTopicSettings
 from engine.broker.coordinator.groups.state_machine import GroupMachine
 from engine.broker.coordinator.groups.values import CommittedOffset, Committer, GroupState, Offsets
 from engine.broker.coordinator.ownership import OwnedPartitions
-from engine.broker.coordinator.writer import InternalTopicWriter, commit_error
+from engine.broker.coordinator.writer import ReplicatedWriter, commit_error
 from engine.broker.log.producer_entry import Verification
 from engine.common.clock import Clock
-from engine.common.errors import ErrorCode
+from engine.common.errors import NO_ERROR, ErrorCode
 from engine.common.model import TopicPartition
 from engine.runtime.turns import Breather, carry_out
 
@@ -58,7 +58,7 @@ class OffsetRequests:
         machine: GroupMachine,
         driver: MachineDriver,
         groups: OwnedPartitions[Group],
-        writer: InternalTopicWriter,
+        writer: ReplicatedWriter,
         settings: OffsetsTopicSettings,
         clock: Clock,
     ) -> None:
@@ -90,7 +90,7 @@ class OffsetRequests:
         these offsets.
         """
         error, owned = self._groups.locate(group_id)
-        if owned is None or error is not ErrorCode.NONE:
+        if owned is None or error is not NO_ERROR:
             done(error, {})
             return
         group = owned.states.get(group_id)
@@ -102,7 +102,7 @@ class OffsetRequests:
             group = self.find_or_add(group_id)
         error = self._machine.check_commit(group, committer)
         self._driver.run()
-        if error is not ErrorCode.NONE:
+        if error is not NO_ERROR:
             done(error, {})
             return
         if prepared is None:
@@ -112,9 +112,9 @@ class OffsetRequests:
             offsets, too_large, batch = prepared
         if offsets:
             self.committed_total += len(offsets)
-            self._gathered.add(owned.index, Commit(group, offsets, too_large, done, batch))
+            self._gathered.add(owned.partition, Commit(group, offsets, too_large, done, batch))
         else:
-            done(ErrorCode.NONE, too_large)
+            done(NO_ERROR, too_large)
 
     def status(self, group_id: str) -> ErrorCode:
         """Return NONE if this broker coordinates the group."""
@@ -137,22 +137,22 @@ class OffsetRequests:
         coordinator, and passes the ``verification`` of the group's partition.
         """
         error, owned = self._groups.locate(group_id)
-        if owned is None or error is not ErrorCode.NONE:
+        if owned is None or error is not NO_ERROR:
             done(error, {})
             return
-        group = self.find_or_add(group_id)
+        group = owned.states.get(group_id) or self.find_or_add(group_id)
         error = self._machine.check_commit(group, committer, is_transactional=True)
-        if error is not ErrorCode.NONE:
+        if error is not NO_ERROR:
             done(error, {})
             return
         offsets, too_large = self._fitting(offsets)
         if not offsets:
-            done(ErrorCode.NONE, too_large)
+            done(NO_ERROR, too_large)
             return
         open_groups = self._transactions.setdefault((owned.index, producer_id), set())
 
         def written(error: ErrorCode, log_offset: int) -> None:
-            if error is ErrorCode.NONE:
+            if error is NO_ERROR:
                 group.offsets.end_transactional_commit(producer_id, offsets, log_offset)
             else:
                 group.offsets.fail_transactional_commit(producer_id, offsets)
@@ -171,17 +171,20 @@ class OffsetRequests:
         open_groups.add(group_id)
         group.offsets.begin_transactional_commit(producer_id, offsets)
         with nullcontext() if verification is None else verification:
-            self._writer.append(owned.index, batch, written)
+            self._writer.append(owned.partition, batch, written)
 
     def end_transaction(self, index: int, producer_id: int, is_commit: bool) -> None:
         """Make visible, or drop, what a transaction has committed to groups of a partition: its marker is written."""
+        groups = self._transactions.pop((index, producer_id), ())
         owned = self._groups.partition(index)
-        if owned is not None and owned.is_loading:
+        if owned is None:
+            return
+        if owned.is_loading:
             # The log may have been read to its end before the marker came. A producer's first marker counts: no offsets
             # can follow it until the partition is loaded.
             self._ended_while_loading.setdefault((index, producer_id), is_commit)
-        for group_id in self._transactions.pop((index, producer_id), ()):
-            group = self._groups.find(group_id)
+        for group_id in groups:
+            group = owned.states.get(group_id)
             if group is not None:
                 group.offsets.end_transaction(producer_id, is_commit=is_commit)
 
@@ -222,8 +225,11 @@ class OffsetRequests:
 
     def _too_large(self, offsets: Offsets) -> CommitErrors:
         length_max = self._machine.settings.offset_metadata_max_bytes
-        error = ErrorCode.OFFSET_METADATA_TOO_LARGE
-        return {p: error for p, value in offsets.items() if value[1] and utf16_length(value.metadata) > length_max}
+        return {
+            partition: ErrorCode.OFFSET_METADATA_TOO_LARGE
+            for partition, value in offsets.items()
+            if value[1] and utf16_length(value.metadata) > length_max
+        }
 
     def flush(self) -> None:
         """Write the commits that came in this turn of the event loop now."""
@@ -234,17 +240,17 @@ class OffsetRequests:
     ) -> tuple[ErrorCode, dict[TopicPartition, FetchedOffset]]:
         """Return the commits for the partitions, or for all that have an offset (None)."""
         error = self._groups.status(group_id)
-        if error is not ErrorCode.NONE:
+        if error is not NO_ERROR:
             return error, {}
         group = self._groups.find(group_id)
         if group is None or group.state is GroupState.DEAD:
-            return ErrorCode.NONE, dict.fromkeys(partitions or ())
+            return NO_ERROR, dict.fromkeys(partitions or ())
         offsets = group.offsets
         found: dict[TopicPartition, FetchedOffset] = {}
         for partition in list(offsets.partitions) if partitions is None else partitions:
             is_unstable = require_stable and offsets.is_unstable(partition)
             found[partition] = ErrorCode.UNSTABLE_OFFSET_COMMIT if is_unstable else offsets.get(partition)
-        return ErrorCode.NONE, found
+        return NO_ERROR, found
 
     def partitions(self, group_id: str) -> list[TopicPartition]:
         """Return the partitions of which the group has an offset here."""
@@ -254,7 +260,7 @@ class OffsetRequests:
     def delete(self, group_id: str, partitions: Sequence[TopicPartition]) -> tuple[ErrorCode, CommitErrors]:
         """Remove offsets that no member reads; return the error of the whole request, or else of each partition."""
         error = ErrorCode.INVALID_GROUP_ID if not group_id else self._groups.status(group_id)
-        if error is not ErrorCode.NONE:
+        if error is not NO_ERROR:
             return error, {}
         group = self._groups.find(group_id)
         if group is None:
@@ -266,17 +272,15 @@ class OffsetRequests:
             return ErrorCode.NON_EMPTY_GROUP, {}
         is_empty = group.state is GroupState.EMPTY
         errors = {
-            p: ErrorCode.NONE
-            if is_empty or not group.is_subscribed_to(p.topic)
-            else ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            p: NO_ERROR if is_empty or not group.is_subscribed_to(p.topic) else ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             for p in partitions
         }
-        removed = [p for p, code in errors.items() if code is ErrorCode.NONE]
+        removed = [p for p, code in errors.items() if code is NO_ERROR]
         self.deleted_total += len(removed)
         if removed:
             # Without any, an empty group stays: it may be one that has just begun.
             self._remove(group, removed)
-        return ErrorCode.NONE, errors
+        return NO_ERROR, errors
 
     async def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
         """Drop the offsets of deleted topics, in turns with other work: every group may have some."""
@@ -343,11 +347,11 @@ class OffsetRequests:
         records = offset_tombstones(group.group_id, removed, now_ms)
         if is_end and group.generation_id > 0:
             records.append(group_tombstone(group.group_id, now_ms))
-        index = self._groups.index_of(group.group_id)
+        partition = self._groups.partition_of(group.group_id)
         for start in range(0, len(records), _TOMBSTONES_PER_BATCH):
             batch = batch_of(records[start : start + _TOMBSTONES_PER_BATCH], self._settings.codec)
-            error = self._writer.append_without_waiting(index, batch)
-            if error is not ErrorCode.NONE:
+            error = self._writer.append_without_waiting(partition, batch)
+            if error is not NO_ERROR:
                 logger.error(
                     "Tombstones could not be written, they are tried again when the group is loaded group=%s "
                     "count=%d: %s",

@@ -117,9 +117,11 @@ class GroupOffsets:
         """Make a transaction's offsets visible, or drop them."""
         held = self._in_transactions.pop(producer_id, {})
         if is_commit:
+            committed = self._committed
             for partition, stored in held.items():
-                if stored is not None:
-                    self._put_later(partition, stored)
+                known = committed.get(partition)
+                if stored is not None and (known is None or known[1] < stored[1]):
+                    committed[partition] = stored
 
     # -- loading
 

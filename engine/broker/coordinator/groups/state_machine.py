@@ -40,7 +40,9 @@ from engine.broker.coordinator.groups.values import (
     SyncResult,
 )
 from engine.common.clock import Clock
-from engine.common.errors import ErrorCode
+from engine.common.errors import NO_ERROR, ErrorCode
+
+_DEAD, _EMPTY = GroupState.DEAD, GroupState.EMPTY
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,23 +312,23 @@ class GroupMachine:
     def check_commit(self, group: Group, committer: Committer, *, is_transactional: bool = False) -> ErrorCode:
         """Return why the committer may not commit offsets now; NONE if it may. A member's commit keeps its session."""
         member_id, generation_id, instance_id = committer
-        if group.state is GroupState.DEAD:
+        if group.state is _DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if generation_id < 0 and group.state is GroupState.EMPTY:
-            return ErrorCode.NONE
+        if generation_id < 0 and group.state is _EMPTY:
+            return NO_ERROR
         if generation_id >= 0 or member_id != UNKNOWN_MEMBER_ID or instance_id is not None:
             error = generation_error(group, member_id, instance_id, generation_id)
-            if error is not ErrorCode.NONE or is_transactional:
+            if error is not NO_ERROR or is_transactional:
                 return error
         elif is_transactional:
             # Transactional commits before version 3 name no member.
-            return ErrorCode.NONE
+            return NO_ERROR
         else:
             return ErrorCode.UNKNOWN_MEMBER_ID
         if group.state is GroupState.COMPLETING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
         self._rebalance.restart_session(group, group.members[member_id])
-        return ErrorCode.NONE
+        return NO_ERROR
 
     # -- time
 

@@ -22,11 +22,12 @@ from engine.broker.coordinator.transactions.records import TransactionLoader, lo
 from engine.broker.coordinator.transactions.settings import TransactionSettings
 from engine.broker.coordinator.transactions.state_machine import Decision, ProducerIdAndEpoch
 from engine.broker.coordinator.transactions.transaction import ENDING, Transaction, Transition
-from engine.broker.coordinator.writer import TOO_LARGE, InternalTopicWriter, coordinator_error
+from engine.broker.coordinator.writer import TOO_LARGE, ReplicatedWriter, coordinator_error
+from engine.broker.log.append_origin import OwnBatch
 from engine.broker.replication.metadata_cache import MetadataCache
 from engine.broker.replication.replica_manager import ReplicaManager
 from engine.common.clock import Clock
-from engine.common.errors import ErrorCode, KafkaError
+from engine.common.errors import NO_ERROR, ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.common.topic_names import TRANSACTION_STATE_TOPIC
 from engine.kafka.client.broker_client import ChannelTotals
@@ -74,10 +75,10 @@ class TransactionCoordinator:
         self._replica_manager = replica_manager
         self._metadata_cache = metadata_cache
         self._next_producer_id = next_producer_id
-        self._writer = InternalTopicWriter(TRANSACTION_STATE_TOPIC, replica_manager, settings.request_timeout_ms)
+        self._writer = ReplicatedWriter(replica_manager, settings.request_timeout_ms)
         self.transactions = OwnedPartitions(
+            TRANSACTION_STATE_TOPIC,
             TRANSACTIONS,
-            self._writer,
             offloader,
             clock,
             partition_count=self.partition_count,
@@ -158,7 +159,7 @@ class TransactionCoordinator:
         new_id: int | None = None
         while True:
             error, owned = self.transactions.locate(transactional_id)
-            if owned is None or error is not ErrorCode.NONE:
+            if owned is None or error is not NO_ERROR:
                 return InitializedProducer(error)
             transaction = owned.states.get(transactional_id)
             if new_id is not None or not (transaction is None or state_machine.needs_new_id(transaction, expected)):
@@ -180,12 +181,12 @@ class TransactionCoordinator:
             return InitializedProducer(decision)
         outcome: asyncio.Future[ErrorCode] = self._loop.create_future()
         if decision.state in ENDING:
-            self._write_end(owned, transaction, decision, outcome.set_result, is_fence=True)
+            self._write(owned, transaction, decision, outcome.set_result, is_fence=True)
             error = await outcome
-            return InitializedProducer(ErrorCode.CONCURRENT_TRANSACTIONS if error is ErrorCode.NONE else error)
+            return InitializedProducer(ErrorCode.CONCURRENT_TRANSACTIONS if error is NO_ERROR else error)
         self._write(owned, transaction, decision, outcome.set_result)
         error = await outcome
-        if error is not ErrorCode.NONE:
+        if error is not NO_ERROR:
             coordinator_logger.info("InitProducerId of %s is answered with %s", transactional_id, error.name)
             return InitializedProducer(error)
         coordinator_logger.info(
@@ -196,7 +197,7 @@ class TransactionCoordinator:
             TRANSACTION_STATE_TOPIC,
             owned.index,
         )
-        return InitializedProducer(ErrorCode.NONE, decision.producer_id, decision.producer_epoch)
+        return InitializedProducer(NO_ERROR, decision.producer_id, decision.producer_epoch)
 
     def add_partitions(
         self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Collection[TopicPartition], done: Done
@@ -234,15 +235,13 @@ class TransactionCoordinator:
         if not transactional_id:
             return ErrorCode.INVALID_REQUEST, None
         error, owned = self.transactions.locate(transactional_id)
-        return error, owned if error is ErrorCode.NONE else None
+        return error, owned if error is NO_ERROR else None
 
     def _carry_out(
         self, owned: OwnedPartition[Transaction], transaction: Transaction | None, decision: Decision, done: Done
     ) -> None:
         if isinstance(decision, ErrorCode) or transaction is None:
             done(decision if isinstance(decision, ErrorCode) else ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        elif decision.state in ENDING:
-            self._write_end(owned, transaction, decision, done)
         else:
             self._write(owned, transaction, decision, done)
 
@@ -290,7 +289,7 @@ class TransactionCoordinator:
         transactional_id = transaction.transactional_id
 
         def done(error: ErrorCode) -> None:
-            if error is ErrorCode.NONE:
+            if error is NO_ERROR:
                 coordinator_logger.info(
                     "Completed rollback of ongoing transaction for transactionalId %s due to timeout", transactional_id
                 )
@@ -301,7 +300,7 @@ class TransactionCoordinator:
                     error.name,
                 )
 
-        self._write_end(owned, transaction, transaction.prepare_fenced_abort(now_ms), done, is_fence=True)
+        self._write(owned, transaction, transaction.prepare_fenced_abort(now_ms), done, is_fence=True)
 
     async def remove_expired(self) -> None:
         """Forget transactional ids that nobody has used for long."""
@@ -329,14 +328,14 @@ class TransactionCoordinator:
 
         def written(error: ErrorCode, _: int) -> None:
             for transaction in expired:
-                if error is ErrorCode.NONE:
+                if error is NO_ERROR:
                     owned.states.pop(transaction.transactional_id, None)
                 else:
                     transaction.give_up()
-            if error is not ErrorCode.NONE:
+            if error is not NO_ERROR:
                 logger.warning("%d expired transactional ids could not be removed: %s", len(expired), error.name)
 
-        self._writer.append(owned.index, tombstone_batch((t.transactional_id for t in expired), now_ms), written)
+        self._writer.append(owned.partition, tombstone_batch((t.transactional_id for t in expired), now_ms), written)
 
     def _partitions(self) -> Iterable[OwnedPartition[Transaction]]:
         return [owned for owned in self.transactions.partitions() if not owned.is_loading]
@@ -344,26 +343,6 @@ class TransactionCoordinator:
     # -- the log
 
     def _write(
-        self, owned: OwnedPartition[Transaction], transaction: Transaction, transition: Transition, done: Done
-    ) -> None:
-        """Write a transition; once it is replicated the state changes, and ``done`` is called."""
-        assert owned.is_owned, "the caller has looked"
-
-        def written(error: ErrorCode, _: int) -> None:
-            if not owned.is_owned:
-                # Whoever coordinates it now has read the record, or has not. The client finds out there.
-                done(ErrorCode.NOT_COORDINATOR if error is ErrorCode.NONE else _told(error))
-            elif error is ErrorCode.NONE:
-                transaction.complete(transition)
-                done(error)
-            else:
-                transaction.give_up()
-                done(_told(error))
-
-        batch = transition_batch(transaction.transactional_id, transition, self._clock.now_ms())
-        self._writer.append(owned.index, batch, written, timeout_ms=transition.timeout_ms)
-
-    def _write_end(
         self,
         owned: OwnedPartition[Transaction],
         transaction: Transaction,
@@ -372,17 +351,29 @@ class TransactionCoordinator:
         *,
         is_fence: bool = False,
     ) -> None:
-        """Write the outcome, answer, and send the markers."""
+        """Write a transition; once it is replicated the state changes, and ``done`` is called.
 
-        def written(error: ErrorCode) -> None:
-            if error is ErrorCode.NONE:
+        If the transaction ends, the markers follow. With ``is_fence``, it ends with a raised epoch.
+        """
+        assert owned.is_owned, "the caller has looked"
+
+        def written(error: ErrorCode, _: int) -> None:
+            if not owned.is_owned:
+                # Whoever coordinates it now has read the record, or has not. The client finds out there.
+                done(ErrorCode.NOT_COORDINATOR if error is NO_ERROR else _told(error))
+            elif error is NO_ERROR:
+                transaction.complete(transition)
                 done(error)
-                self._send_markers(owned, transaction)
-                return
-            transaction.has_failed_epoch_fence = transaction.has_failed_epoch_fence or is_fence
-            done(error)
+                if transition.state in ENDING:
+                    self._send_markers(owned, transaction)
+            else:
+                transaction.give_up()
+                transaction.has_failed_epoch_fence = transaction.has_failed_epoch_fence or is_fence
+                done(_told(error))
 
-        self._write(owned, transaction, transition, written)
+        now_ms = self._clock.now_ms()
+        batch = transition_batch(transaction.transactional_id, transition, now_ms)
+        self._writer.append(owned.partition, batch, written, transition.timeout_ms, OwnBatch(1, now_ms))
 
     def _send_markers(self, owned: OwnedPartition[Transaction], transaction: Transaction) -> None:
         is_commit = state_machine.ENDED[transaction.state]
@@ -409,14 +400,15 @@ class TransactionCoordinator:
         def written(error: ErrorCode, _: int) -> None:
             if not ending.owned.is_owned:
                 return
-            if error is ErrorCode.NONE:
+            if error is NO_ERROR:
                 transaction.complete(transition)
                 return
             logger.info("The completion of %s could not be written and is tried again: %s", transaction, error.name)
             self._loop.call_later(RETRY_BACKOFF_MS / 1000, self._try_completion, ending)
 
-        batch = transition_batch(transaction.transactional_id, transition, self._clock.now_ms())
-        self._writer.append(ending.owned.index, batch, written, timeout_ms=transition.timeout_ms)
+        now_ms = self._clock.now_ms()
+        batch = transition_batch(transaction.transactional_id, transition, now_ms)
+        self._writer.append(ending.owned.partition, batch, written, transition.timeout_ms, OwnBatch(1, now_ms))
 
     def _loaded(self, owned: OwnedPartition[Transaction], transactions: list[Transaction]) -> None:
         """Go on with transactions whose outcome is in the log."""

@@ -7,10 +7,11 @@ from functools import partial
 from typing import NamedTuple
 
 from engine.broker.coordinator.writer import ReplicatedWriter
+from engine.broker.log.append_origin import CommitMarker, OwnBatch
 from engine.broker.log.results import NO_OFFSET
 from engine.broker.replication.replica_manager import ReplicaManager
 from engine.common.clock import Clock
-from engine.common.errors import ErrorCode
+from engine.common.errors import NO_ERROR, ErrorCode
 from engine.common.model import TopicPartition
 from engine.common.topic_names import GROUP_METADATA_TOPIC
 from engine.kafka.formats.control_records import ControlRecordType, EndTransactionMarker, encode_end_transaction_batch
@@ -51,13 +52,17 @@ class MarkerWriter:
 
     def write(self, marker: Marker, partitions: Collection[TopicPartition], ended: Ended) -> None:
         """Write a marker to each of the partitions; ``ended`` is called once for each, with its outcome."""
-        outcome = ControlRecordType.COMMIT if marker.is_commit else ControlRecordType.ABORT
+        producer_id, producer_epoch, coordinator_epoch, is_commit = marker
+        now_ms = self._clock.now_ms()
         batch = encode_end_transaction_batch(
-            EndTransactionMarker(outcome, marker.coordinator_epoch),
-            producer_id=marker.producer_id,
-            producer_epoch=marker.producer_epoch,
-            timestamp_ms=self._clock.now_ms(),
+            EndTransactionMarker(ControlRecordType.COMMIT if is_commit else ControlRecordType.ABORT, coordinator_epoch),
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            timestamp_ms=now_ms,
         )
+        own = None
+        if is_commit:
+            own = OwnBatch(1, now_ms, commit=CommitMarker(producer_id, producer_epoch, coordinator_epoch))
         for topic_partition in partitions:
             partition = self._replica_manager.hosted_partition(topic_partition)
             if partition is None or partition.log is None:
@@ -71,11 +76,11 @@ class MarkerWriter:
                 if topic_partition.topic == GROUP_METADATA_TOPIC:
                     done = partial(self._note_offsets, marker, topic_partition, ended)
                 # The log stamps each batch.
-                self._writer.append_to(partition, memoryview(bytearray(batch)), done)
+                self._writer.append(partition, memoryview(bytearray(batch)), done, own=own)
 
     def _note_offsets(
         self, marker: Marker, topic_partition: TopicPartition, ended: Ended, error: ErrorCode, offset: int
     ) -> None:
-        if error is ErrorCode.NONE:
+        if error is NO_ERROR:
             self._offsets_ended(topic_partition.partition, marker.producer_id, marker.is_commit)
         ended(topic_partition, error, offset)

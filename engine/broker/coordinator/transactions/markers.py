@@ -16,7 +16,7 @@ from engine.broker.coordinator.peers import BrokerConnections
 from engine.broker.coordinator.transactions.marker_writer import Marker, MarkerErrors, MarkerWriter
 from engine.broker.coordinator.transactions.transaction import Transaction, Transition
 from engine.broker.replication.metadata_cache import MetadataCache
-from engine.common.errors import ErrorCode, KlammError, error_code
+from engine.common.errors import NO_ERROR, ErrorCode, KlammError, error_code
 from engine.common.model import TopicPartition
 from engine.kafka.protocol.apis.write_txn_markers import (
     WritableTxnMarker,
@@ -120,8 +120,10 @@ class MarkerSender:
             info = self._metadata_cache.partition_info(partition)
             if info is None:
                 gone.append(partition)
+            elif info.leader in by_leader:
+                by_leader[info.leader].add(partition)
             else:
-                by_leader.setdefault(info.leader, set()).add(partition)
+                by_leader[info.leader] = {partition}
         if gone:
             self._skip(ending, gone)
         for leader, led in by_leader.items():
@@ -193,8 +195,8 @@ class MarkerSender:
         if not self._is_current(ending):
             return
         transaction = ending.transaction
-        failed = {p: error for p, error in errors.items() if error is not ErrorCode.NONE and error not in _NEEDLESS}
-        transaction.markers_are_written(errors.keys() - failed.keys())
+        failed = {p: error for p, error in errors.items() if error is not NO_ERROR and error not in _NEEDLESS}
+        transaction.markers_are_written(errors.keys() - failed.keys() if failed else errors)
         for partition, error in failed.items():
             if error in _FENCED:
                 logger.info("The markers of %s are given up partition=%s: %s", transaction, partition, error.name)

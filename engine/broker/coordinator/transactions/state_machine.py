@@ -8,17 +8,26 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
-from engine.broker.coordinator.transactions.transaction import ENDING, EPOCH_MAX, Transaction, Transition
-from engine.common.errors import ErrorCode
+from engine.broker.coordinator.transactions.transaction import (
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    EMPTY,
+    ENDING,
+    EPOCH_MAX,
+    ONGOING,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
+    Transaction,
+    Transition,
+)
+from engine.common.errors import NO_ERROR, ErrorCode
 from engine.common.model import TopicPartition
 from engine.kafka.formats.transaction_state import TransactionState
 from engine.kafka.protocol.records.layout import NO_PRODUCER_EPOCH
 
-_S = TransactionState
-
 Decision = Transition | ErrorCode
 
-ENDED: Final = {_S.PREPARE_COMMIT: True, _S.COMPLETE_COMMIT: True, _S.PREPARE_ABORT: False, _S.COMPLETE_ABORT: False}
+ENDED: Final = {PREPARE_COMMIT: True, COMPLETE_COMMIT: True, PREPARE_ABORT: False, COMPLETE_ABORT: False}
 """Whether a transaction in this state was committed."""
 
 
@@ -37,7 +46,7 @@ def needs_new_id(transaction: Transaction, expected: ProducerIdAndEpoch | None) 
     return (
         transaction.is_epoch_exhausted
         and transaction.pending_state is None
-        and transaction.state in (_S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT)
+        and transaction.state in (EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT)
         and (expected is None or expected.producer_epoch == transaction.producer_epoch)
     )
 
@@ -61,7 +70,7 @@ def init_producer_id(
         return ErrorCode.PRODUCER_FENCED
     if transaction.state in ENDING:
         return ErrorCode.CONCURRENT_TRANSACTIONS
-    if transaction.state is _S.ONGOING:
+    if transaction.state is ONGOING:
         return transaction.prepare_fenced_abort(now_ms)
     if needs_new_id(transaction, expected):
         assert new_producer_id is not None, "the caller has asked needs_new_id"
@@ -101,12 +110,12 @@ def add_partitions(
 ) -> Decision:
     """Let a transaction write to partitions, and begin it if it is not open."""
     error = _producer_error(transaction, producer)
-    if transaction is None or error is not ErrorCode.NONE:
+    if transaction is None or error is not NO_ERROR:
         return error
     if transaction.pending_state is not None or transaction.state in ENDING:
         return ErrorCode.CONCURRENT_TRANSACTIONS
-    if transaction.state is _S.ONGOING and transaction.partitions.issuperset(partitions):
-        return ErrorCode.NONE
+    if transaction.state is ONGOING and transaction.partitions.issuperset(partitions):
+        return NO_ERROR
     return transaction.prepare_partitions(partitions, now_ms)
 
 
@@ -118,18 +127,20 @@ def verify_partitions(
     A transition under way does not matter: the log checks again when it appends.
     """
     error = _producer_error(transaction, producer)
-    if transaction is not None and error is ErrorCode.NONE and transaction.state in ENDING:
+    if transaction is not None and error is NO_ERROR and transaction.state in ENDING:
         error = ErrorCode.CONCURRENT_TRANSACTIONS
-    if transaction is None or error is not ErrorCode.NONE:
+    if transaction is None or error is not NO_ERROR:
         return dict.fromkeys(partitions, error)
     added = transaction.partitions
-    return {p: ErrorCode.NONE if p in added else ErrorCode.TRANSACTION_ABORTABLE for p in partitions}
+    if added.issuperset(partitions):
+        return dict.fromkeys(partitions, NO_ERROR)
+    return {p: NO_ERROR if p in added else ErrorCode.TRANSACTION_ABORTABLE for p in partitions}
 
 
 def _producer_error(transaction: Transaction | None, producer: ProducerIdAndEpoch) -> ErrorCode:
     if transaction is None or transaction.producer_id != producer.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    return ErrorCode.NONE if transaction.producer_epoch == producer.producer_epoch else ErrorCode.PRODUCER_FENCED
+    return NO_ERROR if transaction.producer_epoch == producer.producer_epoch else ErrorCode.PRODUCER_FENCED
 
 
 # -- the end
@@ -138,26 +149,26 @@ def _producer_error(transaction: Transaction | None, producer: ProducerIdAndEpoc
 def end(transaction: Transaction | None, producer: ProducerIdAndEpoch, now_ms: int, *, is_commit: bool) -> Decision:
     """Commit or abort. A repeated request is answered as the first one."""
     error = _producer_error(transaction, producer)
-    if transaction is None or error is not ErrorCode.NONE:
+    if transaction is None or error is not NO_ERROR:
         return error
     if transaction.pending_state is not None:
         return ErrorCode.CONCURRENT_TRANSACTIONS
-    if transaction.state is _S.ONGOING:
+    if transaction.state is ONGOING:
         return transaction.prepare_end(now_ms, is_commit=is_commit)
     if ENDED.get(transaction.state) is not is_commit:
         return ErrorCode.INVALID_TXN_STATE
-    return ErrorCode.CONCURRENT_TRANSACTIONS if transaction.state in ENDING else ErrorCode.NONE
+    return ErrorCode.CONCURRENT_TRANSACTIONS if transaction.state in ENDING else NO_ERROR
 
 
 def is_timed_out(transaction: Transaction, now_ms: int) -> bool:
     """Whether a transaction has been open for longer than its producer allowed."""
-    is_open = transaction.state is _S.ONGOING and transaction.pending_state is None
+    is_open = transaction.state is ONGOING and transaction.pending_state is None
     return is_open and transaction.start_ms + transaction.timeout_ms < now_ms
 
 
 def is_expired(transaction: Transaction, now_ms: int, expiration_ms: int) -> bool:
     """Whether a transactional id has been unused for so long that it may be forgotten."""
-    may_expire = transaction.state in (_S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT)
+    may_expire = transaction.state in (EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT)
     is_idle = transaction.last_update_ms <= now_ms - expiration_ms
     return may_expire and transaction.pending_state is None and is_idle
 

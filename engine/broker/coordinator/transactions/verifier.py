@@ -22,7 +22,7 @@ from engine.broker.metrics.measures import Histogram
 from engine.broker.replication.metadata_cache import MetadataCache
 from engine.broker.replication.replica_manager import ReplicaManager
 from engine.common.clock import Clock
-from engine.common.errors import ErrorCode, KafkaError, KlammError, error_code
+from engine.common.errors import NO_ERROR, ErrorCode, KafkaError, KlammError, error_code
 from engine.common.model import TopicPartition
 from engine.kafka.client.errors import NoCommonVersion
 from engine.kafka.protocol.api_keys import ApiKey
@@ -58,9 +58,8 @@ class Verified:
 
     def take(self, errors: Mapping[TopicPartition, ErrorCode]) -> None:
         """Take the coordinator's answer."""
-        for partition, error in errors.items():
-            if error is not ErrorCode.NONE:
-                self.errors[partition] = self._told(error)
+        if any(errors.values()):
+            self.errors |= {p: self._told(error) for p, error in errors.items() if error is not NO_ERROR}
 
     def _told(self, error: ErrorCode) -> ErrorCode:
         if error is ErrorCode.PRODUCER_FENCED:
@@ -149,7 +148,7 @@ class TransactionVerifier:
         errors = await answer
         now_s = time.monotonic()
         self.times_ms.add(1000 * (now_s - begun_s), now_s)
-        self.failures_total += sum(error is not ErrorCode.NONE for error in errors.values())
+        self.failures_total += sum(error is not NO_ERROR for error in errors.values())
         verified.take(errors)
 
     async def stop(self) -> None:
@@ -210,11 +209,11 @@ class TransactionVerifier:
             version = await client.version_for(ApiKey.ADD_PARTITIONS_TO_TXN)
             if version < VERIFICATION_VERSION:
                 # A broker of before 3.8 cannot say: go on as it would.
-                _answer_all(questions, ErrorCode.NONE)
+                _answer_all(questions, NO_ERROR)
                 return
             response: AddPartitionsToTxnResponse = await client.send(request, version)
         except NoCommonVersion:
-            _answer_all(questions, ErrorCode.NONE)
+            _answer_all(questions, NO_ERROR)
             return
         except KlammError as error:
             logger.warning("Broker %d did not say which partitions belong to transactions: %s", leader, error)
@@ -236,7 +235,7 @@ def _asked(verified: Verified) -> AddPartitionsToTxnTransaction:
 
 
 def _take(response: AddPartitionsToTxnResponse, questions: Mapping[str, _Question]) -> None:
-    if response.error_code != ErrorCode.NONE:
+    if response.error_code != NO_ERROR:
         code = error_code(response.error_code)
         # Clients cannot know this error, which is between brokers.
         is_refused = code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED

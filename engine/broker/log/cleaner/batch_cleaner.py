@@ -1,15 +1,22 @@
 """Decides what happens to one batch: it is dropped, kept as it is, kept with fewer records, or kept empty.
 
-Offsets never change: a batch keeps its base offset and last offset delta. Records that stay are copied byte for byte,
-because their timestamps count from a base that stays too. They are rewritten only if a batch gets its delete horizon,
-which takes the base timestamp's place (KIP-534). Source: Cleaner.cleanInto and MemoryRecords.filterTo of Kafka 3.9.
+Offsets never change: a batch keeps its base offset and last offset delta. Timestamps count from the first record that
+stays, or from the delete horizon, which takes the base timestamp's place (KIP-534). Where that changes nothing, the
+records are copied byte for byte. Source: Cleaner.cleanInto and MemoryRecords.filterTo of Kafka 3.9.
 """
 
 from __future__ import annotations
 
 from engine.broker.log.cleaner.key_map import EXACT_KEY_BYTES_MAX, KeyMap, fold
 from engine.broker.log.cleaner.messages import CleaningPlan
-from engine.broker.log.cleaner.record_scan import Survivors, find_live, find_survivors, max_timestamp_delta
+from engine.broker.log.cleaner.record_scan import (
+    Survivors,
+    counted_from_later,
+    find_live,
+    find_survivors,
+    max_timestamp_delta,
+    timestamp_delta,
+)
 from engine.broker.log.cleaner.stats import CleaningStats
 from engine.broker.log.cleaner.transactions import CleanedTransactions
 from engine.kafka.protocol.records.attributes import Codec, TimestampType
@@ -76,7 +83,7 @@ class BatchCleaner:
         whole = data[position : position + header.size_bytes]
         if not marks_nothing or horizon_ms is not None:
             return whole
-        return self._with_horizon(header, record_section(data, position, header, UNPACKED_BYTES_MAX))
+        return self._rewritten(header, record_section(data, position, header, UNPACKED_BYTES_MAX), self._horizon_ms)
 
     def _clean_data(self, data: bytes, position: int, header: BatchHeader) -> bytes:
         keys, first_offset, last_offset = self._keys, header.base_offset, header.last_offset
@@ -118,18 +125,23 @@ class BatchCleaner:
         kept = b"".join(section[start:end] for start, end in zip(found.bounds[::2], found.bounds[1::2], strict=True))
         header = header._replace(record_count=found.record_count)
         if needs_horizon:
-            return self._with_horizon(header, kept)
+            return self._rewritten(header, kept, self._horizon_ms)
         return self._with_fewer(header, kept, section, found)
 
     def _with_fewer(self, header: BatchHeader, kept: bytes, section: bytes, found: Survivors) -> bytes:
-        if header.timestamp_type is TimestampType.CREATE_TIME:
-            enough = header.max_timestamp - header.base_timestamp
-            max_timestamp = header.base_timestamp + max_timestamp_delta(section, found, enough)
-            header = header._replace(max_timestamp=max(max_timestamp, -1))
+        if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+            return self._rewritten(header, kept, header.delete_horizon_ms)
+        enough = header.max_timestamp - header.base_timestamp
+        max_timestamp = header.base_timestamp + max_timestamp_delta(section, found, enough)
+        header = header._replace(max_timestamp=max(max_timestamp, -1))
+        shift_ms = 0 if header.has_delete_horizon else timestamp_delta(section, found.bounds[0])
+        if shift_ms:
+            header = header._replace(base_timestamp=header.base_timestamp + shift_ms)
+            kept = counted_from_later(section, found, shift_ms)
         codec = header.codec
         return seal_batch(header, kept if codec is Codec.NONE else compress(codec, kept))
 
-    def _with_horizon(self, header: BatchHeader, section: bytes) -> bytes:
+    def _rewritten(self, header: BatchHeader, section: bytes, delete_horizon_ms: int | None) -> bytes:
         return encode_batch(
             iter_section(header, section),
             base_offset=header.base_offset,
@@ -145,7 +157,7 @@ class BatchCleaner:
                 header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
             ),
             last_offset=header.last_offset,
-            delete_horizon_ms=self._horizon_ms,
+            delete_horizon_ms=delete_horizon_ms,
         )
 
     def _clean_legacy(self, data: bytes, position: int, header: BatchHeader, keeps_deletes: bool) -> bytes:

@@ -1,6 +1,6 @@
-"""The two loops over records in a cleaning. Pure Python, written for speed: numbers are read in place.
+"""The loops over records in a cleaning. Pure Python, written for speed: numbers are read in place.
 
-Both scan the uncompressed records of a version 2 batch whose checksum was right. A record begins with its length, so
+They scan the uncompressed records of a version 2 batch whose checksum was right. A record begins with its length, so
 everything after the key is skipped. Numbers are in zig-zag form: odd means negative, which for a length means null.
 """
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from engine.broker.log.cleaner.key_map import fold
 from engine.common.errors import ErrorCode, KafkaError
-from engine.kafka.protocol.records.varint import read_tail, read_varint
+from engine.kafka.protocol.records.varint import VARINTS, read_tail, read_varint
 
 NULL = 1
 """The one byte that encodes a length of -1."""
@@ -206,13 +206,32 @@ def find_live(
 
 def max_timestamp_delta(data: bytes, survivors: Survivors, enough: int) -> int:
     """Return the largest timestamp delta of the survivors; ``enough`` is the largest possible one."""
-    largest = _timestamp_delta(data, survivors.bounds[-2])
+    largest = timestamp_delta(data, survivors.bounds[-2])
     if largest == enough:
         return largest
-    return max(_timestamp_delta(data, start) for start in survivors.bounds[::2])
+    return max(timestamp_delta(data, start) for start in survivors.bounds[::2])
 
 
-def _timestamp_delta(data: bytes, position: int) -> int:
+def counted_from_later(data: bytes, survivors: Survivors, shift_ms: int) -> bytes:
+    """Return the survivors with timestamps that count from a base which is ``shift_ms`` later."""
+    parts: list[bytes] = []
+    bounds = iter(survivors.bounds)
+    for start, end in zip(bounds, bounds, strict=True):
+        position = start
+        while data[position] > 127:
+            position += 1
+        zigzag = data[position + 2]
+        following = position + 3
+        if zigzag > 127:
+            zigzag, following = read_tail(data, following, zigzag)
+        encoded = VARINTS[((zigzag >> 1) ^ -(zigzag & 1)) - shift_ms]
+        attributes = data[position + 1 : position + 2]
+        parts += (VARINTS[1 + len(encoded) + end - following], attributes, encoded, data[following:end])
+    return b"".join(parts)
+
+
+def timestamp_delta(data: bytes, position: int) -> int:
+    """Return by how much the timestamp of the record that begins at ``position`` is after its batch's base."""
     _, position = read_varint(data, position)
     return read_varint(data, position + 1)[0]
 

@@ -38,6 +38,7 @@ class NetworkFigures:
     def count(self, now_s: float) -> None:
         """Take in what the listeners have counted."""
         answers = self._server.network.answers()
+        self._ledger.rate("memory pool depleted", now_s, self._server.network.buffers.depleted_ms / 1000)
         for listener, totals in self._server.network.totals.items():
             for name, total in listener_totals(totals, answers[listener]):
                 self._ledger.rate(f"{name} {listener}", now_s, total)
@@ -52,14 +53,16 @@ class NetworkFigures:
         """Yield listeners and queues."""
         now_s = self._ledger.now_s
         network = self._server.network
+        buffers = network.buffers
+        used = buffers.frames_bytes if buffers.frames_bytes_max else 0
         idle = self._process.idle_share
         idle_closed = float(sum(totals.idle_closed for totals in network.totals.values()))
         yield from gauges("kafka.network", "SocketServer", {
             "ControlPlaneExpiredConnectionsKilledCount": 0.0,
             "ControlPlaneNetworkProcessorAvgIdlePercent": math.nan,
             "ExpiredConnectionsKilledCount": idle_closed,
-            "MemoryPoolAvailable": 2**63 - 1,
-            "MemoryPoolUsed": 0,
+            "MemoryPoolAvailable": (buffers.frames_bytes_max or 2**63 - 1) - used,
+            "MemoryPoolUsed": used,
             "NetworkProcessorAvgIdlePercent": idle,
         })  # fmt: skip
         yield MBean("kafka.network", "Processor", "IdlePercent", (("networkProcessor", "0"),), {"Value": idle})
@@ -68,8 +71,8 @@ class NetworkFigures:
         yield from gauges("kafka.network", "RequestChannel", queues)
         yield MBean("kafka.network", "RequestChannel", "ResponseQueueSize", (("processor", "0"),), {"Value": unread})
         yield MBean("kafka.server", "socket-server-metrics", None, (), {
-            "MemoryPoolAvgDepletedPercent": 0.0,
-            "MemoryPoolDepletedTimeTotal": 0.0,
+            "MemoryPoolAvgDepletedPercent": self._ledger.rate_of("memory pool depleted", now_s),
+            "MemoryPoolDepletedTimeTotal": float(buffers.depleted_ms),
             "broker-connection-accept-rate": sum(
                 self._ledger.rate_of(f"connection-creation {name}", now_s) for name in network.totals
             ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -31,6 +31,8 @@ TOKEN_COMMAND = "klamm.oauthbearer.token.command"
 _MECHANISMS = ("PLAIN", *HASHES, "OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM")
 _MSK_HANDLER = "IAMOAuthBearerLoginCallbackHandler"
 """The end of the Java class that makes tokens for Amazon's MSK."""
+_STRIMZI_URL = "oauth.token.endpoint.uri"
+_STRIMZI_OPTIONS = {"oauth.client.id": "clientId", "oauth.client.secret": "clientSecret", "oauth.scope": "scope"}
 _RENEWED_AFTER = 0.8
 """A token is asked for again after this share of its life, as in Kafka (``sasl.login.refresh.window.factor``)."""
 
@@ -96,6 +98,8 @@ def sasl_settings(entries: Mapping[str, str], jaas: LoginModule | None = None) -
         mechanism = "AWS_MSK_IAM"
     if mechanism in ("GSSAPI", "AWS_MSK_IAM"):
         return _of_other_libraries(mechanism, entries, module)
+    if mechanism == "OAUTHBEARER" and _STRIMZI_URL in module.options:
+        entries, module = _of_strimzi(entries, module)
     url, command = entries.get(TOKEN_URL), entries.get(TOKEN_COMMAND)
     if mechanism != "OAUTHBEARER":
         _require(module, mechanism, "username", "password")
@@ -117,6 +121,19 @@ def _of_other_libraries(mechanism: str, entries: Mapping[str, str], module: Logi
     if mechanism == "GSSAPI" and module.options.get("useKeyTab", "").lower() == "true":
         _require(module, mechanism, "keyTab", "principal")
     return SaslSettings(mechanism, tuple(sorted(module.options.items())), service=service)
+
+
+def _of_strimzi(entries: Mapping[str, str], module: LoginModule) -> tuple[Mapping[str, str], LoginModule]:
+    """Return what the options of Strimzi's OAuth library mean in Kafka's own words: client credentials."""
+    options = {}
+    for name, value in module.options.items():
+        known = _STRIMZI_OPTIONS.get(name) or (name.removeprefix("oauth.") if name.startswith("oauth.ssl.") else None)
+        if known is None and name.startswith("oauth.") and name != _STRIMZI_URL:
+            raise ConfigError(
+                f"the JAAS option {name} is not supported; klamm asks {_STRIMZI_URL} by client credentials"
+            )
+        options[known or name] = value
+    return {**entries, TOKEN_URL: options.pop(_STRIMZI_URL)}, replace(module, options=options)
 
 
 def exchange_for(settings: SaslSettings, host: str) -> Exchange:

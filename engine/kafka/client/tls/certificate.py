@@ -21,6 +21,8 @@ _KEYWORDS = {
 _TEXTS = (12, 19, 20, 22, 27, 30)
 """ASN.1 tags of texts. Java reads all of them as UTF-8, even those that are UTF-16."""
 _ESCAPED = ',=+<>#;"\\'
+_BLANKS = " \r"
+"""These are escaped too where a value begins or ends."""
 _ALTERNATIVE_NAMES = bytes.fromhex("0603551d11")
 _EXTENSIONS, _EXPLICIT_VERSION = 0xA3, 0xA0
 
@@ -93,9 +95,10 @@ def _value(pair: bytes) -> str:
 def _escaped(content: bytes) -> str:
     text = content.decode("utf-8", "replace")
     escaped = "".join("\\00" if char == "\0" else f"\\{char}" if char in _ESCAPED else char for char in text)
-    inner = escaped.strip(" ")
-    leading, trailing = len(escaped) - len(escaped.lstrip(" ")), len(escaped) - len(escaped.rstrip(" "))
-    return "\\ " * len(escaped) if not inner else "\\ " * leading + inner + "\\ " * trailing
+    inner = escaped.lstrip(_BLANKS)
+    leading = escaped[: len(escaped) - len(inner)]
+    trailing = inner[len(inner.rstrip(_BLANKS)) :]
+    return "".join((*(f"\\{char}" for char in leading), inner.rstrip(_BLANKS), *(f"\\{char}" for char in trailing)))
 
 
 def _dotted(number: bytes) -> str:

@@ -85,7 +85,7 @@ def own_chain(settings: TlsSettings) -> tuple[bytes, ...]:
     store = _store(dict(settings.entries), "ssl.keystore", "ssl.keystore.key")
     pem = "" if store is None else store.chain
     end = "-----END CERTIFICATE-----"
-    return tuple(ssl.PEM_cert_to_DER_cert(part + end) for part in pem.split(end)[:-1])
+    return tuple(ssl.PEM_cert_to_DER_cert(part.lstrip() + end) for part in pem.split(end)[:-1])
 
 
 def trusted_pem(settings: TlsSettings) -> str:

@@ -114,9 +114,9 @@ class NetworkKeys:
     queued_max_requests = INT(500, HIGH, at_least(1)).without_effect(
         "Requests that may wait between Kafka's network and worker threads. klamm has no such queue."
     )
-    queued_max_request_bytes = LONG(-1, MEDIUM).without_effect(
-        "Bytes of requests that may wait before no more are read; -1: no limit. klamm limits each connection, and the "
-        "memory of all large requests that are decoded."
+    queued_max_request_bytes = LONG(-1, MEDIUM).with_effect(
+        "Bytes of requests that have begun to arrive and are not handled yet; -1: no limit. Above it, klamm reads only "
+        "small requests that arrive whole."
     )
     request_timeout_ms = INT(30000, HIGH).with_effect(
         "Milliseconds that a transaction's coordinator waits for another broker's answer, and a marker for the in-sync "

@@ -29,11 +29,7 @@ def verify_crc(buffer: Buffer, position: int, size_bytes: int) -> bool:
     return bool(stored == zlib.crc32(view[position + layout.MAGIC : position + size_bytes]))
 
 
-def compute_crc(buffer: Buffer, position: int, size_bytes: int) -> int:
-    """Return the CRC-32C for the version 2 batch at the position."""
-    return int(crc32c(memoryview(buffer)[position + layout.ATTRIBUTES : position + size_bytes]))
-
-
 def stamp_crc(buffer: bytearray | memoryview, position: int, size_bytes: int) -> None:
     """Write the CRC-32C of a version 2 batch into its place."""
-    _CRC.pack_into(buffer, position + layout.CRC, compute_crc(buffer, position, size_bytes))
+    covered = memoryview(buffer)[position + layout.ATTRIBUTES : position + size_bytes]
+    _CRC.pack_into(buffer, position + layout.CRC, crc32c(covered))

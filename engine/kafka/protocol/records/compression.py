@@ -6,6 +6,7 @@ clients are known to send. Codecs load on first use: Spark's Python workers read
 
 from __future__ import annotations
 
+import struct
 import zlib
 
 from engine.common.errors import ErrorCode, KafkaError
@@ -23,6 +24,11 @@ DEFAULT_LEVELS = {Codec.GZIP: -1, Codec.LZ4: 9, Codec.ZSTD: 3}
 
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 _GZIP_MAGIC = b"\x1f\x8b"
+_GZIP_HEADER = _GZIP_MAGIC + b"\x08\x00\x00\x00\x00\x00\x00\xff"
+"""As Java writes it from version 16 on: no time, whatever the level, and an unknown operating system."""
+
+_GZIP_END = struct.Struct("<II")
+"""CRC-32 and size of the plain bytes, which are never 4 GB."""
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None, *, magic: int = 2) -> bytes:
@@ -38,8 +44,9 @@ def compress(codec: Codec, data: Buffer, level: int | None = None, *, magic: int
     if codec is Codec.NONE:
         return bytes(data)
     if codec is Codec.GZIP:
-        compressor = zlib.compressobj(level, zlib.DEFLATED, _GZIP_WINDOW)
-        return compressor.compress(data) + compressor.flush()
+        compressor = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
+        end = _GZIP_END.pack(zlib.crc32(data), len(data))
+        return b"".join((_GZIP_HEADER, compressor.compress(data), compressor.flush(), end))
     if codec is Codec.SNAPPY:
         from engine.kafka.protocol.records import snappy
 

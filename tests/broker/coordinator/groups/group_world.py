@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from manual_clock import ManualClock
+from virtual_time import ManualClock
 
 from engine.broker.coordinator.groups.driver import TimerWheel
 from engine.broker.coordinator.groups.group import Group

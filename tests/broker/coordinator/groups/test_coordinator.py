@@ -7,8 +7,7 @@ import logging
 from collections.abc import Iterator
 
 import pytest
-from coordinator_requests import answered, join, stable, sync, with_world
-from coordinator_world import READ, CoordinatorWorld
+from coordinator_world import READ, CoordinatorWorld, answered, join, stable, sync, with_world
 
 from engine.broker.coordinator.groups.loading import GroupLoader
 from engine.broker.coordinator.groups.records import batch_of, offset_records

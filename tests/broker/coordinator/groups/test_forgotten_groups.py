@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from coordinator_requests import answered, join, stable, with_world
-from coordinator_world import READ, CoordinatorWorld
+from coordinator_world import READ, CoordinatorWorld, answered, join, stable, with_world
 
 from engine.broker.coordinator.groups.values import (
     CommittedOffset,

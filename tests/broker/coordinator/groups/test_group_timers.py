@@ -34,7 +34,7 @@ def timers(world: World) -> list[tuple[TimerKind, str]]:
     keys = dict.fromkeys(TimerKey(kind, "g", name) for kind in TimerKind for name in names)
     running = [key for key in keys if world.wheel.deadline_ms(key) is not None]
     assert len(running) == len(world.wheel)
-    return sorted(((key.kind, key.member_id) for key in running), key=lambda one: (one[0].name, one[1]))
+    return sorted(((key.kind, key.member_id) for key in running), key=lambda expiry: (expiry[0].name, expiry[1]))
 
 
 @pytest.mark.parametrize("longest_ms", [INITIAL_DELAY_MS, INITIAL_DELAY_MS + 1, 2 * INITIAL_DELAY_MS])

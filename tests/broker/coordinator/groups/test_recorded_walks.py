@@ -104,5 +104,5 @@ async def test_as_kafka_answered(steps: list[Step]) -> None:
 
 def _sorted(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _sorted(one) for name, one in value.items()}
+        return {name: _sorted(item) for name, item in value.items()}
     return sorted(map(_sorted, value), key=order_of) if isinstance(value, list) else value

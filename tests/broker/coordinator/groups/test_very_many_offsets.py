@@ -13,8 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from coordinator_requests import with_world
-from coordinator_world import READ, CoordinatorWorld
+from coordinator_world import READ, CoordinatorWorld, with_world
 
 from engine.broker.coordinator.groups import commit_gathering, offset_requests
 from engine.broker.coordinator.groups.values import CommittedOffset, Committer, GroupState

@@ -29,12 +29,12 @@ from engine.runtime.purgatory import Purgatory
 E, S = ErrorCode, TransactionState
 
 
-def world(test: Callable[[TransactionWorld], Awaitable[None]], **settings: str) -> None:
+def play(test: Callable[[TransactionWorld], Awaitable[None]], **settings: str) -> None:
     async def run() -> None:
-        one = TransactionWorld(**settings)
-        await one.lead()
-        await test(one)
-        await one.stop()
+        world = TransactionWorld(**settings)
+        await world.lead()
+        await test(world)
+        await world.stop()
 
     run_virtual(run)
 
@@ -62,82 +62,82 @@ def state_record(name: str, producer_id: int = 5, **changes: Any) -> Record:
 def test_any_name_that_a_request_can_carry_is_kept_and_loaded_again(name: str) -> None:
     """A request of 40 kB for a name never gets here: the protocol allows 32,767 bytes."""
 
-    async def test(one: TransactionWorld) -> None:
-        (a,) = one.add("a")
-        producer = await one.begun([a], name)
-        await one.move()
-        assert one.found(name).partitions == {a}
-        assert one.end(producer, name) == [E.NONE]
-        await one.until(S.COMPLETE_COMMIT, name)
+    async def test(world: TransactionWorld) -> None:
+        (a,) = world.add("a")
+        producer = await world.begun([a], name)
+        await world.move()
+        assert world.found(name).partitions == {a}
+        assert world.end(producer, name) == [E.NONE]
+        await world.until(S.COMPLETE_COMMIT, name)
 
-    world(test)
+    play(test)
 
 
 def test_an_end_without_a_transaction_writes_nothing() -> None:
-    async def test(one: TransactionWorld) -> None:
+    async def test(world: TransactionWorld) -> None:
         nobody = ProducerIdAndEpoch(7, 0)
-        assert one.end(nobody) == [E.INVALID_PRODUCER_ID_MAPPING]
-        assert one.end(nobody, "") == [E.INVALID_REQUEST]
-        made = await one.init()
+        assert world.end(nobody) == [E.INVALID_PRODUCER_ID_MAPPING]
+        assert world.end(nobody, "") == [E.INVALID_REQUEST]
+        made = await world.init()
         producer = ProducerIdAndEpoch(made.producer_id, made.producer_epoch)
         for is_commit in (True, False):
-            assert one.end(producer, is_commit=is_commit) == [E.INVALID_TXN_STATE]
-        assert [state for _, state in one.stored] == [S.EMPTY]
+            assert world.end(producer, is_commit=is_commit) == [E.INVALID_TXN_STATE]
+        assert [state for _, state in world.stored] == [S.EMPTY]
 
-    world(test)
+    play(test)
 
 
 def test_a_fenced_producer_can_neither_add_nor_end_nor_be_verified() -> None:
-    async def test(one: TransactionWorld) -> None:
-        a, b = one.add("a", partitions=2)
-        old = await one.begun([a])
-        assert (await one.init()).error is E.CONCURRENT_TRANSACTIONS
-        await one.until(S.COMPLETE_ABORT)
-        made = await one.init()
+    async def test(world: TransactionWorld) -> None:
+        a, b = world.add("a", partitions=2)
+        old = await world.begun([a])
+        assert (await world.init()).error is E.CONCURRENT_TRANSACTIONS
+        await world.until(S.COMPLETE_ABORT)
+        made = await world.init()
         new = ProducerIdAndEpoch(made.producer_id, made.producer_epoch)
-        assert one.add_partitions(new, [a]) == [E.NONE]
-        count = len(one.stored)
-        assert one.add_partitions(old, [b]) == [E.PRODUCER_FENCED]
-        assert [one.end(old, is_commit=is_commit) for is_commit in (True, False)] == [[E.PRODUCER_FENCED]] * 2
-        assert one.coordinator.verify_partitions("t", old, [a]) == {a: E.PRODUCER_FENCED}
-        assert len(one.stored) == count and one.found().partitions == {a}
+        assert world.add_partitions(new, [a]) == [E.NONE]
+        count = len(world.stored)
+        assert world.add_partitions(old, [b]) == [E.PRODUCER_FENCED]
+        assert [world.end(old, is_commit=is_commit) for is_commit in (True, False)] == [[E.PRODUCER_FENCED]] * 2
+        assert world.coordinator.verify_partitions("t", old, [a]) == {a: E.PRODUCER_FENCED}
+        assert len(world.stored) == count and world.found().partitions == {a}
 
-    world(test)
+    play(test)
 
 
 def test_a_partition_that_is_added_twice_gets_one_marker() -> None:
-    async def test(one: TransactionWorld) -> None:
-        a, b = one.add("a", partitions=2)
-        producer = await one.begun([a, a])
-        count = len(one.stored)
-        assert one.add_partitions(producer, [a, a]) == [E.NONE]
-        assert len(one.stored) == count, "there was nothing to write"
-        assert one.add_partitions(producer, [b, a]) == [E.NONE]
-        one.end(producer)
-        await one.until(S.COMPLETE_COMMIT)
-        assert [len(one.led[p].markers) for p in (a, b)] == [1, 1]
+    async def test(world: TransactionWorld) -> None:
+        a, b = world.add("a", partitions=2)
+        producer = await world.begun([a, a])
+        count = len(world.stored)
+        assert world.add_partitions(producer, [a, a]) == [E.NONE]
+        assert len(world.stored) == count, "there was nothing to write"
+        assert world.add_partitions(producer, [b, a]) == [E.NONE]
+        world.end(producer)
+        await world.until(S.COMPLETE_COMMIT)
+        assert [len(world.led[p].markers) for p in (a, b)] == [1, 1]
 
-    world(test)
+    play(test)
 
 
 @pytest.mark.parametrize("name_is_used_again", [False, True])
 def test_a_topic_that_vanishes_while_its_markers_are_on_their_way_holds_up_nothing(name_is_used_again: bool) -> None:
-    async def test(one: TransactionWorld) -> None:
-        (a,) = one.add("a", leader=THERE)
-        (b,) = one.add("b")
-        producer = await one.begun([a, b])
-        one.there.errors = [E.UNKNOWN_TOPIC_OR_PARTITION] * 5
-        one.end(producer)
+    async def test(world: TransactionWorld) -> None:
+        (a,) = world.add("a", leader=THERE)
+        (b,) = world.add("b")
+        producer = await world.begun([a, b])
+        world.there.errors = [E.UNKNOWN_TOPIC_OR_PARTITION] * 5
+        world.end(producer)
         await asyncio.sleep(0.2)
-        assert one.found().state is S.PREPARE_COMMIT and len(one.led[b].markers) == 1
-        del one.metadata.leaders[a]
+        assert world.found().state is S.PREPARE_COMMIT and len(world.led[b].markers) == 1
+        del world.metadata.leaders[a]
         if name_is_used_again:
-            one.add("a")
-        await one.until(S.COMPLETE_COMMIT)
-        assert one.add_partitions(producer, [b]) == [E.NONE]
-        assert len(one.led[b].markers) == 1
+            world.add("a")
+        await world.until(S.COMPLETE_COMMIT)
+        assert world.add_partitions(producer, [b]) == [E.NONE]
+        assert len(world.led[b].markers) == 1
 
-    world(test)
+    play(test)
 
 
 # -- a log that is damaged, or from a later version
@@ -163,36 +163,36 @@ def test_what_a_loader_reads_is_counted_and_later_versions_are_no_damage(caplog:
     records += [Record(timestamp_ms=1, key=encode_key("nobody"))]
     records += [Record(timestamp_ms=1, key=key, value=value) for key, value in BAD.values()]
     list(loader.read(encode_batch(records)))
-    assert {name: one.producer_id for name, one in loader.loaded.items()} == {"b": 6}
+    assert {name: stored.producer_id for name, stored in loader.loaded.items()} == {"b": 6}
     assert (loader.record_count, loader.next_offset) == (len(records), len(records))
-    later = [one for one in caplog.records if "left over from an aborted upgrade" in one.getMessage()]
-    damage = [one for one in caplog.records if "is skipped" in one.getMessage()]
+    later = [record for record in caplog.records if "left over from an aborted upgrade" in record.getMessage()]
+    damage = [record for record in caplog.records if "is skipped" in record.getMessage()]
     assert (len(later), len(damage), loader.skipped) == (2, len(BAD) - 2, len(BAD) - 2)
-    assert [one.levelname for one in (later[0], damage[0])] == ["WARNING", "ERROR"]
+    assert [line.levelname for line in (later[0], damage[0])] == ["WARNING", "ERROR"]
 
 
 @pytest.mark.parametrize("kind", BAD)
 def test_a_record_that_nobody_understands_takes_no_other_along(kind: str, caplog: pytest.LogCaptureFixture) -> None:
-    async def test(one: TransactionWorld) -> None:
-        one.resign()
+    async def test(world: TransactionWorld) -> None:
+        world.resign()
         key, value = BAD[kind]
         bad = Record(timestamp_ms=1, key=key, value=value)
-        one.state.log.append(encode_batch([state_record("before"), bad, state_record("after", 6)]))
-        one.state.log.append(encode_batch([state_record("later", 7)]))
-        await one.lead()
-        assert [one.found(name).producer_id for name in ("before", "after", "later")] == [5, 6, 7]
-        assert one.coordinator.describe("bad") is E.TRANSACTIONAL_ID_NOT_FOUND
+        world.state.log.append(encode_batch([state_record("before"), bad, state_record("after", 6)]))
+        world.state.log.append(encode_batch([state_record("later", 7)]))
+        await world.lead()
+        assert [world.found(name).producer_id for name in ("before", "after", "later")] == [5, 6, 7]
+        assert world.coordinator.describe("bad") is E.TRANSACTIONAL_ID_NOT_FOUND
         assert str(STATE_PARTITION) in caplog.text
-        assert (await one.init("bad")).error is E.NONE
+        assert (await world.init("bad")).error is E.NONE
 
-    world(test)
+    play(test)
 
 
 def test_a_value_of_the_next_version_is_read_with_what_it_adds() -> None:
     """Kafka 4 writes version 1; after a downgrade its records are there."""
 
-    async def test(one: TransactionWorld) -> None:
-        one.resign()
+    async def test(world: TransactionWorld) -> None:
+        world.resign()
         value = TransactionLogValue(
             producer_id=8,
             previous_producer_id=7,
@@ -206,29 +206,29 @@ def test_a_value_of_the_next_version_is_read_with_what_it_adds() -> None:
             client_transaction_version=2,
         )
         record = Record(timestamp_ms=1, key=encode_key("t"), value=encode_value(value, 1))
-        one.state.log.append(encode_batch([record]))
-        await one.lead()
-        assert await one.init() == (E.NONE, 8, 4)
+        world.state.log.append(encode_batch([record]))
+        await world.lead()
+        assert await world.init() == (E.NONE, 8, 4)
 
-    world(test)
+    play(test)
 
 
 @pytest.mark.parametrize("at", ["its records", "its length"])
 def test_a_batch_that_is_damaged_leaves_what_stands_before_it(at: str, caplog: pytest.LogCaptureFixture) -> None:
-    async def test(one: TransactionWorld) -> None:
-        one.resign()
-        one.state.log.append(encode_batch([state_record("before")]))
-        position = len(one.state.log.data)
-        one.state.log.append(encode_batch([state_record("bad", 6)]))
-        one.state.log.append(encode_batch([state_record("later", 7)]))
+    async def test(world: TransactionWorld) -> None:
+        world.resign()
+        world.state.log.append(encode_batch([state_record("before")]))
+        position = len(world.state.log.data)
+        world.state.log.append(encode_batch([state_record("bad", 6)]))
+        world.state.log.append(encode_batch([state_record("later", 7)]))
         place = position + 61 if at == "its records" else position + 8
-        one.state.log.data[place : place + 4] = b"\x7f\xff\xff\xff"
-        await one.lead()
-        assert one.found("before").producer_id == 5
+        world.state.log.data[place : place + 4] = b"\x7f\xff\xff\xff"
+        await world.lead()
+        assert world.found("before").producer_id == 5
         assert {"its records": "is skipped", "its length": "What follows cannot be read"}[at] in caplog.text
-        assert (await one.init("bad")).error is E.NONE, "the partition has a coordinator all the same"
+        assert (await world.init("bad")).error is E.NONE, "the partition has a coordinator all the same"
 
-    world(test)
+    play(test)
 
 
 # -- markers that cannot be written
@@ -294,21 +294,21 @@ def test_a_disk_that_is_full_at_any_write_loses_no_outcome(at: int, is_written: 
     ``is_written``: the record is in the log that the next coordinator reads, though it failed here.
     """
 
-    async def test(one: TransactionWorld) -> None:
-        a, b = one.add("a", partitions=2)
-        write = one.state.append_records_to_leader
+    async def test(world: TransactionWorld) -> None:
+        a, b = world.add("a", partitions=2)
+        write = world.state.append_records_to_leader
         left = at
 
-        def failing(batch: memoryview, required_acks: int, *, origin: object) -> Any:
+        def failing(batch: memoryview, required_acks: int, **facts: Any) -> Any:
             nonlocal left
             left -= 1
             if left == -1:
                 if is_written:
-                    one.state.log.append(batch)
-                one.state.refusal = E.KAFKA_STORAGE_ERROR
-            return write(batch, required_acks, origin=origin)
+                    world.state.log.append(batch)
+                world.state.refusal = E.KAFKA_STORAGE_ERROR
+            return write(batch, required_acks, **facts)
 
-        one.state.append_records_to_leader = failing  # type: ignore[method-assign]
+        world.state.append_records_to_leader = failing  # type: ignore[method-assign]
 
         async def again(ask: Callable[[], Awaitable[E]]) -> None:
             """Ask as a client does, which looks for the coordinator if it is another one."""
@@ -318,13 +318,13 @@ def test_a_disk_that_is_full_at_any_write_loses_no_outcome(at: int, is_written: 
                     await follow()
 
         async def follow() -> None:
-            if one.state.refusal is not None:
-                one.state.refusal = None
-                await one.move()
+            if world.state.refusal is not None:
+                world.state.refusal = None
+                await world.move()
             await asyncio.sleep(0.01)
 
         async def init() -> E:
-            made.append(await one.init())
+            made.append(await world.init())
             return made[-1].error
 
         async def at_once(answers: list[E]) -> E:
@@ -334,33 +334,33 @@ def test_a_disk_that_is_full_at_any_write_loses_no_outcome(at: int, is_written: 
         await again(init)
         producer = ProducerIdAndEpoch(made[-1].producer_id, made[-1].producer_epoch)
         for partition in (a, b):
-            await again(lambda partition=partition: at_once(one.add_partitions(producer, [partition])))  # type: ignore[misc]
-        await again(lambda: at_once(one.end(producer)))
+            await again(lambda partition=partition: at_once(world.add_partitions(producer, [partition])))  # type: ignore[misc]
+        await again(lambda: at_once(world.end(producer)))
         async with asyncio.timeout(100):
-            while one.found().state is not S.COMPLETE_COMMIT:
+            while world.found().state is not S.COMPLETE_COMMIT:
                 await follow()
         assert left < 0, "the disk was full once"
         for partition in (a, b):
-            assert {(pid, epoch, marker.type) for pid, epoch, marker in one.led[partition].markers} == {
+            assert {(pid, epoch, marker.type) for pid, epoch, marker in world.led[partition].markers} == {
                 (producer.producer_id, producer.producer_epoch, ControlRecordType.COMMIT)
             }
 
-    world(test)
+    play(test)
 
 
 def test_a_marker_waits_while_the_disk_of_its_partition_is_full() -> None:
-    async def test(one: TransactionWorld) -> None:
-        a, b = one.add("a", partitions=2)
-        producer = await one.begun([a, b])
-        one.led[a].refusal = E.KAFKA_STORAGE_ERROR
-        assert one.end(producer) == [E.NONE]
+    async def test(world: TransactionWorld) -> None:
+        a, b = world.add("a", partitions=2)
+        producer = await world.begun([a, b])
+        world.led[a].refusal = E.KAFKA_STORAGE_ERROR
+        assert world.end(producer) == [E.NONE]
         await asyncio.sleep(10)
-        assert one.found().state is S.PREPARE_COMMIT and one.found().partitions == {a}
-        one.led[a].refusal = None
-        await one.until(S.COMPLETE_COMMIT)
-        assert [len(one.led[p].markers) for p in (a, b)] == [1, 1]
+        assert world.found().state is S.PREPARE_COMMIT and world.found().partitions == {a}
+        world.led[a].refusal = None
+        await world.until(S.COMPLETE_COMMIT)
+        assert [len(world.led[p].markers) for p in (a, b)] == [1, 1]
 
-    world(test)
+    play(test)
 
 
 # -- very many ids
@@ -372,15 +372,15 @@ HOLD_S_MAX = 0.25
 
 def test_very_many_ids_take_little_memory_and_hold_nobody_when_they_expire() -> None:
     async def run() -> None:
-        one = TransactionWorld(
+        world = TransactionWorld(
             **{
                 "transactional.id.expiration.ms": "1000",
                 "transaction.remove.expired.transaction.cleanup.interval.ms": "600000",
             }
         )
-        await one.lead()
-        (owned,) = one.coordinator.transactions.partitions()
-        now_ms = one.clock.now_ms()
+        await world.lead()
+        (owned,) = world.coordinator.transactions.partitions()
+        now_ms = world.clock.now_ms()
         old_ms = now_ms - 5_000
         tracemalloc.start()
         for number in range(MANY):
@@ -400,10 +400,10 @@ def test_very_many_ids_take_little_memory_and_hold_nobody_when_they_expire() -> 
             start_ms=now_ms,
             last_update_ms=old_ms,
         )
-        for work in (one.coordinator.abort_timed_out, one.coordinator.remove_expired):
+        for work in (world.coordinator.abort_timed_out, world.coordinator.remove_expired):
             assert await longest_hold(work) < HOLD_S_MAX
         assert list(owned.states) == ["open"]
-        await one.stop()
+        await world.stop()
 
     asyncio.run(run())
 

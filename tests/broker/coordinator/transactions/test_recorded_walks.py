@@ -123,5 +123,5 @@ def test_a_broker_answers_as_kafka_answered(address: str, walk: dict[str, Any]) 
 
 def _sorted(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _sorted(one) for name, one in value.items()}
+        return {name: _sorted(item) for name, item in value.items()}
     return sorted(map(_sorted, value), key=order_of) if isinstance(value, list) else value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -45,9 +46,9 @@ def transaction(state: S = S.EMPTY, *, epoch: int = 5, partitions: tuple[TopicPa
     )
 
 
-def init(one: Transaction, expected: tuple[int, int] | None = None, new_id: int | None = None) -> Transition | E:
+def init(txn: Transaction, expected: tuple[int, int] | None = None, new_id: int | None = None) -> Transition | E:
     return state_machine.init_producer_id(
-        one,
+        txn,
         None if expected is None else ProducerIdAndEpoch(*expected),
         timeout_ms=30_000,
         now_ms=2_000,
@@ -55,10 +56,10 @@ def init(one: Transaction, expected: tuple[int, int] | None = None, new_id: int 
     )
 
 
-def written(one: Transaction, decision: Transition | E) -> Transition:
+def written(txn: Transaction, decision: Transition | E) -> Transition:
     """The decision's record is replicated."""
     assert isinstance(decision, Transition), decision
-    one.complete(decision)
+    txn.complete(decision)
     return decision
 
 
@@ -70,18 +71,18 @@ def producer(epoch: int = 5, producer_id: int = ID) -> ProducerIdAndEpoch:
 
 
 def test_a_new_transactional_id_begins_with_epoch_0() -> None:
-    one = Transaction("t", ID, timeout_ms=30_000, last_update_ms=0)
-    found = written(one, init(one))
+    txn = Transaction("t", ID, timeout_ms=30_000, last_update_ms=0)
+    found = written(txn, init(txn))
     assert (found.state, found.producer_id, found.producer_epoch, found.start_ms) == (S.EMPTY, ID, 0, -1)
-    assert (one.producer_epoch, one.timeout_ms, one.last_update_ms) == (0, 30_000, 2_000)
+    assert (txn.producer_epoch, txn.timeout_ms, txn.last_update_ms) == (0, 30_000, 2_000)
 
 
 @pytest.mark.parametrize("state", AT_REST)
 def test_who_comes_next_gets_the_next_epoch_and_its_own_time_out(state: S) -> None:
-    one = transaction(state)
-    found = written(one, init(one))
+    txn = transaction(state)
+    found = written(txn, init(txn))
     assert (found.producer_id, found.producer_epoch, found.timeout_ms) == (ID, 6, 30_000)
-    assert one.last_producer_epoch == -1, "whoever had epoch 5 cannot go on"
+    assert txn.last_producer_epoch == -1, "whoever had epoch 5 cannot go on"
 
 
 @pytest.mark.parametrize("state", [S.PREPARE_COMMIT, S.PREPARE_ABORT])
@@ -90,55 +91,55 @@ def test_nobody_gets_an_epoch_while_markers_are_on_their_way(state: S) -> None:
 
 
 def test_nobody_gets_an_epoch_while_a_record_is_being_written() -> None:
-    one = transaction()
-    assert isinstance(init(one), Transition)
-    assert init(one) is E.CONCURRENT_TRANSACTIONS
-    one.give_up()
-    assert written(one, init(one)).producer_epoch == 6, "what could not be written never happened"
+    txn = transaction()
+    assert isinstance(init(txn), Transition)
+    assert init(txn) is E.CONCURRENT_TRANSACTIONS
+    txn.give_up()
+    assert written(txn, init(txn)).producer_epoch == 6, "what could not be written never happened"
 
 
 def test_an_open_transaction_is_aborted_with_an_epoch_that_fences_its_producer() -> None:
-    one = transaction(S.ONGOING)
-    found = written(one, init(one))
+    txn = transaction(S.ONGOING)
+    found = written(txn, init(txn))
     assert (found.state, found.producer_epoch, found.partitions) == (S.PREPARE_ABORT, 6, {A})
-    assert state_machine.end(one, producer(5), 3_000, is_commit=True) is E.PRODUCER_FENCED
-    one.markers_are_written([A])
-    written(one, one.prepare_complete(3_000))
-    assert written(one, init(one)).producer_epoch == 7, "the successor's epoch is two more than the old producer's"
+    assert state_machine.end(txn, producer(5), 3_000, is_commit=True) is E.PRODUCER_FENCED
+    txn.markers_are_written([A])
+    written(txn, txn.prepare_complete(3_000))
+    assert written(txn, init(txn)).producer_epoch == 7, "the successor's epoch is two more than the old producer's"
 
 
 def test_a_fence_that_could_not_be_written_does_not_use_up_epochs() -> None:
-    one = transaction(S.ONGOING)
-    assert isinstance(init(one), Transition)
-    one.give_up()
-    one.has_failed_epoch_fence = True
-    assert written(one, init(one)).producer_epoch == 6
-    assert written(one, one.prepare_complete(3_000)).state is S.COMPLETE_ABORT
-    assert not one.has_failed_epoch_fence
+    txn = transaction(S.ONGOING)
+    assert isinstance(init(txn), Transition)
+    txn.give_up()
+    txn.has_failed_epoch_fence = True
+    assert written(txn, init(txn)).producer_epoch == 6
+    assert written(txn, txn.prepare_complete(3_000)).state is S.COMPLETE_ABORT
+    assert not txn.has_failed_epoch_fence
 
 
 @pytest.mark.parametrize("state", AT_REST)
 def test_a_producer_that_says_its_epoch_goes_on_with_the_next(state: S) -> None:
     """KIP-360: after an error it can recover from."""
-    one = transaction(state)
-    assert written(one, init(one, (ID, 5))).producer_epoch == 6
-    assert one.last_producer_epoch == 5
+    txn = transaction(state)
+    assert written(txn, init(txn, (ID, 5))).producer_epoch == 6
+    assert txn.last_producer_epoch == 5
 
 
 def test_a_producer_whose_answer_was_lost_gets_the_same_epoch_again() -> None:
-    one = transaction()
-    written(one, init(one, (ID, 5)))
-    assert written(one, init(one, (ID, 5))).producer_epoch == 6
-    assert written(one, init(one, (ID, 6))).producer_epoch == 7
+    txn = transaction()
+    written(txn, init(txn, (ID, 5)))
+    assert written(txn, init(txn, (ID, 5))).producer_epoch == 6
+    assert written(txn, init(txn, (ID, 6))).producer_epoch == 7
 
 
 def test_a_producer_is_fenced_once_another_has_come() -> None:
-    one = transaction()
-    written(one, init(one, (ID, 5)))
-    written(one, init(one))
-    assert init(one, (ID, 5)) is E.PRODUCER_FENCED
-    assert init(one, (ID, 6)) is E.PRODUCER_FENCED
-    assert one.pending_state is None, "a refused request leaves nothing behind"
+    txn = transaction()
+    written(txn, init(txn, (ID, 5)))
+    written(txn, init(txn))
+    assert init(txn, (ID, 5)) is E.PRODUCER_FENCED
+    assert init(txn, (ID, 6)) is E.PRODUCER_FENCED
+    assert txn.pending_state is None, "a refused request leaves nothing behind"
 
 
 @pytest.mark.parametrize("expected", [(ID + 1, 5), (ID - 1, LAST_EPOCH)])
@@ -149,42 +150,42 @@ def test_a_producer_with_an_id_that_is_not_the_current_one_is_fenced(expected: t
 
 def test_a_producer_may_say_an_id_that_its_new_coordinator_does_not_know() -> None:
     """It recovers from UNKNOWN_PRODUCER_ID: the transactional id has expired meanwhile."""
-    one = Transaction("t", ID, timeout_ms=30_000, last_update_ms=0)
-    assert written(one, init(one, (77, 3))).producer_epoch == 0
+    txn = Transaction("t", ID, timeout_ms=30_000, last_update_ms=0)
+    assert written(txn, init(txn, (77, 3))).producer_epoch == 0
 
 
 @pytest.mark.parametrize("expected", [None, (ID, LAST_EPOCH)])
 def test_after_the_last_epoch_comes_a_new_producer_id(expected: tuple[int, int] | None) -> None:
-    one = transaction(S.COMPLETE_COMMIT, epoch=LAST_EPOCH)
-    assert state_machine.needs_new_id(one, None if expected is None else ProducerIdAndEpoch(*expected))
-    found = written(one, init(one, expected, new_id=9000))
-    assert (found.producer_id, found.producer_epoch, one.last_producer_id) == (9000, 0, ID)
-    assert one.last_producer_epoch == (-1 if expected is None else LAST_EPOCH)
+    txn = transaction(S.COMPLETE_COMMIT, epoch=LAST_EPOCH)
+    assert state_machine.needs_new_id(txn, None if expected is None else ProducerIdAndEpoch(*expected))
+    found = written(txn, init(txn, expected, new_id=9000))
+    assert (found.producer_id, found.producer_epoch, txn.last_producer_id) == (9000, 0, ID)
+    assert txn.last_producer_epoch == (-1 if expected is None else LAST_EPOCH)
 
 
 def test_a_producer_whose_answer_with_the_new_id_was_lost_gets_it_again() -> None:
-    one = transaction(epoch=LAST_EPOCH)
-    written(one, init(one, (ID, LAST_EPOCH), new_id=9000))
-    found = written(one, init(one, (ID, LAST_EPOCH)))
+    txn = transaction(epoch=LAST_EPOCH)
+    written(txn, init(txn, (ID, LAST_EPOCH), new_id=9000))
+    found = written(txn, init(txn, (ID, LAST_EPOCH)))
     assert (found.producer_id, found.producer_epoch) == (9000, 0)
 
 
 def test_only_the_last_epoch_asks_for_a_new_producer_id() -> None:
     assert transaction(epoch=LAST_EPOCH).is_epoch_exhausted
-    one = transaction(epoch=LAST_EPOCH - 1)
-    assert not one.is_epoch_exhausted
-    one.last_producer_id = 77
-    assert init(one, (77, LAST_EPOCH - 1)) is E.PRODUCER_FENCED, "its id was not used up, so no answer was lost"
-    assert written(one, init(one)).producer_epoch == LAST_EPOCH
+    txn = transaction(epoch=LAST_EPOCH - 1)
+    assert not txn.is_epoch_exhausted
+    txn.last_producer_id = 77
+    assert init(txn, (77, LAST_EPOCH - 1)) is E.PRODUCER_FENCED, "its id was not used up, so no answer was lost"
+    assert written(txn, init(txn)).producer_epoch == LAST_EPOCH
 
 
 def test_the_fence_may_use_the_epoch_that_no_producer_gets() -> None:
-    one = transaction(S.ONGOING, epoch=LAST_EPOCH)
-    assert not state_machine.needs_new_id(one, None), "first the transaction is aborted"
-    assert written(one, init(one)).producer_epoch == EPOCH_MAX
-    written(one, one.prepare_complete(3_000))
-    assert state_machine.needs_new_id(one, None)
-    assert written(one, init(one, new_id=9000)).producer_id == 9000
+    txn = transaction(S.ONGOING, epoch=LAST_EPOCH)
+    assert not state_machine.needs_new_id(txn, None), "first the transaction is aborted"
+    assert written(txn, init(txn)).producer_epoch == EPOCH_MAX
+    written(txn, txn.prepare_complete(3_000))
+    assert state_machine.needs_new_id(txn, None)
+    assert written(txn, init(txn, new_id=9000)).producer_id == 9000
 
 
 def test_there_is_no_epoch_beyond_the_fence() -> None:
@@ -197,16 +198,16 @@ def test_there_is_no_epoch_beyond_the_fence() -> None:
 
 @pytest.mark.parametrize("state", AT_REST)
 def test_the_first_partition_begins_the_transaction(state: S) -> None:
-    one = transaction(state)
-    found = written(one, state_machine.add_partitions(one, producer(), [A], 2_000))
-    assert (found.state, found.start_ms, one.partitions) == (S.ONGOING, 2_000, {A})
-    written(one, state_machine.add_partitions(one, producer(), [B], 3_000))
-    assert (one.start_ms, one.last_update_ms, one.partitions) == (2_000, 3_000, {A, B})
+    txn = transaction(state)
+    found = written(txn, state_machine.add_partitions(txn, producer(), [A], 2_000))
+    assert (found.state, found.start_ms, txn.partitions) == (S.ONGOING, 2_000, {A})
+    written(txn, state_machine.add_partitions(txn, producer(), [B], 3_000))
+    assert (txn.start_ms, txn.last_update_ms, txn.partitions) == (2_000, 3_000, {A, B})
 
 
 def test_partitions_that_are_there_already_need_no_record() -> None:
-    one = transaction(S.ONGOING, partitions=(A, B))
-    assert state_machine.add_partitions(one, producer(), [B, A], 2_000) is E.NONE
+    txn = transaction(S.ONGOING, partitions=(A, B))
+    assert state_machine.add_partitions(txn, producer(), [B, A], 2_000) is E.NONE
 
 
 @pytest.mark.parametrize("state", [S.PREPARE_COMMIT, S.PREPARE_ABORT])
@@ -215,10 +216,10 @@ def test_the_next_transaction_waits_for_the_markers_of_the_last(state: S) -> Non
 
 
 def test_one_record_at_a_time() -> None:
-    one = transaction()
-    assert isinstance(state_machine.add_partitions(one, producer(), [A], 2_000), Transition)
-    assert state_machine.add_partitions(one, producer(), [B], 2_000) is E.CONCURRENT_TRANSACTIONS
-    assert state_machine.end(one, producer(), 2_000, is_commit=True) is E.CONCURRENT_TRANSACTIONS
+    txn = transaction()
+    assert isinstance(state_machine.add_partitions(txn, producer(), [A], 2_000), Transition)
+    assert state_machine.add_partitions(txn, producer(), [B], 2_000) is E.CONCURRENT_TRANSACTIONS
+    assert state_machine.end(txn, producer(), 2_000, is_commit=True) is E.CONCURRENT_TRANSACTIONS
 
 
 def test_a_verification_needs_the_partition_in_the_transaction() -> None:
@@ -230,10 +231,10 @@ def test_a_verification_needs_the_partition_in_the_transaction() -> None:
 
 
 REQUESTS: dict[str, Callable[[Transaction | None, ProducerIdAndEpoch], object]] = {
-    "add": lambda one, who: state_machine.add_partitions(one, who, [A], 2_000),
-    "verify": lambda one, who: state_machine.verify_partitions(one, who, [A])[A],
-    "commit": lambda one, who: state_machine.end(one, who, 2_000, is_commit=True),
-    "abort": lambda one, who: state_machine.end(one, who, 2_000, is_commit=False),
+    "add": lambda txn, who: state_machine.add_partitions(txn, who, [A], 2_000),
+    "verify": lambda txn, who: state_machine.verify_partitions(txn, who, [A])[A],
+    "commit": lambda txn, who: state_machine.end(txn, who, 2_000, is_commit=True),
+    "abort": lambda txn, who: state_machine.end(txn, who, 2_000, is_commit=False),
 }
 
 
@@ -247,9 +248,9 @@ def test_only_the_current_producer_may_do_anything(request_name: str, state: S) 
         (4, ID, E.PRODUCER_FENCED),
         (6, ID, E.PRODUCER_FENCED),
     ):
-        one = transaction(state)
-        assert ask(one, producer(epoch, producer_id)) is error
-        assert one.pending_state is None
+        txn = transaction(state)
+        assert ask(txn, producer(epoch, producer_id)) is error
+        assert txn.pending_state is None
 
 
 # -- the end
@@ -257,16 +258,16 @@ def test_only_the_current_producer_may_do_anything(request_name: str, state: S) 
 
 @pytest.mark.parametrize("is_commit", [True, False])
 def test_a_transaction_ends_once_all_its_markers_are_written(is_commit: bool) -> None:
-    one = transaction(S.ONGOING, partitions=(A, B))
-    found = written(one, state_machine.end(one, producer(), 2_000, is_commit=is_commit))
+    txn = transaction(S.ONGOING, partitions=(A, B))
+    found = written(txn, state_machine.end(txn, producer(), 2_000, is_commit=is_commit))
     assert (found.state, found.partitions) == (S.PREPARE_COMMIT if is_commit else S.PREPARE_ABORT, {A, B})
-    complete = one.prepare_complete(3_000)
-    one.markers_are_written([A])
-    assert one.partitions == {B}
-    one.markers_are_written([B])
-    written(one, complete)
-    assert one.state is (S.COMPLETE_COMMIT if is_commit else S.COMPLETE_ABORT)
-    assert (one.start_ms, one.last_update_ms) == (1_000, 3_000)
+    complete = txn.prepare_complete(3_000)
+    txn.markers_are_written([A])
+    assert txn.partitions == {B}
+    txn.markers_are_written([B])
+    written(txn, complete)
+    assert txn.state is (S.COMPLETE_COMMIT if is_commit else S.COMPLETE_ABORT)
+    assert (txn.start_ms, txn.last_update_ms) == (1_000, 3_000)
 
 
 @pytest.mark.parametrize(
@@ -294,11 +295,11 @@ def test_a_partition_has_a_marker_to_wait_for_only_while_the_transaction_ends(st
 
 
 def test_a_transaction_is_timed_out_after_its_own_time_out() -> None:
-    one = transaction(S.ONGOING)
-    assert not state_machine.is_timed_out(one, 1_000 + TIMEOUT_MS)
-    assert state_machine.is_timed_out(one, 1_001 + TIMEOUT_MS)
-    one.prepare_end(2_000, is_commit=True)
-    assert not state_machine.is_timed_out(one, 10 * TIMEOUT_MS), "its outcome is being written"
+    txn = transaction(S.ONGOING)
+    assert not state_machine.is_timed_out(txn, 1_000 + TIMEOUT_MS)
+    assert state_machine.is_timed_out(txn, 1_001 + TIMEOUT_MS)
+    txn.prepare_end(2_000, is_commit=True)
+    assert not state_machine.is_timed_out(txn, 10 * TIMEOUT_MS), "its outcome is being written"
 
 
 @pytest.mark.parametrize("state", [state for state in STORED if state is not S.ONGOING])
@@ -313,21 +314,21 @@ def test_an_id_at_rest_expires_when_it_was_unused_for_long_enough(state: S) -> N
 
 
 def test_an_id_in_use_does_not_expire() -> None:
-    one = transaction()
-    assert isinstance(init(one), Transition)
-    assert not state_machine.is_expired(one, 10**9, 500)
+    txn = transaction()
+    assert isinstance(init(txn), Transition)
+    assert not state_machine.is_expired(txn, 10**9, 500)
 
 
 def test_operators_filter_by_producer_state_and_duration() -> None:
-    one = transaction(S.ONGOING)
+    txn = transaction(S.ONGOING)
 
     def listed(ids: tuple[int, ...] = (), states: set[S] | None = None, duration_ms: int = -1) -> bool:
-        return state_machine.is_listed(one, 2_000, producer_ids=ids, states=states, duration_ms=duration_ms)
+        return state_machine.is_listed(txn, 2_000, producer_ids=ids, states=states, duration_ms=duration_ms)
 
     assert listed() and listed((ID,)) and listed(states={S.ONGOING}) and listed(duration_ms=999)
     assert not (listed((1,)) or listed(states={S.EMPTY}) or listed(states=set()) or listed(duration_ms=1_000))
     assert state_machine.is_listed(transaction(), 2_000, producer_ids=(), states=None, duration_ms=2_000)
-    assert not state_machine.is_listed(one, 1_000, producer_ids=(), states=None, duration_ms=0), "it has just begun"
+    assert not state_machine.is_listed(txn, 1_000, producer_ids=(), states=None, duration_ms=0), "it has just begun"
 
 
 # -- the table
@@ -347,47 +348,47 @@ def test_the_table_is_kafkas() -> None:
 
 
 PREPARES: dict[str, Callable[[Transaction], Transition]] = {
-    "epoch": lambda one: one.prepare_epoch(6, -1, 1_000, 2_000),
-    "new id": lambda one: one.prepare_new_id(9, -1, 1_000, 2_000),
-    "partitions": lambda one: one.prepare_partitions([B], 2_000),
-    "commit": lambda one: one.prepare_end(2_000, is_commit=True),
-    "fence": lambda one: one.prepare_fenced_abort(2_000),
-    "complete": lambda one: one.prepare_complete(2_000),
-    "dead": lambda one: one.prepare_dead(),
+    "epoch": lambda txn: txn.prepare_epoch(6, -1, 1_000, 2_000),
+    "new id": lambda txn: txn.prepare_new_id(9, -1, 1_000, 2_000),
+    "partitions": lambda txn: txn.prepare_partitions([B], 2_000),
+    "commit": lambda txn: txn.prepare_end(2_000, is_commit=True),
+    "fence": lambda txn: txn.prepare_fenced_abort(2_000),
+    "complete": lambda txn: txn.prepare_complete(2_000),
+    "dead": lambda txn: txn.prepare_dead(),
 }
 
 
 @pytest.mark.parametrize("step", PREPARES)
 @pytest.mark.parametrize("state", STORED)
 def test_a_transition_that_the_table_lacks_is_a_fault_of_the_program(step: str, state: S) -> None:
-    one = transaction(state)
+    txn = transaction(state)
     try:
-        found = PREPARES[step](one)
+        found = PREPARES[step](txn)
     except ValueError:
-        assert one.pending_state is None
-        assert one.producer_epoch == 5
+        assert txn.pending_state is None
+        assert txn.producer_epoch == 5
         return
     assert state in VALID_PREVIOUS_STATES[found.state]
     with pytest.raises(ValueError, match="is passing to"):
-        PREPARES[step](one)
+        PREPARES[step](txn)
 
 
 def test_only_what_was_prepared_may_be_written() -> None:
-    one = transaction(S.ONGOING)
-    found = one.prepare_end(2_000, is_commit=True)
+    txn = transaction(S.ONGOING)
+    found = txn.prepare_end(2_000, is_commit=True)
     for wrong in (
-        found._replace(state=S.PREPARE_ABORT),
-        found._replace(producer_epoch=6),
-        found._replace(producer_id=1),
-        found._replace(timeout_ms=1),
-        found._replace(partitions=frozenset({A, B})),
-        found._replace(start_ms=5),
+        replace(found, state=S.PREPARE_ABORT),
+        replace(found, producer_epoch=6),
+        replace(found, producer_id=1),
+        replace(found, timeout_ms=1),
+        replace(found, partitions=frozenset({A, B})),
+        replace(found, start_ms=5),
     ):
         with pytest.raises(ValueError, match="does not pass"):
-            one.complete(wrong)
-    one.complete(found)
+            txn.complete(wrong)
+    txn.complete(found)
     with pytest.raises(ValueError, match="does not pass"):
-        one.complete(found)
+        txn.complete(found)
 
 
 @pytest.mark.parametrize(
@@ -402,27 +403,27 @@ def test_only_what_was_prepared_may_be_written() -> None:
     ],
 )
 def test_a_producer_that_comes_gets_the_next_epoch_or_a_new_id_and_nothing_open(wrong: dict[str, object]) -> None:
-    one = transaction(S.COMPLETE_COMMIT)
-    found = one.prepare_epoch(6, -1, 1_000, 2_000)
+    txn = transaction(S.COMPLETE_COMMIT)
+    found = txn.prepare_epoch(6, -1, 1_000, 2_000)
     with pytest.raises(ValueError, match="does not pass"):
-        one.complete(found._replace(**wrong))  # type: ignore[arg-type]
-    one.complete(found)
+        txn.complete(replace(found, **wrong))  # type: ignore[arg-type]
+    txn.complete(found)
 
 
 def test_an_open_transaction_may_be_written_again_and_loses_no_partition() -> None:
-    one = transaction(S.ONGOING, partitions=(A, B))
-    found = one.prepare_partitions([A], 2_000)
+    txn = transaction(S.ONGOING, partitions=(A, B))
+    found = txn.prepare_partitions([A], 2_000)
     with pytest.raises(ValueError, match="does not pass"):
-        one.complete(found._replace(partitions=frozenset({A})))
-    one.complete(found)
-    assert one.partitions == {A, B}
+        txn.complete(replace(found, partitions=frozenset({A})))
+    txn.complete(found)
+    assert txn.partitions == {A, B}
 
 
 def test_a_completion_says_when_the_transaction_began() -> None:
-    one = transaction(S.PREPARE_COMMIT)
-    found = one.prepare_complete(2_000)
+    txn = transaction(S.PREPARE_COMMIT)
+    found = txn.prepare_complete(2_000)
     with pytest.raises(ValueError, match="does not pass"):
-        one.complete(found._replace(start_ms=-1))
+        txn.complete(replace(found, start_ms=-1))
 
 
 STEPS = st.lists(
@@ -433,7 +434,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_whatever_happens_epochs_grow_and_ended_transactions_have_all_their_markers(steps: list[str]) -> None:
-    one = Transaction("t", ID, timeout_ms=30_000, last_update_ms=0)
+    txn = Transaction("t", ID, timeout_ms=30_000, last_update_ms=0)
     highest = epoch = -1
     lacking: set[TopicPartition] = set()
     is_failing = False
@@ -445,29 +446,29 @@ def test_whatever_happens_epochs_grow_and_ended_transactions_have_all_their_mark
             continue
         if step in ("init", "go on", "old"):
             expected = {"init": None, "go on": (ID, epoch), "old": (ID, epoch - 1)}[step]
-            decision = init(one, expected if epoch >= 0 else None)
+            decision = init(txn, expected if epoch >= 0 else None)
         elif step in ("add a", "add b"):
-            decision = state_machine.add_partitions(one, who, [A if step == "add a" else B], 2_000)
+            decision = state_machine.add_partitions(txn, who, [A if step == "add a" else B], 2_000)
         elif step in ("commit", "abort"):
-            decision = state_machine.end(one, who, 2_000, is_commit=step == "commit")
-        elif step == "time out" and state_machine.is_timed_out(one, 10**9):
-            decision = one.prepare_fenced_abort(10**9)
+            decision = state_machine.end(txn, who, 2_000, is_commit=step == "commit")
+        elif step == "time out" and state_machine.is_timed_out(txn, 10**9):
+            decision = txn.prepare_fenced_abort(10**9)
         elif step == "marker" and lacking:
-            one.markers_are_written([lacking.pop()])
+            txn.markers_are_written([lacking.pop()])
             if not lacking:
-                one.complete(one.prepare_complete(2_000))
+                txn.complete(txn.prepare_complete(2_000))
         if isinstance(decision, E):
             continue
         if is_failing:
-            one.give_up()
-            one.has_failed_epoch_fence |= decision.producer_epoch > highest and decision.state is S.PREPARE_ABORT
+            txn.give_up()
+            txn.has_failed_epoch_fence |= decision.producer_epoch > highest and decision.state is S.PREPARE_ABORT
             continue
         assert decision.producer_epoch >= highest
         highest = decision.producer_epoch
-        one.complete(decision)
+        txn.complete(decision)
         if decision.state is S.EMPTY:
             epoch = decision.producer_epoch
         if decision.state in (S.PREPARE_COMMIT, S.PREPARE_ABORT):
             lacking = set(decision.partitions)
             assert lacking, "an open transaction has partitions"
-    assert (one.state in (S.PREPARE_COMMIT, S.PREPARE_ABORT)) is bool(lacking)
+    assert (txn.state in (S.PREPARE_COMMIT, S.PREPARE_ABORT)) is bool(lacking)

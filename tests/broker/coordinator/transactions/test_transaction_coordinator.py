@@ -22,42 +22,42 @@ E, S = ErrorCode, TransactionState
 COMMIT, ABORT = ControlRecordType.COMMIT, ControlRecordType.ABORT
 
 
-def world(test: Callable[[TransactionWorld], Awaitable[None]], **settings: str) -> None:
+def play(test: Callable[[TransactionWorld], Awaitable[None]], **settings: str) -> None:
     async def run() -> None:
-        one = TransactionWorld(**settings)
-        await one.lead()
-        await test(one)
-        await one.stop()
+        world = TransactionWorld(**settings)
+        await world.lead()
+        await test(world)
+        await world.stop()
 
     run_virtual(run)
 
 
-def states(one: TransactionWorld) -> list[S | None]:
-    return [state for _, state in one.stored]
+def states(world: TransactionWorld) -> list[S | None]:
+    return [state for _, state in world.stored]
 
 
 # -- InitProducerId
 
 
 def test_a_producer_gets_its_id_once_the_log_has_it() -> None:
-    async def test(one: TransactionWorld) -> None:
-        one.state.is_replicated_at_once = False
-        asking = asyncio.create_task(one.init())
+    async def test(world: TransactionWorld) -> None:
+        world.state.is_replicated_at_once = False
+        asking = asyncio.create_task(world.init())
         await asyncio.sleep(0.01)
-        assert not asking.done() and states(one) == [S.EMPTY]
-        assert (await one.init()).error is E.CONCURRENT_TRANSACTIONS
-        one.replicate()
+        assert not asking.done() and states(world) == [S.EMPTY]
+        assert (await world.init()).error is E.CONCURRENT_TRANSACTIONS
+        world.replicate()
         assert await asking == (E.NONE, 1000, 0)
 
-    world(test)
+    play(test)
 
 
 def test_two_producers_that_come_at_once_get_one_id_and_two_epochs() -> None:
-    async def test(one: TransactionWorld) -> None:
-        made = await asyncio.gather(one.init(), one.init())
+    async def test(world: TransactionWorld) -> None:
+        made = await asyncio.gather(world.init(), world.init())
         assert sorted(found[1:] for found in made) == [(1000, 0), (1000, 1)]
 
-    world(test)
+    play(test)
 
 
 @pytest.mark.parametrize(
@@ -65,33 +65,33 @@ def test_two_producers_that_come_at_once_get_one_id_and_two_epochs() -> None:
     [("", 1_000, E.INVALID_REQUEST), ("t", 0, E.INVALID_TRANSACTION_TIMEOUT), ("t", -1, E.INVALID_TRANSACTION_TIMEOUT)],
 )
 def test_what_no_producer_may_ask_for(name: str, timeout_ms: int, error: E) -> None:
-    async def test(one: TransactionWorld) -> None:
-        assert await one.init(name, timeout_ms) == (error, -1, -1)
-        assert one.stored == []
+    async def test(world: TransactionWorld) -> None:
+        assert await world.init(name, timeout_ms) == (error, -1, -1)
+        assert world.stored == []
 
-    world(test)
+    play(test)
 
 
 def test_the_longest_time_out_is_a_setting() -> None:
-    async def test(one: TransactionWorld) -> None:
-        assert (await one.init(timeout_ms=5_000)).error is E.NONE
-        assert (await one.init("shortest", timeout_ms=1)).error is E.NONE
-        assert (await one.init(timeout_ms=5_001)).error is E.INVALID_TRANSACTION_TIMEOUT
+    async def test(world: TransactionWorld) -> None:
+        assert (await world.init(timeout_ms=5_000)).error is E.NONE
+        assert (await world.init("shortest", timeout_ms=1)).error is E.NONE
+        assert (await world.init(timeout_ms=5_001)).error is E.INVALID_TRANSACTION_TIMEOUT
 
-    world(test, **{"transaction.max.timeout.ms": "5000"})
+    play(test, **{"transaction.max.timeout.ms": "5000"})
 
 
 def test_a_successor_waits_until_the_open_transaction_is_aborted() -> None:
-    async def test(one: TransactionWorld) -> None:
-        (a,) = one.add("a", leader=THERE)
-        producer = await one.begun([a])
-        assert (await one.init()).error is E.CONCURRENT_TRANSACTIONS
-        assert one.end(producer) == [E.PRODUCER_FENCED]
-        await one.until(S.COMPLETE_ABORT)
-        assert one.there.marked == [(1000, 1, False, [a])], "the marker fences the old producer at the leader"
-        assert await one.init() == (E.NONE, 1000, 2)
+    async def test(world: TransactionWorld) -> None:
+        (a,) = world.add("a", leader=THERE)
+        producer = await world.begun([a])
+        assert (await world.init()).error is E.CONCURRENT_TRANSACTIONS
+        assert world.end(producer) == [E.PRODUCER_FENCED]
+        await world.until(S.COMPLETE_ABORT)
+        assert world.there.marked == [(1000, 1, False, [a])], "the marker fences the old producer at the leader"
+        assert await world.init() == (E.NONE, 1000, 2)
 
-    world(test)
+    play(test)
 
 
 # -- the end
@@ -99,92 +99,92 @@ def test_a_successor_waits_until_the_open_transaction_is_aborted() -> None:
 
 @pytest.mark.parametrize("is_commit", [True, False])
 def test_every_partition_gets_its_marker_wherever_its_leader_is(is_commit: bool) -> None:
-    async def test(one: TransactionWorld) -> None:
-        here, there = one.add("here", partitions=2), one.add("there", leader=THERE, partitions=2)
-        producer = await one.begun([*here, *there])
-        assert one.end(producer, is_commit=is_commit) == [E.NONE]
-        await one.until(S.COMPLETE_COMMIT if is_commit else S.COMPLETE_ABORT)
+    async def test(world: TransactionWorld) -> None:
+        here, there = world.add("here", partitions=2), world.add("there", leader=THERE, partitions=2)
+        producer = await world.begun([*here, *there])
+        assert world.end(producer, is_commit=is_commit) == [E.NONE]
+        await world.until(S.COMPLETE_COMMIT if is_commit else S.COMPLETE_ABORT)
         marker = EndTransactionMarker(COMMIT if is_commit else ABORT, coordinator_epoch=1)
-        assert [one.led[name].markers for name in here] == [[(1000, 0, marker)]] * 2
-        assert one.there.marked == [(1000, 0, is_commit, there)]
+        assert [world.led[name].markers for name in here] == [[(1000, 0, marker)]] * 2
+        assert world.there.marked == [(1000, 0, is_commit, there)]
         prepare, complete = (S.PREPARE_COMMIT, S.COMPLETE_COMMIT) if is_commit else (S.PREPARE_ABORT, S.COMPLETE_ABORT)
-        assert states(one) == [S.EMPTY, S.ONGOING, prepare, complete]
+        assert states(world) == [S.EMPTY, S.ONGOING, prepare, complete]
 
-    world(test)
+    play(test)
 
 
 def test_no_marker_is_sent_before_the_outcome_is_in_the_log() -> None:
-    async def test(one: TransactionWorld) -> None:
-        (a,) = one.add("a")
-        producer = await one.begun([a])
-        one.state.is_replicated_at_once = False
-        answers = one.end(producer)
+    async def test(world: TransactionWorld) -> None:
+        (a,) = world.add("a")
+        producer = await world.begun([a])
+        world.state.is_replicated_at_once = False
+        answers = world.end(producer)
         await asyncio.sleep(1)
-        assert answers == [] and one.led[a].markers == []
-        assert one.add_partitions(producer, [a]) == [E.CONCURRENT_TRANSACTIONS]
-        one.replicate()
-        assert answers == [E.NONE] and one.led[a].markers == [], "the answer goes first"
+        assert answers == [] and world.led[a].markers == []
+        assert world.add_partitions(producer, [a]) == [E.CONCURRENT_TRANSACTIONS]
+        world.replicate()
+        assert answers == [E.NONE] and world.led[a].markers == [], "the answer goes first"
         await asyncio.sleep(0)
-        assert len(one.led[a].markers) == 1
+        assert len(world.led[a].markers) == 1
 
-    world(test)
+    play(test)
 
 
 def test_what_was_written_in_an_earlier_term_is_not_answered_as_if_it_were_still_that() -> None:
-    async def test(one: TransactionWorld) -> None:
-        (a,) = one.add("a")
-        producer = await one.begun([a])
-        one.state.is_replicated_at_once = False
-        answers = one.end(producer)
-        await one.lead()
+    async def test(world: TransactionWorld) -> None:
+        (a,) = world.add("a")
+        producer = await world.begun([a])
+        world.state.is_replicated_at_once = False
+        answers = world.end(producer)
+        await world.lead()
         assert answers == []
-        one.replicate()
+        world.replicate()
         assert answers == [E.NOT_COORDINATOR]
         await asyncio.sleep(0)
-        one.replicate()
-        assert one.found().state is S.COMPLETE_COMMIT and len(one.led[a].markers) == 1
+        world.replicate()
+        assert world.found().state is S.COMPLETE_COMMIT and len(world.led[a].markers) == 1
 
-    world(test)
+    play(test)
 
 
 def test_who_does_not_coordinate_an_id_verifies_nothing() -> None:
-    async def test(one: TransactionWorld) -> None:
-        (a,) = one.add("a")
-        producer = await one.begun([a])
-        assert one.coordinator.verify_partitions("t", producer, [a]) == {a: E.NONE}
-        one.resign()
-        assert one.coordinator.verify_partitions("t", producer, [a]) == {a: E.NOT_COORDINATOR}
+    async def test(world: TransactionWorld) -> None:
+        (a,) = world.add("a")
+        producer = await world.begun([a])
+        assert world.coordinator.verify_partitions("t", producer, [a]) == {a: E.NONE}
+        world.resign()
+        assert world.coordinator.verify_partitions("t", producer, [a]) == {a: E.NOT_COORDINATOR}
 
-    world(test)
+    play(test)
 
 
 def test_the_end_is_in_the_log_only_once_all_followers_have_the_markers() -> None:
-    async def test(one: TransactionWorld) -> None:
-        a, b = one.add("a", partitions=2)
-        producer = await one.begun([a, b])
-        one.led[a].is_replicated_at_once = False
-        assert one.end(producer) == [E.NONE]
+    async def test(world: TransactionWorld) -> None:
+        a, b = world.add("a", partitions=2)
+        producer = await world.begun([a, b])
+        world.led[a].is_replicated_at_once = False
+        assert world.end(producer) == [E.NONE]
         await asyncio.sleep(1)
-        assert states(one)[-1] is S.PREPARE_COMMIT and one.found().partitions == {a}
-        one.replicate(one.led[a])
-        assert states(one)[-1] is S.COMPLETE_COMMIT
+        assert states(world)[-1] is S.PREPARE_COMMIT and world.found().partitions == {a}
+        world.replicate(world.led[a])
+        assert states(world)[-1] is S.COMPLETE_COMMIT
 
-    world(test)
+    play(test)
 
 
 def test_offsets_of_groups_become_visible_with_the_marker() -> None:
-    async def test(one: TransactionWorld) -> None:
+    async def test(world: TransactionWorld) -> None:
         offsets = TopicPartition("__consumer_offsets", 0)
-        one.add("__consumer_offsets")
-        producer = await one.begun([offsets])
-        one.led[offsets].is_replicated_at_once = False
-        one.end(producer)
+        world.add("__consumer_offsets")
+        producer = await world.begun([offsets])
+        world.led[offsets].is_replicated_at_once = False
+        world.end(producer)
         await asyncio.sleep(0)
-        assert one.offsets_ended == []
-        one.replicate(one.led[offsets])
-        assert one.offsets_ended == [(0, 1000, True)]
+        assert world.offsets_ended == []
+        world.replicate(world.led[offsets])
+        assert world.offsets_ended == [(0, 1000, True)]
 
-    world(test)
+    play(test)
 
 
 @pytest.mark.parametrize(
@@ -201,173 +201,173 @@ def test_offsets_of_groups_become_visible_with_the_marker() -> None:
     ],
 )
 def test_a_marker_that_was_not_written_goes_to_whoever_leads_then(error: E | None) -> None:
-    async def test(one: TransactionWorld) -> None:
-        (a,) = one.add("a", leader=THERE)
-        producer = await one.begun([a])
-        one.there.errors = [error, error]
-        one.end(producer)
+    async def test(world: TransactionWorld) -> None:
+        (a,) = world.add("a", leader=THERE)
+        producer = await world.begun([a])
+        world.there.errors = [error, error]
+        world.end(producer)
         await asyncio.sleep(1.5 * RETRY_BACKOFF_MS / 1000)
-        first_s, second_s = one.there.times_s
+        first_s, second_s = world.there.times_s
         assert second_s - first_s == pytest.approx(ANSWER_S + RETRY_BACKOFF_MS / 1000, abs=1e-9)
-        one.add("a", leader=HERE)
-        await one.until(S.COMPLETE_COMMIT)
-        assert len(one.led[a].markers) == 1
+        world.add("a", leader=HERE)
+        await world.until(S.COMPLETE_COMMIT)
+        assert len(world.led[a].markers) == 1
 
-    world(test)
+    play(test)
 
 
 def test_a_fault_of_the_program_loses_no_marker() -> None:
-    async def test(one: TransactionWorld) -> None:
-        (a,) = one.add("a", leader=THERE)
-        first, second = await one.begun([a]), await one.begun([a], "u")
-        one.there.faults = [RuntimeError("a fault of the program")]
-        one.end(first)
+    async def test(world: TransactionWorld) -> None:
+        (a,) = world.add("a", leader=THERE)
+        first, second = await world.begun([a]), await world.begun([a], "u")
+        world.there.faults = [RuntimeError("a fault of the program")]
+        world.end(first)
         await asyncio.sleep(ANSWER_S / 2)
-        one.end(second, "u")
-        await one.until(S.COMPLETE_COMMIT)
-        await one.until(S.COMPLETE_COMMIT, "u")
-        assert [m[:2] for m in one.there.marked] == [first, second, first]
+        world.end(second, "u")
+        await world.until(S.COMPLETE_COMMIT)
+        await world.until(S.COMPLETE_COMMIT, "u")
+        assert [m[:2] for m in world.there.marked] == [first, second, first]
 
-    world(test)
+    play(test)
 
 
 def test_a_marker_waits_for_a_leader() -> None:
-    async def test(one: TransactionWorld) -> None:
-        (a,) = one.add("a", leader=-1)
-        (b,) = one.add("b", leader=THERE)
-        producer = await one.begun([a, b])
-        one.metadata.alive.discard(THERE)
-        one.end(producer)
+    async def test(world: TransactionWorld) -> None:
+        (a,) = world.add("a", leader=-1)
+        (b,) = world.add("b", leader=THERE)
+        producer = await world.begun([a, b])
+        world.metadata.alive.discard(THERE)
+        world.end(producer)
         await asyncio.sleep(10)
-        assert one.found().partitions == {a, b}
-        one.metadata.alive.add(THERE)
-        one.metadata.changed()
+        assert world.found().partitions == {a, b}
+        world.metadata.alive.add(THERE)
+        world.metadata.changed()
         await asyncio.sleep(1)
-        assert one.found().partitions == {a}
-        one.metadata.leaders[a] = THERE
-        one.metadata.changed()
-        await one.until(S.COMPLETE_COMMIT)
-        assert [name for *_, names in one.there.marked for name in names] == [b, a]
+        assert world.found().partitions == {a}
+        world.metadata.leaders[a] = THERE
+        world.metadata.changed()
+        await world.until(S.COMPLETE_COMMIT)
+        assert [name for *_, names in world.there.marked for name in names] == [b, a]
 
-    world(test)
+    play(test)
 
 
 def test_a_deleted_topic_gets_no_marker() -> None:
-    async def test(one: TransactionWorld) -> None:
-        (a,) = one.add("a")
-        (b,) = one.add("b", leader=THERE)
-        producer = await one.begun([a, b])
-        del one.metadata.leaders[a], one.led[a]
-        one.there.errors = [E.UNKNOWN_TOPIC_OR_PARTITION]
-        one.end(producer)
+    async def test(world: TransactionWorld) -> None:
+        (a,) = world.add("a")
+        (b,) = world.add("b", leader=THERE)
+        producer = await world.begun([a, b])
+        del world.metadata.leaders[a], world.led[a]
+        world.there.errors = [E.UNKNOWN_TOPIC_OR_PARTITION]
+        world.end(producer)
         await asyncio.sleep(0.01)
-        del one.metadata.leaders[b]
-        await one.until(S.COMPLETE_COMMIT)
-        assert len(one.there.requests) == 1
+        del world.metadata.leaders[b]
+        await world.until(S.COMPLETE_COMMIT)
+        assert len(world.there.requests) == 1
 
-    world(test)
+    play(test)
 
 
 def test_a_transaction_of_deleted_topics_ends_without_markers() -> None:
-    async def test(one: TransactionWorld) -> None:
-        (a,) = one.add("a")
-        producer = await one.begun([a])
-        del one.metadata.leaders[a], one.led[a]
-        one.end(producer)
-        await one.until(S.COMPLETE_COMMIT)
+    async def test(world: TransactionWorld) -> None:
+        (a,) = world.add("a")
+        producer = await world.begun([a])
+        del world.metadata.leaders[a], world.led[a]
+        world.end(producer)
+        await world.until(S.COMPLETE_COMMIT)
 
-    world(test)
+    play(test)
 
 
 def test_a_marker_waits_for_a_broker_that_dies_before_it_is_sent() -> None:
-    async def test(one: TransactionWorld) -> None:
-        producer = await one.begun(one.add("a", leader=THERE))
-        one.end(producer)
+    async def test(world: TransactionWorld) -> None:
+        producer = await world.begun(world.add("a", leader=THERE))
+        world.end(producer)
         await asyncio.sleep(0)
-        one.metadata.alive.discard(THERE)
+        world.metadata.alive.discard(THERE)
         await asyncio.sleep(1)
-        assert one.there.requests == []
-        one.metadata.alive.add(THERE)
-        one.metadata.changed()
-        await one.until(S.COMPLETE_COMMIT)
+        assert world.there.requests == []
+        world.metadata.alive.add(THERE)
+        world.metadata.changed()
+        await world.until(S.COMPLETE_COMMIT)
 
-    world(test)
+    play(test)
 
 
 def test_a_marker_queued_for_a_broker_that_dies_goes_to_the_next_leader() -> None:
     """The broker may never come back, and no other change of the metadata may follow."""
 
-    async def test(one: TransactionWorld) -> None:
-        (a,) = one.add("a", leader=THERE)
-        producer = await one.begun([a])
-        one.end(producer)
+    async def test(world: TransactionWorld) -> None:
+        (a,) = world.add("a", leader=THERE)
+        producer = await world.begun([a])
+        world.end(producer)
         await asyncio.sleep(0)
-        one.metadata.alive.discard(THERE)
-        one.add("a")
-        one.metadata.changed()
-        await one.until(S.COMPLETE_COMMIT)
-        assert len(one.led[a].markers) == 1 and one.there.requests == []
+        world.metadata.alive.discard(THERE)
+        world.add("a")
+        world.metadata.changed()
+        await world.until(S.COMPLETE_COMMIT)
+        assert len(world.led[a].markers) == 1 and world.there.requests == []
 
-    world(test)
+    play(test)
 
 
 @pytest.mark.parametrize("error", [E.UNSUPPORTED_FOR_MESSAGE_FORMAT, E.UNSUPPORTED_VERSION])
 def test_a_partition_that_can_have_no_marker_holds_up_nothing(error: E) -> None:
-    async def test(one: TransactionWorld) -> None:
-        producer = await one.begun(one.add("a", leader=THERE))
-        one.there.errors = [error]
-        one.end(producer)
-        await one.until(S.COMPLETE_COMMIT)
+    async def test(world: TransactionWorld) -> None:
+        producer = await world.begun(world.add("a", leader=THERE))
+        world.there.errors = [error]
+        world.end(producer)
+        await world.until(S.COMPLETE_COMMIT)
 
-    world(test)
+    play(test)
 
 
 @pytest.mark.parametrize("error", [E.INVALID_PRODUCER_EPOCH, E.TRANSACTION_COORDINATOR_FENCED])
 def test_markers_are_given_up_when_a_later_coordinator_was_there(error: E) -> None:
-    async def test(one: TransactionWorld) -> None:
-        producer = await one.begun(one.add("a", leader=THERE))
-        one.there.errors = [error]
-        one.end(producer)
+    async def test(world: TransactionWorld) -> None:
+        producer = await world.begun(world.add("a", leader=THERE))
+        world.there.errors = [error]
+        world.end(producer)
         await asyncio.sleep(10)
-        assert len(one.there.requests) == 1 and states(one)[-1] is S.PREPARE_COMMIT
+        assert len(world.there.requests) == 1 and states(world)[-1] is S.PREPARE_COMMIT
 
-    world(test)
+    play(test)
 
 
 def test_markers_of_many_transactions_travel_together_one_request_at_a_time() -> None:
-    async def test(one: TransactionWorld) -> None:
-        (a,) = one.add("a", leader=THERE)
-        producers = {f"t{number}": await one.begun([a], f"t{number}") for number in range(20)}
+    async def test(world: TransactionWorld) -> None:
+        (a,) = world.add("a", leader=THERE)
+        producers = {f"t{number}": await world.begun([a], f"t{number}") for number in range(20)}
         for name, producer in producers.items():
-            one.end(producer, name)
+            world.end(producer, name)
         for name in producers:
-            await one.until(S.COMPLETE_COMMIT, name)
-        assert len(one.there.requests) == 1 and len(one.there.marked) == 20
+            await world.until(S.COMPLETE_COMMIT, name)
+        assert len(world.there.requests) == 1 and len(world.there.marked) == 20
 
-    world(test)
+    play(test)
 
 
 def test_markers_that_come_during_a_request_wait_for_the_next() -> None:
-    async def test(one: TransactionWorld) -> None:
-        (a,) = one.add("a", leader=THERE)
-        producers = {f"t{number}": await one.begun([a], f"t{number}") for number in range(3)}
+    async def test(world: TransactionWorld) -> None:
+        (a,) = world.add("a", leader=THERE)
+        producers = {f"t{number}": await world.begun([a], f"t{number}") for number in range(3)}
         for name, producer in producers.items():
-            one.end(producer, name)
+            world.end(producer, name)
             await asyncio.sleep(ANSWER_S / 5)
-        assert len(one.there.requests) == 1
+        assert len(world.there.requests) == 1
         for name in producers:
-            await one.until(S.COMPLETE_COMMIT, name)
-        assert [len(request.markers) for request in one.there.requests] == [1, 2]
+            await world.until(S.COMPLETE_COMMIT, name)
+        assert [len(request.markers) for request in world.there.requests] == [1, 2]
 
-    world(test)
+    play(test)
 
 
 def test_a_former_coordinator_listens_no_more() -> None:
-    async def test(one: TransactionWorld) -> None:
-        await one.move()
-        assert len(one.metadata.update_listeners) == 1
+    async def test(world: TransactionWorld) -> None:
+        await world.move()
+        assert len(world.metadata.update_listeners) == 1
 
-    world(test)
+    play(test)
 
 
 # -- the log
@@ -385,208 +385,208 @@ def test_a_former_coordinator_listens_no_more() -> None:
     ],
 )
 def test_what_cannot_be_written_has_not_happened(refusal: E, told: E) -> None:
-    async def test(one: TransactionWorld) -> None:
-        a, b = one.add("a", partitions=2)
-        producer = await one.begun([a])
-        one.state.refusal = refusal
-        assert one.add_partitions(producer, [b]) == [told]
-        assert one.end(producer) == [told]
-        assert (await one.init("other")).error is told
-        assert (await one.init()).error is told, "the fence"
-        one.state.refusal = None
-        assert one.found().state is S.ONGOING and one.found().partitions == {a}
-        assert one.end(producer) == [E.PRODUCER_FENCED], "the epoch was raised, though nobody has it"
-        assert (await one.init()).error is E.CONCURRENT_TRANSACTIONS
-        await one.until(S.COMPLETE_ABORT)
-        assert await one.init() == (E.NONE, producer.producer_id, 2), "and it is not raised twice"
+    async def test(world: TransactionWorld) -> None:
+        a, b = world.add("a", partitions=2)
+        producer = await world.begun([a])
+        world.state.refusal = refusal
+        assert world.add_partitions(producer, [b]) == [told]
+        assert world.end(producer) == [told]
+        assert (await world.init("other")).error is told
+        assert (await world.init()).error is told, "the fence"
+        world.state.refusal = None
+        assert world.found().state is S.ONGOING and world.found().partitions == {a}
+        assert world.end(producer) == [E.PRODUCER_FENCED], "the epoch was raised, though nobody has it"
+        assert (await world.init()).error is E.CONCURRENT_TRANSACTIONS
+        await world.until(S.COMPLETE_ABORT)
+        assert await world.init() == (E.NONE, producer.producer_id, 2), "and it is not raised twice"
 
-    world(test)
+    play(test)
 
 
 def test_an_append_that_is_not_replicated_in_time_is_answered() -> None:
-    async def test(one: TransactionWorld) -> None:
-        (a,) = one.add("a")
-        producer = await one.begun([a])
-        one.state.is_replicated_at_once = False
-        answers = one.end(producer)
+    async def test(world: TransactionWorld) -> None:
+        (a,) = world.add("a")
+        producer = await world.begun([a])
+        world.state.is_replicated_at_once = False
+        answers = world.end(producer)
         await asyncio.sleep(61)
-        assert answers == [E.COORDINATOR_NOT_AVAILABLE] and one.found().state is S.ONGOING
+        assert answers == [E.COORDINATOR_NOT_AVAILABLE] and world.found().state is S.ONGOING
 
-    world(test)
+    play(test)
 
 
 def test_the_last_record_of_a_transaction_is_tried_again_until_it_is_written() -> None:
-    async def test(one: TransactionWorld) -> None:
-        (a,) = one.add("a")
-        producer = await one.begun([a])
-        one.led[a].is_replicated_at_once = False
-        one.end(producer)
+    async def test(world: TransactionWorld) -> None:
+        (a,) = world.add("a")
+        producer = await world.begun([a])
+        world.led[a].is_replicated_at_once = False
+        world.end(producer)
         await asyncio.sleep(0)
-        one.state.refusal = E.NOT_ENOUGH_REPLICAS
-        one.replicate(one.led[a])
+        world.state.refusal = E.NOT_ENOUGH_REPLICAS
+        world.replicate(world.led[a])
         await asyncio.sleep(10 * RETRY_BACKOFF_MS / 1000)
-        assert one.add_partitions(producer, [a]) == [E.CONCURRENT_TRANSACTIONS]
-        one.state.refusal = None
+        assert world.add_partitions(producer, [a]) == [E.CONCURRENT_TRANSACTIONS]
+        world.state.refusal = None
         await asyncio.sleep(0.99 * RETRY_BACKOFF_MS / 1000)
-        assert states(one)[-1] is S.PREPARE_COMMIT
-        await one.until(S.COMPLETE_COMMIT)
+        assert states(world)[-1] is S.PREPARE_COMMIT
+        await world.until(S.COMPLETE_COMMIT)
 
-    world(test)
+    play(test)
 
 
 # -- moves
 
 
 def test_another_broker_knows_nothing_of_the_id() -> None:
-    async def test(one: TransactionWorld) -> None:
-        producer = await one.begun(one.add("a"))
-        one.resign()
-        assert one.add_partitions(producer, []) == [E.NOT_COORDINATOR]
-        assert one.end(producer) == [E.NOT_COORDINATOR]
-        assert (await one.init()).error is E.NOT_COORDINATOR
-        assert one.coordinator.describe("t") is E.NOT_COORDINATOR
-        assert one.coordinator.list_transactions() == []
+    async def test(world: TransactionWorld) -> None:
+        producer = await world.begun(world.add("a"))
+        world.resign()
+        assert world.add_partitions(producer, []) == [E.NOT_COORDINATOR]
+        assert world.end(producer) == [E.NOT_COORDINATOR]
+        assert (await world.init()).error is E.NOT_COORDINATOR
+        assert world.coordinator.describe("t") is E.NOT_COORDINATOR
+        assert world.coordinator.list_transactions() == []
 
-    world(test)
+    play(test)
 
 
 def test_the_next_coordinator_goes_on_with_an_open_transaction() -> None:
-    async def test(one: TransactionWorld) -> None:
-        a, b = one.add("a", partitions=2)
-        producer = await one.begun([a])
-        await one.move()
-        assert one.add_partitions(producer, [b]) == [E.NONE]
-        assert one.end(producer) == [E.NONE]
-        await one.until(S.COMPLETE_COMMIT)
-        assert one.led[a].markers == one.led[b].markers == [(1000, 0, EndTransactionMarker(COMMIT, 2))]
+    async def test(world: TransactionWorld) -> None:
+        a, b = world.add("a", partitions=2)
+        producer = await world.begun([a])
+        await world.move()
+        assert world.add_partitions(producer, [b]) == [E.NONE]
+        assert world.end(producer) == [E.NONE]
+        await world.until(S.COMPLETE_COMMIT)
+        assert world.led[a].markers == world.led[b].markers == [(1000, 0, EndTransactionMarker(COMMIT, 2))]
 
-    world(test)
+    play(test)
 
 
 @pytest.mark.parametrize("is_commit", [True, False])
 def test_the_next_coordinator_sends_the_markers_that_are_missing(is_commit: bool) -> None:
-    async def test(one: TransactionWorld) -> None:
-        (a,) = one.add("a", leader=THERE)
-        producer = await one.begun([a])
-        one.there.errors = [None]
-        one.end(producer, is_commit=is_commit)
+    async def test(world: TransactionWorld) -> None:
+        (a,) = world.add("a", leader=THERE)
+        producer = await world.begun([a])
+        world.there.errors = [None]
+        world.end(producer, is_commit=is_commit)
         await asyncio.sleep(0.01)
-        await one.move()
-        await one.until(S.COMPLETE_COMMIT if is_commit else S.COMPLETE_ABORT)
-        assert one.there.marked == [(1000, 0, is_commit, [a])] * 2, "a marker may be written twice"
-        assert [m.coordinator_epoch for request in one.there.requests for m in request.markers] == [1, 2]
+        await world.move()
+        await world.until(S.COMPLETE_COMMIT if is_commit else S.COMPLETE_ABORT)
+        assert world.there.marked == [(1000, 0, is_commit, [a])] * 2, "a marker may be written twice"
+        assert [m.coordinator_epoch for request in world.there.requests for m in request.markers] == [1, 2]
 
-    world(test)
+    play(test)
 
 
 def test_a_former_coordinator_does_nothing_with_a_late_answer() -> None:
-    async def test(one: TransactionWorld) -> None:
-        producer = await one.begun(one.add("a", leader=THERE))
-        one.end(producer)
+    async def test(world: TransactionWorld) -> None:
+        producer = await world.begun(world.add("a", leader=THERE))
+        world.end(producer)
         await asyncio.sleep(0)
-        one.resign()
-        assert one.coordinator._endings == {}
+        world.resign()
+        assert world.coordinator._endings == {}
         await asyncio.sleep(1)
-        assert states(one)[-1] is S.PREPARE_COMMIT
-        await one.lead()
-        await one.until(S.COMPLETE_COMMIT)
-        assert states(one).count(S.COMPLETE_COMMIT) == 1
+        assert states(world)[-1] is S.PREPARE_COMMIT
+        await world.lead()
+        await world.until(S.COMPLETE_COMMIT)
+        assert states(world).count(S.COMPLETE_COMMIT) == 1
 
-    world(test)
+    play(test)
 
 
 def test_a_request_whose_record_outlives_the_coordinator_is_not_answered_as_done() -> None:
     """The client finds out from the next coordinator."""
 
-    async def test(one: TransactionWorld) -> None:
-        (a,) = one.add("a")
-        producer = await one.begun([a])
-        one.state.is_replicated_at_once = False
-        answers = one.end(producer)
-        one.resign()
+    async def test(world: TransactionWorld) -> None:
+        (a,) = world.add("a")
+        producer = await world.begun([a])
+        world.state.is_replicated_at_once = False
+        answers = world.end(producer)
+        world.resign()
         assert answers == [E.NOT_COORDINATOR]
-        assert one.led[a].markers == []
+        assert world.led[a].markers == []
 
-    world(test)
+    play(test)
 
 
 def test_what_never_reached_the_next_coordinator_has_not_happened() -> None:
-    async def test(one: TransactionWorld) -> None:
-        (a,) = one.add("a")
-        producer = await one.begun([a])
-        end = one.state.log.log_end_offset
-        one.state.is_replicated_at_once = False
-        one.end(producer)
-        one.state.is_replicated_at_once = True
-        await one.move(survives_to=end)
-        assert one.found().state is S.ONGOING and one.led[a].markers == []
-        assert one.end(producer, is_commit=False) == [E.NONE]
-        await one.until(S.COMPLETE_ABORT)
-        assert [marker.type for *_, marker in one.led[a].markers] == [ABORT]
+    async def test(world: TransactionWorld) -> None:
+        (a,) = world.add("a")
+        producer = await world.begun([a])
+        end = world.state.log.log_end_offset
+        world.state.is_replicated_at_once = False
+        world.end(producer)
+        world.state.is_replicated_at_once = True
+        await world.move(survives_to=end)
+        assert world.found().state is S.ONGOING and world.led[a].markers == []
+        assert world.end(producer, is_commit=False) == [E.NONE]
+        await world.until(S.COMPLETE_ABORT)
+        assert [marker.type for *_, marker in world.led[a].markers] == [ABORT]
 
-    world(test)
+    play(test)
 
 
 def test_a_coordinator_that_resigns_before_its_markers_are_sent_leaves_them_to_the_next() -> None:
-    async def test(one: TransactionWorld) -> None:
-        (a,) = one.add("a")
-        producer = await one.begun([a])
-        assert one.end(producer) == [E.NONE]
-        one.resign()
+    async def test(world: TransactionWorld) -> None:
+        (a,) = world.add("a")
+        producer = await world.begun([a])
+        assert world.end(producer) == [E.NONE]
+        world.resign()
         await asyncio.sleep(0)
-        assert one.led[a].markers == []
-        await one.move()
-        await one.until(S.COMPLETE_COMMIT)
-        assert one.led[a].markers == [(1000, 0, EndTransactionMarker(COMMIT, 2))]
+        assert world.led[a].markers == []
+        await world.move()
+        await world.until(S.COMPLETE_COMMIT)
+        assert world.led[a].markers == [(1000, 0, EndTransactionMarker(COMMIT, 2))]
 
-    world(test)
+    play(test)
 
 
 def test_requests_wait_while_the_partition_is_loaded() -> None:
-    async def test(one: TransactionWorld) -> None:
-        producer = await one.begun(one.add("a"))
-        one.resign()
-        leading = asyncio.create_task(one.lead())
+    async def test(world: TransactionWorld) -> None:
+        producer = await world.begun(world.add("a"))
+        world.resign()
+        leading = asyncio.create_task(world.lead())
         await asyncio.sleep(0)
-        assert one.end(producer) == [E.COORDINATOR_LOAD_IN_PROGRESS]
-        assert (await one.init("other")).error is E.COORDINATOR_LOAD_IN_PROGRESS
-        assert one.coordinator.list_transactions() is E.COORDINATOR_LOAD_IN_PROGRESS
+        assert world.end(producer) == [E.COORDINATOR_LOAD_IN_PROGRESS]
+        assert (await world.init("other")).error is E.COORDINATOR_LOAD_IN_PROGRESS
+        assert world.coordinator.list_transactions() is E.COORDINATOR_LOAD_IN_PROGRESS
         await leading
-        assert one.end(producer) == [E.NONE]
+        assert world.end(producer) == [E.NONE]
 
-    world(test)
+    play(test)
 
 
 def test_a_partition_whose_replica_is_stopped_is_given_up() -> None:
-    async def test(one: TransactionWorld) -> None:
-        await one.init()
-        for listener in one.replica_manager.stop_listeners:
+    async def test(world: TransactionWorld) -> None:
+        await world.init()
+        for listener in world.replica_manager.stop_listeners:
             listener([STATE_PARTITION])
-        assert one.coordinator.describe("t") is E.NOT_COORDINATOR
+        assert world.coordinator.describe("t") is E.NOT_COORDINATOR
 
-    world(test)
+    play(test)
 
 
 def test_the_topic_says_how_many_partitions_there_are() -> None:
-    async def test(one: TransactionWorld) -> None:
-        assert one.coordinator.partition_count() == 1
-        del one.metadata.leaders[STATE_PARTITION]
-        assert one.coordinator.partition_count() == 7
+    async def test(world: TransactionWorld) -> None:
+        assert world.coordinator.partition_count() == 1
+        del world.metadata.leaders[STATE_PARTITION]
+        assert world.coordinator.partition_count() == 7
 
-    world(test, **{"transaction.state.log.num.partitions": "7"})
+    play(test, **{"transaction.state.log.num.partitions": "7"})
 
 
 def test_what_happens_to_producers_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    async def test(one: TransactionWorld) -> None:
-        await one.begun(one.add("a"))
-        one.state.refusal = E.NOT_ENOUGH_REPLICAS
-        assert (await one.init("other")).error is E.COORDINATOR_NOT_AVAILABLE
+    async def test(world: TransactionWorld) -> None:
+        await world.begun(world.add("a"))
+        world.state.refusal = E.NOT_ENOUGH_REPLICAS
+        assert (await world.init("other")).error is E.COORDINATOR_NOT_AVAILABLE
         await asyncio.sleep(61.5)
-        one.state.refusal = None
+        world.state.refusal = None
         await asyncio.sleep(1)
 
     caplog.set_level("INFO", "kafka.coordinator.transaction")
-    world(test, **{"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"})
+    play(test, **{"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"})
     told = [message for message in caplog.messages if "llback" in message or "nit" in message]
     failed = "Rollback of ongoing transaction for transactionalId t failed due to error COORDINATOR_NOT_AVAILABLE"
     assert told[:2] == [
@@ -601,33 +601,33 @@ def test_what_happens_to_producers_is_logged(caplog: pytest.LogCaptureFixture) -
 
 
 def test_a_transaction_that_nobody_ends_is_aborted() -> None:
-    async def test(one: TransactionWorld) -> None:
-        (a,) = one.add("a")
-        assert (await one.init(timeout_ms=3_000)).error is E.NONE
+    async def test(world: TransactionWorld) -> None:
+        (a,) = world.add("a")
+        assert (await world.init(timeout_ms=3_000)).error is E.NONE
         producer = ProducerIdAndEpoch(1000, 0)
-        assert one.add_partitions(producer, [a]) == [E.NONE]
+        assert world.add_partitions(producer, [a]) == [E.NONE]
         await asyncio.sleep(2.9)
-        assert one.found().state is S.ONGOING
+        assert world.found().state is S.ONGOING
         await asyncio.sleep(1.2)
-        assert one.found().state is S.COMPLETE_ABORT
-        assert one.led[a].markers == [(1000, 1, EndTransactionMarker(ABORT, 1))]
-        assert one.end(producer) == [E.PRODUCER_FENCED]
-        assert await one.init() == (E.NONE, 1000, 2)
+        assert world.found().state is S.COMPLETE_ABORT
+        assert world.led[a].markers == [(1000, 1, EndTransactionMarker(ABORT, 1))]
+        assert world.end(producer) == [E.PRODUCER_FENCED]
+        assert await world.init() == (E.NONE, 1000, 2)
 
-    world(test, **{"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"})
+    play(test, **{"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"})
 
 
 def test_a_time_out_whose_record_cannot_be_written_is_tried_again() -> None:
-    async def test(one: TransactionWorld) -> None:
-        await one.begun(one.add("a"))
-        one.state.refusal = E.NOT_ENOUGH_REPLICAS
+    async def test(world: TransactionWorld) -> None:
+        await world.begun(world.add("a"))
+        world.state.refusal = E.NOT_ENOUGH_REPLICAS
         await asyncio.sleep(65)
-        assert one.found().state is S.ONGOING
-        one.state.refusal = None
+        assert world.found().state is S.ONGOING
+        world.state.refusal = None
         await asyncio.sleep(2)
-        assert one.found().state is S.COMPLETE_ABORT and one.found().producer_epoch == 1
+        assert world.found().state is S.COMPLETE_ABORT and world.found().producer_epoch == 1
 
-    world(test, **{"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"})
+    play(test, **{"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"})
 
 
 EXPIRY: dict[str, Any] = {
@@ -637,104 +637,104 @@ EXPIRY: dict[str, Any] = {
 
 
 def test_an_unused_id_is_forgotten_here_and_in_the_log() -> None:
-    async def test(one: TransactionWorld) -> None:
-        await one.init("unused")
-        await one.begun(one.add("a"), "open")
+    async def test(world: TransactionWorld) -> None:
+        await world.init("unused")
+        await world.begun(world.add("a"), "open")
         await asyncio.sleep(5)
-        await one.init("used")
+        await world.init("used")
         await asyncio.sleep(6.5)
-        assert one.coordinator.describe("unused") is E.TRANSACTIONAL_ID_NOT_FOUND
-        assert one.found("open").state is S.ONGOING and one.found("used").producer_epoch == 0
-        assert one.stored[-1] == ("unused", None)
-        await one.move()
-        assert one.coordinator.describe("unused") is E.TRANSACTIONAL_ID_NOT_FOUND
-        assert await one.init("unused") == (E.NONE, 1003, 0)
+        assert world.coordinator.describe("unused") is E.TRANSACTIONAL_ID_NOT_FOUND
+        assert world.found("open").state is S.ONGOING and world.found("used").producer_epoch == 0
+        assert world.stored[-1] == ("unused", None)
+        await world.move()
+        assert world.coordinator.describe("unused") is E.TRANSACTIONAL_ID_NOT_FOUND
+        assert await world.init("unused") == (E.NONE, 1003, 0)
 
-    world(test, **EXPIRY)
+    play(test, **EXPIRY)
 
 
 def test_an_id_that_is_being_forgotten_is_given_to_nobody() -> None:
-    async def test(one: TransactionWorld) -> None:
-        await one.init()
-        one.state.is_replicated_at_once = False
+    async def test(world: TransactionWorld) -> None:
+        await world.init()
+        world.state.is_replicated_at_once = False
         await asyncio.sleep(12)
-        assert (await one.init()).error is E.CONCURRENT_TRANSACTIONS
-        one.replicate()
-        one.state.is_replicated_at_once = True
-        assert await one.init() == (E.NONE, 1001, 0)
+        assert (await world.init()).error is E.CONCURRENT_TRANSACTIONS
+        world.replicate()
+        world.state.is_replicated_at_once = True
+        assert await world.init() == (E.NONE, 1001, 0)
 
-    world(test, **EXPIRY)
+    play(test, **EXPIRY)
 
 
 def test_tombstones_are_written_in_batches_of_a_thousand() -> None:
-    async def test(one: TransactionWorld) -> None:
-        one.next_ids = iter(range(2_000))
+    async def test(world: TransactionWorld) -> None:
+        world.next_ids = iter(range(2_000))
         for number in range(1_001):
-            await one.init(f"t{number}")
+            await world.init(f"t{number}")
         await asyncio.sleep(12)
-        counts = [header.record_count for _, header in iter_batches(one.state.log.data)]
+        counts = [header.record_count for _, header in iter_batches(world.state.log.data)]
         assert counts[-2:] == [1_000, 1]
 
-    world(test, **EXPIRY)
+    play(test, **EXPIRY)
 
 
 def test_an_id_that_cannot_be_forgotten_yet_stays_in_use() -> None:
-    async def test(one: TransactionWorld) -> None:
-        await one.init()
-        one.state.refusal = E.NOT_ENOUGH_REPLICAS
+    async def test(world: TransactionWorld) -> None:
+        await world.init()
+        world.state.refusal = E.NOT_ENOUGH_REPLICAS
         await asyncio.sleep(15)
-        one.state.refusal = None
-        assert (await one.init()).producer_epoch == 1
+        world.state.refusal = None
+        assert (await world.init()).producer_epoch == 1
 
-    world(test, **EXPIRY)
+    play(test, **EXPIRY)
 
 
 def test_ids_that_expired_in_an_earlier_term_are_not_forgotten_in_this_one() -> None:
-    async def test(one: TransactionWorld) -> None:
-        await one.init()
+    async def test(world: TransactionWorld) -> None:
+        await world.init()
         await asyncio.sleep(11)
-        (earlier,) = one.coordinator.transactions.partitions()
+        (earlier,) = world.coordinator.transactions.partitions()
         expired = list(earlier.states.values())
-        one.resign()
-        await one.lead()
-        one.coordinator._forget(earlier, expired)
-        assert one.stored == [("t", S.EMPTY)]
+        world.resign()
+        await world.lead()
+        world.coordinator._forget(earlier, expired)
+        assert world.stored == [("t", S.EMPTY)]
 
-    world(test, **EXPIRY | {"transaction.remove.expired.transaction.cleanup.interval.ms": "3600000"})
+    play(test, **EXPIRY | {"transaction.remove.expired.transaction.cleanup.interval.ms": "3600000"})
 
 
 # -- operators
 
 
 def test_operators_see_the_partitions_that_lack_their_marker() -> None:
-    async def test(one: TransactionWorld) -> None:
-        a, b = one.add("a", partitions=2)
-        producer = await one.begun([a, b])
-        assert one.found().partitions == {a, b}
-        one.led[b].is_replicated_at_once = False
-        one.end(producer)
+    async def test(world: TransactionWorld) -> None:
+        a, b = world.add("a", partitions=2)
+        producer = await world.begun([a, b])
+        assert world.found().partitions == {a, b}
+        world.led[b].is_replicated_at_once = False
+        world.end(producer)
         await asyncio.sleep(0)
-        assert one.found().partitions == {b} and one.found().state is S.PREPARE_COMMIT
-        found = one.coordinator.list_transactions(states={S.PREPARE_COMMIT})
-        assert found == [one.found()]
-        assert one.coordinator.list_transactions(producer_ids=[7]) == []
-        assert one.coordinator.describe("") is E.INVALID_REQUEST
-        assert one.coordinator.describe("nobody") is E.TRANSACTIONAL_ID_NOT_FOUND
+        assert world.found().partitions == {b} and world.found().state is S.PREPARE_COMMIT
+        found = world.coordinator.list_transactions(states={S.PREPARE_COMMIT})
+        assert found == [world.found()]
+        assert world.coordinator.list_transactions(producer_ids=[7]) == []
+        assert world.coordinator.describe("") is E.INVALID_REQUEST
+        assert world.coordinator.describe("nobody") is E.TRANSACTIONAL_ID_NOT_FOUND
 
-    world(test)
+    play(test)
 
 
 def test_the_partition_of_an_id_is_kafkas() -> None:
-    async def test(one: TransactionWorld) -> None:
-        one.metadata.leaders = {TopicPartition("__transaction_state", index): HERE for index in range(50)}
+    async def test(world: TransactionWorld) -> None:
+        world.metadata.leaders = {TopicPartition("__transaction_state", index): HERE for index in range(50)}
         assert (
-            one.coordinator.partition_for("my-transactional-id").partition
+            world.coordinator.partition_for("my-transactional-id").partition
             == abs(_java_hash("my-transactional-id")) % 50
         )
-        one.metadata.leaders = {}
-        assert one.coordinator.partition_for("t") == STATE_PARTITION
+        world.metadata.leaders = {}
+        assert world.coordinator.partition_for("t") == STATE_PARTITION
 
-    world(test)
+    play(test)
 
 
 def _java_hash(text: str) -> int:

@@ -5,14 +5,14 @@ The clients are kafka-python, aiokafka and librdkafka; none knows that the broke
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from uuid import uuid4
 
 import pytest
 from broker_program import OLD_RECORDS_STAY
 from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from patience import wait_for
 from transactional_clients import CLIENTS, Fenced, TransactionalProducer, committed_offset, read_values
 
 from engine.common.topic_names import TRANSACTION_STATE_TOPIC
@@ -49,13 +49,6 @@ def topic(cluster: LocalCluster) -> str:
 
 def transactional_id() -> str:
     return f"id-{uuid4().hex[:8]}"
-
-
-def wait_for(condition: Callable[[], bool], what: str, timeout_s: float = 40.0) -> None:
-    until = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < until, f"{what}: not within {timeout_s} s"
-        time.sleep(0.05)
 
 
 def last_stable_offset(cluster: LocalCluster, topic: str, partition: int = 0) -> int:

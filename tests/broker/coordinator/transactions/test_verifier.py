@@ -136,54 +136,54 @@ class World(TransactionWorld):
         return verified.errors
 
 
-def world(test: Callable[[World], Awaitable[None]], leader: int = THERE) -> None:
+def play(test: Callable[[World], Awaitable[None]], leader: int = THERE) -> None:
     async def run() -> None:
-        one = World(leader)
+        world = World(leader)
         if leader == HERE:
-            await one.lead()
-        await test(one)
-        await one.verifier.stop()
-        await one.stop()
+            await world.lead()
+        await test(world)
+        await world.verifier.stop()
+        await world.stop()
 
     run_virtual(run)
 
 
 def test_this_brokers_own_coordinator_answers_at_once() -> None:
-    async def test(one: World) -> None:
-        one.add("a", partitions=2)
-        await one.begun([A])
-        verified = one.begin(A, B)
-        assert one.verifier.settle_here(verified)
+    async def test(world: World) -> None:
+        world.add("a", partitions=2)
+        await world.begun([A])
+        verified = world.begin(A, B)
+        assert world.verifier.settle_here(verified)
         assert verified.errors == {B: E.TRANSACTION_ABORTABLE}
-        assert set(verified.verifications) == {A, B} and one.other.requests == []
+        assert set(verified.verifications) == {A, B} and world.other.requests == []
 
-    world(test, HERE)
+    play(test, HERE)
 
 
 def test_another_broker_is_asked_in_the_version_for_brokers() -> None:
-    async def test(one: World) -> None:
-        verified = one.begin(A, B)
-        assert not one.verifier.settle_here(verified)
-        await one.verifier.settle(verified)
+    async def test(world: World) -> None:
+        verified = world.begin(A, B)
+        assert not world.verifier.settle_here(verified)
+        await world.verifier.settle(verified)
         assert verified.errors == {}
-        ((version, request),) = one.other.requests
+        ((version, request),) = world.other.requests
         (asked,) = request.transactions
         assert (version, asked.verify_only, asked.transactional_id) == (5, True, "t")
         assert (asked.producer_id, asked.producer_epoch) == PRODUCER
         assert [(topic.name, topic.partitions) for topic in asked.topics] == [("a", [0, 1])]
 
-    world(test)
+    play(test)
 
 
 def test_nobody_is_asked_about_what_is_open_already_or_cannot_be_appended() -> None:
-    async def test(one: World) -> None:
-        one.open = {A}
-        one.refusals = {B: E.NOT_LEADER_OR_FOLLOWER}
-        verified = one.begin(A, B)
-        assert one.verifier.settle_here(verified)
+    async def test(world: World) -> None:
+        world.open = {A}
+        world.refusals = {B: E.NOT_LEADER_OR_FOLLOWER}
+        verified = world.begin(A, B)
+        assert world.verifier.settle_here(verified)
         assert verified.errors == {B: E.NOT_LEADER_OR_FOLLOWER} and verified.verifications == {}
 
-    world(test)
+    play(test)
 
 
 @pytest.mark.parametrize(
@@ -197,12 +197,12 @@ def test_nobody_is_asked_about_what_is_open_already_or_cannot_be_appended() -> N
     ],
 )
 def test_the_errors_are_those_that_producers_know(error: E, told: E, told_old: E) -> None:
-    async def test(one: World) -> None:
-        one.other.error = error
-        assert await one.settled() == {A: told}
-        assert await one.settled(knows_abortable=False) == {A: told_old}
+    async def test(world: World) -> None:
+        world.other.error = error
+        assert await world.settled() == {A: told}
+        assert await world.settled(knows_abortable=False) == {A: told_old}
 
-    world(test)
+    play(test)
 
 
 @pytest.mark.parametrize(
@@ -210,161 +210,161 @@ def test_the_errors_are_those_that_producers_know(error: E, told: E, told_old: E
     [(E.CLUSTER_AUTHORIZATION_FAILED, E.INVALID_TXN_STATE), (E.UNKNOWN_SERVER_ERROR, E.UNKNOWN_SERVER_ERROR)],
 )
 def test_a_coordinator_that_refuses_the_question(error: E, told: E) -> None:
-    async def test(one: World) -> None:
-        one.other.top_error = error
-        assert await one.settled() == {A: told}
+    async def test(world: World) -> None:
+        world.other.top_error = error
+        assert await world.settled() == {A: told}
 
-    world(test)
+    play(test)
 
 
 def test_a_partition_that_the_answer_leaves_out_is_not_approved() -> None:
-    async def test(one: World) -> None:
-        one.other.left_out = {B}
-        verified = one.begin(A, B)
-        await one.verifier.settle(verified)
+    async def test(world: World) -> None:
+        world.other.left_out = {B}
+        verified = world.begin(A, B)
+        await world.verifier.settle(verified)
         assert verified.errors == {B: E.NETWORK_EXCEPTION}
 
-    world(test)
+    play(test)
 
 
 def test_a_coordinator_that_does_not_answer() -> None:
-    async def test(one: World) -> None:
-        one.other.failure = ConnectionLost("the broker was killed", address="there:1")
-        assert await one.settled() == {A: E.NETWORK_EXCEPTION}
-        one.other.failure = RuntimeError("a fault of the program")
-        assert await one.settled() == {A: E.NETWORK_EXCEPTION}
-        one.other.failure = None
-        assert await one.settled() == {}
+    async def test(world: World) -> None:
+        world.other.failure = ConnectionLost("the broker was killed", address="there:1")
+        assert await world.settled() == {A: E.NETWORK_EXCEPTION}
+        world.other.failure = RuntimeError("a fault of the program")
+        assert await world.settled() == {A: E.NETWORK_EXCEPTION}
+        world.other.failure = None
+        assert await world.settled() == {}
 
-    world(test)
+    play(test)
 
 
 def test_whoever_comes_while_a_question_fails_is_answered_too() -> None:
-    async def test(one: World) -> None:
-        one.other.is_held.clear()
-        one.other.failure = RuntimeError("a fault of the program")
-        first = asyncio.create_task(one.settled())
+    async def test(world: World) -> None:
+        world.other.is_held.clear()
+        world.other.failure = RuntimeError("a fault of the program")
+        first = asyncio.create_task(world.settled())
         await asyncio.sleep(0.1)
-        second = asyncio.create_task(one.settled(name="u"))
+        second = asyncio.create_task(world.settled(name="u"))
         await asyncio.sleep(0.1)
-        one.other.is_held.set()
+        world.other.is_held.set()
         assert (await first, await second) == ({A: E.NETWORK_EXCEPTION}, {A: E.NETWORK_EXCEPTION})
 
-    world(test)
+    play(test)
 
 
 @pytest.mark.parametrize(("named", "errors"), [("nobody's", {}), ("t", {A: E.NETWORK_EXCEPTION})])
 def test_an_answer_may_name_ids_that_nobody_asked_about_or_one_twice(
     named: str, errors: dict[TopicPartition, E], caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def test(one: World) -> None:
-        one.other.also_named = [named]
-        assert await one.settled() == errors
+    async def test(world: World) -> None:
+        world.other.also_named = [named]
+        assert await world.settled() == errors
         assert not caplog.records
 
-    world(test)
+    play(test)
 
 
 def test_a_coordinator_that_is_just_new_enough_is_asked() -> None:
-    async def test(one: World) -> None:
-        one.other.version = 4
-        one.other.error = E.CONCURRENT_TRANSACTIONS
-        assert await one.settled() == {A: E.CONCURRENT_TRANSACTIONS}
-        ((version, _),) = one.other.requests
+    async def test(world: World) -> None:
+        world.other.version = 4
+        world.other.error = E.CONCURRENT_TRANSACTIONS
+        assert await world.settled() == {A: E.CONCURRENT_TRANSACTIONS}
+        ((version, _),) = world.other.requests
         assert version == 4
 
-    world(test)
+    play(test)
 
 
 def test_a_coordinator_whose_address_is_unknown_is_not_available() -> None:
-    async def test(one: World) -> None:
-        one.is_known = False
-        assert await one.settled() == {A: E.COORDINATOR_NOT_AVAILABLE}
-        one.is_known = True
-        assert await one.settled() == {}
+    async def test(world: World) -> None:
+        world.is_known = False
+        assert await world.settled() == {A: E.COORDINATOR_NOT_AVAILABLE}
+        world.is_known = True
+        assert await world.settled() == {}
 
-    world(test)
+    play(test)
 
 
 @pytest.mark.parametrize("version", [3, None])
 def test_a_coordinator_that_is_too_old_to_be_asked_is_not_asked(version: int | None) -> None:
-    async def test(one: World) -> None:
+    async def test(world: World) -> None:
         if version is None:
-            one.other.failure = NoCommonVersion("too old", address="there:1")
+            world.other.failure = NoCommonVersion("too old", address="there:1")
         else:
-            one.other.version = version
-        assert await one.settled() == {} and one.other.requests == []
+            world.other.version = version
+        assert await world.settled() == {} and world.other.requests == []
 
-    world(test)
+    play(test)
 
 
 def test_without_a_coordinator_producers_ask_again() -> None:
-    async def test(one: World) -> None:
-        one.metadata.alive.discard(THERE)
-        assert await one.settled() == {A: E.COORDINATOR_NOT_AVAILABLE}
-        del one.metadata.leaders[STATE_PARTITION]
-        assert await one.settled() == {A: E.COORDINATOR_NOT_AVAILABLE}
+    async def test(world: World) -> None:
+        world.metadata.alive.discard(THERE)
+        assert await world.settled() == {A: E.COORDINATOR_NOT_AVAILABLE}
+        del world.metadata.leaders[STATE_PARTITION]
+        assert await world.settled() == {A: E.COORDINATOR_NOT_AVAILABLE}
 
-    world(test)
+    play(test)
 
 
 def test_questions_that_come_meanwhile_travel_together() -> None:
-    async def test(one: World) -> None:
-        one.other.is_held.clear()
-        asking = [asyncio.create_task(one.settled(name=f"t{number}")) for number in range(20)]
+    async def test(world: World) -> None:
+        world.other.is_held.clear()
+        asking = [asyncio.create_task(world.settled(name=f"t{number}")) for number in range(20)]
         await asyncio.sleep(1)
-        more = [asyncio.create_task(one.settled(name=f"u{number}")) for number in range(5)]
+        more = [asyncio.create_task(world.settled(name=f"u{number}")) for number in range(5)]
         await asyncio.sleep(1)
-        assert len(one.other.requests) == 1
-        one.other.is_held.set()
+        assert len(world.other.requests) == 1
+        world.other.is_held.set()
         assert await asyncio.gather(*asking, *more) == [{}] * 25
-        assert [len(request.transactions) for _, request in one.other.requests] in ([20, 5], [1, 24])
+        assert [len(request.transactions) for _, request in world.other.requests] in ([20, 5], [1, 24])
 
-    world(test)
+    play(test)
 
 
 def test_of_two_questions_about_an_id_that_wait_the_later_producers_counts() -> None:
-    async def test(one: World) -> None:
-        one.other.is_held.clear()
-        busy = asyncio.create_task(one.settled(name="other"))
+    async def test(world: World) -> None:
+        world.other.is_held.clear()
+        busy = asyncio.create_task(world.settled(name="other"))
         await asyncio.sleep(1)
-        old = asyncio.create_task(one.settled(epoch=0))
+        old = asyncio.create_task(world.settled(epoch=0))
         await asyncio.sleep(1)
-        repeated = asyncio.create_task(one.settled(epoch=0))
+        repeated = asyncio.create_task(world.settled(epoch=0))
         await asyncio.sleep(1)
         assert await old == {A: E.NETWORK_EXCEPTION}, "its client has sent it again"
-        new = asyncio.create_task(one.settled(epoch=1))
+        new = asyncio.create_task(world.settled(epoch=1))
         await asyncio.sleep(1)
         assert await repeated == {A: E.INVALID_PRODUCER_EPOCH}
-        assert await one.settled(epoch=0) == {A: E.INVALID_PRODUCER_EPOCH}
-        one.other.is_held.set()
+        assert await world.settled(epoch=0) == {A: E.INVALID_PRODUCER_EPOCH}
+        world.other.is_held.set()
         assert [await busy, await new] == [{}, {}]
 
-    world(test)
+    play(test)
 
 
 def test_nobody_waits_for_a_broker_that_stops() -> None:
-    async def test(one: World) -> None:
-        one.other.is_held.clear()
-        asking = [asyncio.create_task(one.settled(name="t"))]
+    async def test(world: World) -> None:
+        world.other.is_held.clear()
+        asking = [asyncio.create_task(world.settled(name="t"))]
         await asyncio.sleep(1)
-        asking.append(asyncio.create_task(one.settled(name="u")))
+        asking.append(asyncio.create_task(world.settled(name="u")))
         await asyncio.sleep(1)
-        await one.verifier.stop()
+        await world.verifier.stop()
         assert await asyncio.gather(*asking) == [{A: E.NETWORK_EXCEPTION}] * 2
 
-    world(test)
+    play(test)
 
 
 def test_failures_and_the_time_of_questions_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test(one: World) -> None:
+    async def test(world: World) -> None:
         ticks = iter((1.0, 1.5))
         monkeypatch.setattr(verifier, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
-        one.other.error = E.TRANSACTION_ABORTABLE
-        one.other.left_out = {B}
-        verified = one.begin(A, B)
-        await one.verifier.settle(verified)
-        assert one.verifier.failures_total == 2
-        assert (one.verifier.times_ms.count, one.verifier.times_ms.total) == (1, 500)
+        world.other.error = E.TRANSACTION_ABORTABLE
+        world.other.left_out = {B}
+        verified = world.begin(A, B)
+        await world.verifier.settle(verified)
+        assert world.verifier.failures_total == 2
+        assert (world.verifier.times_ms.count, world.verifier.times_ms.total) == (1, 500)
 
-    world(test)
+    play(test)

@@ -344,7 +344,7 @@ def settle(client: WireClient, transactional_ids: list[str]) -> None:
     """Wait until every partition has its marker: Kafka answers before."""
     deadline = time.monotonic() + DEADLINE_S
     asked = DescribeTransactionsRequest(transactional_ids=transactional_ids)
-    while any(one.transaction_state.startswith("Prepare") for one in client.ask(asked, 0).transaction_states):
+    while any(state.transaction_state.startswith("Prepare") for state in client.ask(asked, 0).transaction_states):
         if time.monotonic() > deadline:
             raise TimeoutError("markers are missing")
         time.sleep(0.002)

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from engine.common.errors import ConfigError
 from engine.kafka.client.sasl.exchange import SaslError
 from engine.kafka.client.sasl.oauthbearer import (
     expires_at_s,
@@ -23,6 +24,9 @@ from engine.kafka.client.sasl.oauthbearer import (
     token_from_provider,
     unsecured_token,
 )
+from engine.kafka.client.sasl.settings import exchange_for, sasl_settings
+
+MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 
 
 def test_what_is_sent() -> None:
@@ -115,6 +119,26 @@ def test_client_credentials(provider: str) -> None:
     Provider.answer = (200, {"token": "abc"})
     with pytest.raises(SaslError, match="holds no token"):
         token_from_provider(provider, "me", "s3cret", None)
+
+
+def test_the_options_of_strimzi_are_client_credentials(provider: str) -> None:
+    def entries(more: str = "") -> dict[str, str]:
+        options = f'oauth.token.endpoint.uri="{provider}" oauth.client.id="me" oauth.client.secret="s3cret" {more}'
+        return {
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.login.callback.handler.class": "io.strimzi.kafka.oauth.client.JaasClientOauthLoginCallbackHandler",
+            "sasl.jaas.config": f"{MODULE} required {options};",
+        }
+
+    Provider.answer = (200, {"access_token": "abc.def", "expires_in": 60})
+    said = 'oauth.scope="kafka" oauth.ssl.truststore.location="/absent"'
+    assert next(exchange_for(sasl_settings(entries(said)), "broker")) == b"n,,\x01auth=Bearer abc.def\x01\x01"
+    assert Provider.asked[-1] == ("Basic bWU6czNjcmV0", "grant_type=client_credentials&scope=kafka")
+    settings = sasl_settings(entries(said))
+    assert (settings.identity, dict(settings.options)["ssl.truststore.location"]) == ("me by OAUTHBEARER", "/absent")
+    with pytest.raises(ConfigError, match=r"the JAAS option oauth\.refresh\.token is not supported") as caught:
+        sasl_settings(entries('oauth.refresh.token="s3cret"'))
+    assert "s3cret" not in str(caught.value)
 
 
 def test_a_provider_that_is_not_there() -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ssl
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from certificates import Authority
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding
+from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
 
 from engine.common.errors import ConfigError
-from engine.kafka.client.tls.context import client_context, tls_settings
+from engine.kafka.client.security import security_of
+from engine.kafka.client.tls.context import client_context, own_chain, server_context, tls_settings
 
 CA = Authority()
 
@@ -31,7 +35,7 @@ def test_java_s_names_of_cipher_suites() -> None:
         "TLS_RSA_WITH_AES_256_GCM_SHA384": "AES256-GCM-SHA384",
     }
     context = client_context(tls_settings({"ssl.cipher.suites": ",".join(suites)}))
-    found = {one["name"] for one in context.get_ciphers() if one["protocol"] != "TLSv1.3"}
+    found = {cipher["name"] for cipher in context.get_ciphers() if cipher["protocol"] != "TLSv1.3"}
     assert found == set(suites.values())
     assert context.maximum_version == ssl.TLSVersion.TLSv1_2
 
@@ -65,3 +69,39 @@ def test_what_cannot_be_used(entries: dict[str, str], message: str, tmp_path: Pa
     with pytest.raises(ConfigError, match=message) as caught:
         client_context(tls_settings(filled))
     assert "wr0ng" not in str(caught.value)
+
+
+@pytest.mark.parametrize("store_type", ["PEM", "PKCS12"])
+@pytest.mark.parametrize("between", [1, 9])
+def test_a_store_may_hold_the_authorities_between_a_certificate_and_the_one_that_is_trusted(
+    store_type: str, between: int, tmp_path: Path
+) -> None:
+    authorities = [CA]
+    for number in range(between):
+        authorities.append(Authority(f"CA {number}", authorities[-1]))
+    own = authorities[-1].sign("me", ["me.example"])
+    chain = [authority.own for authority in reversed(authorities[1:])]
+    store = tmp_path / "store"
+    if store_type == "PEM":
+        store.write_text(
+            own.key_pem() + "".join(f"# {each.certificate.subject}\n{each.certificate_pem}" for each in (own, *chain))
+        )
+    else:
+        others = [signer.certificate for signer in chain]
+        sealed = BestAvailableEncryption(b"pw")
+        store.write_bytes(serialize_key_and_certificates(b"me", own.key, own.certificate, others, sealed))
+    entries = {"ssl.keystore.location": str(store), "ssl.keystore.type": store_type, "ssl.keystore.password": "pw"}
+    settings = tls_settings(entries)
+    ders = tuple(each.certificate.public_bytes(Encoding.DER) for each in (own, *chain))
+    assert own_chain(settings) == ders
+    assert security_of({"security.protocol": "SSL", **entries}).principal == "User:CN=me"
+    server, client = server_context(settings, "none"), ssl.create_default_context(cadata=CA.pem)
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [
+        client.wrap_bio(to_client, to_server, server_hostname="me.example"),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    for end in (*ends, *ends):
+        with suppress(ssl.SSLWantReadError):
+            end.do_handshake()
+    assert ends[0].getpeercert(binary_form=True) == ders[0]

@@ -150,8 +150,9 @@ def test_lz4_levels_beside_the_default_use_the_stronger_compressor() -> None:
 
 
 def zlib_gzip(data: bytes, level: int) -> bytes:
+    """Return what zlib writes, behind the header that Kafka's Java writes."""
     compressor = zlib.compressobj(level, zlib.DEFLATED, 31)
-    return compressor.compress(data) + compressor.flush()
+    return b"\x1f\x8b\x08" + bytes(6) + b"\xff" + (compressor.compress(data) + compressor.flush())[10:]
 
 
 def old_zstd(data: bytes) -> bytes:

@@ -110,7 +110,7 @@ def prepare(rules: AppendRules) -> Callable[[bytes], None]:
 def read_values(data: bytes) -> None:
     """The values alone are those of the records, or the fault is the same."""
     for position, header in iter_batches(data):
-        records = outcome(lambda: [one.value for one in iter_batch_records(data, position, header, size_max=SIZE_MAX)])  # noqa: B023
+        records = outcome(lambda: [r.value for r in iter_batch_records(data, position, header, size_max=SIZE_MAX)])  # noqa: B023
         assert outcome(lambda: list(iter_batch_values(data, position, header, size_max=SIZE_MAX))) == records  # noqa: B023
 
 
