@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import ExitStack, aclosing
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,11 @@ from patience import within
 from rights_story import CASES, CELLS, MODULE, SETTINGS, Cell, RightsStory, check, hidden
 from wire_client import create_topic
 
+from cli.commands.exporter import Page
+from cli.framework.invocation import Invocation
 from cli.framework.root import load
 from cli.table_of_commands import ENTRIES
-from cli.table_of_rights import RIGHTS, Need, needs_of
+from cli.table_of_rights import RIGHTS, Need, Without, needs_of
 from engine.kafka.acls import IMPLIED, SUPPORTED
 from engine.local.addresses import own_loopback_address
 from engine.local.broker_probe import known_broker_ids
@@ -171,6 +173,30 @@ def test_a_person_is_told_what_is_hidden(story: RightsStory, capsys: Capture) ->
     ran = story.run(cell, capsys, "plain")
     assert f"warning: hidden: User:{cell.user} lacks describe on the cluster" in ran.err
     assert f"klamm acls add --allow-principal User:{cell.user} --operation describe --cluster-resource" in ran.err
+
+
+def test_an_exporter_says_what_is_hidden_while_it_goes_on_and_once(
+    story: RightsStory, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell = next(one for one in CELLS if one.user == "exporter-no-describe-cluster")
+    story.prepare(cell, capsys)
+    told: list[str] = []
+
+    async def read_on(
+        invocation: Invocation, option: str, address: object, often: str, pages: AsyncGenerator[Page, None]
+    ) -> None:
+        monkeypatch.setattr(invocation.talk, "warn", told.append)
+        pages_left = 3
+        async with aclosing(pages):
+            async for _ in pages:
+                pages_left -= bool(told)
+                if not pages_left:
+                    return
+
+    monkeypatch.setattr("cli.commands.exporter.serve", read_on)
+    login = ("-b", story.login, "--command-config", story.config_of(cell))
+    ran = in_process("exporter", "--interval", "500ms", "--listen", "127.0.0.1:1", *login, capture=capsys)
+    assert (ran.code, told) == (0, [f"hidden: User:{cell.user} lacks describe on the cluster"]), ran.err
 
 
 @pytest.mark.parametrize(
@@ -391,12 +417,13 @@ def test_each_option_of_the_table_has_a_case_unless_it_is_a_throttle() -> None:
         for need in needs_of(words)
         if (words, need) not in shown and "--throttle" not in need.options
     }
-    assert absent == {("perf producer", Need.of("Write TransactionalId").right)}
+    of_a_key = ("top", Need.of("Read Topic").right)  # tests/tui/test_rights.py presses it
+    assert absent == {("perf producer", Need.of("Write TransactionalId").right), of_a_key}
 
 
 @pytest.mark.parametrize("words", RIGHTS)
 def test_a_row_exists_in_kafka_and_is_not_implied_by_another(words: str) -> None:
-    always = [need.right for need in needs_of(words) if not need.options]
+    always = [need.right for need in needs_of(words) if not need.options and need.without is not Without.AT_A_KEY]
     for operation, resource_type in always:
         assert operation in SUPPORTED[resource_type]
         assert not any((implied, resource_type) in always for implied in IMPLIED.get(operation, ()))

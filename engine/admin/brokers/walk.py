@@ -30,6 +30,7 @@ from engine.common.errors import ConfigError
 from engine.common.quantities import counted
 from engine.kafka.client.broker_client import BrokerClient
 from engine.kafka.client.errors import NetworkError, TlsFailed
+from engine.kafka.client.listener_probe import explained
 from engine.kafka.protocol.apis.describe_cluster import DescribeClusterRequest
 from engine.kafka.zk.connect_string import server_addresses
 from engine.kafka.zk.errors import NoAuth, NoNode
@@ -212,7 +213,7 @@ async def _admission(
             silent = f"takes the connection, and says nothing within {step_s:g} s{whose}"
             raise _Failed(Step("API versions", where, silent, FailureKind.UNREACHABLE, _SILENT)) from error
         except NetworkError as error:
-            failure = unreachable(error)
+            failure = unreachable(await explained(error, host, port, security))
             is_login = security.sasl is not None and not isinstance(error, TlsFailed)
             if is_login and security.tls is not None:
                 yield await _tls(cluster, host, port)

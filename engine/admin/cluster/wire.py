@@ -453,12 +453,13 @@ class WireCluster:
         except NetworkError as error:
             if look is not None and is_sent and isinstance(error, LOSSES):
                 raise outcome_unknown(error, look) from error
-            raise unreachable(error) from error
+            raise unreachable(await self._connections.explained(error, client)) from error
         except asyncio.CancelledError:
             waited_s = time.monotonic() - started
             self._observe(f"{client.address} had not answered {_name(request)} after {waited_s:.1f} s")
             raise
         took_ms = (time.monotonic() - started) * 1000
+        self._connections.served.add((client.host, client.port))
         self._observe(f"{client.address} answered {_name(request)} in {took_ms:.0f} ms")
         self.denied.update(dict.fromkeys(missing_rights(request, response)))
         return response

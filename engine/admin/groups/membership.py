@@ -116,7 +116,10 @@ class Membership:
             group_id=self.group,
             generation_id_or_member_epoch=self._generation,
             member_id=self._member_id,
-            topics=[OffsetCommitRequestTopic(name=name, partitions=some) for name, some in by_topic.items()],
+            topics=[
+                OffsetCommitRequestTopic(name=name, partitions=offsets_of_topic)
+                for name, offsets_of_topic in by_topic.items()
+            ],
         )
         try:
             response = await self._wire.call_broker(await self._home(), request)

@@ -76,8 +76,8 @@ class GroupConsumer:
                 consumer = await self._joined()
                 async with aclosing(consumer.batches()) as batches:
                     async with aclosing(self._until_moved(batches)) as records:
-                        async for some in records:
-                            yield some
+                        async for fetched in records:
+                            yield fetched
                     is_done = self._is_at_end
         finally:
             await self._leave()
