@@ -115,7 +115,8 @@ async def command(
         list[int] | None, typer.Option("--partition", metavar="N", help="Only this partition; may be repeated.")
     ] = None,
     max_messages: Annotated[
-        int | None, typer.Option("--max-messages", "-n", metavar="N", help="Stop after this many records.")
+        int | None,
+        typer.Option("--max-messages", "-n", metavar="N", min=-1, help="Stop after this many records; -1: never."),
     ] = None,
     until_end: Annotated[
         bool, typer.Option("--until-end", "-e", help="Stop at the current end; starts at the oldest record.")
@@ -169,7 +170,8 @@ async def command(
         # Like Kafka's consumer, it waits for an absent leader as long as it takes, unless an option says otherwise.
         give_up_s=invocation.timeout_s if until_end or invocation.has_timeout_given else math.inf,
     )
-    wanted = _Wanted(texts, options, group, tuple(only or ()), pattern, max_messages, timeout_ms, raw)
+    limit = None if max_messages == -1 else max_messages
+    wanted = _Wanted(texts, options, group, tuple(only or ()), pattern, limit, timeout_ms, raw)
     wanted = replace(wanted, properties=_properties(properties or ()))
     await _print_records(invocation, wanted)
 
