@@ -122,7 +122,8 @@ async def command(
         bool, typer.Option("--until-end", "-e", help="Stop at the current end; starts at the oldest record.")
     ] = False,
     timeout_ms: Annotated[
-        int | None, typer.Option("--timeout-ms", metavar="MS", help="Stop after this time without a record.")
+        int | None,
+        typer.Option("--timeout-ms", metavar="MS", min=-1, help="Stop after this time without a record; -1: never."),
     ] = None,
     pattern: LineFormat = None,
     isolation: Annotated[
@@ -170,8 +171,8 @@ async def command(
         # Like Kafka's consumer, it waits for an absent leader as long as it takes, unless an option says otherwise.
         give_up_s=invocation.timeout_s if until_end or invocation.has_timeout_given else math.inf,
     )
-    limit = None if max_messages == -1 else max_messages
-    wanted = _Wanted(texts, options, group, tuple(only or ()), pattern, limit, timeout_ms, raw)
+    max_messages, timeout_ms = (None if limit == -1 else limit for limit in (max_messages, timeout_ms))
+    wanted = _Wanted(texts, options, group, tuple(only or ()), pattern, max_messages, timeout_ms, raw)
     wanted = replace(wanted, properties=_properties(properties or ()))
     await _print_records(invocation, wanted)
 

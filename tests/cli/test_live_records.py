@@ -100,7 +100,7 @@ def test_where_to_start_and_when_to_stop(program: Program, topic_name: str) -> N
     assert program("consume", topic_name, *one, "--offset", "7", "-e").out == "7\n8\n9\n"
     assert program("consume", topic_name, *one, "--offset", "-2", "-e").out == "8\n9\n"
     assert program("consume", topic_name, "--from-beginning", "--max-messages", "3").out == "0\n1\n2\n"
-    endless = program("consume", topic_name, "-e", "--max-messages", "-1")
+    endless = program("consume", topic_name, "-e", "--max-messages", "-1", "--timeout-ms", "-1")
     assert endless.out == program("consume", topic_name, "-e").out != "", "Kafka's word for no limit"
     assert program("consume", topic_name, "-e", "--max-messages", "-2").code == 2
     assert program("consume", topic_name, "--from-beginning", "-n", "1", "-o", "csv").out.startswith("topic,partition")
