@@ -268,7 +268,7 @@ def _plan(
         warnings += [] if new.offsets else ["has committed nothing, so there is nothing to keep"]
         problems = {}
     if problems:
-        return replace(blank, warnings=tuple(warnings), refusal=_problem(standing.group, problems))
+        return replace(blank, refusal=_problem(standing.group, problems))
     resets = tuple(
         PartitionReset(standing.group, *partition, _current(standing.committed.get(partition)), offset)
         for partition, offset in new.offsets.items()

@@ -196,6 +196,7 @@ def every_reset(stage: Stage) -> None:
     assert (offsets, f"no offset is committed that could be shifted: group {group}, partition {topic}-2" in said) == (
         [], True,
     )  # fmt: skip
+    assert "using" not in planned(*all_of_it, "--shift-by", "1000", code=2)[1], "nothing is reset"
     _there_and_back(stage, topic, group)
 
 
