@@ -323,6 +323,25 @@ def test_a_topic_that_is_created_again_is_read_from_its_beginning(
     play(scene)
 
 
+def test_a_group_joins_anew_for_a_topic_that_was_created_again_and_its_old_offsets_count_no_more() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        script = lead(cluster, 0, {0: Log(9)})
+        cluster.leaders, cluster.topic_ids = {"t": [0]}, {"t": OLD}
+        own = frozenset({TopicPartition("t", 0)})
+        consumer = Consumer(wire, ["t"], ConsumeOptions(offset=EARLIEST_TIMESTAMP, only=own))
+        await consumer.open()
+        count = 0
+        async with aclosing(consumer.batches()) as batches:
+            async for some in batches:
+                count += len(some.records)
+                assert not consumer.is_gone("t")
+                if count == 9:
+                    script.logs, cluster.topic_ids = {0: Log(4)}, {"t": NEW}
+        assert (count, consumer.is_gone("t")) == (9, True)
+
+    play(scene)
+
+
 def test_a_broker_that_does_not_know_the_topic_for_a_moment_deletes_nothing() -> None:
     async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
         script = lead(cluster, 0, {0: Log(9)})

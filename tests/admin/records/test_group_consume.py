@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
+from typing import Any, cast
 
+import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -13,7 +15,7 @@ from engine.admin.cluster.client_properties import ClientProperties
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.records.consume import ConsumeOptions
 from engine.admin.records.group_consume import GroupConsumer
-from engine.common.model import EARLIEST_TIMESTAMP
+from engine.common.model import EARLIEST_TIMESTAMP, TopicPartition
 from engine.local.cluster import LocalCluster
 
 COUNT = 20
@@ -112,6 +114,25 @@ def test_a_topic_that_is_created_again_is_read_by_its_group(live_cluster: LocalC
         await asyncio.gather(running, return_exceptions=True)
 
     asyncio.run(asyncio.wait_for(scene(), 90))
+
+
+def test_no_offset_of_a_topic_that_is_gone_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of the same name may be there by now, and its records would be passed over."""
+    gone, kept = TopicPartition("gone", 0), TopicPartition("kept", 0)
+    consumer = GroupConsumer(cast("Any", None), "g", ["gone", "kept"], ConsumeOptions())
+    committed: list[dict[TopicPartition, int]] = []
+
+    async def commit(offsets: Mapping[TopicPartition, int]) -> bool:
+        committed.append(dict(offsets))
+        return True
+
+    monkeypatch.setattr(consumer._membership, "commit", commit)
+    monkeypatch.setattr(consumer, "_starts", {gone: 4, kept: 1})
+    consumer.took(gone, 9)
+    asyncio.run(consumer._commit())
+    monkeypatch.setattr(consumer, "_is_gone", {"gone"}.__contains__)
+    asyncio.run(consumer._commit())
+    assert committed == [{gone: 9, kept: 1}, {kept: 1}]
 
 
 def send(servers: str, topic: str) -> None:
