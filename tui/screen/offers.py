@@ -163,8 +163,8 @@ def _grow_topic(view: View, items: Sequence[Any]) -> Offer:
 def _alter_settings(view: View, items: Sequence[Any]) -> Offer:
     if view.location.page == "overview":
         full = {item.id for item in items}
-        known = (*view.board.filling, *view.board.filled.values())
-        filling = [one for one in known if one.broker in full and one.grower is not None]
+        trends = (*view.board.filling, *view.board.filled.values())
+        filling = [trend for trend in trends if trend.broker in full and trend.grower is not None]
         if not filling or filling[0].grower is None:
             return NotNow("put the cursor on a problem of a disk that a topic fills")
         topic = filling[0].grower.topic
