@@ -161,8 +161,8 @@ class Board:
         self.frame = frame = self.standstills.take(frame)
         if not is_same_cluster:
             self._replicas = None
-            listening = ((broker.id, broker.endpoints[0]) for broker in self.brokers if broker.endpoints)
-            self.seen_at |= {id_: address_text(endpoint.host, endpoint.port) for id_, endpoint in listening}
+            seen = ((broker.id, broker.endpoints[0]) for broker in self.brokers if broker.endpoints)
+            self.seen_at |= {id_: address_text(endpoint.host, endpoint.port) for id_, endpoint in seen}
         if self.topics is not before:
             self._all_items = None
         if self.history.take(frame):
