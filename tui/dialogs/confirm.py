@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from rich.cells import cell_len
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Input
 
 from tui.dialogs.dialog import SAME, Dialog, TextDialog, command_view
-from tui.drawing.cells import Cell, Tone
-from tui.drawing.lines import Line, line
+from tui.drawing.cells import Tone
+from tui.drawing.lines import Line, line, table_lines
 from tui.drawing.units import plain
 from tui.operations.operation import Outcome, Prepared
 from tui.widgets.lines_view import LinesScroll, LinesView
@@ -95,7 +94,7 @@ class OutcomeDialog(TextDialog):
         lines: list[Line] = [line(("✖ ", Tone.BAD), (text, Tone.BAD)) for text in outcome.errors]
         sums = [text for text in (*outcome.sums, outcome.counts) if text]
         lines += [line((text, Tone.STRONG)) for text in sums] + [()] * bool(sums)
-        lines += table_lines(outcome.columns, outcome.rows)
+        lines += table_lines(outcome.columns, outcome.rows) if outcome.rows else []
         lines += [line((text, Tone.QUIET)) for text in outcome.notes]
         super().__init__(f"{outcome.title}: {word}", lines, copied=command, leads=leads, is_wide=True)
 
@@ -104,15 +103,3 @@ class OutcomeDialog(TextDialog):
         if event.key.isdecimal():
             self.dismiss(None)
             self.app.call_next(self.app.on_event, events.Key(event.key, event.character))
-
-
-def table_lines(columns: tuple[str, ...], rows: tuple[tuple[Cell, ...], ...]) -> list[Line]:
-    """Return a small table as lines, each column as wide as it needs."""
-    if not rows:
-        return []
-    table = [tuple(Cell(title, Tone.QUIET) for title in columns), *rows]
-    widths = [max(cell_len(row[at].text) for row in table) for at in range(len(columns))]
-    return [
-        line(*((f"{cell.text:<{width + 2}}", cell.tone) for cell, width in zip(row, widths, strict=True)))
-        for row in table
-    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 from rich.cells import cell_len, set_cell_size
 
@@ -96,6 +96,18 @@ def beside(left: Sequence[Line], right: Sequence[Line], *, left_width: int, gap:
         second = right[index] if index < len(right) else ()
         rows.append((*fitted(first, left_width), (" " * gap, Tone.PLAIN), *second))
     return rows
+
+
+def table_lines(titles: Sequence[str], rows: Sequence[Sequence[Span]], figures: Set[int] = frozenset()) -> list[Line]:
+    """Return titles and rows, each column as wide as its longest text; ``figures`` are those aligned to the right."""
+    table = [[(title, Tone.QUIET) for title in titles], *rows]
+    widths = [max(cell_len(row[at][0]) for row in table) for at in range(len(titles))]
+
+    def padded(text: str, at: int) -> str:
+        blanks = " " * (widths[at] - cell_len(text))
+        return f"{blanks}{text}  " if at in figures else f"{text}{blanks}  "
+
+    return [line(*((padded(text, at), tone) for at, (text, tone) in enumerate(row))) for row in table]
 
 
 def panel(title: str, lines: Sequence[Line], width: int, height: int, *, note: str = "") -> list[Line]:

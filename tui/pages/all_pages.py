@@ -465,11 +465,11 @@ def _event(view: View, numbered: tuple[int, Event], width: int) -> list[Line]:
 
 def _run(view: View, numbered: tuple[int, Event], run: Run) -> list[Line]:
     """Each of what came at the same moment, as far as there is room."""
-    kind, found = kind_cell(run.event), view.board.events_of_run(numbered[0])
+    kind, events = kind_cell(run.event), view.board.events_of_run(numbered[0])
     lines = [line((kind.text, kind.tone), f"  {counted(run.count, 'time')}  ", (plain(run.reason), Tone.QUIET)), line()]
-    shown = [event for _, event in found[: 2 * _ROWS]]
-    lines += [line((f"{plain(change.subject)}  ", Tone.STRONG), plain(change_text(change))) for change in shown]
-    rest = len(found) - len(shown)
+    shown = [event for _, event in events[: 2 * _ROWS]]
+    lines += [line((f"{plain(event.subject)}  ", Tone.STRONG), plain(change_text(event))) for event in shown]
+    rest = len(events) - len(shown)
     return [*lines, line((f"and {counted(rest, 'other')}", Tone.QUIET))] if rest else lines
 
 

@@ -14,7 +14,7 @@ from engine.admin.health.report import HealthStatus
 from engine.admin.watch.frame import Stage
 from engine.common.model import NO_CONTROLLER
 from tui.drawing.cells import Cell, Column, Tone
-from tui.drawing.lines import Line, Span, beside, fitted, folded, line, panel, width_of, wrapped
+from tui.drawing.lines import Line, Span, beside, fitted, folded, line, panel, table_lines, width_of, wrapped
 from tui.drawing.sparkline import ceiling_of, chart_lines, sparkline
 from tui.drawing.table_model import Rows
 from tui.drawing.units import at_least, count, counted, plain, short_count, span_left
@@ -409,19 +409,10 @@ def _moves(board: Board, width: int, lines_max: int) -> list[Line]:
 
 def _rows(columns: Sequence[Column], items: Sequence[Any]) -> list[Line]:
     """Return titles and rows, each column as wide as its longest text."""
-    cells = [[column.cell(item) for column in columns] for item in items]
-    widths = [
-        max(width_of(line(column.title)), column.width, *(width_of(line(plain(row[at].text))) for row in cells), 0)
-        for at, column in enumerate(columns)
-    ]
-
-    def padded(text: str, at: int, tone: Tone) -> Span:
-        blanks = " " * (widths[at] - width_of(line(text)))
-        return (blanks + text if columns[at].is_figure else text + blanks) + "  ", tone
-
-    head = tuple(padded(column.title, at, Tone.QUIET) for at, column in enumerate(columns))
-    body = (tuple(padded(plain(cell.text), at, cell.tone) for at, cell in enumerate(row)) for row in cells)
-    return [line(" ", *head), *(line(" ", *row) for row in body)]
+    figures = {at for at, column in enumerate(columns) if column.is_figure}
+    titles = [f"{column.title:{'>' if column.is_figure else '<'}{column.width}}" for column in columns]
+    rows = [[Cell(plain(cell.text), cell.tone) for cell in (column.cell(item) for column in columns)] for item in items]
+    return [line(" ", *row) for row in table_lines(titles, rows, figures)]
 
 
 # What happened

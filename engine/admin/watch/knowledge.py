@@ -374,6 +374,9 @@ class Knowledge:
 
     def _set_controller(self, controller_id: int, controller_epoch: int | None) -> None:
         if controller_id != self._controller_id:
+            if controller_epoch == self._controller_epoch and controller_id != NO_CONTROLLER:
+                # Each new controller raises it: this one was read a moment before.
+                controller_epoch = None
             # What brokers said before they knew the new controller means nothing.
             self.words = {
                 broker: replace(broker_words, controller_id=None) for broker, broker_words in self.words.items()
