@@ -22,6 +22,8 @@ class Without(Enum):
     """It shows the rest, and says what is hidden and why."""
     LEFT_OUT = "~"
     """Kafka leaves it out and does not say so, nor can klamm."""
+    AT_A_KEY = "!"
+    """Only what one key of the dashboard shows needs it, and says who lacks what."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ class Need:
     @classmethod
     def of(cls, row: str) -> Need:
         """Read a row such as ``Describe Cluster?: the sizes``."""
-        match = re.fullmatch(r"(\w+ \w+)([?~]?)(?:: (.+))?", row)
+        match = re.fullmatch(r"(\w+ \w+)([?~!]?)(?:: (.+))?", row)
         assert match is not None, row
         return cls(Requirement.of(match[1]), Without(match[2]), match[3] or "")
 
@@ -62,6 +64,7 @@ class Need:
             Without.REFUSED: "",
             Without.HIDDEN: "hidden without it",
             Without.LEFT_OUT: "silently left out without it",
+            Without.AT_A_KEY: "not shown without it",
         }[self.without]
         return ", ".join(filter(None, (self.remark, effect)))
 
@@ -87,7 +90,10 @@ _BESIDE = f"Describe Group?: {_LOCK}"
 _RUN = (*_CHANGE, f"Read Group: {_LOCK}", *_THROTTLE)
 
 RIGHTS: Mapping[str, tuple[str, ...]] = {
-    "top": (*_SEEN, "Describe Cluster?: moves, sizes", "Describe Group~"),
+    "top": (
+        *(*_SEEN, "Describe Cluster?: moves, sizes", "Describe Group~"),
+        "Read Topic!: the record that a group reads next, at enter on a partition of it that is in trouble",
+    ),
     "exporter": (*_SEEN, "Describe Cluster?: moves, sizes", "Describe Group~"),
     "topics list": ("Describe Topic?", "Describe Cluster?: sizes, names of hidden topics"),
     "topics describe": (_NAMED, "DescribeConfigs Topic?: settings", "Describe Cluster?: moves under way"),

@@ -308,10 +308,10 @@ def _warn_of_missing_packages(spark: SparkSession) -> None:
     if python is None:
         return
     asked = "from importlib.util import find_spec; print(*(n for n in ('pyarrow', 'numpy') if find_spec(n) is None))"
-    said = subprocess.run([python, "-c", asked], capture_output=True, text=True, check=False)
-    if said.returncode == 0 and said.stdout.strip():
+    answer = subprocess.run([python, "-c", asked], capture_output=True, text=True, check=False)
+    if answer.returncode == 0 and answer.stdout.strip():
         warnings.warn(
-            f"the Python of Spark's workers, {python}, has no {' and no '.join(said.stdout.split())}, so sources and "
+            f"the Python of Spark's workers, {python}, has no {' and no '.join(answer.stdout.split())}, so sources and "
             "sinks in Python fail\nhint: install it there, or let PYSPARK_PYTHON name a Python that has it, before the "
             "session starts",
             stacklevel=3,

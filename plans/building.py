@@ -113,6 +113,11 @@ class _Builder:
         has_racks = bool(live) and all(rack is not None for rack in live.values())
         if not has_racks and any(rack is not None for rack in live.values()):
             without = ", ".join(str(broker) for broker, rack in sorted(live.items()) if rack is None)
+            if self.strategy is Strategy.RACKS:
+                raise Infeasible(
+                    f"nobody knows which replicas share a rack: brokers without a rack: {without}",
+                    hint="give them broker.rack and restart them; until then rebalance levels without racks",
+                )
             self.notes.append(f"racks are ignored: brokers without a rack: {without}")
         names = sorted({rack for rack in live.values() if rack is not None}) if has_racks else []
         removed = {*self.options.brokers} if self.strategy is Strategy.DECOMMISSION else set()

@@ -135,10 +135,11 @@ async def command(
     """Print records, one per line: the value, or with -o jsonl all fields.
 
     It follows the leaders as they move, and waits for an absent one: for --timeout if given, or 30 s with --until-end.
-    Without --group it joins no group and commits nothing. A pattern never matches Kafka's internal topics; if you name
-    one, its records are printed decoded, as JSON. Times without a zone are UTC; 02:00 is the last time it was 02:00,
-    and 2h is two hours ago. Ends at --max-messages, --until-end, a stop, --timeout-ms, Ctrl-C, or when nobody reads the
-    output any more.
+    So it does for a topic that is deleted meanwhile; if it is created again, the new topic is read from its beginning,
+    or in a group from where the group begins. Without --group it joins no group and commits nothing. A pattern never
+    matches Kafka's internal topics; if you name one, its records are printed decoded, as JSON. Times without a zone are
+    UTC; 02:00 is the last time it was 02:00, and 2h is two hours ago. Ends at --max-messages, --until-end, a stop,
+    --timeout-ms, Ctrl-C, or when nobody reads the output any more.
     """
     from engine.admin.records.consume import ConsumeOptions
     from engine.common.model import IsolationLevel

@@ -25,8 +25,9 @@ def command(invocation: Invocation) -> Report | Awaitable[Report]:
     """Say what is missing on this machine and how to get it, or why a cluster cannot be reached.
 
     If an option names a cluster, it goes there step by step: name, port, TLS, login, APIs, rights, and the same for
-    every broker that the cluster names. It stops at the first step that fails, and says what to do; the exit code is
-    that of a command that fails there. If an address that you give does not answer, it goes on to the next one.
+    every broker that the cluster names. The way to ZooKeeper and the way to the brokers each end at the first step that
+    fails, and klamm says what to do; the exit code is that of a command that fails there. If an address that you give
+    does not answer, it goes on to the next one.
 
     Without a cluster it exits with 1 when something is missing that klamm's main uses need; what is optional does not
     count.

@@ -121,7 +121,7 @@ async def command(
         await _print_once(invocation, target, maker)
     else:
         note = f"updated every {interval_s:g} s"
-        await serve(invocation, "--listen", address, note, _pages(target, interval_s, maker))
+        await serve(invocation, "--listen", address, note, _pages(invocation, target, interval_s, maker))
 
 
 async def serve(
@@ -143,6 +143,7 @@ async def serve(
     trouble = ""
     with listening as server:
         invocation.talk.say(f"serving {server.address}, {how_often}; Ctrl-C ends it")
+        invocation.is_ended_by_interrupt = True
         async for page in pages:
             if bool(page.trouble) != bool(trouble):
                 if page.trouble:
@@ -153,7 +154,9 @@ async def serve(
             server.show(lambda page=page: prometheus_text(page.make()), trouble=trouble, read_at_s=page.read_at_s)  # type: ignore[misc]
 
 
-async def _pages(target: ClusterTarget, interval_s: float, maker: FrameMetrics) -> AsyncIterator[Page]:
+async def _pages(
+    invocation: Invocation, target: ClusterTarget, interval_s: float, maker: FrameMetrics
+) -> AsyncIterator[Page]:
     from engine.admin.analysis.exporter_metrics import read_at_ms, trouble_of
     from engine.admin.watch.live_feed import LiveFeed
 
@@ -163,6 +166,7 @@ async def _pages(target: ClusterTarget, interval_s: float, maker: FrameMetrics) 
         async for frame in feed.frames():
             if not frame.has_tried_links:
                 continue
+            invocation.tell_hidden_so_far(frame.denied, frame.principal)
             at_ms = read_at_ms(frame)
             yield Page(_making(maker, frame), trouble_of(frame), None if at_ms is None else at_ms / 1000)
     finally:

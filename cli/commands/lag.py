@@ -104,7 +104,8 @@ async def command(
     log. UNKNOWN: nothing committed, no leader, too few samples, only aborted records unread, or a reader that rarely
     commits and is not late compared with its own last commits. Markers of transactions have offsets, so they count as
     lag; but a reader with nothing else to read is OK. A group without lag needs one sample, other groups need several.
-    --interval times --samples should be longer than twice the time between two commits.
+    --interval times --samples should be longer than twice the time between two commits. Of a Spark query, which keeps
+    its own history, the last sample counts.
 
     Spark queries commit nothing; their checkpoints and event logs show where they are. --checkpoint and --event-log
     report only those queries; add --group or --all-groups to report groups too. Without any of these options, lag
@@ -124,6 +125,8 @@ async def command(
     listen = None if serve is None else address_option("--serve", serve)
     if watch and serve is not None:
         raise UsageError("give one of --watch and --serve")
+    if samples is not None and (watch or serve is not None):
+        raise UsageError("--watch and --serve go on until Ctrl-C: leave out --samples")
     named = [*(groups or ()), *(group or ())]
     scope = scope_of(named, is_all=all_groups) if named or all_groups else GroupScope()
     are_groups_told = bool(named or all_groups or not (checkpoint or event_log))
@@ -227,11 +230,12 @@ async def _measure(invocation: Invocation, meter: LagMeter, interval_s: float, l
 
     with Countdown(invocation.talk) as countdown:
 
-        def on_look(looks: int, undecided: int) -> None:
-            if undecided and looks < looks_max:
-                groups = counted(undecided, "group")
+        def on_look(looks: int, groups: int, queries: int) -> None:
+            if (groups or queries) and looks < looks_max:
+                told = [counted(groups, "group")] if groups else []
+                told += [f"{queries} Spark {'query' if queries == 1 else 'queries'}"] if queries else []
                 more = "; --samples 1 does not watch" if looks == 1 else ""
-                countdown.restart(f"watching {groups}", (looks_max - looks) * interval_s, more)
+                countdown.restart(f"watching {' and '.join(told)}", (looks_max - looks) * interval_s, more)
 
         answer, complaints = await meter.measure(on_look)
     for complaint in complaints:

@@ -227,6 +227,14 @@ async def _send_all(
             await send(lines)
         if rest:
             await send([rest])
+    except BadRequest:
+        raise
+    except BaseException:
+        progress.end()
+        stored = sum(result.record_count for result in producer.results)
+        if number and not producer.is_transactional:
+            invocation.talk.say(f"{stored} of {counted(number, 'record')} sent before it ended")
+        raise
     finally:
         progress.end()
     return number

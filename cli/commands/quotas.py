@@ -139,7 +139,7 @@ async def usage(
 
     Every broker counts for itself. It reports the clients that were active in the last hour, and none while no quota is
     set. Throttled is the mean time for which it has delayed their answers lately. The brokers are read as for klamm
-    brokers metrics. Exits with 1 if a broker does not report.
+    brokers metrics. Exits with 1 if a quota is set and a broker does not report.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.quotas import usage_report

@@ -67,14 +67,20 @@ async def delete(
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.records_deletion import deletion_lines, deletions_report
-    from engine.admin.records.deletion import DeletionResult, delete_records, preview_deletion
+    from engine.admin.records.deletion import DeletionResult, delete_records, preview_deletion, refused
+    from engine.common.acl import AclOperation
 
     wanted = _wanted(offset_json_file, topic, partition, before_offset)
     async with open_cluster(invocation, for_change=True) as cluster:
         previews = await preview_deletion(cluster, wanted)
+        if invocation.is_dry_run:
+            lacking = await cluster.lacking(AclOperation.DELETE, sorted({name.topic for name in wanted}))
+            previews = [refused(one, lacking[one.topic]) if one.topic in lacking else one for one in previews]
         going = [preview for preview in previews if preview.result is DeletionResult.WOULD_BE_DELETED]
-        if not going:
+        if not going and not any(preview.error for preview in previews):
             invocation.talk.say("there are no records before these offsets")
+            return deletions_report(previews)
+        if not going:
             return deletions_report(previews)
         records = sum(deletion.records for deletion in going)
         what = f"delete {counted(records, 'record')} of {counted(len(going), 'partition')} in {cluster.target.title}"

@@ -425,6 +425,7 @@ async def delete(
     from cli.views.topics import topic_changes_report
     from engine.admin.topics.access import topic_changer
     from engine.admin.topics.changes import TopicChange, TopicOutcome, deletion_obstacles, deletion_warnings
+    from engine.common.acl import AclOperation
 
     texts = [*(topics or ()), *(topic or ())]
     if not texts:
@@ -436,6 +437,10 @@ async def delete(
             raise refusal
         if invocation.output is not OutputFormat.KAFKA:
             await _note_hidden(cluster, texts, names)
+        lacking = await cluster.lacking(AclOperation.DELETE, names) if invocation.is_dry_run else {}
+        names = [name for name in names if name not in lacking]
+        if lacking and not names:
+            return topic_changes_report([], exit_code=invocation.tell_failures([*lacking.values()]))
         if not names:
             invocation.talk.say(f"no such topic{invocation.as_seen_by}, nothing to do")
             return topic_changes_report([])
@@ -445,7 +450,8 @@ async def delete(
             invocation.talk.warn(warning)
         await minds_plan(invocation, cluster, names, is_forced=force)
         if not invocation.confirm(f"delete {what} in {cluster.target.title}", listed, is_destructive=True):
-            return topic_changes_report([TopicChange(name, TopicOutcome.WOULD_BE_DELETED) for name in names])
+            would_be = [TopicChange(name, TopicOutcome.WOULD_BE_DELETED) for name in names]
+            return topic_changes_report(would_be, exit_code=invocation.tell_failures([*lacking.values()]))
         changes, refusals = await changer.delete(names, waits=wait)
     is_under_way = any(change.result is TopicOutcome.MARKED_FOR_DELETION for change in changes)
     for reason in deletion_obstacles(changes) if wait else ():

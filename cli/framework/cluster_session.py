@@ -38,6 +38,8 @@ async def open_cluster(invocation: Invocation, *, for_change: bool = False) -> A
         async with cluster:
             try:
                 yield cluster
+                if invocation.is_dry_run:
+                    await cluster.note_lacking()
             except AdminError as error:
                 if error.topics:
                     from engine.admin.log_dirs.describing import hidden_matches

@@ -192,7 +192,5 @@ def _term_as_interrupt(invocation: Invocation) -> Iterator[None]:
 def _finish(invocation: Invocation, result: CommandResult) -> int:
     if isinstance(result, Report):
         invocation.print(result)
-        invocation.tell_hidden(result.exit_code)
-        return result.exit_code
-    invocation.tell_hidden(result or 0)
-    return ExitCode.DONE if result is None else result
+        return invocation.tell_hidden(result.exit_code)
+    return invocation.tell_hidden(ExitCode.DONE if result is None else result)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -272,29 +272,43 @@ class Invocation:
 
         return self.tell_failures([error for error in errors if error.kind is not FailureKind.AUTHORIZATION])
 
-    def tell_hidden(self, code: int) -> None:
+    def tell_hidden(self, code: int) -> int:
         """Name the missing rights that hide something, unless a failure has named them.
 
-        A command that was refused says so with its code; its report may have named the parts alone.
+        A command that was refused says so with its code; its report may have named the parts alone. A dry run is
+        refused as its change would be. Return the exit code.
         """
+        from engine.common.acl import ResourceType
+
         for cluster in self.denials:
-            missing = self._missing(cluster)
-            if code == ExitCode.REFUSED:
+            missing = self._missing(cluster.denied)
+            essential = [
+                right
+                for right in missing
+                if (right.operation, right.resource_type) in self.essential_rights
+                and (code == ExitCode.REFUSED or (self.is_dry_run and right.resource_type is ResourceType.CLUSTER))
+            ]
+            if essential:
                 from engine.admin.cluster.errors import Refused
 
-                essential = [
-                    right for right in missing if (right.operation, right.resource_type) in self.essential_rights
-                ]
-                self.tell_failures([Refused(right.code, where=right.resource_words) for right in essential])
-                missing = self._missing(cluster)
+                code = self.tell_failures([Refused(right.code, where=right.resource_words) for right in essential])
+                missing = self._missing(cluster.denied)
             if missing:
                 self._tell_hidden(missing, cluster.principal)
+        return code
 
-    def _missing(self, cluster: Cluster) -> list[Right]:
+    def tell_hidden_so_far(self, denied: Iterable[Right], principal: str | None) -> None:
+        """The same for a command that goes on until somebody ends it: name each right once."""
+        missing = self._missing(denied)
+        self._refusals_shown.update((right.operation.word, right.resource) for right in missing)
+        if missing:
+            self._tell_hidden(missing, principal)
+
+    def _missing(self, denied: Iterable[Right]) -> list[Right]:
         """Return the missing rights that hide something in a cluster, except those already named."""
         return [
             right
-            for right in cluster.denied
+            for right in denied
             if (right.operation, right.resource_type) in self.rights
             and (right.operation.word, right.resource) not in self._refusals_shown
         ]
@@ -325,7 +339,7 @@ class Invocation:
                 stream.write(as_kafka.out)
             self.talk.echo(as_kafka.said)
             return
-        missing = [right for cluster in self.denials for right in self._missing(cluster)]
+        missing = [right for cluster in self.denials for right in self._missing(cluster.denied)]
         if missing and not report.is_file and not isinstance(report.data, list | tuple):
             data = json_value(report.data)
             hidden = {"hidden": _rights_as_json(missing)}

@@ -32,6 +32,7 @@ _WORDS = {
     Reason.BETWEEN_COMMITS: "commits rarely, and is not late",
     Reason.MEMBER_DRAINS: "waits while its consumer drains other partitions",
     Reason.NOTHING_COMMITTED: "nothing committed",
+    Reason.NO_OFFSETS_SHOWN: "no offset that you may see is committed",
     Reason.COMMITTED_UNKNOWN: "committed offset not readable",
     Reason.NO_LEADER: "no leader",
     Reason.NO_SUCH_PARTITION: "the topic or partition does not exist",

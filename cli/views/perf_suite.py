@@ -115,7 +115,10 @@ def suite_report(
             }
             for result in results
         ]
-    sections = [_section(experiment, some, before) for experiment, some in by_experiment(chosen, results)]
+    sections = [
+        _section(experiment, experiment_results, before)
+        for experiment, experiment_results in by_experiment(chosen, results)
+    ]
     return Report(data, Table(columns, rows), sections, exit_code=exit_code)
 
 
@@ -162,14 +165,15 @@ def write_plot(path: Path, chosen: Sequence[Experiment], results: Sequence[CaseR
     if path.suffix == ".svg":
         height = 0
         drawn = []
-        for experiment, some in parts:
-            drawn.append(f'<g transform="translate(0,{height})">{_bars(experiment, some, before)}</g>')
-            height += _height(some, before) + 10
+        for experiment, experiment_results in parts:
+            drawn.append(f'<g transform="translate(0,{height})">{_bars(experiment, experiment_results, before)}</g>')
+            height += _height(experiment_results, before) + 10
         path.write_text(_svg("".join(drawn), height), "utf-8")
         return
     body = "".join(
-        _svg(_bars(experiment, some, before), _height(some, before)) + _html_table(_section(experiment, some, before))
-        for experiment, some in parts
+        _svg(_bars(experiment, experiment_results, before), _height(experiment_results, before))
+        + _html_table(_section(experiment, experiment_results, before))
+        for experiment, experiment_results in parts
     )
     style = "body{font:14px sans-serif;margin:2em}td,th{padding:2px 10px;text-align:right}"
     page = f'<!doctype html><meta charset="utf-8"><title>klamm perf suite</title><style>{style}</style>{body}\n'

@@ -81,8 +81,8 @@ def plan_report(made: MadePlan, explained: Sequence[str]) -> Report:
         )
     rest = [_row(move, _UNCOPIED) for move in moves if not move.copies]
     if rest:
-        some = f"{LARGEST_MAX} of " if len(rest) > LARGEST_MAX else ""
-        title = f"Changed without a copy: {some}{counted(len(rest), 'partition')}"
+        shown_of = f"{LARGEST_MAX} of " if len(rest) > LARGEST_MAX else ""
+        title = f"Changed without a copy: {shown_of}{counted(len(rest), 'partition')}"
         sections.append(Section(title, Table(_UNCOPIED, rest[:LARGEST_MAX])))
     return Report(plan_document(plan), Table(entries, rows), sections, is_file=True)
 

@@ -173,6 +173,9 @@ def waves_result_report(result: WavesResult, goes_on: str, journal: str, *, is_b
     code = _CODES[result.outcome]
     if result.outcome is Outcome.DONE and result.done < result.count:
         code = ExitCode.BAD_ANSWER
+    is_left = code is not ExitCode.DONE and (
+        result.outcome is not Outcome.DONE or result.done + result.gone < result.count
+    )
     data = {
         "outcome": result.outcome,
         "reason": result.reason,
@@ -183,17 +186,18 @@ def waves_result_report(result: WavesResult, goes_on: str, journal: str, *, is_b
         "under_way": [str(name) for name in result.moving],
         "throttles_left": list(result.left),
         "journal": journal,
-        "goes_on": None if code is ExitCode.DONE else goes_on,
+        "goes_on": goes_on if is_left else None,
     }
     where = "where they were before the plan" if is_back else "where the plan wants them"
-    notes = [f"{result.done} of {result.count} partitions are {where}"]
+    missing = f"; {result.gone} no longer exist{'s' if result.gone == 1 else ''}" if result.gone else ""
+    notes = [f"{result.done} of {result.count} partitions are {where}{missing}"]
     if result.reason is not None:
         when = f"at wave {result.wave} of {result.wave_count}" if result.wave else "before the first wave"
         notes.append(f"stopped {when}: {result.reason}")
     if result.moving:
         notes.append(f"{len(result.moving)} still under way in the cluster")
     notes += result.left
-    if code is not ExitCode.DONE:
+    if is_left:
         notes.append(f"go on with: {goes_on}")
     columns = tuple(Column(name) for name in ("outcome", "wave", "waves", "done", "partitions", "reason"))
     table = Table(columns, [tuple(data[column.name] for column in columns)])

@@ -44,20 +44,22 @@ def usage_report(answer: UsageOfBrokers) -> Report:
     near = {
         (usage.user, usage.client_id) for usage in answer.usages if (usage.used_percent or 0) >= NEAR_PERCENT
     } - throttled
-    notes = [f"broker {broker} does not report: {why}" for broker, why in answer.troubles]
-    if answer.troubles:
+    is_anybody_limited = answer.has_quotas or bool(answer.usages)
+    troubles = answer.troubles if is_anybody_limited else ()
+    notes = [f"broker {broker} does not report: {why}" for broker, why in troubles]
+    if troubles:
         notes.append(SAY_WHERE)
-    if not answer.has_quotas:
-        notes.append("no quota is set, so brokers measure no client")
-    elif not answer.usages and not answer.troubles:
+    if not is_anybody_limited:
+        notes.append("no quota is set, so nobody is limited")
+    elif not answer.usages and not troubles:
         notes.append("nobody who has a quota was active in the last hour")
     elif answer.usages:
         notes.append(f"throttled: {len(throttled)}; at {NEAR_PERCENT} % or more: {len(near)}")
     sections = (Section(body=Table(_USAGE, shown)),) if shown else ()
-    code = ExitCode.BAD_ANSWER if answer.troubles else ExitCode.DONE
+    code = ExitCode.BAD_ANSWER if troubles else ExitCode.DONE
     data = {
         "usages": answer.usages,
-        "troubles": [{"broker": broker, "trouble": why} for broker, why in answer.troubles],
+        "troubles": [{"broker": broker, "trouble": why} for broker, why in troubles],
     }
     return Report(data, Table(_USAGE, rows), sections, tuple(notes), code)
 

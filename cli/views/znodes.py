@@ -9,6 +9,7 @@ from cli.output.printer import json_text
 from cli.output.report import Column, Fields, Kind, Report, Section, Table, Tone
 from engine.admin.znodes.access_lists import AclChange
 from engine.admin.znodes.tree import Znode
+from engine.common.quantities import counted
 
 _COLUMNS = (
     Column("path"),
@@ -65,8 +66,13 @@ def acl_changes_report(changes: Sequence[AclChange]) -> Report:
     """Each znode whose access list changes; code 4 if ZooKeeper refused one."""
     rows = [(change.path, _spaced(change.before), _spaced(change.after), change.error) for change in changes]
     columns = (Column("path"), Column("before"), Column("after"), Column("error", tone=lambda _: Tone.BAD))
-    refused = any(change.error is not None for change in changes)
-    return Report(changes, Table(columns, rows), exit_code=ExitCode.REFUSED if refused else ExitCode.DONE)
+    refused = sum(change.error is not None for change in changes)
+    if not refused:
+        return Report(changes, Table(columns, rows))
+    note = (
+        f"ZooKeeper refused {refused} of {counted(len(changes), 'change')}: log in as the brokers, --jaas-config FILE"
+    )
+    return Report(changes, Table(columns, rows), notes=(note,), exit_code=ExitCode.REFUSED)
 
 
 def _acl(znode: Znode) -> str | None:

@@ -158,8 +158,8 @@ class LocalSecurity:
 
     def _jaas(self, user: str, **options: str) -> str:
         assert self._mechanism is not None, "certificates need no login module"
-        said: Mapping[str, str] = {"username": user, "password": self._passwords[user], **options}
-        words = " ".join(f'{name}="{value}"' for name, value in said.items())
+        settings: Mapping[str, str] = {"username": user, "password": self._passwords[user], **options}
+        words = " ".join(f'{name}="{value}"' for name, value in settings.items())
         return f"{_MODULES[self._mechanism]} required {words};"
 
 

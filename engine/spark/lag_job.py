@@ -141,7 +141,7 @@ def _due_ms(rows: DataFrame) -> int | None:
 
 
 def _whole(watched: Watched) -> Watched:
-    places = (tuple(map(whole_place, some)) for some in (watched.checkpoints, watched.event_logs))
+    places = (tuple(map(whole_place, places_named)) for places_named in (watched.checkpoints, watched.event_logs))
     return Watched(watched.target, *places)
 
 

@@ -113,8 +113,8 @@ class _Writer:
         from engine.spark.row_batches import by_topic
 
         time_ms = time.time_ns() // 1_000_000
-        for topic, some in [(self._topic, rows)] if self._topic else by_topic(rows):
-            self._add(await self._producer(topic), some, time_ms)
+        for topic, topic_rows in [(self._topic, rows)] if self._topic else by_topic(rows):
+            self._add(await self._producer(topic), topic_rows, time_ms)
         for producer in self._producers.values():
             await producer.flush()
         self.count += rows.num_rows

@@ -76,6 +76,17 @@ def test_zookeeper_is_not_passed_over_where_it_is_needed(frozen: LocalCluster, c
     assert ran.code in (3, 5), ran.err
 
 
+@pytest.mark.parametrize("connect", ["frozen", "closed"])
+def test_the_doctor_goes_on_to_the_brokers(frozen: LocalCluster, capsys: Capture, connect: str) -> None:
+    zookeeper = frozen.zookeeper_connect if connect == "frozen" else "127.0.0.1:1"
+    where = ("-b", frozen.bootstrap_servers, "--zookeeper", zookeeper, "--timeout", "10")
+    ran = in_process("doctor", *where, "-o", "json", capture=capsys)
+    failed = [(step["name"], step["needed_for"]) for step in ran.json if step["status"] != "ok"]
+    assert (ran.code, [where for _, where in failed]) == (3, [zookeeper]), (ran.out, ran.err)
+    names = [step["name"] for step in ran.json]
+    assert names[-1] == "every broker" and names.index("broker port") > names.index(failed[0][0])
+
+
 def test_topics_are_described_without_their_settings(servers: str, capsys: Capture) -> None:
     ran = in_process("topics", "describe", "kept", "-b", servers, "--timeout", "10", "-o", "json", capture=capsys)
     (topic,) = ran.json

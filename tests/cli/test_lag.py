@@ -330,6 +330,7 @@ def test_only_some_topics(program: Program, topic_name: str, live_cluster: Local
         (["--interval", "0"], "error: --interval must be a time above 0"),
         (["--interval", "soon"], "error: --interval: not a duration: 'soon'"),
         (["--samples", "0"], "error: "),
+        (["--samples", "2", "--watch"], "error: --watch and --serve go on until Ctrl-C: leave out --samples"),
         (["--fail-on", "ok"], "error: --fail-on must be stall, warn or unknown, not 'ok'"),
         (["--isolation", "x"], "error: --isolation must be read-uncommitted or read-committed, not 'x'"),
         (["--topic", "("], "error: neither a topic's name nor a regular expression"),

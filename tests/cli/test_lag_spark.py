@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ from group_members import commit
 from klamm_program import PROGRAM, Program
 from spark_traces import Made, event_lines, one_source, write_checkpoint
 
+from engine.admin.cluster.errors import AdminError
+from engine.admin.lag.spark_positions import Query
+from engine.admin.lag.spark_traces import QueryTraces
 from engine.common.model import TopicPartition
 from engine.local.cluster import LocalCluster
 
@@ -249,6 +253,30 @@ def test_watching_sees_what_the_query_has_done_since(program: Program, topic_nam
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=20)
     assert process.returncode == 130
+
+
+def test_a_query_is_sampled_as_often_as_asked_and_the_last_sample_counts(
+    program: Program, topic_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The query finishes a batch after each sample."""
+    ends = [10, 20, 30, 40]
+    checkpoint = write_checkpoint(tmp_path / "q", history(topic_name, *ends))
+    read, at_s = QueryTraces.read, list[float]()
+
+    def reading(self: QueryTraces) -> tuple[list[Query], list[AdminError]]:
+        found = read(self)
+        at_s.append(time.monotonic())
+        ends.append(ends[-1] + 10)
+        write_checkpoint(checkpoint, history(topic_name, *ends))
+        return found
+
+    monkeypatch.setattr(QueryTraces, "read", reading)
+    words = ("lag", "--checkpoint", str(checkpoint), "-o", "json")
+    assert (program(*words).json[0]["lag"], len(at_s)) == (60, 1), "one is enough"
+    ran = program(*words, "--samples", "3", "--interval", "0.3")
+    assert (ran.json[0]["lag"], len(at_s)) == (30, 4)
+    assert all(after - before >= 0.3 for before, after in pairwise(at_s[1:]))
+    assert "watching 1 Spark query for 0.6 s more" in ran.err
 
 
 def test_groups_and_queries_together(

@@ -193,3 +193,25 @@ def test_what_is_typed_goes_at_once(topic_name: str, program: Program, live_clus
     wait_for(lambda: program("consume", topic_name, "-e").out == "now\n", "the record is there")
     producer.stdin.close()
     assert producer.wait(60) == 0
+
+
+def test_a_topic_that_is_deleted_meanwhile_is_no_wrong_use(
+    topic_name: str, program: Program, live_cluster: LocalCluster
+) -> None:
+    """The name existed when it was given. What was stored before is told."""
+    where = ("-b", live_cluster.bootstrap_servers, "--timeout", "2")
+    own, pipe, nowhere = environment(Path()), subprocess.PIPE, subprocess.DEVNULL
+    producer, reader = (
+        subprocess.Popen([PROGRAM, *words, *where], stdin=pipe, stdout=nowhere, stderr=pipe, env=own, text=True)
+        for words in (("produce", topic_name), ("consume", topic_name, "--from-beginning"))
+    )
+    assert producer.stdin is not None
+    producer.stdin.write("now\n")
+    producer.stdin.flush()
+    wait_for(lambda: program("consume", topic_name, "-e").out == "now\n", "the record is there")
+    assert program("topics", "delete", topic_name, "--yes").code == 0
+    _, said = producer.communicate("then\n", timeout=60)
+    assert (producer.returncode, "(UNKNOWN_TOPIC_OR_PARTITION): topic " in said) == (4, True), said
+    assert "1 of 2 records sent before it ended" in said
+    _, said = reader.communicate(timeout=60)
+    assert (reader.returncode, "it was deleted while it was read" in said) == (4, True), said

@@ -6,6 +6,7 @@ import io
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,7 +26,7 @@ from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 from engine.admin.reassignment.journal import JournalRecord, open_journal
 from engine.admin.reassignment.lock_holder import Holder
 from engine.admin.reassignment.plan_file import PartitionMove
-from engine.admin.reassignment.plan_runs import PlanRun, Verb, is_led_back
+from engine.admin.reassignment.plan_runs import PlanRun, Verb, is_led_back, what_is_left
 from engine.admin.reassignment.wave_progress import WaveProgress
 from engine.admin.reassignment.wave_values import Outcome, Step, WavesResult
 from engine.admin.reassignment.waves import Standing, WaveCaps, WaveMove, standing_of, turned_round
@@ -188,6 +189,19 @@ def test_the_code_tells_how_it_ended(ended: Callable[[], WavesResult], code: int
     report = waves_result_report(ended(), "klamm plan resume p.json", "p.json.journal")
     assert report.exit_code == code
     assert ("go on with: klamm plan resume p.json" in report.notes) is (code != 0)
+
+
+def test_nothing_goes_on_for_partitions_that_no_longer_exist() -> None:
+    for gone, told in ((1, "2 of 3 partitions are where the plan wants them; 1 no longer exists"), (0, "2 of 3 ")):
+        report = waves_result_report(replace(result(Outcome.DONE, 2), gone=gone), "klamm plan resume p.json", "j")
+        assert isinstance(report.data, dict)
+        assert (report.exit_code, report.notes[0].startswith(told)) == (1, True)
+        assert (report.data["goes_on"] is None, "go on with: klamm plan resume p.json" in report.notes) == (
+            gone,
+            not gone,
+        )
+    moves = {move.name: Standing.WAITING for move in MOVES} | {MOVES[0].name: Standing.GONE}
+    assert what_is_left([MOVES], moves) == (MOVES[1:],)
 
 
 @pytest.mark.parametrize(("wave", "where"), [(0, "before the first wave"), (1, "at wave 1 of 2")])

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import ExitStack, aclosing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from broker_program import BrokerProgram, settings
-from klamm_program import in_process
+from klamm_program import Ran, in_process
 from patience import within
 from rights_story import CASES, CELLS, MODULE, SETTINGS, Cell, RightsStory, check, hidden
 from wire_client import create_topic
 
+from cli.commands.exporter import Page
+from cli.framework.invocation import Invocation
 from cli.framework.root import load
 from cli.table_of_commands import ENTRIES
-from cli.table_of_rights import RIGHTS, Need, needs_of
+from cli.table_of_rights import RIGHTS, Need, Without, needs_of
 from engine.kafka.acls import IMPLIED, SUPPORTED
 from engine.local.addresses import own_loopback_address
 from engine.local.broker_probe import known_broker_ids
@@ -96,6 +98,64 @@ def test_the_rule_that_klamm_names_is_the_one_to_add(story: RightsStory, capsys:
         story.as_admin(f"acls remove --yes {words.removeprefix('acls add')}", capsys)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "topics delete {t}",
+        "topics delete {t}|absent",
+        "records delete --topic {t} --partition 0 --before-offset 1",
+    ],
+)
+def test_a_dry_run_names_the_right_that_the_change_would_lack(words: str, story: RightsStory, capsys: Capture) -> None:
+    """Who may describe a topic sees it, and may not delete it."""
+    cell, topic = Cell("tokens list"), "seen-not-deleted"
+    story.prepare(cell, capsys)
+    if topic not in story.as_admin("topics list -o plain", capsys).out.split():
+        story.as_admin(f"topics create {topic} --replica-assignment 0", capsys)
+        story.as_admin(f"produce {topic}", capsys)
+    login = ("-b", story.login, "--command-config", story.config_of(cell), "-o", "json")
+
+    def try_it() -> Ran:
+        return in_process(*words.format(t=topic).split(), "--dry-run", *login, capture=capsys)
+
+    rule = f"--allow-principal User:{cell.user} --topic {topic}"
+    story.as_admin(f"acls add {rule} --operation describe --operation describe-configs", capsys)
+    try:
+        refused = try_it()
+        assert (refused.code, f"User:{cell.user} lacks delete on topic {topic}" in refused.err) == (4, True), (
+            refused.err
+        )
+        assert "would" not in refused.err + refused.out
+        story.as_admin(f"acls add {rule} --operation delete", capsys)
+        allowed = try_it()
+        assert (allowed.code, "dry run: would delete" in allowed.err) == (0, True), allowed.err
+    finally:
+        told = " --operation ".join(("", "describe", "describe-configs", "delete"))
+        story.as_admin(f"acls remove --yes {rule}{told}", capsys)
+
+
+ALTER_CLUSTER = Need.of("Alter Cluster").right
+
+
+@pytest.mark.parametrize(
+    "cell",
+    # The transaction to abort may have been aborted by then.
+    [cell for cell in CELLS if cell.missing and cell.missing.right == ALTER_CLUSTER and not CASES[cell.case].hangs],
+    ids=str,
+)
+def test_a_dry_run_names_the_right_to_alter_the_cluster(
+    cell: Cell, story: RightsStory, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    story.prepare(cell, capsys)
+    login = ("-b", story.login, "-o", "json", "--dry-run", "--command-config")
+    words = [*cell.command.split(), *CASES[cell.case].words.format(**story.names(cell)).split()]
+    refused = in_process(*words, *login, story.config_of(cell), capture=capsys)
+    assert (refused.code, f"User:{cell.user} lacks alter on the cluster" in refused.err) == (4, True), refused.err
+    may = in_process(*words, *login, story.config_of(Cell(cell.case)), capture=capsys)
+    assert may.code != 4 and "lacks" not in may.err, may.err
+
+
 def test_who_may_only_read_lacks_write_on_the_topic(story: RightsStory, capsys: Capture) -> None:
     """Such a user gets no producer id: for that a broker wants IdempotentWrite, or Write on some topic (KIP-679)."""
     reader = Cell("consume")
@@ -113,6 +173,30 @@ def test_a_person_is_told_what_is_hidden(story: RightsStory, capsys: Capture) ->
     ran = story.run(cell, capsys, "plain")
     assert f"warning: hidden: User:{cell.user} lacks describe on the cluster" in ran.err
     assert f"klamm acls add --allow-principal User:{cell.user} --operation describe --cluster-resource" in ran.err
+
+
+def test_an_exporter_says_what_is_hidden_while_it_goes_on_and_once(
+    story: RightsStory, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell = next(cell for cell in CELLS if cell.user == "exporter-no-describe-cluster")
+    story.prepare(cell, capsys)
+    told: list[str] = []
+
+    async def read_on(
+        invocation: Invocation, option: str, address: object, often: str, pages: AsyncGenerator[Page, None]
+    ) -> None:
+        monkeypatch.setattr(invocation.talk, "warn", told.append)
+        pages_left = 3
+        async with aclosing(pages):
+            async for _ in pages:
+                pages_left -= bool(told)
+                if not pages_left:
+                    return
+
+    monkeypatch.setattr("cli.commands.exporter.serve", read_on)
+    login = ("-b", story.login, "--command-config", story.config_of(cell))
+    ran = in_process("exporter", "--interval", "500ms", "--listen", "127.0.0.1:1", *login, capture=capsys)
+    assert (ran.code, told) == (0, [f"hidden: User:{cell.user} lacks describe on the cluster"]), ran.err
 
 
 @pytest.mark.parametrize(
@@ -164,6 +248,8 @@ def test_who_asks_for_all_topics_is_told_which_are_hidden(
         ("topics delete", "un-na.* --yes"),
         ("topics delete", "un-named --dry-run"),
         ("offsets", "un-na.*"),
+        ("offsets", "un-na.* --partitions 0,1"),
+        ("offsets", "--topic-partitions un-na.*:0-"),
         ("consume", "un-na.* --until-end"),
         ("replicas verify", "--topic un-na.*"),
         ("plan rebalance", "--topic un-na.*"),
@@ -331,12 +417,13 @@ def test_each_option_of_the_table_has_a_case_unless_it_is_a_throttle() -> None:
         for need in needs_of(words)
         if (words, need) not in shown and "--throttle" not in need.options
     }
-    assert absent == {("perf producer", Need.of("Write TransactionalId").right)}
+    of_a_key = ("top", Need.of("Read Topic").right)  # tests/tui/test_rights.py presses it
+    assert absent == {("perf producer", Need.of("Write TransactionalId").right), of_a_key}
 
 
 @pytest.mark.parametrize("words", RIGHTS)
 def test_a_row_exists_in_kafka_and_is_not_implied_by_another(words: str) -> None:
-    always = [need.right for need in needs_of(words) if not need.options]
+    always = [need.right for need in needs_of(words) if not need.options and need.without is not Without.AT_A_KEY]
     for operation, resource_type in always:
         assert operation in SUPPORTED[resource_type]
         assert not any((implied, resource_type) in always for implied in IMPLIED.get(operation, ()))

@@ -170,6 +170,14 @@ def test_opened_and_closed_again(operator: Operator) -> None:
     assert (again.code, again.json) == (0, [])
 
 
+def test_who_may_not_open_the_znodes_is_told_so(operator: Operator) -> None:
+    before = operator.acls()
+    ran = operator.run("zk", "open", "--yes", "-o", "json", user="alice")
+    refused = [row for row in ran.json if row["error"] is not None]
+    assert (ran.code, operator.acls(), len(refused) > 20) == (4, before, True), ran.err
+    assert f"ZooKeeper refused {len(refused)} of {len(ran.json)} changes: log in as the brokers" in ran.err
+
+
 def test_the_znodes_are_not_given_to_somebody_else_than_the_brokers(operator: Operator) -> None:
     before = operator.acls()
     ran = operator.run("zk", "secure", "--yes", "-o", "json", user="alice")

@@ -50,7 +50,7 @@ class Side:
     """A connection to one of the two brokers, and the ids of its topics."""
 
     def __init__(self, address: str) -> None:
-        self._address = address
+        self.address = address
         self._client = WireClient(address)
         self.ids: dict[str, bytes] = {}
         self._names: dict[bytes, str] = {}
@@ -64,12 +64,12 @@ class Side:
             return self._client.ask(request, version)
         except (ConnectionClosed, ConnectionError):
             self.close()
-            self._client = WireClient(self._address)
+            self._client = WireClient(self.address)
             return CLOSED
 
     def another_connection(self) -> WireClient:
         """Return a connection for a request whose answer waits; the caller closes its socket."""
-        return WireClient(self._address)
+        return WireClient(self.address)
 
     def id_of(self, topic: str) -> bytes:
         """Return a topic's id, or UNKNOWN_ID if there is no such topic."""

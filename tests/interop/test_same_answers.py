@@ -6,6 +6,9 @@ texts are not always Kafka's word for word.
 
 from __future__ import annotations
 
+import socket
+import struct
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,12 +20,13 @@ from broker_program import OLD_RECORDS_STAY, BrokerProgram, settings
 from compared_records import written
 from grown_requests import grown
 from requests_compared import AREAS
-from side_by_side import SideBySide
-from wire_client import controller_address
+from side_by_side import Side, SideBySide
+from wire_client import controller_address, create_topic
 from znode_writer import znode_writer
 
 from engine.broker.handlers.registry import all_handlers
 from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from engine.kafka.protocol.declaration import Struct
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
@@ -99,6 +103,45 @@ def test_the_same_answers(brokers: Brokers, ask_all: Callable[[SideBySide], None
     both.differences.clear()
     ask_all(both)
     assert not both.differences, "\n".join(both.differences)
+
+
+DAMAGED = {
+    "too large": struct.pack(">i", 2_000_000_000),
+    "unknown version": struct.pack(">ihhih", 10, 3, 99, 7, -1),
+    "cut short": struct.pack(">ihhih", 10, 3, 4, 7, 500),
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGED)
+def test_a_damaged_request_ends_a_connection_when_the_answer_in_front_of_it_is_sent(
+    brokers: Brokers, kind: str
+) -> None:
+    """``nothing``: the client closes its half."""
+    topic = f"damaged-{list(DAMAGED).index(kind)}"
+
+    def heard(side: Side) -> tuple[bytes, bool]:
+        """Return the correlation id of the only answer, and whether it took as long as the Fetch was to wait."""
+        partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000, last_fetched_epoch=-1)
+        asked = FetchRequest(
+            replica_id=-1, max_wait_ms=600, min_bytes=1000, max_bytes=1000, session_epoch=-1,
+            topics=[FetchTopic(topic=topic, partitions=[partition])],
+        )  # fmt: skip
+        with side.another_connection() as client:
+            begun_s = time.monotonic()
+            client.send(asked, 11)
+            client.socket.sendall(DAMAGED[kind])
+            client.socket.shutdown(socket.SHUT_WR)
+            data = b""
+            while part := client.socket.recv(65536):
+                data += part
+            assert len(data) == 4 + int.from_bytes(data[:4], "big"), data
+            return data[4:8], time.monotonic() - begun_s > 0.5
+
+    for side in brokers.both.sides.values():
+        create_topic(side.address, topic)
+    kafka, ours = map(heard, brokers.both.sides.values())
+    assert kafka == ours and kafka[1]
 
 
 TOLD_BY_CONTROLLERS = {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA}

@@ -71,6 +71,15 @@ def test_racks_repairs_with_one_move_each_and_touches_nothing_else() -> None:
     assert lists(made)["t-0"][0] == 1
 
 
+def test_racks_are_not_called_well_where_a_broker_has_none() -> None:
+    snapshot = cluster(RACKS, {"t": [(1, 4), (2, 3)]})
+    brokers = tuple(replace(broker, rack=None) if broker.id == 4 else broker for broker in snapshot.brokers)
+    with pytest.raises(Infeasible, match="brokers without a rack: 4"):
+        make_plan(replace(snapshot, brokers=brokers), Strategy.RACKS, PlanOptions())
+    made = make_plan(replace(snapshot, brokers=brokers), Strategy.LEADERS, PlanOptions())
+    assert "racks are ignored: brokers without a rack: 4" in made.notes
+
+
 def test_factor_raises_and_lowers() -> None:
     snapshot = cluster(RACKS, {"t": [(1, 2), (1, 2, 3)]})
     up = make_plan(snapshot, Strategy.FACTOR, PlanOptions(replication_factor=3))

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import socket
 import struct
+import threading
+import time
 import urllib.error
 import urllib.request
+from contextlib import ExitStack
 
 import pytest
+from patience import within
 
+from engine.runtime import metrics_server
 from engine.runtime.metrics_server import MetricsServer
 
 
@@ -24,6 +29,29 @@ def test_a_scraper_that_hangs_up_is_nobodys_fault(capsys: pytest.CaptureFixture[
         server.show(lambda: "up 1\n")
         with urllib.request.urlopen(server.address, timeout=30) as answer:
             assert answer.read() == b"up 1\n"
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /metrics HTTP/1.0\r\n\r\n"], ids=["says nothing", "never reads"])
+def test_scrapers_that_hang_cost_few_threads_and_only_for_a_while(
+    sent: bytes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(metrics_server, "_PATIENCE_S", 2.0)
+    with MetricsServer(("127.0.0.1", 0)) as server, ExitStack() as hanging:
+        server.show(lambda: "x" * 20_000_000)
+        port = int(server.address.rpartition(":")[2].partition("/")[0])
+        before = threading.active_count()
+        for _ in range(metrics_server.REQUESTS_MAX):
+            hanging.enter_context(socket.create_connection(("127.0.0.1", port))).sendall(sent)
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as turned_away:
+            assert turned_away.recv(1) == b""
+        assert threading.active_count() - before <= metrics_server.REQUESTS_MAX
+        is_in_time = within(30)
+        while threading.active_count() > before:
+            assert is_in_time()
+            time.sleep(0.05)
+        server.show(lambda: "up 1\n")
+        assert status_of(server.address) == (200, "up 1\n")
     assert capsys.readouterr().err == ""
 
 

@@ -242,6 +242,13 @@ def test_before_the_first_reading_the_figures_are_awaited_and_without_a_reader_t
     assert not {column.name for column in brokers.FIGURES} & cells_of(measured(nobody), "brokers").keys()
     assert "bytes_in_per_s" not in cells_of(measured(nobody), "topics")
     assert "rates" not in beside(measured(nobody), "brokers", 1)
+    refuse = FakeCluster(2, {"orders": 2})
+    for broker in (1, 2):
+        refuse.hide_figures(broker, "it has no JMX port")
+    assert "throttle_ms" not in cells_of(measured(refuse), "brokers"), "columns of nothing hide others"
+    assert "it has no JMX port" in beside(measured(refuse), "brokers", 1)
+    assert "bytes_in_per_s" not in cells_of(measured(refuse), "topics")
+    assert "brokers 1, 2 do not report: it has no JMX port" in beside(measured(refuse), "topics", "orders")
 
 
 def test_rows_are_sorted_by_what_brokers_measure_and_the_unknown_comes_last() -> None:

@@ -136,7 +136,7 @@ def board_with(count: int) -> Board:
     """Return a board to which something has happened so many times, one after the other."""
     board = Board()
     frame = FakeCluster(3, {"orders": 1}).frame()
-    events = tuple(Event(frame.at_ms, EventKind.BROKER_DOWN, f"broker {number}") for number in range(count))
+    events = tuple(Event(frame.at_ms + number, EventKind.BROKER_DOWN, f"broker {number}") for number in range(count))
     board.take(replace(frame, events=events))
     return board
 
@@ -217,7 +217,8 @@ def test_a_long_change_is_cut_so_that_its_column_fits() -> None:
 
 def test_where_it_is_narrow_the_change_is_not_cut_for_words_that_say_it_twice() -> None:
     def told(*events: Event) -> str:
-        (run,) = Runs(events)
+        runs = Runs()
+        (run,) = {id(run): run for run in map(runs.take, events)}.values()
         return text_of(run_line(run, len(short_kind(run)) + 2, is_short=True)).partition("  ")[2]
 
     kind = EventKind.GROUP_MEMBERS_CHANGED

@@ -186,8 +186,13 @@ def test_a_deletion_and_a_cancellation_lead_with_the_sum_of_what_they_do() -> No
 
 def test_an_election_leads_with_the_sum_of_what_it_does() -> None:
     able = [(0, 2)] * 10 + [(1, 2)] * 10 + [(3, 2)] * 12 + [(2, 3)]
-    assert sum_of(able, {0: 20, 1: 20, 2: 1, 3: 20}) == "33 leaders: broker 2 from 1 to 32; 0, 1, 3 lose 10, 10, 11"
-    assert sum_of([(1, 2)], {1: 3}) == "1 leader: broker 2 from 0 to 1; 1 loses 1"
+    assert sum_of(able, {0: 20, 1: 20, 2: 1, 3: 20}) == (
+        "33 leaders: broker 2 from 1 to 32, broker 0 from 20 to 10, broker 1 from 20 to 10, broker 3 from 20 to 9"
+    )
+    assert sum_of([(1, 2)], {1: 3}) == "1 leader: broker 2 from 0 to 1, broker 1 from 3 to 2"
+    assert sum_of([(1, 2)], {}) == "1 leader: broker 2 gets 1, broker 1 loses 1"
+    told = sum_of([(0, broker) for broker in range(1, 30)], {})
+    assert told.endswith("broker 12 gets 1, and 18 other brokers") and told.count("gets") == 12
     assert sum_of([(1, 2), (2, 1)], {1: 1, 2: 1}) == "2 leaders: each broker has as many as before"
     assert sum_of([(NO_LEADER, 2)], {}) == "1 leader: broker 2 gets 1", "nobody knows how many it leads"
 

@@ -243,7 +243,7 @@ def test_a_killed_broker_is_seen_and_its_leaders_are_elected_back_by_keys(
         # Other tests of this cluster have left topics whose changes come at the same moment.
         await driven.press("escape", "8", "slash")
         await driven.type("broker down")
-        await driven.until(lambda: bool(driven.lines_with("± ")) and "broker down" in driven.lines_with("± ")[-1])
+        await driven.until(lambda: bool(driven.lines_with("≤ ")) and "broker down" in driven.lines_with("≤ ")[-1])
 
     driven_live(target_of(three_brokers, has_zookeeper=True), scene)
     assert by_wire.leaders(topic)[0] == victim
@@ -418,7 +418,7 @@ def test_moves_are_throttled_and_cancelled(three_brokers: LocalCluster, by_wire:
     assert changed.is_good
     (note,) = changed.notes
     assert note.startswith("once the moves have ended it has to go: X on Reassignments removes it, or klamm reassign ")
-    needed = ("broker 2 takes at most 20.0 kB/s",)
+    needed = ("broker 2 takes under a throttle of 20.0 kB/s",)
     kept = prepared(target, RemoveThrottles(needed))
     assert kept.run is None and needed[0] in kept.lines
     assert kept.question.startswith("the moves under way need the throttles that there are: H changes them")
@@ -497,7 +497,7 @@ def test_a_move_is_throttled_and_cancelled_by_keys(three_brokers: LocalCluster, 
     async def scene(driven: Driven) -> None:
         await driven.press("6")
         await driven.until(lambda: bool(driven.lines_with(f"{name}-0")))
-        await driven.sees("takes at most 15.0 kB/s")
+        await driven.sees("takes under a throttle of 15.0 kB/s")
         await driven.press("H")
         await driven.sees("Change the throttle")
         await driven.type("5")
@@ -513,7 +513,7 @@ def test_a_move_is_throttled_and_cancelled_by_keys(three_brokers: LocalCluster, 
         await driven.press("y")
         await driven.sees("Change the throttle: done")
         await driven.press("escape")
-        await driven.sees("takes at most 20.0 kB/s")
+        await driven.sees("takes under a throttle of 20.0 kB/s")
         await driven.press("C")
         await driven.sees("Cancel 1 reassignment in tried?")
         assert f"{name}-0: back to " in driven.text
@@ -613,6 +613,8 @@ def test_a_lower_retention_says_what_it_deletes_and_when(
     assert outcome.notes == (*lines,) and lines[1].startswith("the space comes back 2s after that")
     (_,), outcome = asyncio.run(told({"retention.bytes": "1000000"}))
     assert outcome.notes == (), "it is longer"
+    (_,), outcome = asyncio.run(told({"delete.retention.ms": "1"}))
+    assert outcome.notes == (), "of tombstones, not of records"
 
 
 def test_a_read_only_cluster_is_refused_by_the_engine_whatever_the_dashboard_lets_through(

@@ -21,7 +21,7 @@ from engine.admin.health.report import Check, HealthReason, HealthReport, Health
 from engine.admin.lag.results import GroupLag
 from engine.admin.lag.verdicts import LagStatus, Reason
 from engine.admin.watch.events import Event, EventKind
-from engine.admin.watch.frame import Stage
+from engine.admin.watch.frame import Stage, StageStatus
 from engine.admin.watch.judging import HealthMemory
 from engine.admin.znodes.tree import Znode
 from engine.common.model import TopicPartition
@@ -34,6 +34,7 @@ from tui.operations.elections import Elect
 from tui.pages import all_pages, brokers, groups, overview, partitions, topics, zookeeper
 from tui.pages.all_pages import aside_of
 from tui.pages.page import View, rows_at
+from tui.pages.timeline import change_text
 from tui.screen.action_handlers import chosen
 from tui.screen.offers import Ask, EditSettings, NotNow, offer_for
 from tui.state.board import Board
@@ -300,13 +301,13 @@ def test_a_broker_that_hangs_is_told_from_one_that_ended_once_its_session_is_ove
     view = View(board, Location("brokers"))
     lines = [*brokers.PAGE.summary(view, 200), *aside_of(view, "brokers", item, 100)]
     page = " ".join(" ".join("".join(part for part, _ in line) for line in lines).split())
-    ends = "its process may hang: continue or kill it, then start it"
+    ends = "its process may be frozen: continue it, or kill and start it"
     if is_hung:
-        assert found.effect.startswith("may hang: holds ") and found.advice.startswith(ends)
+        assert found.effect.startswith("perhaps frozen: 34 replicas") and found.advice.startswith(ends)
         assert page.count(ends) == 2 and "it gave no answer before its session ended; " + ends in page
     else:
-        assert found.effect.startswith("holds ") and found.advice.startswith("start it, or move its replicas away")
-        assert "may hang" not in page
+        assert found.effect.startswith("34 replicas") and found.advice.startswith("start it, or move its replicas away")
+        assert "frozen" not in page
     feed.cluster.start(2)
     board_of(feed, 1, board)
     assert not board.hung
@@ -551,8 +552,10 @@ def test_a_broker_that_died_with_a_full_disk_points_at_the_disk() -> None:
     cluster.kill(2)
     board_of(feed, 15, board)
     (found,) = [problem for problem in problems_of(board) if problem.subject == "broker 2 down"]
-    assert found.effect.startswith("its disk was 96 % full: holds 3 replicas")
-    assert found.examples == ("when its disks were last read: 96 % full, /var/lib/kafka",)
+    assert found.effect.startswith("its disk filled up: 3 replicas")
+    where, read, by_hand = found.examples
+    assert where == "it was at kafka2:9092" and read == "when its disks were last read: 96 % full, /var/lib/kafka"
+    assert "remove files that end in .deleted" in by_hand
     assert found.advice.startswith("make room in /var/lib/kafka, then start it, or move")
     cluster.kill(1)
     cluster.kill(3)
@@ -691,14 +694,44 @@ def test_a_failure_is_one_row_of_the_timeline_and_its_events_are_behind_it() -> 
         assert len(driven.main.model.shown) >= 1, "a filter looks into incidents"
         await driven.press("escape", "escape", "1", "o")
         assert driven.main.location.incident == 1
-        assert len(driven.main.model.shown) == 47
+        kinds = [event.kind for _, event in driven.main.model.shown]
+        assert kinds == [EventKind.BROKER_DOWN, EventKind.LEADER_CHANGED, EventKind.ISR_SHRANK], "cause first, by kind"
         assert "what followed when broker 2 was down" in driven.text
+        (row,) = driven.lines_with("ISR shrank  ")
+        assert "34 partitions" in row and "2 left, down" in row
+        await driven.press("G", "enter")
+        assert len(driven.main.model.shown) == 34 and driven.lines_with("› one moment")
+        await driven.press("escape")
         driven.feed.cluster.start(2)
         await driven.tick(30)
         await driven.press("1", "8")
         assert driven.lines_with("over after ") and "still out of sync" not in driven.text
 
     shown("live", look, size=(200, 40))
+
+
+def test_an_election_is_one_row_and_a_leader_where_nobody_led_says_so() -> None:
+    async def look(driven: Driven) -> None:
+        cluster = driven.feed.cluster
+        cluster.kill(2)
+        cluster.start(2)
+        await driven.tick(20)
+        cluster.elect_preferred()
+        await driven.tick()
+        await driven.press("8")
+        (row,) = driven.lines_with("▌")
+        assert "leader changed  " in row and "12 partitions" in row and "the preferred replica leads" in row, row
+        await driven.press("enter")
+        assert len(driven.main.model.shown) == 12 and "› Timeline › one moment" in driven.text
+        assert driven.main.location.incident is None
+        await driven.press("enter")
+        assert driven.main.location.page == "partitions"
+        await driven.press("escape", "escape", "slash")
+        await driven.type("leader changed clicks")
+        assert len(driven.main.model.shown) == 4, "a filter finds each, there and back"
+
+    shown("live", look, size=(160, 40))
+    assert change_text(Event(1, EventKind.LEADER_CHANGED, "orders-0", "none", "3")) == "3 leads, nobody did before"
 
 
 def test_what_follows_from_a_failure_leads_to_its_incident() -> None:
@@ -784,15 +817,20 @@ def test_a_run_is_kept_up_with_each_event_and_says_what_all_of_them_say() -> Non
         return Event(at_ms, kind, f"orders-{number}", reason=reason)
 
     runs = Runs()
+
+    def take(*events: Event) -> None:
+        for each in events:
+            runs.take(each)
+
     for number in range(8):
-        runs.take([event(1, number, "2 left"), event(1, number, f"{number} left", EventKind.LEADER_CHANGED)])
+        take(event(1, number, "2 left"), event(1, number, f"{number} left", EventKind.LEADER_CHANGED))
     shrank, changed = runs
     assert (shrank.count, shrank.reason, shrank.subjects) == (8, "2 left", [f"orders-{number}" for number in range(5)])
     assert (changed.count, changed.reason) == (8, "")
-    runs.take(event(at_ms, 0, "") for at_ms in range(2, RUNS_MAX + 5))
+    take(*(event(at_ms, 0, "") for at_ms in range(2, RUNS_MAX + 5)))
     assert len(list(runs)) == RUNS_MAX and [*runs][1].event.at_ms == 6, "the oldest are forgotten"
     down = Event(10_000, EventKind.BROKER_DOWN, "broker 2", broker=2)
-    runs.take([down, *(event(at_ms, 0, "") for at_ms in range(20_000, 20_000 + 2 * RUNS_MAX))])
+    take(down, *(event(at_ms, 0, "") for at_ms in range(20_000, 20_000 + 2 * RUNS_MAX)))
     assert [*runs][:2] == [changed, Run(down, 1, ["broker 2"], "")], "what comes often pushes out only its own kind"
     assert len(list(runs)) == RUNS_MAX
 
@@ -846,7 +884,8 @@ def test_the_events_of_a_forgotten_incident_are_rows_again(monkeypatch: pytest.M
     count = len(board.events)
     feed.cluster.kill(3)
     board_of(feed, 2, board)
-    assert len(board.folded_events()) == count + 1, "those of the first, and the second as one"
+    assert len(board.folded_events()) == 4, "the first with two kinds that followed, and the second as one"
+    assert sum(len(board.events_of_run(number)) or 1 for number, _ in board.folded_events()) == count + 1
 
 
 def test_partitions_with_only_markers_do_not_make_one_record_the_cause() -> None:
@@ -876,5 +915,86 @@ def test_why_lists_cases_once_and_says_how_many_more_there_are() -> None:
         board.take(replace(board.frame, sequence=board.frame.sequence + 1, health=report, events=()))
         (found,) = [problem for problem in problems_of(board) if problem.key == Check.LEAKED_THROTTLES]
         told = [text_of(line) for line in why_lines(found, board)]
-        assert [problem for problem in told if "topic t0: " in problem] == [f"  {cases[0]}"]
-        assert [problem for problem in told if "others" in problem] == more
+        assert [line for line in told if "topic t0: " in line] == [f"  {cases[0]}"]
+        assert [line for line in told if "others" in line] == more
+
+
+def test_at_first_the_screen_says_that_it_measures_and_reads() -> None:
+    cluster = FakeCluster(3, {"orders": 4})
+    cluster.add_group("reports", "orders", reads=10.0, lag=1_000)
+    feed, board = FakeFeed(cluster, plays=False), Board()
+    whole = feed.tick()
+    unread = {stage: StageStatus() for stage in (Stage.LOG_DIRS, Stage.GROUPS, Stage.SETTINGS)}
+    board.take(replace(whole, stages={**whole.stages, **unread}, health=None, log_dirs=(), groups=(), min_isr={}))
+
+    def drawn() -> str:
+        lines = overview.overview_of(board, problems_of(board), 120, 40).lines
+        return "\n".join(text_of(line).rstrip() for line in lines)
+
+    assert "the cluster's health is not known yet: settings and disks are being read" in drawn()
+    assert "┌ Records in/s ─" in drawn() and " measuring ─┐" in drawn() and "┤" not in drawn(), "no scale of nothing"
+    (item, *_) = brokers.items_of(board)
+    cells = {column.name: column.cell(item).text for column in brokers.COLUMNS}
+    assert (cells["disk"], cells["restart"]) == ("…", "…"), drawn()
+    refused = replace(whole, sequence=2, stages={**whole.stages, Stage.LOG_DIRS: StageStatus(error="refused")})
+    board.take(replace(refused, log_dirs=(), groups=()))
+    (item, *_) = brokers.items_of(board)
+    assert brokers.disk_cell(item).text == NOTHING, "nobody will tell"
+    board_of(feed, 1, board)
+    assert "measuring reports" in drawn() and "UNKNOWN" not in drawn()
+    board_of(feed, 30, board)
+    assert "measuring" not in drawn()
+
+
+def test_keys_that_narrow_say_what_they_show_next() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.tick(2)
+        driven.feed.cluster.kill(2)
+        await driven.tick(2)
+        assert "z " not in driven.text.splitlines()[-1], "problems are all there is"
+        for keys, told in (("4", "z only trouble"), ("z", "z everything"), ("8", "z warnings and failures"),
+                           ("z", "z failures"), ("z", "z everything")):  # fmt: skip
+            await driven.press(keys)
+            assert told in driven.text.splitlines()[-1], driven.text
+
+    shown("live", look, size=(120, 40))
+
+
+def test_readers_are_explained_by_what_concerns_them_and_the_gravest_leads() -> None:
+    cluster = FakeCluster(3, {"orders": 4, "other": 4})
+    cluster.add_group("reports", "orders", reads=cluster.rate, lag=10)
+    feed = FakeFeed(cluster, plays=False)
+    board = board_of(feed, 30)
+    cluster.set_broker_config(2, "follower.replication.throttled.rate", "1000000")
+    cluster.stop_at("reports", TopicPartition("orders", 1), 5)
+    for _ in range(40):
+        cluster.set_topic_config("other", "retention.ms", str(board.frame.at_ms))
+        board_of(feed, 1, board)
+    problems = problems_of(board)
+    (reader,) = [problem for problem in problems if not problem.is_of_cluster]
+    assert reader.tone is Tone.BAD and reader.since is not None and not reader.since.is_least
+    told = "\n".join(text_of(line) for line in why_lines(reader, board))
+    assert "topic config" not in told, told
+    assert "topic config" in "\n".join(text_of(line) for line in why_lines(replace(reader, is_of_cluster=True), board))
+    banner = text_of(overview.overview_of(board, problems, 120, 40).lines[0])
+    assert banner.startswith(" ✖ PROBLEMS  1 reader in trouble · 1 throttle setting left"), banner
+
+
+def test_the_key_that_makes_room_works_after_the_broker_died_of_its_disk() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.tick(25)
+        driven.feed.cluster.kill(2)
+        await driven.tick(3)
+        row = next(problem for problem in problems_of(driven.app.board) if problem.subject == "broker 2 down")
+        assert row.effect.startswith("its disk filled up: ")
+        assert row.advice.startswith(
+            "lower the retention of clickstream (A), make room in /var/lib/kafka, then start it"
+        )
+        assert row.mends == ("settings.alter", "plan.retire")
+        await driven.press("g")
+        offer = offer_for("settings.alter", driven.main.view, chosen(driven.main, "settings.alter"))
+        assert isinstance(offer, EditSettings) and offer.entity == Entity(EntityType.TOPIC, "clickstream")
+
+    cluster = FakeCluster(3, {"orders": 1}, rate=1_000, partition_bytes=280_000_000_000)
+    cluster.create_topic("clickstream", 6)
+    shown(FakeFeed(cluster, plays=False), look)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from dashboards import Driven, dashboard, drive
 from fake_cluster import FakeCluster
+from fake_feed import FakeFeed
 from klamm_program import in_process
 
 from engine.admin.cluster.client_properties import load_client_properties
@@ -17,11 +18,12 @@ from engine.admin.cluster.target import ClusterTarget, Origin, parse_addresses
 from engine.admin.watch.frame import Frame, Stage, StageSource, StageStatus
 from engine.admin.watch.live_feed import LiveFeed
 from engine.common.acl import AclOperation, ResourceType
+from engine.common.model import TopicPartition
 from engine.local.cluster import LocalCluster
 from tui.pages import brokers, reassignments, topics
 from tui.pages.page import View
 from tui.state.board import Board
-from tui.state.location import Location
+from tui.state.location import Location, Only
 from tui.state.status import Standing, login_of, rights_text, standing_of, status_lines
 
 SEE_CLUSTER = Right(AclOperation.DESCRIBE, ResourceType.CLUSTER)
@@ -80,6 +82,18 @@ def test_cells_and_empty_tables_say_hidden() -> None:
     assert frame.cluster is not None
     board.take(replace(frame, cluster=replace(frame.cluster, topics=())))
     assert topics.PAGE.rows(View(board, Location("topics"))).empty == "no topics that User:alice may see"
+
+
+def test_nobody_expects_an_answer_of_a_broker_that_is_down() -> None:
+    cluster = FakeCluster()
+    cluster.kill(2)
+    frame = cluster.frame()
+    for broker, standing in ((2, Standing.LIVE), (1, Standing.DEGRADED)):
+        read = replace(frame.stages[Stage.LOG_DIRS], missing=(f"broker {broker}: connection refused",))
+        seen = replace(frame, stages={**frame.stages, Stage.LOG_DIRS: read})
+        text = "".join(part for line in status_lines(seen, 120) for part, _ in line)
+        assert standing_of(seen) is standing and ("refused" in text) is (standing is Standing.DEGRADED), text
+    assert standing_of(replace(seen, cluster=None)) is Standing.DEGRADED, "nobody knows who is down"
 
 
 def target_of(cluster: LocalCluster, user: str) -> ClusterTarget:
@@ -150,3 +164,23 @@ def test_a_user_sees_what_he_may_and_for_want_of_which_right_no_more(secured: Lo
         assert "⊘" not in driven.text
 
     shown(target_of(secured, "client"), all_of_it)
+
+
+def test_the_record_that_comes_next_needs_the_right_to_read_its_topic(secured: LocalCluster, admin: Klamm) -> None:
+    admin("topics", "create", "letters", "--partitions", "1")
+    admin("acls", "add", "--allow-principal", "User:alice", "--operation", "describe", "--topic", "letters", "--yes")
+    feed = FakeFeed(FakeCluster(3, {"letters": 1}), plays=False)
+    admin("perf", "producer", "--topic", "letters", "--num-records", "5", "--record-size", "10")
+    feed.cluster.add_group("reports", "letters", reads=feed.cluster.rate, lag=50)
+    feed.cluster.stop_at("reports", TopicPartition("letters", 0), 1)
+
+    async def run() -> None:
+        async with dashboard(feed, target=target_of(secured, "alice"), size=(160, 50)) as driven:
+            await driven.tick(40)
+            driven.main.go_to(Location("group", group="reports", only=Only.IN_TROUBLE))
+            await driven.press("enter")
+            await driven.sees("User:alice lacks read on topic letters")
+            rule = "klamm acls add --allow-principal User:alice --operation read --topic letters"
+            assert rule in " ".join(driven.text.split())
+
+    drive(run)

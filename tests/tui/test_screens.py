@@ -651,7 +651,7 @@ def test_the_timeline_opens_at_the_newest_entry_and_goes_back_to_where_one_was()
     async def look(driven: Driven) -> None:
         for number in range(4):
             driven.feed.cluster.create_topic(f"new-{number}", 1)
-        await driven.tick()
+            await driven.tick()
         await driven.press("8", "down", "down", "down")
         left = driven.main.model.cursor_key
         assert driven.main.model.cursor == 3

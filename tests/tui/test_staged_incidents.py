@@ -116,7 +116,7 @@ def _of_audit(cluster: FakeCluster) -> int:
 INCIDENTS = {
     "dead broker": Incident(
         lambda cluster: cluster.kill(4), "✖ broker 4 down", "Brokers › down", ("4",),
-        ("start it, or move its replicas away", "holds 6 replicas, should lead 2"),
+        ("start it, or move its replicas away", "6 replicas, should lead 2", "it was at kafka4:9092"),
         mends=("plan.retire", lambda offer: isinstance(offer, Ask) and offer.fields[0].value == "4"),
     ),
     "frozen broker": Incident(
@@ -136,7 +136,7 @@ INCIDENTS = {
     ),
     "starved move": Incident(
         _starve, "✖ 1 copy falls behind", "Reassignments › stuck", ("orders-1",),
-        ("sends at most 1.0 kB/s: the throttle can never finish", "raise the throttle (H); or cancel it (C)"),
+        ("sends under a throttle of 1.0 kB/s: it can never finish", "raise the throttle (H); or cancel it (C)"),
         seconds=60,
         mends=("reassignment.throttle", lambda offer: isinstance(offer, Ask) and offer.fields[0].value == "1M"
                and offer.fields[0].hint == "for each broker, now 1.0 kB/s, 1.0 MB/s would let it end within an hour"),
@@ -255,7 +255,7 @@ def test_a_move_under_a_throttle_says_so_on_its_row() -> None:
         await driven.tick(5)
         (row,) = [problem for problem in problems_of(driven.app.board) if "reassignment" in problem.subject]
         assert row.subject == "1 reassignment held up", "nobody waits for a move at 1 kB/s"
-        assert row.effect.startswith("broker 2 sends at most 1.0 kB/s"), row.effect
+        assert row.effect.startswith("broker 2 sends under a throttle of 1.0 kB/s"), row.effect
         assert "1.0 MB/s would let it end within an hour" in row.effect, row.effect
         assert row.advice.startswith("raise the throttle (H)"), row.advice
         _throttle(driven.feed.cluster, 50_000_000)
@@ -283,7 +283,8 @@ def test_throttle_settings_say_what_they_hold_up_and_who_was_throttled_when() ->
     for _ in range(3):
         board.take(feed.tick())
     (row,) = [problem for problem in problems_of(board) if "throttle settings left" in problem.subject]
-    assert row.effect.startswith("replicas of orders that are out of sync copy at most 1.0 kB/s, "), row.effect
+    held = "replicas of orders that are out of sync copy under a throttle of 1.0 kB/s, "
+    assert row.effect.startswith(held), row.effect
     told = "\n".join("".join(text for text, _ in line) for line in why_lines(row, board))
     assert "5 times  leader.replication.throttled.rate=1000  broker 1, broker 2, broker 3, broker 4, …" in told, told
     assert "orders  leader.replication.throttled.replicas=0:2" in told, told
@@ -300,7 +301,7 @@ def test_throttles_that_moves_need_are_named_instead_of_removed() -> None:
         offer = offered(driven, "reassignment.unthrottle")
         assert isinstance(offer, RemoveThrottles)
         assert offer.needed[0].endswith(
-            "sends at most 1.0 kB/s: the throttle can never finish: 1.0 MB/s would let it end within an hour"
+            "sends under a throttle of 1.0 kB/s: it can never finish: 1.0 MB/s would let it end within an hour"
         )
 
     async def run() -> None:

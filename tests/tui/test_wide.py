@@ -109,7 +109,7 @@ def test_a_move_shows_its_course_and_why_it_stands_still() -> None:
     lines = aside_of(View(board, Location("reassignments")), "reassignments", move, 60)
     told = "\n".join("".join(text for text, _ in line).rstrip() for line in lines)
     assert "clicks-1 to broker 5  stands still\n\ncopied  0 B\n2.0 GB┤" in told
-    assert "no byte seen for 39 s" in told, "sizes were last read after 30 s, and the time counts on"
+    assert "no byte seen for 39s" in told, "sizes were last read after 30 s, and the time counts on"
 
 
 def test_a_partition_of_a_plan_that_is_rolled_back_is_going_back() -> None:

@@ -53,11 +53,12 @@ class Column:
 
     Attributes:
         name: in exports, in snake case. title: above the column. cell: makes the text of an item. value: what the item
-        is sorted and exported by; None is "not known" and sorts last. rank: the higher, the earlier a narrow terminal
-        drops the column; 0 always stays. width: in characters at least. is_figure: aligned to the right. is_wide: takes
-        the room that is left over. is_age: changes with time alone, which is no news: it is never tinted. basis: what
-        its values depend on, apart from the item. While that is the same object, and the items too, very many
-            rows keep their order without a look at them. None: not known, or more than one thing.
+            is sorted and exported by; None is "not known" and sorts last.
+        rank: the higher, the earlier a narrow terminal drops the column; 0 always stays. width: in characters at least.
+        is_figure: aligned to the right. is_age: changes with time alone, which is no news: it is never tinted.
+        is_wide: takes the room that is left over, and needs no more than ``needs_max`` characters.
+        basis: what its values depend on, apart from the item. While that is the same object, and the items too, very
+            many rows keep their order without a look at them. None: not known, or more than one thing.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Column:
     width: int = 0
     is_figure: bool = False
     is_wide: bool = False
+    needs_max: int = 40
     is_age: bool = False
     basis: object = field(default=None, compare=False)
 

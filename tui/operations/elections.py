@@ -74,7 +74,7 @@ class Elect(Operation):
 def sum_of(moved: Sequence[tuple[int, int]], leaders: Mapping[int, int]) -> str:
     """Return what all elections together do, given each leader before and after: who gets leaders, and who loses them.
 
-    ``31 leaders: broker 2 from 1 to 32; 0, 1, 3 lose 10, 10, 11``
+    ``31 leaders: broker 2 from 1 to 32, broker 0 from 41 to 31, broker 1 from 41 to 31, broker 3 from 42 to 31``
     """
     gained = Counter(after for _, after in moved)
     lost = Counter(before for before, _ in moved if before != NO_LEADER)

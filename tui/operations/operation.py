@@ -19,7 +19,7 @@ from engine.admin.reassignment.lock import plan_in_the_way
 from engine.common.errors import KlammError, OperationError
 from engine.common.model import address_text
 from tui.drawing.cells import Cell, Tone
-from tui.drawing.units import count
+from tui.drawing.units import count, counted
 from tui.planning.words import planner_words
 from tui.remedies import spelled
 
@@ -28,6 +28,8 @@ EXPECTED = (KlammError, OSError, TimeoutError)
 
 LINES_MAX = 200
 """A preview lists this many partitions and counts the others."""
+_BROKERS_MAX = 12
+"""As many are told in a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,21 +145,19 @@ def cluster_options(target: ClusterTarget) -> list[str]:
 
 
 def flow_text(gained: Counter[int], lost: Counter[int], before: Mapping[int, int]) -> str:
-    """Return which brokers get how many more of something, and which lose how many.
+    """Return which brokers get more of something, then which lose some: the first of very many.
 
     ``before``: how many each has now; empty if that is not known.
     """
     gained, lost = gained - lost, lost - gained
-    lines = []
-    for broker, number in sorted(gained.items()):
+    sentences = []
+    for broker, more in (*sorted(gained.items()), *((id_, -less) for id_, less in sorted(lost.items()))):
         has = before.get(broker, 0)
-        more = f"from {count(has)} to {count(has + number)}" if before else f"gets {count(number)}"
-        lines.append(f"broker {broker} {more}")
-    if lost:
-        brokers, numbers = zip(*sorted(lost.items()), strict=True)
-        listed = (", ".join(map(count, ids)) for ids in (brokers, numbers))
-        lines.append(f"{' lose '.join(listed)}" if len(lost) > 1 else f"{' loses '.join(listed)}")
-    return "; ".join(lines) or "each broker has as many as before"
+        alone = f"gets {count(more)}" if more > 0 else f"loses {count(-more)}"
+        sentences.append(f"broker {broker} " + (f"from {count(has)} to {count(has + more)}" if before else alone))
+    rest = len(sentences) - _BROKERS_MAX
+    sentences[_BROKERS_MAX:] = [f"and {counted(rest, 'other broker')}"] if rest > 0 else []
+    return ", ".join(sentences) or "each broker has as many as before"
 
 
 def shortened(lines: Sequence[str]) -> tuple[str, ...]:

@@ -104,7 +104,7 @@ class AlterSettings(Operation):
         await alter_entity(cluster, self.entity, self.additions, self.deletions, validate_only=True)
         changes = await read_changes(cluster, self.entity, self.additions, self.deletions, tells_inherited=True)
         risky = [change.name for change in changes if change.may_lose_data]
-        is_lowered = any(name in self.additions and "retention." in name for name in risky)
+        is_lowered = any(name in self.additions and name in ("retention.bytes", "retention.ms") for name in risky)
         is_told = is_lowered and self.entity.type is EntityType.TOPIC
         notes = await deletion_lines(cluster, self.entity.name or "", self.additions) if is_told else ()
         return Prepared(

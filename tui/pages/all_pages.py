@@ -9,7 +9,7 @@ from heapq import nsmallest
 from math import isfinite
 from typing import Any
 
-from engine.admin.analysis.incidents import Incident
+from engine.admin.analysis.incidents import Incident, Run
 from engine.admin.analysis.timeline import timelines
 from engine.admin.brokers.metrics import IDLE_LOW_PERCENT, TOPICS_MAX, BrokerFigures
 from engine.admin.lag.results import PartitionLag, QueryPartitionLag
@@ -169,15 +169,16 @@ def _chart(title: str, values: Series, width: int, text: FigureText, *, top: flo
     return [(), line(*head), *chart_lines(values, min(width, _CHART_WIDTH), _CHART_HEIGHT, text, top=top)]
 
 
-def _happened(events: Iterable[Event]) -> list[Line]:
-    """Return the newest of these events, given the newest first."""
+def _happened(events: Iterable[Event], *, is_of_many: bool = False) -> list[Line]:
+    """Return the newest of these events, given the newest first; of many things, each says of which it is."""
     lines = _title("what happened")
     for event in events:
         if len(lines) == 2 + _EVENTS:
             break
         kind = kind_cell(event)
         head = (f"{clock_time(event.at_ms)}  ", Tone.QUIET), (f"{kind.text}  ", kind.tone)
-        lines.append(line(*head, f"{plain(change_text(event))}  ", (plain(event.reason), Tone.QUIET)))
+        subject = (f"{plain(event.subject)}  " * is_of_many, Tone.STRONG)
+        lines.append(line(*head, subject, f"{plain(change_text(event))}  ", (plain(event.reason), Tone.QUIET)))
     return lines if len(lines) > 2 else [*lines, line(("nothing since the dashboard started", Tone.QUIET))]
 
 
@@ -186,8 +187,8 @@ def _is_about(event: Event, name: TopicPartition) -> bool:
     return event.partition == name.partition and event.topic == name.topic
 
 
-def _events_of(board: Board, is_wanted: Callable[[Event], bool]) -> list[Line]:
-    return _happened(event for event in reversed(board.events) if is_wanted(event))
+def _events_of(board: Board, is_wanted: Callable[[Event], bool], *, is_of_many: bool = False) -> list[Line]:
+    return _happened((event for event in reversed(board.events) if is_wanted(event)), is_of_many=is_of_many)
 
 
 def _bars(rows: Sequence[tuple[str, float, str]], width: int) -> list[Line]:
@@ -206,8 +207,9 @@ def _bars(rows: Sequence[tuple[str, float, str]], width: int) -> list[Line]:
 
 def _broker(view: View, item: BrokerItem, width: int) -> list[Line]:
     board = view.board
-    lines = [line((f"broker {item.id}", Tone.STRONG), f"  {item.state}")]
-    trouble = f"{brokers.UNANSWERED}; {brokers.MAY_HANG}" if item.id in board.hung else item.trouble
+    at = plain(board.seen_at.get(item.id, ""))
+    lines = [line((f"broker {item.id}", Tone.STRONG), f"  {item.state}", (f"  {at}", Tone.QUIET))]
+    trouble = f"{brokers.UNANSWERED}; {brokers.MAY_BE_FROZEN}" if item.id in board.hung else item.trouble
     lines += _folded(trouble, width, Tone.BAD) if trouble else []
     lines += [] if item.info is None else _measured(view, item.figures, width)
     lines += _chart("records in/s", [sample.in_by_broker.get(item.id) for sample in board.samples], width, short_count)
@@ -260,7 +262,8 @@ def _traffic(view: View, topic: TopicSnapshot, width: int) -> list[Line]:
         lines += _folded("{} in, {} out".format(*both), width)
     if silent:
         why = board.frame.figures[silent[0]].trouble or NOTHING
-        lines += _folded(f"broker {', '.join(map(str, silent[:_ROWS]))} does not report: {why}", width, Tone.QUIET)
+        who = f"broker {silent[0]} does" if len(silent) == 1 else f"brokers {', '.join(map(str, silent[:_ROWS]))} do"
+        lines += _folded(f"{who} not report: {why}", width, Tone.QUIET)
     elif rates is None:
         lines += _folded(_why_no_traffic(board), width, Tone.QUIET)
     return lines
@@ -297,7 +300,7 @@ def _topic(view: View, topic: TopicSnapshot, width: int) -> list[Line]:
         busiest = sorted(rates, key=lambda rate: (-rate[1], rate[0]))[:_ROWS]
         lines += _title("busiest partitions, records in/s")
         lines += _bars([(plain(str(name)), rate, short_count(rate)) for name, rate in busiest], width)
-    return [*lines, *_events_of(board, lambda event: event.topic == topic.name)]
+    return [*lines, *_events_of(board, lambda event: event.topic == topic.name, is_of_many=True)]
 
 
 def _partition(view: View, item: PartitionItem, width: int) -> list[Line]:
@@ -364,7 +367,7 @@ def _group_partition(view: View, partition: PartitionLag, width: int) -> list[Li
     group = groups.group_of(view)
     if group is None:
         return []
-    status, reason = groups.status_cell(partition.status), partition.reason.replace("_", " ")
+    status, reason = groups.status_cell(partition.status, partition.reason), partition.reason.replace("_", " ")
     unread = count(0 if partition.reason is Reason.NO_RECORDS else partition.lag)
     stands = f"committed {count(partition.committed_offset)} of {count(partition.log_end_offset)}: {unread} to read"
     lines = [line((plain(partition.name), Tone.STRONG), "  ", status, f"  {reason}")]
@@ -449,6 +452,8 @@ def _event(view: View, numbered: tuple[int, Event], width: int) -> list[Line]:
     event = numbered[1]
     if (incident := view.board.incident_of(numbered)) is not None:
         return _incident(view, incident, width)
+    if (run := timeline.run_of(view, numbered)) is not None:
+        return _run(view, numbered, run)
     lines = [line((plain(event.subject), Tone.STRONG))]
     topic = next((known for known in view.board.topics if known.name == event.topic), None)
     items = [] if topic is None else view.board.items_of(topic)
@@ -456,6 +461,16 @@ def _event(view: View, numbered: tuple[int, Event], width: int) -> list[Line]:
         if item.partition.partition == event.partition:
             return _partition(view, item, width)
     return [*lines, *_events_of(view.board, lambda other: other.subject == event.subject)]
+
+
+def _run(view: View, numbered: tuple[int, Event], run: Run) -> list[Line]:
+    """Each of what came at the same moment, as far as there is room."""
+    kind, found = kind_cell(run.event), view.board.events_of_run(numbered[0])
+    lines = [line((kind.text, kind.tone), f"  {counted(run.count, 'time')}  ", (plain(run.reason), Tone.QUIET)), line()]
+    shown = [event for _, event in found[: 2 * _ROWS]]
+    lines += [line((f"{plain(change.subject)}  ", Tone.STRONG), plain(change_text(change))) for change in shown]
+    rest = len(found) - len(shown)
+    return [*lines, line((f"and {counted(rest, 'other')}", Tone.QUIET))] if rest else lines
 
 
 def _incident(view: View, incident: Incident, width: int) -> list[Line]:

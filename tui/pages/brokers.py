@@ -11,8 +11,10 @@ from engine.admin.analysis.disks import FILLS_SOON_S
 from engine.admin.analysis.leadership import leadership
 from engine.admin.analysis.restart_board import RestartAdvice, Verdict, restart_board
 from engine.admin.brokers.metrics import IDLE_LOW_PERCENT, BrokerFigures
+from engine.admin.cluster.target import Side
+from engine.admin.watch.frame import LinkState, Stage
 from engine.common.model import BrokerInfo
-from tui.drawing.cells import DENIED, NO_DATA, Cell, Column, Tone, attribute, column, figure, tinted
+from tui.drawing.cells import DENIED, LOADING, NO_DATA, Cell, Column, Tone, attribute, column, figure, tinted
 from tui.drawing.lines import Line, fitted, folded, line, wrapped
 from tui.drawing.table_model import Rows
 from tui.drawing.units import byte_rate, count, milliseconds, percent, plain, short_count, size, span
@@ -22,7 +24,7 @@ from tui.state.location import Location, Only
 
 _RESTART_LINES = 2
 UNANSWERED = "it gave no answer before its session ended"
-MAY_HANG = "its process may hang: continue or kill it, then start it"
+MAY_BE_FROZEN = "its process may be frozen: continue it, or kill and start it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,10 @@ class BrokerItem:
     disk: float | None
     in_per_s: float | None
     trouble: str
-    hides_sizes: bool = False
+    no_size: Cell = NO_DATA
+    """Why its sizes are not known."""
+    is_read: bool = True
+    """Whether all that tells of it was read once."""
     figures: BrokerFigures | None = None
     has_failed_dir: bool = False
 
@@ -76,6 +81,10 @@ def items_of(board: Board) -> list[BrokerItem]:
     rates = board.samples[-1].in_by_broker if board.samples else {}
     # The most urgent log dirs come first, and so last here.
     full_in = {trend.broker: trend.full_in_s for trend in reversed(board.dir_trends) if trend.full_in_s is not None}
+    log_dirs = frame.stage(Stage.LOG_DIRS)
+    is_asked = frame.link(Side.WIRE).state is not LinkState.UNUSED
+    is_awaited = is_asked and log_dirs.read_at_ms is None and not log_dirs.error
+    no_size = DENIED if board.hides_log_dirs else LOADING if is_awaited else NO_DATA
     items = []
     for broker in board.broker_ids:
         words = frame.words.get(broker)
@@ -96,7 +105,8 @@ def items_of(board: Board) -> list[BrokerItem]:
                 board.broker_disk_share(broker),
                 rates.get(broker),
                 words.trouble if words is not None else "",
-                board.hides_log_dirs,
+                no_size,
+                board.was_read_whole,
                 frame.figures.get(broker),
                 broker in live and words is not None and bool(words.offline_log_dirs),
             )
@@ -114,26 +124,23 @@ def disk_cell(item: BrokerItem) -> Cell:
     if item.has_failed_dir:
         return Cell("failed", Tone.BAD)
     if item.disk is None:
-        return _unknown_size(item)
+        return item.no_size
     return tinted(item.disk, percent(item.disk), bad_from=0.85)
 
 
-def _unknown_size(item: BrokerItem) -> Cell:
-    return DENIED if item.hides_sizes else NO_DATA
+_VERDICTS = {Verdict.SAFE: Tone.GOOD, Verdict.LAST: Tone.GOOD, Verdict.NEEDED: Tone.WARN}
 
 
-_VERDICTS = {
-    Verdict.SAFE: Tone.GOOD,
-    Verdict.LAST: Tone.GOOD,
-    Verdict.UNKNOWN: Tone.QUIET,
-    Verdict.WAIT: Tone.WARN,
-    Verdict.NEEDED: Tone.WARN,
-}
+def _restart_cell(item: BrokerItem) -> Cell:
+    """Return whether it may be restarted, if all was read that this needs."""
+    verdict = item.restart.verdict
+    is_awaited = verdict is Verdict.UNKNOWN and not item.is_read
+    return LOADING if is_awaited else Cell(verdict.value, _VERDICTS.get(verdict, Tone.QUIET))
 
 
 def _full_in_cell(item: BrokerItem) -> Cell:
     if item.full_in_s is None:
-        return _unknown_size(item)
+        return item.no_size
     return Cell(span(item.full_in_s), Tone.BAD if item.full_in_s < FILLS_SOON_S else Tone.PLAIN)
 
 
@@ -170,26 +177,25 @@ COLUMNS = (
     figure("leaders", "LEADERS", "leaders", count, tone=lambda i: Tone.WARN if i.leaders < i.preferred else Tone.PLAIN),
     figure("preferred", "PREFERRED", "preferred", count, tone=Tone.QUIET, rank=5),
     figure("replicas", "REPLICAS", "replicas", count),
+    Column("disk", "DISK", disk_cell, lambda i: i.disk, rank=1, is_figure=True, width=5),
+    Column("full_in_s", "FULL IN", _full_in_cell, lambda i: i.full_in_s, rank=4, is_figure=True, width=7),
     figure("skew", "SKEW", "skew", lambda skew: f"{skew * 100:+.0f} %", rank=5, width=6,
            tone=lambda i: Tone.WARN if abs(i.skew) > 0.1 else Tone.QUIET),
     Column("missing", "MISSED BY", lambda i: tinted(i.missing, count(i.missing)), lambda i: i.missing, rank=1,
            is_figure=True),
-    column("restart", "RESTART", "restart.verdict.value", rank=2, width=10,
-           tone=lambda i: _VERDICTS.get(i.restart.verdict, Tone.BAD)),
+    Column("restart", "RESTART", _restart_cell, lambda i: i.restart.verdict.value, rank=2, width=10),
     Column("imbalance_percent", "IMBALANCE", lambda i: tinted(i.imbalance, f"{i.imbalance} %", bad_from=10,
            tone=Tone.WARN), lambda i: i.imbalance, rank=6, is_figure=True),
     figure("in_per_s", "IN/S", "in_per_s", short_count, rank=5, width=6),
     *FIGURES,
-    Column("bytes", "ON DISK", lambda i: _unknown_size(i) if i.bytes is None else Cell(size(i.bytes)),
+    Column("bytes", "ON DISK", lambda i: i.no_size if i.bytes is None else Cell(size(i.bytes)),
            lambda i: i.bytes, rank=4, is_figure=True, width=9),
-    Column("disk", "FULL", disk_cell, lambda i: i.disk, rank=4, is_figure=True, width=5),
-    Column("full_in_s", "FULL IN", _full_in_cell, lambda i: i.full_in_s, rank=6, is_figure=True, width=7),
     figure("registered_s", "SESSION", "restart.registered_s", span, rank=6, width=7, is_age=True),
 )  # fmt: skip
 
 
 _UNTOLD = tuple(column for column in COLUMNS if column not in FIGURES)
-"""The columns where brokers' own figures are not read."""
+"""The columns where no broker reports its own figures."""
 
 
 def _rows(view: View) -> Rows:
@@ -202,7 +208,7 @@ def _rows(view: View) -> Rows:
         return item.id in filling if only is Only.FILLING else item.state == only
 
     return Rows(
-        COLUMNS if view.board.reads_metrics else _UNTOLD,
+        COLUMNS if view.board.reports_figures else _UNTOLD,
         items_of(view.board),
         lambda item: item.id,
         lambda item: f"{item.id} {item.state} {item.host} {item.rack}",
@@ -238,6 +244,8 @@ def _restart_lines(board: Board, width: int) -> list[Line]:
         reasons = next((broker.reasons for broker in first if broker.reasons), ())
         text, tone = f"none now: {'; '.join(reasons) or 'no broker is up'}", Tone.WARN
     lines = folded(line(("rolling restart: ", Tone.QUIET), (text, tone)), width)
+    if len(lines) < _RESTART_LINES:
+        return lines
     last = line(*(span for row in lines[_RESTART_LINES - 1 :] for span in row))
     return [*lines[: _RESTART_LINES - 1], fitted(last, width)]
 
@@ -249,7 +257,7 @@ def _causes(board: Board) -> list[Line]:
         line(
             (str(partition), Tone.BAD),
             (f": {partition.cause.value}{f' ({plain(partition.detail)})' if partition.detail else ''}", Tone.PLAIN),
-            (f"; {MAY_HANG}" * (partition.broker in board.hung), Tone.PLAIN),
+            (f"; {MAY_BE_FROZEN}" * (partition.broker in board.hung), Tone.PLAIN),
         )
         for partition in causes
     ]

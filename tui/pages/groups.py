@@ -10,7 +10,7 @@ from engine.admin.analysis.rebalances import group_past
 from engine.admin.cluster.target import Side
 from engine.admin.groups.values import GroupMember
 from engine.admin.lag.results import GroupLag, PartitionLag
-from engine.admin.lag.verdicts import LagStatus
+from engine.admin.lag.verdicts import LagStatus, Reason
 from engine.admin.watch.frame import LinkState, Stage, WatchedGroup
 from tui.drawing.cells import DENIED, LOADING, NO_DATA, Cell, Column, Tone, attribute, column, figure
 from tui.drawing.lines import Line, line, wrapped
@@ -31,10 +31,14 @@ _TONES = {
     LagStatus.WARN: Tone.WARN,
     LagStatus.BEHIND: Tone.WARN,
 }
+_MEASURED = (Reason.TOO_FEW_SAMPLES, Reason.BETWEEN_COMMITS)
+"""A verdict follows by itself."""
 
 
-def status_cell(status: LagStatus) -> Cell:
+def status_cell(status: LagStatus, reason: Reason | None = None) -> Cell:
     """Return how a reader is doing, with its tone."""
+    if status is LagStatus.UNKNOWN and reason in _MEASURED:
+        return Cell("measuring", Tone.QUIET)
     return Cell(status.value, _TONES.get(status, Tone.BAD))
 
 
@@ -117,7 +121,7 @@ def pace_columns(of: str, *ranks: int) -> tuple[Column, ...]:
 
 COLUMNS = (
     column("group", "GROUP", "name", tone=Tone.STRONG, is_wide=True, width=16),
-    Column("status", "STATUS", lambda g: status_cell(g.lag.status), lambda g: g.lag.status.rank, width=7),
+    Column("status", "STATUS", lambda g: status_cell(g.lag.status, g.lag.reason), lambda g: g.lag.status.rank, width=9),
     Column("state", "STATE", _state, lambda g: g.lag.state.value if g.lag.state else None, rank=3, width=8),
     figure("member_count", "MEMBERS", lambda g: None if g.members is None else len(g.members), rank=2),
     Column("lag", "LAG", _lag, lambda g: g.lag.lag, is_figure=True, width=9),
@@ -194,10 +198,13 @@ PAGE = Page(
 # One group
 
 
-PARTITION_COLUMNS = (
+WHICH_PARTITION = (
     Column("partition", "PARTITION", lambda p: Cell(p.name, Tone.STRONG), lambda p: (p.topic, p.partition),
            is_wide=True, width=16),
-    Column("status", "STATUS", lambda p: status_cell(p.status), lambda p: p.status.rank, width=7),
+    Column("status", "STATUS", lambda p: status_cell(p.status, p.reason), lambda p: p.status.rank, width=9),
+)  # fmt: skip
+PARTITION_COLUMNS = (
+    *WHICH_PARTITION,
     figure("committed_offset", "COMMITTED", "committed_offset", count, rank=1, width=9),
     figure("log_end_offset", "END", "log_end_offset", count, rank=2, width=9),
     figure("lag", "LAG", "lag", count, width=7),
@@ -241,7 +248,7 @@ def _group_summary(view: View, width: int) -> list[Line]:
     coordinator = NOTHING if group.coordinator is None else group.coordinator
     facts = f"{state} for {since}, {members}, protocol {group.protocol or NOTHING}, coordinator {coordinator}"
     why = why_of(group.lag, view.board.standstills.still_s(group))
-    lines = [line(status_cell(group.lag.status), f" {why}   {facts}")]
+    lines = [line(status_cell(group.lag.status, group.lag.reason), f" {why}   {facts}")]
     if group.members:
         lines.append(line((f"members: {', '.join(map(_member_text, group.members[:6]))}", Tone.QUIET)))
     return [*lines, *_past_lag(view, group.name, width), *_past_changes(view, group.name)]

@@ -13,7 +13,7 @@ from typing import Any
 from engine.admin.health.report import HealthStatus
 from engine.admin.watch.frame import Stage
 from engine.common.model import NO_CONTROLLER
-from tui.drawing.cells import Cell, Column, Tone, attribute, column, figure
+from tui.drawing.cells import Cell, Column, Tone
 from tui.drawing.lines import Line, Span, beside, fitted, folded, line, panel, width_of, wrapped
 from tui.drawing.sparkline import ceiling_of, chart_lines, sparkline
 from tui.drawing.table_model import Rows
@@ -122,7 +122,8 @@ def _banner(board: Board, problems: Sequence[Problem], width: int, *, is_tall: b
     status = status_of(board)
     word, tone = health_word(board, is_seen=is_seen)
     if status is None:
-        text = "the cluster's health is not known yet: topics and partitions have not been read"
+        what = "settings and disks are" if board.has_metadata else "topics and partitions are"
+        text = f"the cluster's health is not known yet: {what} being read"
         return [fitted(line(f" {text}"), width), *_figures(board, width)]
     stakes = _stakes(problems, board)
     shade = _shade(status, problems)
@@ -151,6 +152,7 @@ def _stakes(problems: Sequence[Problem], board: Board) -> Line:
     readers = [problem for problem in problems if not problem.is_of_cluster]
     if readers:
         parts.append((f"{counted(len(readers), 'reader')} in trouble", readers[0].tone))
+    parts.sort(key=lambda part: part[1] is not Tone.BAD)
     return tuple(piece for part in parts for piece in ((" · ", Tone.QUIET), part))[1:]
 
 
@@ -263,8 +265,9 @@ def _charts(board: Board, width: int, height: int, *, across: int = 1) -> list[L
         high = height if across > 1 else (height - len(lines)) // rest
         taken = width_of(lines[0]) + 1 if lines and across > 1 else 0
         wide = (width - taken + 1) // rest - 1 if across > 1 else width
-        curve = chart_lines(values, wide - 2, high - 2, short_count, tone=tone)
-        block = panel(title, curve, wide, high, note=short_count(values[-1] if values else None))
+        is_known = any(value is not None for value in values)
+        curve = chart_lines(values, wide - 2, high - 2, short_count, tone=tone) if is_known else []
+        block = panel(title, curve, wide, high, note=short_count(values[-1]) if is_known else "measuring")
         lines = _beside(lines, block) if across > 1 else [*lines, *block]
     return lines
 
@@ -313,18 +316,13 @@ def _lead_columns() -> tuple[Column, Column]:
     )  # fmt: skip
 
 
+_OF_BROKERS = {column.name: column for column in brokers.COLUMNS}
 _STRIP = (
-    figure("broker", "BROKER", "id", tone=Tone.STRONG),
+    _OF_BROKERS["broker"],
     Column("state", "STATE", _state, lambda i: i.state),
-    figure("replicas", "REPLICAS", "replicas", count),
-    Column("disk", "DISK", brokers.disk_cell, lambda i: i.disk, is_figure=True),
-    column("restart", "RESTART", "restart.verdict.value",
-           tone=lambda i: Tone.GOOD if i.restart.may_be_restarted else Tone.QUIET),
-)  # fmt: skip
-_WIDER = (
-    figure("missing", "MISSED BY", "missing", count, tone=lambda i: Tone.BAD if i.missing else Tone.QUIET),
-    Column("in_per_s", "IN/S", lambda i: Cell(short_count(i.in_per_s)), lambda i: i.in_per_s, is_figure=True, width=5),
+    *(_OF_BROKERS[name] for name in ("replicas", "disk", "restart")),
 )
+_WIDER = (_OF_BROKERS["missing"], _OF_BROKERS["in_per_s"])
 
 
 def _add_courses(board: Board, rows: list[Line], ids: Sequence[int], width: int) -> None:
@@ -372,15 +370,15 @@ def _groups(board: Board, width: int, lines_max: int) -> list[Line]:
     more_width = max((len(unknown_text(group)) if group.has_unknown_lag else 10 for group in shown), default=0)
     lines = []
     for lag in shown:
-        status, behind, trend = status_cell(lag.status), time_lag_cell(lag), trend_cell(lag)
+        status, behind, trend = status_cell(lag.status, lag.reason), time_lag_cell(lag), trend_cell(lag)
         # Lag that rises needs no eye as long as its reader is well.
         course = Tone.QUIET if trend.tone is Tone.BAD and lag.status.is_fine else trend.tone
         more = (unknown_text(lag), Tone.QUIET) if lag.has_unknown_lag else (trend.text, course)
         figure = at_least(short_count(lag.lag), is_least=lag.has_unknown_lag)
         length = max(round(lag.lag / most * bar), bar > 0) if lag.lag else 0
-        name = fitted(line((plain(lag.group), Tone.STRONG)), max(8, width - 29 - bar - more_width))
+        name = fitted(line((plain(lag.group), Tone.STRONG)), max(8, width - 31 - bar - more_width))
         late = behind.text if lag.lag else ""
-        lines.append(fitted(line("  ", (f"{status.text:<7}", status.tone), " ", *name, f" {figure:>6} ",
+        lines.append(fitted(line("  ", (f"{status.text:<9}", status.tone), " ", *name, f" {figure:>6} ",
                      ("▇" * length + " " * (bar - length), Tone.QUIET), f" {late:>8}  ", more), width))  # fmt: skip
     if len(lines) < lines_max - 2 and (
         busiest := board.rates.busiest_topics(lines_max - (len(lines) and len(lines) + 2))
@@ -392,7 +390,7 @@ def _groups(board: Board, width: int, lines_max: int) -> list[Line]:
             lines.append(
                 line("  ", *name, f"{short_count(rate):>8} ", ("▇" * round(rate / busiest[0][1] * bar), Tone.QUIET))
             )
-    why_empty = "not measured so far" if board.rates.in_per_s is None else "nothing is written, as far as is known"
+    why_empty = "measuring" if board.rates.in_per_s is None else "nothing is written, as far as is known"
     return lines or [line((f"  {why_empty}", Tone.QUIET))]
 
 
@@ -430,7 +428,7 @@ def _rows(columns: Sequence[Column], items: Sequence[Any]) -> list[Line]:
 
 
 def _changes(board: Board, width: int, height: int) -> list[Line]:
-    is_all = sum(1 for _ in board.history.runs) <= height - 2
+    is_all = sum(1 for _ in board.history.incidents.runs) <= height - 2
     note = "" if is_all else "8 shows all"
     return panel("Last changes", _events(board, width - 2, height - 2), width, height, note=note)
 
@@ -441,7 +439,7 @@ def _events(board: Board, width: int, lines_max: int) -> list[Line]:
     So neither a moment ago is missing nor, because much came after it, what was grave.
     """
     late_ms = board.frame.at_ms - _LATE_MS
-    newest = sorted(board.history.runs, key=lambda run: (-run.event.at_ms, severity(run.event)))
+    newest = sorted(board.history.incidents.runs, key=lambda run: (-run.event.at_ms, severity(run.event)))
     half = (max(0, lines_max) + 1) // 2
     before = sorted(newest[half:], key=lambda run: (run.event.at_ms < late_ms, severity(run.event)))
     kept = sorted(
@@ -454,16 +452,9 @@ def _events(board: Board, width: int, lines_max: int) -> list[Line]:
 
 
 def _page_rows(view: View) -> Rows:
-    board = view.board
-    columns = (
-        Column(
-            "problem", "PROBLEM", lambda problem: Cell(problem.subject, problem.tone), lambda problem: problem.subject
-        ),
-        Column("effect", "EFFECT", lambda problem: Cell(problem.effect), lambda problem: problem.effect),
-        Column("since_ms", "FOR", lambda problem: Cell(age_text(problem, board)), attribute("since.at_ms")),
-    )
+    """Return the problems. They are drawn in a panel, so they have no columns."""
     return Rows(
-        columns, problems_of(board), lambda problem: problem.key, lambda problem: f"{problem.subject} {problem.effect}"
+        (), problems_of(view.board), lambda problem: problem.key, lambda problem: f"{problem.subject} {problem.effect}"
     )
 
 

@@ -18,7 +18,7 @@ from tui.drawing.cells import NO_DATA, Cell, Column, Tone, attribute, column, fi
 from tui.drawing.lines import Line, line
 from tui.drawing.table_model import Rows
 from tui.drawing.units import NOTHING, count, plain, short_count, span
-from tui.pages.groups import lag_cell, pace_columns, status_cell, why_of
+from tui.pages.groups import WHICH_PARTITION, lag_cell, pace_columns, status_cell, why_of
 from tui.pages.page import Page, View
 from tui.state.location import Location, QueryKey
 
@@ -179,9 +179,7 @@ PAGE = Page(
 
 
 PARTITION_COLUMNS = (
-    Column("partition", "PARTITION", lambda p: Cell(p.name, Tone.STRONG), lambda p: (p.topic, p.partition),
-           is_wide=True, width=16),
-    Column("status", "STATUS", lambda p: status_cell(p.status), lambda p: p.status.rank, width=9),
+    *WHICH_PARTITION,
     figure("committed", "COMMITTED", "committed", count, rank=1, width=9),
     figure("planned", "PLANNED", "planned", count, rank=3, width=9),
     figure("end", "END", "end", count, rank=2, width=9),

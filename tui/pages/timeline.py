@@ -7,17 +7,19 @@ from heapq import nsmallest
 from engine.admin.analysis.incidents import Incident, Run
 from engine.admin.watch.events import Event, EventKind
 from tui.drawing.cells import Cell, Column, Tone, column
-from tui.drawing.lines import Line, cut, elided, line
+from tui.drawing.lines import Line, cut, elided, folded, line
 from tui.drawing.table_model import Rows
 from tui.drawing.units import clock_time, count, counted, ids, plain, span
 from tui.pages.page import Page, View
 from tui.state.board import Board, NumberedEvents
 from tui.state.location import Location, Only
 
-_CHANGE_MAX = 80
+_CHANGE_MAX, _WHY_MAX = 80, 40
 _NAME_MAX = 28
 """The path of a log dir would take the place of what happened to it."""
 _NAMES = 4
+_NOBODY = "none"
+"""What events name a leader that is none."""
 _TONES = {
     EventKind.BROKER_DOWN: Tone.BAD,
     EventKind.BROKER_SILENT: Tone.BAD,
@@ -61,6 +63,8 @@ def kind_cell(event: Event) -> Cell:
 
 def change_text(event: Event) -> str:
     """Return old and new."""
+    if event.kind is EventKind.LEADER_CHANGED and event.before == _NOBODY:
+        return f"{event.after} leads, nobody did before"
     if event.before and event.after:
         return f"{event.before} → {event.after}"
     return event.after or event.before
@@ -85,44 +89,67 @@ def run_line(run: Run, kind_width: int, *, is_short: bool = False) -> Line:
     if run.count == 1:
         subject = (f"{plain(event.subject)}  ", Tone.STRONG)
         return line(*head, subject, f"{plain(change_text(event))}  ", (plain(event.reason), Tone.QUIET))
-    names = ", ".join(map(plain, run.subjects[:_NAMES])) + (", …" if run.count > _NAMES else "")
+    names = plain(_named(run))
     # The reason comes before the names: there are many names, and they are cut first.
     why = run.reason or change_text(event) * (run.is_alike and event.kind is EventKind.BROKER_CONFIG_CHANGED)
     why = f"{plain(why)}  " if why else ""
     return line(*head, (f"{count(run.count)} times  ", Tone.STRONG), why, (names, Tone.QUIET))
 
 
+def _named(run: Run) -> str:
+    return ", ".join(run.subjects[:_NAMES]) + (", …" if run.count > _NAMES else "")
+
+
 def _within(event: Event) -> Cell:
-    return Cell("" if event.within_ms is None else f"± {span(event.within_ms / 1000)}", Tone.QUIET)
+    return Cell("" if event.within_ms is None else f"≤ {span(event.within_ms / 1000)}", Tone.QUIET)
 
 
-def columns_of(board: Board) -> tuple[Column, ...]:
-    """Return the columns; an incident says what followed from it, and how it ended."""
+def columns_of(board: Board, *, is_folded: bool = True, is_incident: bool = False) -> tuple[Column, ...]:
+    """Return the columns; an incident says what followed from it, and how it ended.
+
+    Args:
+        is_folded: a row stands for all events of its kind and moment.
+        is_incident: the rows are those of one incident, so its cause need not say what followed.
+    """
+
+    def run_of(numbered: tuple[int, Event]) -> Run | None:
+        return board.run_of(numbered[0]) if is_folded else None
+
+    def subject(numbered: tuple[int, Event]) -> str:
+        run = run_of(numbered)
+        if run is None:
+            return numbered[1].subject
+        is_of_partition = run.event.topic_partition is not None
+        return counted(run.count, "partition") if is_of_partition else ", ".join(run.subjects)
 
     def change(numbered: tuple[int, Event]) -> str:
-        incident = board.incident_of(numbered)
-        return change_text(numbered[1]) if incident is None else effects_text(incident)
+        if (incident := board.incident_of(numbered)) is not None:
+            return "" if is_incident else effects_text(incident)
+        run = run_of(numbered)
+        return change_text(numbered[1]) if run is None or run.is_alike else _named(run)
 
     def why(numbered: tuple[int, Event]) -> Cell:
         incident = board.incident_of(numbered)
         if incident is None:
-            return Cell(numbered[1].reason, Tone.QUIET)
+            run = run_of(numbered)
+            return Cell(numbered[1].reason if run is None else run.reason, Tone.QUIET)
         lasted = span(incident.lasted_s(board.frame.at_ms))
         if incident.ended_ms is not None:
             return Cell(f"over after {lasted}", Tone.GOOD)
-        left = f", {counted(len(incident.out), 'replica')} out of sync" if incident.out else ""
+        left = f", {count(len(incident.out))} out of sync" if incident.out else ""
         return Cell(f"ongoing for {lasted}{left}", Tone.BAD)
 
     return (
         column("time", "TIME (UTC)", lambda e: e[1].at_ms, clock_time, width=10),
-        Column("within_ms", "WITHIN", lambda e: _within(e[1]), lambda e: e[1].within_ms, rank=4, is_figure=True,
-               width=6),
+        Column("within_ms", "SEEN IN", lambda e: _within(e[1]), lambda e: e[1].within_ms, rank=4, is_figure=True),
         Column("kind", "WHAT", lambda e: kind_cell(e[1]), lambda e: e[1].kind, width=20),
-        column("subject", "OF", lambda e: e[1].subject, lambda name: elided(name, _NAME_MAX), tone=Tone.STRONG,
+        column("subject", "OF", subject, lambda name: elided(name, _NAME_MAX), tone=Tone.STRONG,
                width=16),
         # A list of throttled replicas would need more than the whole row.
-        column("change", "CHANGE", change, lambda text: cut(text, _CHANGE_MAX), rank=1, width=16),
-        Column("reason", "WHY", why, lambda e: why(e).text, rank=2, is_wide=True, width=12),
+        column("change", "CHANGE", change, lambda text: cut(text, _CHANGE_MAX), rank=2, is_wide=True, needs_max=16,
+               width=12),
+        Column("reason", "WHY", lambda e: Cell(cut(why(e).text, _WHY_MAX), why(e).tone), lambda e: why(e).text, rank=1,
+               width=12),
     )  # fmt: skip
 
 
@@ -150,11 +177,14 @@ _EFFECTS = {
 
 
 def _rows(view: View) -> Rows:
-    board, incident, only = view.board, view.location.incident, view.location.only
-    # A filter looks for rows that an incident would hide.
-    events = NumberedEvents(board) if view.is_filtered and incident is None else board.folded_events(incident)
+    board, only = view.board, view.location.only
+    is_folded = _is_folded(view)
+    if view.location.run is not None:
+        events = board.events_of_run(view.location.run)
+    else:
+        events = board.folded_events(view.location.incident) if is_folded else NumberedEvents(board)
     return Rows(
-        columns_of(board),
+        columns_of(board, is_folded=is_folded, is_incident=view.location.incident is not None),
         events,
         lambda numbered: numbered[0],
         lambda numbered: f"{numbered[1].kind.replace('_', ' ')} {numbered[1].subject} {numbered[1].reason}",
@@ -163,16 +193,27 @@ def _rows(view: View) -> Rows:
     )
 
 
+def _is_folded(view: View) -> bool:
+    """Whether rows hide events: not where a filter looks for them."""
+    where = view.location
+    return where.run is None and (where.incident is not None or not view.is_filtered)
+
+
+def run_of(view: View, numbered: tuple[int, Event]) -> Run | None:
+    """Return the events that a row stands for, if it is not one alone."""
+    return view.board.run_of(numbered[0]) if _is_folded(view) else None
+
+
 def _summary(view: View, width: int) -> list[Line]:
     board = view.board
-    folded = 0 if view.is_filtered else len(board.events) - len(board.folded_events())
-    facts = f"{counted(len(board.events), 'event')}{f', {count(folded)} of them folded' * bool(folded)}"
-    text = f"{facts}   z shows the grave ones   klamm does not see what comes and goes between two looks"
+    hidden = len(board.events) - len(board.folded_events()) if _is_folded(view) else 0
+    facts = f"{counted(len(board.events), 'event')}{f', {count(hidden)} of them folded' * bool(hidden)}"
+    text = f"{facts}   klamm does not see what comes and goes between two looks"
     number, incidents = view.location.incident, view.board.history.incidents
     if number is not None and number in incidents:
         cause = incidents[number].cause
         head = f"what followed when {plain(cause.subject)} was {kind_cell(cause).text.rpartition(' ')[2]}: "
-        return [line((head, Tone.QUIET), effects_text(incidents[number]))]
+        return folded(line((head, Tone.QUIET), effects_text(incidents[number])), width)
     return [line((text, Tone.QUIET)), *_absent(view)]
 
 
@@ -190,6 +231,8 @@ def _opens(view: View, numbered: tuple[int, Event]) -> Location | None:
     event, incident = numbered[1], view.board.incident_of(numbered)
     if incident is not None and view.location.incident is None and incident.effects:
         return Location("timeline", incident=incident.number)
+    if run_of(view, numbered) is not None:
+        return Location("timeline", incident=view.location.incident, run=numbered[0])
     if event.topic is not None:
         row = None if event.partition is None else f"{event.topic}-{event.partition}"
         return Location("partitions", topic=event.topic, row=row)

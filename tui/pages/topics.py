@@ -93,7 +93,7 @@ def columns_of(board: Board) -> tuple[Column, ...]:
         tally("not_preferred", "NOT PREF", 3, lambda counts: counts.led_elsewhere.total(), Tone.WARN),
         tally("moving", "MOVING", 4, lambda counts: counts.moving, Tone.ACCENT),
         figure("in_per_s", "IN/S", board.rates.topic_in, short_count, rank=2, width=6),
-        *(figures if board.reads_metrics else ()),
+        *(figures if board.reports_figures else ()),
         Column("bytes", "ON DISK", lambda t: known(bytes_of(t), size(bytes_of(t)), is_hidden=board.hides_log_dirs),
                bytes_of, rank=3, is_figure=True, width=9),
         Column("cleanup_policy", "CLEANUP", policy, _policy, rank=6, width=7),

@@ -23,6 +23,7 @@ from tui.pages.all_pages import aside_of, pages_of
 from tui.pages.clusters import cluster_mark
 from tui.pages.overview import health_word
 from tui.pages.page import View
+from tui.pages.timeline import next_severity
 from tui.screen.offers import ASK_CLUSTER
 from tui.state.location import History, Location
 from tui.state.off_board import OffBoard
@@ -364,8 +365,15 @@ def footer_items(screen: PageScreen) -> list[KeyItem]:
     shown.sort(key=lambda action: (action.id not in mends, not action.pages))
     if screen.off_board.is_plan_under_way:
         shown.sort(key=lambda action: action.id not in OF_A_RUN)
-    item, is_group = screen.model.cursor_item, screen.location.page == "group"
-    titles = {"row.open": "next record"} if is_group and item is not None and item.status.is_trouble else {}
+    if page != "timeline" and screen.pages[screen.location.page].is_trouble is None:
+        shown = [action for action in shown if action.id != "rows.trouble"]
+    titles, item = {}, screen.model.cursor_item
+    if screen.location.page == "group" and item is not None and item.status.is_trouble:
+        titles["row.open"] = "next record"
+    if page == "timeline":
+        titles["rows.trouble"] = next_severity(screen.location.only) or "everything"
+    elif screen.location.page in screen.only_trouble:
+        titles["rows.trouble"] = "everything"
     return [
         KeyItem(
             key_label(action.keys[0]), titles.get(action.id, action.title.lower()), action.id,

@@ -13,7 +13,7 @@ from typing import NamedTuple, overload
 
 from engine.admin.analysis.disks import DirTrend, dir_trends, note_filling
 from engine.admin.analysis.history import History
-from engine.admin.analysis.incidents import Incident
+from engine.admin.analysis.incidents import Incident, Run
 from engine.admin.analysis.moves import MovesBoard, moves_board
 from engine.admin.analysis.rates import Rates
 from engine.admin.analysis.sanity import Finding, SanityCheck
@@ -28,7 +28,7 @@ from engine.admin.watch.events import Event
 from engine.admin.watch.frame import Frame, Stage
 from engine.admin.watch.replica_logs import ReplicaLogs
 from engine.common.acl import AclOperation, ResourceType
-from engine.common.model import BrokerInfo, TopicPartition
+from engine.common.model import BrokerInfo, TopicPartition, address_text
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 from tui.drawing.table_model import Picked
 
@@ -129,6 +129,8 @@ class Board:
         """Brokers that are down, and gave no answer while they were registered: their processes may still be there."""
         self.filled: dict[int, DirTrend] = {}
         """By broker, the most urgent log dir that filled up when its disks were last read: it may be gone since."""
+        self.seen_at: dict[int, str] = {}
+        """By broker, the address at which it was registered last."""
         self._unanswering: frozenset[int] = frozenset()
         self._has_judged: set[Hashable] = set()
         """Whether cluster and groups were judged before: what is wrong at the first look began before it."""
@@ -159,6 +161,8 @@ class Board:
         self.frame = frame = self.standstills.take(frame)
         if not is_same_cluster:
             self._replicas = None
+            seen = ((broker.id, broker.endpoints[0]) for broker in self.brokers if broker.endpoints)
+            self.seen_at |= {id_: address_text(endpoint.host, endpoint.port) for id_, endpoint in seen}
         if self.topics is not before:
             self._all_items = None
         if self.history.take(frame):
@@ -227,6 +231,12 @@ class Board:
     def reads_metrics(self) -> bool:
         """Whether anybody reads what brokers themselves measure."""
         return self.frame.stage(Stage.METRICS).source is not None
+
+    @property
+    def reports_figures(self) -> bool:
+        """Whether a broker reports its own figures, or may once it is asked."""
+        figures = self.frame.figures.values()
+        return self.reads_metrics and (not figures or any(measured.told_by is not None for measured in figures))
 
     def untold(self, topic: TopicSnapshot) -> list[int]:
         """Return the leaders of a topic that do not report its traffic."""
@@ -337,19 +347,44 @@ class Board:
         return items
 
     def folded_events(self, incident: int | None = None) -> Sequence[tuple[int, Event]]:
-        """Return the events of one incident; without one all events, where each incident is its cause alone."""
-        every, newest_first = NumberedEvents(self), enumerate(reversed(self.history.incidents.folds))
-        if incident is None:
-            kept = self.history.incidents
-            return Picked(every, (place for place, fold in newest_first if fold >= 0 or -fold not in kept))
-        return Picked(every, (place for place, fold in newest_first if abs(fold) == incident))
+        """Return all events, where an incident is its cause alone; or the events of one, from its cause on.
+
+        Several of one kind and moment are the newest of them alone.
+        """
+        kept, runs = self.history.incidents, set[int]()
+
+        def is_row(fold: int | Run) -> bool:
+            if isinstance(fold, Run):
+                if id(fold) in runs:
+                    return False
+                runs.add(id(fold))
+                fold = fold.fold
+            return abs(fold) == incident if incident is not None else fold >= 0 or -fold not in kept
+
+        places = (place for place, fold in enumerate(reversed(kept.folds)) if is_row(fold))
+        return Picked(NumberedEvents(self), places if incident is None else reversed([*places]))
+
+    def events_of_run(self, number: int) -> Sequence[tuple[int, Event]]:
+        """Return the events that came together with one; none if that is forgotten."""
+        run = self.run_of(number)
+        newest_first = enumerate(reversed(self.history.incidents.folds))
+        places = (place for place, fold in newest_first if fold is run)
+        return Picked(NumberedEvents(self), () if run is None else places)
 
     def incident_of(self, numbered: tuple[int, Event]) -> Incident | None:
         """Return the incident that an event caused."""
-        incidents = self.history.incidents
-        place = numbered[0] - self.event_count + len(self.events)
-        fold = incidents.folds[place] if 0 <= place < len(incidents.folds) else 0
-        return incidents[fold] if fold > 0 and fold in incidents else None
+        incidents, fold = self.history.incidents, self._fold_of(numbered[0])
+        return incidents[fold] if isinstance(fold, int) and fold > 0 and fold in incidents else None
+
+    def run_of(self, number: int) -> Run | None:
+        """Return the events of its kind that came together with an event, if there are any."""
+        fold = self._fold_of(number)
+        return fold if isinstance(fold, Run) else None
+
+    def _fold_of(self, number: int) -> int | Run:
+        folds = self.history.incidents.folds
+        place = number - self.event_count + len(self.events)
+        return folds[place] if 0 <= place < len(folds) else 0
 
     def topic_bytes(self, topic: TopicSnapshot) -> int | None:
         """Return the bytes of all replicas of a topic that brokers reported."""

@@ -62,6 +62,8 @@ class Location:
     row: str | None = None
     only: Only | None = None
     incident: int | None = None
+    run: int | None = None
+    """The number of an event; of what came together with it."""
 
     @property
     def screen(self) -> str:
@@ -87,6 +89,8 @@ class Location:
             parts.append(self.query.name)
         if self.incident is not None:
             parts.append(f"incident {self.incident}")
+        if self.run is not None:
+            parts.append("one moment")
         if self.path is not None and self.path != "/":
             parts += [part for part in self.path.split("/") if part]
         if self.only is not None:

@@ -15,13 +15,13 @@ from engine.admin.analysis.throttles import ThrottleVerdict, throttle_advice, th
 from engine.admin.health.report import Check, HealthReason, Severity
 from engine.admin.lag.results import PartitionLag
 from engine.admin.lag.verdicts import Reason
-from engine.admin.watch.events import EventKind
+from engine.admin.watch.events import Event, EventKind
 from engine.admin.watch.frame import WatchedGroup
 from tui.actions import Registry
 from tui.drawing.cells import Tone
 from tui.drawing.lines import Line, fitted, line
 from tui.drawing.units import NOTHING, at_least, byte_rate, count, counted, ids, percent, plain, short_count, span
-from tui.pages.brokers import MAY_HANG, UNANSWERED
+from tui.pages.brokers import MAY_BE_FROZEN, UNANSWERED
 from tui.pages.groups import LOOK_AT_MEMBERS, growth_of, reader_of, status_cell, time_lag_cell, why_of
 from tui.pages.reassignments import why_of as why_of_copy
 from tui.pages.timeline import run_line, severity
@@ -98,6 +98,10 @@ _OVER_A_RECORD = (
     "once they are stopped, step over it (O)"
 )
 _STEP_OVER = "look at the record before which its members stood (enter, enter); step over it (O), then start them again"
+_BY_HAND = (
+    "by hand, while it is down: remove files that end in .deleted and folders that end in -delete, and no part of any "
+    "other; a partition that others have in sync may go as a whole folder, and is copied again"
+)
 _FOLLOWS: Mapping[Check, EventKind] = {
     Check.OFFLINE_PARTITIONS: EventKind.PARTITION_OFFLINE,
     Check.UNDER_MIN_ISR: EventKind.ISR_SHRANK,
@@ -202,19 +206,26 @@ def why_lines(
     since, past = problem.since, board.history
     setting = "throttled" * (problem.key == Check.LEAKED_THROTTLES)
     at_ms = None if since is None or since.is_least else since.at_ms
-    if at_ms is not None and (incident_runs := runs_around(past.runs, past.events, at_ms, severity, setting)):
+    runs = [run for run in past.incidents.runs if problem.is_of_cluster or _may_hold_up(problem, run.event)]
+    if at_ms is not None and (incident_runs := runs_around(runs, past.events, at_ms, severity, setting)):
         width = max(len(run.event.kind) for run in incident_runs) + 2
         lines.append(line(("what happened then", Tone.QUIET)))
         happened = [line("  ", *run_line(run, width)) for run in incident_runs]
         lines += happened if run_width is None else [fitted(event_line, run_width) for event_line in happened]
     if problem.advice:
-        lines.append(line(("what to do  ", Tone.QUIET), problem.advice))
+        # Where lines are cut for want of room, it comes first.
+        lines.insert(len(lines) if run_width is None else 1, line(("what to do  ", Tone.QUIET), problem.advice))
     if registry is not None and problem.mends:
         keys = line(("on its row  ", Tone.QUIET))
         for action in map(registry.named, problem.mends):
             keys = line(*keys, (f"{action.key_text} ", Tone.ACCENT), f"{action.title.lower()}  ")
         lines.append(keys)
     return lines
+
+
+def _may_hold_up(problem: Problem, event: Event) -> bool:
+    """Whether an event is a reader's own, or a failure: other partitions have nothing to do with it."""
+    return event.subject == problem.key or not severity(event)
 
 
 def _of_cluster(board: Board) -> Iterator[Problem]:
@@ -245,37 +256,55 @@ def _brokers(board: Board, reason: HealthReason) -> Iterator[Problem]:
     ids = sorted(set(board.broker_ids) - board.live) if is_down else sorted(board.silent)
     for broker in ids:
         has_hung = broker in board.hung
-        trouble = "may hang" * has_hung if is_down else plain(frame.words[broker].trouble)
+        trouble = "perhaps frozen" * has_hung if is_down else plain(frame.words[broker].trouble)
         awaited = total.last_in_sync[broker]
         filled = board.filled.get(broker)
-        disk = "" if filled is None else f"its disk was {percent((filled.used_percent or 0) / 100)} full"
-        held = f"holds {counted(board.replicas[broker], 'replica')}, should lead {count(total.preferred[broker])}"
+        disk = "" if filled is None else "its disk filled up"
+        held = f"{counted(board.replicas[broker], 'replica')}, should lead {count(total.preferred[broker])}"
         yield Problem(
             f"broker {broker}", Tone.BAD, f"broker {broker} {'down' if is_down else 'silent'}",
             ": ".join(part for part in (trouble, disk, held) if part), board.since.get(("broker", broker)),
             Location("brokers", row=str(broker), only=Only.DOWN if is_down else Only.SILENT),
-            # What only this broker has cannot be moved away.
-            examples=(
-                *((UNANSWERED,) if has_hung else ()),
-                *(() if filled is None else (f"when its disks were last read: {_room_left(filled)}",)),
-            ),
+            # Nobody can move away what only this broker has.
+            examples=tuple(_known_of(board, broker, filled, is_down=is_down)),
             advice=_advice_on(awaited, reason, filled, has_hung=has_hung),
-            mends=() if awaited else ("plan.retire",),
+            mends=(*["settings.alter"] * (is_down and _may_shrink(filled)), *["plan.retire"] * (not awaited)),
             incident=incident.number if (incident := board.history.incidents.around(broker)) is not None else None,
         )  # fmt: skip
 
 
+def _known_of(board: Board, broker: int, filled: DirTrend | None, *, is_down: bool) -> Iterator[str]:
+    """Say where a broker was, how it went, and what its disk was like."""
+    if broker in board.seen_at:
+        yield f"it {'was' if is_down else 'is'} at {plain(board.seen_at[broker])}"
+    if broker in board.hung:
+        yield UNANSWERED
+    if filled is not None:
+        yield f"when its disks were last read: {_room_left(filled)}"
+        if is_down:
+            yield _BY_HAND
+
+
 def _advice_on(awaited: int, reason: HealthReason, filled: DirTrend | None, *, has_hung: bool) -> str:
-    """Say what to do about a broker that this many offline partitions wait for; ``filled``: its log dir without
-    room."""
-    start = "start it" if filled is None else f"make room in {plain(filled.log_dir or NOTHING)}, then start it"
+    """Say what to do about a broker for which so many offline partitions wait; ``filled``: its log dir without room."""
+    start = "start it"
+    if filled is not None:
+        # What is copied again would fill it again.
+        grower = filled.grower
+        lower = "" if grower is None or not grower.is_deleted else f"lower the retention of {plain(grower.topic)} (A), "
+        start = f"{lower}make room in {plain(filled.log_dir or NOTHING)}, then start it"
     if awaited:
         wait = f"{count(awaited)} offline {'partition waits' if awaited == 1 else 'partitions wait'}"
-        return f"{f'{MAY_HANG};' if has_hung else f'{start}:'} {wait} for it, because it was last in sync"
+        return f"{f'{MAY_BE_FROZEN};' if has_hung else f'{start}:'} {wait} for it, because it was last in sync"
     if has_hung:
-        return f"{MAY_HANG}; or move its replicas away"
+        return f"{MAY_BE_FROZEN}; or move its replicas away"
     is_down = reason.check is Check.MISSING_BROKERS
     return f"{start}, or move its replicas away" if is_down else spelled(reason.check.advice)
+
+
+def _may_shrink(trend: DirTrend | None) -> bool:
+    """Whether a lower retention of the topic that grows most makes room."""
+    return trend is not None and trend.grower is not None and trend.grower.is_deleted
 
 
 def _filling(board: Board, dirs: Sequence[DirTrend]) -> Problem:
@@ -284,7 +313,6 @@ def _filling(board: Board, dirs: Sequence[DirTrend]) -> Problem:
     is_soon = any(trend.full_in_s is not None and trend.full_in_s < NO_ROOM_SOON_S for trend in dirs)
     seen = [since for trend in dirs if (since := board.since.get(("log dir", broker, trend.log_dir))) is not None]
     more = f", and {counted(len(dirs) - 1, 'more log dir')}" if len(dirs) > 1 else ""
-    is_deleted = dirs[0].grower is not None and dirs[0].grower.is_deleted
     return Problem(
         f"disks of broker {broker}", Tone.BAD if is_soon else Tone.WARN,
         f"broker {broker} disk fills up", f"{_room_left(dirs[0])}{more}",
@@ -292,7 +320,7 @@ def _filling(board: Board, dirs: Sequence[DirTrend]) -> Problem:
         Location("brokers", row=str(broker), only=Only.FILLING),
         examples=tuple(map(_room_left, dirs)),
         advice=spelled(room_advice(dirs[0], board.dir_trends, board.frame, board.history)),
-        mends=("settings.alter", "plan.rebalance") if is_deleted else ("plan.rebalance",),
+        mends=("settings.alter", "plan.rebalance") if _may_shrink(dirs[0]) else ("plan.rebalance",),
     )  # fmt: skip
 
 

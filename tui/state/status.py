@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 
 from engine.admin.cluster.rights import Right
@@ -35,6 +36,7 @@ _SIDE_NAMES = {Side.ZOOKEEPER: "ZooKeeper", Side.WIRE: "brokers"}
 _ANONYMOUS = "User:ANONYMOUS"
 _BESIDE = frozenset({Stage.METRICS, Stage.SPARK})
 """Stages that are not part of Kafka's protocol say nothing about the connection to it: their own screen does."""
+_OF_BROKER = re.compile(r"broker (\d+): ")
 STALE_FACTOR = 3
 STALE_MIN_MS = 5_000
 
@@ -48,12 +50,20 @@ def standing_of(frame: Frame, now_ms: int | None = None) -> Standing:
     if all(state is not LinkState.CONNECTED for state in states):
         return Standing.DENIED if LinkState.DENIED in states else Standing.DISCONNECTED
     if any(state is not LinkState.CONNECTED for state in states) or any(
-        (status.error and not _is_hidden(frame, status)) or status.missing
+        (status.error and not _is_hidden(frame, status)) or _missing(frame, status)
         for _, status in _stages_of_cluster(frame)
         if status.source is not None
     ):
         return Standing.DEGRADED
     return Standing.STALE if oldest_late_stage(frame, now_ms) is not None else Standing.LIVE
+
+
+def _missing(frame: Frame, status: StageStatus) -> list[str]:
+    """Return what a reading lacks, but for brokers that are down: nobody expects an answer of theirs."""
+    if frame.cluster is None:
+        return [*status.missing]
+    live = frame.cluster.live_broker_ids
+    return [text for text in status.missing if not (match := _OF_BROKER.match(text)) or int(match[1]) in live]
 
 
 def _is_hidden(frame: Frame, status: StageStatus) -> bool:
@@ -121,8 +131,8 @@ def _causes(frame: Frame, now_ms: int) -> list[Span]:
         if status.error and status.source is not None:
             sign = "⊘ " if status.is_denied else ""
             spans.append((f"{sign}{stage.value.replace('_', ' ')}: {plain(status.error)}", Tone.WARN))
-        elif status.missing:
-            spans.append((f"{stage.value.replace('_', ' ')}: {plain(status.missing[0])}", Tone.WARN))
+        elif missing := _missing(frame, status):
+            spans.append((f"{stage.value.replace('_', ' ')}: {plain(missing[0])}", Tone.WARN))
     late = oldest_late_stage(frame, now_ms)
     if late is not None and not spans:
         stage, age_ms = late

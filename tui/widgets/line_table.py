@@ -202,7 +202,7 @@ class LineTable(Toned, ScrollView, can_focus=True):
         return sum(self._widths.get(column.name, 0) + GAP for column in self.model.rows.columns) + _MARK + 1
 
     def _width_of(self, column: Column) -> int:
-        return min(self._widths[column.name], 40) if column.is_wide else self._widths[column.name]
+        return min(self._widths[column.name], column.needs_max) if column.is_wide else self._widths[column.name]
 
     def _needed(self, columns: Sequence[Column]) -> int:
         return sum(self._width_of(column) + GAP for column in columns)

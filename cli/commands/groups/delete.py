@@ -5,7 +5,6 @@ from __future__ import annotations
 from typer._click.exceptions import UsageError
 
 from cli.commands.groups.shared import AllGroups, GroupNames, GroupOptions, Topics, group, scope
-from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.output.report import Report
@@ -69,21 +68,25 @@ async def delete_offsets(
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.groups_changes import deleted_offsets_report
+    from engine.admin.groups.deleting import DeletionResult
     from engine.admin.groups.deleting_offsets import delete_offsets as delete
-    from engine.admin.groups.deleting_offsets import find_offsets_of_groups
+    from engine.admin.groups.deleting_offsets import find_offsets_of_groups, refusals_of
     from engine.admin.groups.reset_spec import parse_topic_scope
 
     named = [*(groups or ()), *(group or ())]
     if not named or not topic:
         raise UsageError("give a group and --topic")
     meant, topics = scope(named, None, False), parse_topic_scope(topic)
-    code = ExitCode.DONE
     async with open_cluster(invocation, for_change=True) as cluster:
         offsets = await find_offsets_of_groups(cluster, meant.names, topics)
         rows = [row for _, own in offsets for row in own]
-        names = list(dict.fromkeys(row.group for row in rows))
-        change = f"delete {counted(len(rows), 'offset')} of {_counted(names)} in {cluster.target.title}"
-        if invocation.confirm(change, is_destructive=True):
+        code = invocation.tell_failures(refusals_of(rows))
+        going = [row for row in rows if row.result is DeletionResult.WOULD_BE_DELETED]
+        names = list(dict.fromkeys(row.group for row in going))
+        change = (
+            f"delete {counted(len(going), 'offset')} of {_counted(names)} in {cluster.target.title}" if going else ""
+        )
+        if going and invocation.confirm(change, is_destructive=True):
             options = " ".join(f"--group {name}" for name in names)
             invocation.accepted(
                 f"some of the offsets may be deleted already; check with: klamm groups describe {options}"
@@ -93,7 +96,9 @@ async def delete_offsets(
                 done, failures = await delete(cluster, groups_found, own)
                 rows += done
                 code = invocation.tell_failures(failures, code)
-    return deleted_offsets_report(rows, exit_code=code, groups=names, topics=topic)
+    return deleted_offsets_report(
+        rows, exit_code=code, groups=[*dict.fromkeys(row.group for row in rows)], topics=topic
+    )
 
 
 def _counted(names: list[str]) -> str:

@@ -88,14 +88,14 @@ async def add_acls(cluster: Cluster, rules: Sequence[AclBinding]) -> list[AdminE
     wire = await cluster.wire()
     refusals: list[AdminError] = []
     for begin in range(0, len(rules), _PER_REQUEST):
-        some = rules[begin : begin + _PER_REQUEST]
-        response = await wire.call_any(CreateAclsRequest(creations=[_creation(rule) for rule in some]))
-        for rule, result in zip(some, response.results, strict=True):
+        batch = rules[begin : begin + _PER_REQUEST]
+        response = await wire.call_any(CreateAclsRequest(creations=[_creation(rule) for rule in batch]))
+        for rule, result in zip(batch, response.results, strict=True):
             try:
                 refuse(result.error_code, result.error_message, _where(rule.pattern))
             except AdminError as refusal:
                 refusals.append(refusal)
-        if len(refusals) == begin + len(some):
+        if len(refusals) == begin + len(batch):
             raise refusals[0]
     return refusals
 
@@ -112,10 +112,10 @@ async def remove_acls(cluster: Cluster, rules: Sequence[AclBinding]) -> list[Acl
         return await _remove_znodes(cluster, rules)
     wire, removed = await cluster.wire(), []
     for begin in range(0, len(rules), _PER_REQUEST):
-        some = rules[begin : begin + _PER_REQUEST]
-        request = DeleteAclsRequest(filters=[DeleteAclsFilter(**_wire_filter(filter_of(rule))) for rule in some])
+        batch = rules[begin : begin + _PER_REQUEST]
+        request = DeleteAclsRequest(filters=[DeleteAclsFilter(**_wire_filter(filter_of(rule))) for rule in batch])
         response = await wire.call_any(request)
-        for rule, result in zip(some, response.filter_results, strict=True):
+        for rule, result in zip(batch, response.filter_results, strict=True):
             refuse(result.error_code, result.error_message, _where(rule.pattern))
             for match in result.matching_acls:
                 refuse(match.error_code, match.error_message, _where(rule.pattern))

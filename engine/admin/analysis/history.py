@@ -15,7 +15,7 @@ from math import nan
 from typing import Generic, NamedTuple, TypeVar
 
 from engine.admin.analysis.absences import Absences
-from engine.admin.analysis.incidents import Incidents, Runs
+from engine.admin.analysis.incidents import Incidents
 from engine.admin.lag.results import GroupLag
 from engine.admin.watch.events import Event
 from engine.admin.watch.frame import Frame, Stage
@@ -115,7 +115,6 @@ class History:
         events: what happened, oldest first.
         absences: since when replicas have been out of the ISR.
         incidents: which events follow from which failure.
-        runs: the newest events, those of one kind and moment together.
     """
 
     def __init__(self) -> None:
@@ -131,7 +130,6 @@ class History:
         self.events: deque[Event] = deque(maxlen=EVENTS_MAX)
         self.absences = Absences()
         self.incidents = Incidents((), EVENTS_MAX)
-        self.runs = Runs()
 
     def take(self, frame: Frame) -> bool:
         """Take a frame; return whether it was newer than the last one."""
@@ -144,7 +142,6 @@ class History:
         self.events.extend(frame.events)
         self.absences.take(frame.events)
         self.incidents.take(frame.events)
-        self.runs.take(frame.events)
         dirs_ms = frame.stage(Stage.LOG_DIRS).read_at_ms
         self.used_bytes.take(dirs_ms, lambda: _used(frame))
         self.log_bytes.take(dirs_ms, lambda: _in_logs(frame))
@@ -190,7 +187,6 @@ class History:
             self.events.pop()
         self.absences = Absences(self.events)
         self.incidents = Incidents(self.events, EVENTS_MAX)
-        self.runs = Runs(self.events)
 
 
 def moving_partitions(topics: Iterable[TopicSnapshot]) -> Moving:

@@ -59,6 +59,8 @@ class Incident:
     fold_of_effects: int = field(init=False)
     """One object for all of its events: 20,000 numbers of their own would be as many blocks of memory."""
     _is_back: bool = False
+    _leaderless: set[TopicPartition] = field(default_factory=set)
+    """Partitions that it left without a leader: who leads them next follows from it."""
 
     def __post_init__(self) -> None:
         self.fold_of_effects = -self.number
@@ -79,8 +81,10 @@ class Incident:
             else:
                 return False
         elif event.kind in _LED:
-            if event.before != str(broker):
+            if event.before != str(broker) and name not in self._leaderless:
                 return False
+            if name is not None:
+                (self._leaderless.add if event.kind is EventKind.PARTITION_OFFLINE else self._leaderless.discard)(name)
             if event.kind is EventKind.LEADER_CHANGED and event.after.isdecimal():
                 self.new_leaders[int(event.after)] += 1
         elif event.broker == broker and event.kind in _FAILS | _RETURNS:
@@ -121,6 +125,8 @@ class Run:
         subjects: of the first few.
         reason: the one that they share; empty if they do not.
         is_alike: all changed from and to the same.
+        fold: of all of them, as in ``Incidents.folds``.
+        number: of the first, where they are counted.
     """
 
     event: Event
@@ -128,6 +134,8 @@ class Run:
     subjects: list[str]
     reason: str
     is_alike: bool = True
+    fold: int = 0
+    number: int = 0
 
     def take(self, event: Event) -> None:
         self.count += 1
@@ -141,25 +149,24 @@ class Run:
 class Runs:
     """The newest runs, the oldest first. Kept up with each event, so that a picture costs no more after an hour."""
 
-    def __init__(self, events: Iterable[Event] = ()) -> None:
-        self._by_moment: dict[tuple[int, EventKind], Run] = {}
-        self.take(events)
+    def __init__(self) -> None:
+        self._by_moment: dict[tuple[int, EventKind, int], Run] = {}
 
     def __iter__(self) -> Iterator[Run]:
         return iter(self._by_moment.values())
 
-    def take(self, events: Iterable[Event]) -> None:
-        """Take what happened, oldest first."""
-        for event in events:
-            key = event.at_ms, event.kind
-            if (run := self._by_moment.get(key)) is not None:
-                run.take(event)
-                continue
-            self._by_moment[key] = Run(event, 1, [event.subject], event.reason)
-            if len(self._by_moment) > RUNS_MAX:
-                # What comes again and again must not push out that a broker failed.
-                (often, _), *_ = Counter(kind for _, kind in self._by_moment).most_common(1)
-                del self._by_moment[next(moment for moment in self._by_moment if moment[1] is often)]
+    def take(self, event: Event, fold: int = 0, number: int = 0) -> Run:
+        """Take what happened; return the run that it belongs to: of this fold, which ``Incidents`` explains."""
+        key = event.at_ms, event.kind, fold
+        if (run := self._by_moment.get(key)) is not None:
+            run.take(event)
+            return run
+        run = self._by_moment[key] = Run(event, 1, [event.subject], event.reason, fold=fold, number=number)
+        if len(self._by_moment) > RUNS_MAX:
+            # What comes again and again must not push out that a broker failed.
+            (often, _), *_ = Counter(kind for _, kind, _ in self._by_moment).most_common(1)
+            del self._by_moment[next(moment for moment in self._by_moment if moment[1] is often)]
+        return run
 
 
 def runs_around(
@@ -201,15 +208,18 @@ class Incidents:
 
     Attributes:
         folds: for each event that the history keeps, the number of the incident that it causes, minus the number of the
-            incident that it follows from, or 0.
+            incident that it follows from, or 0. Where several of one kind came at the same moment, the run of them.
+        runs: the newest events, those of one kind, moment and fold together.
     """
 
     def __init__(self, events: Iterable[Event], events_max: int) -> None:
-        self.folds: deque[int] = deque(maxlen=events_max)
+        self.folds: deque[int | Run] = deque(maxlen=events_max)
         self._all: dict[int, Incident] = {}
         self._open: dict[int, Incident] = {}
         """By broker."""
         self._count = 0
+        self._taken = 0
+        self.runs = Runs()
         self.take(events)
 
     def __getitem__(self, number: int) -> Incident:
@@ -221,7 +231,12 @@ class Incidents:
     def take(self, events: Iterable[Event]) -> None:
         """Take what happened, oldest first."""
         for event in events:
-            self.folds.append(self._fold(event))
+            fold = self._fold(event)
+            run = self.runs.take(event, fold, self._taken)
+            if run.count == 2 and (back := self._taken - run.number) <= len(self.folds):
+                self.folds[-back] = run
+            self.folds.append(fold if run.count == 1 else run)
+            self._taken += 1
 
     def _fold(self, event: Event) -> int:
         for incident in list(self._open.values()):

@@ -24,6 +24,7 @@ from engine.admin.reassignment.throttle_settings import (
 from engine.admin.watch.events import EventKind
 from engine.admin.watch.frame import Frame
 from engine.common.model import NO_LEADER, TopicPartition
+from engine.common.quantities import span_text
 from engine.common.snapshot import PartitionSnapshot
 
 RATE_MS = 10_000
@@ -255,7 +256,7 @@ def _copy(
             is_at_least=is_at_least,
         )  # fmt: skip
     if reason or (read_s is not None and read_s * 1000 >= STALLED_MS and copied < total):
-        reason = reason or f"no byte seen for {stalled_s:.0f} s"
+        reason = reason or f"no byte seen for {span_text(int(stalled_s or 0))}"
         return CopyProgress(
             name, broker, source, CopyState.STALLED, copied, total, rate, produced, stalled_s=stalled_s, reason=reason
         )

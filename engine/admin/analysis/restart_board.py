@@ -152,7 +152,7 @@ def _waiting(frame: Frame, tally: Tally, down: tuple[int, ...], *, but_for: int 
         found.append("ZooKeeper does not answer")
     if frame.cluster is not None and frame.cluster.controller_id == NO_CONTROLLER:
         found.append("there is no controller")
-    silent = sorted(broker for broker, said in frame.words.items() if said.trouble)
+    silent = sorted(broker for broker, words in frame.words.items() if words.trouble)
     if silent:
         found.append(f"broker {', '.join(map(str, silent))} does not answer")
     return tuple(found)

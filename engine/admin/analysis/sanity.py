@@ -7,13 +7,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from engine.admin.watch.frame import Frame
+from engine.admin.watch.frame import Frame, Stage, StageSource
 from engine.common.model import NO_CONTROLLER, TopicPartition
 from engine.common.snapshot import TopicSnapshot
 from engine.common.turns import topics_in_turns
 
 CLOCK_SKEW_MS = 2_000
 """A registration that is further in the future is reported."""
+
+LASTS_MS = 15_000
+"""What has not been so for this long may be two readings of which one is older: brokers' words are read every 10 s."""
 
 WENT_BACK_MAX = 100
 """This many findings of epochs that went backwards are kept."""
@@ -32,6 +35,12 @@ class Doubt(StrEnum):
     LEADER_NOT_A_REPLICA = "leader_not_a_replica"
 
 
+_OF_TWO_READINGS = frozenset((
+    Doubt.TWO_CONTROLLERS, Doubt.CONTROLLER_NOT_ALIVE, Doubt.CONTROLLER_EPOCH_AHEAD, Doubt.LEADER_NOT_A_REPLICA,
+))  # fmt: skip
+"""Its two sides are read at different times, so a change makes them differ for a moment."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One doubt, its subject, and the evidence for a person. ``at_ms`` is when it was seen first."""
@@ -45,7 +54,8 @@ class Finding:
 class SanityCheck:
     """Looks at one frame after the other. It skips topics that have not changed.
 
-    A state is shown as long as it holds. A figure that went backwards stays shown, because it is over in a moment.
+    A state is shown as long as it holds, and where it comes from two readings, once it has held for ``LASTS_MS``. A
+    figure that went backwards stays shown, because it is over in a moment.
     """
 
     def __init__(self) -> None:
@@ -85,7 +95,8 @@ class SanityCheck:
         found += [doubt for _, of_topic in self._topics.values() for doubt in of_topic]
         found = [self._since(doubt) for doubt in found]
         self._lasting = {(doubt.doubt, doubt.subject): doubt.at_ms for doubt in found}
-        return [*found, *self._went_back]
+        told = (one for one in found if one.doubt not in _OF_TWO_READINGS or frame.at_ms - one.at_ms >= LASTS_MS)
+        return [*told, *self._went_back]
 
     def _since(self, finding: Finding) -> Finding:
         return replace(finding, at_ms=self._lasting.get((finding.doubt, finding.subject), finding.at_ms))
@@ -113,7 +124,7 @@ def _controllers(frame: Frame) -> list[Finding]:
     cluster = frame.cluster
     assert cluster is not None
     found = []
-    taken = {broker: said.controller_id for broker, said in frame.words.items() if said.controller_id is not None}
+    taken = {broker: words.controller_id for broker, words in frame.words.items() if words.controller_id is not None}
     if cluster.controller_id == NO_CONTROLLER:
         return []
     if len({*taken.values(), cluster.controller_id}) > 1:
@@ -129,6 +140,7 @@ def _controllers(frame: Frame) -> list[Finding]:
 def _states(frame: Frame, topic: TopicSnapshot) -> list[Finding]:
     """Return what cannot be right in the states of a topic's partitions."""
     epoch = None if frame.cluster is None else frame.cluster.controller_epoch
+    is_in_turn = frame.stage(Stage.METADATA).source is StageSource.ROTATION
     found = []
     for p in topic.partitions:
         subject = str(TopicPartition(topic.name, p.partition))
@@ -138,7 +150,8 @@ def _states(frame: Frame, topic: TopicSnapshot) -> list[Finding]:
         if p.leader >= 0 and p.leader not in p.isr:
             evidence = f"{p.leader} leads, and the ISR is {_ids(p.isr)}"
             found.append(Finding(Doubt.LEADER_NOT_IN_ISR, subject, evidence, frame.at_ms))
-        if p.leader >= 0 and p.leader not in p.replicas:
+        # In turn, a leader is read long after the replicas have changed.
+        if p.leader >= 0 and p.leader not in p.replicas and not is_in_turn:
             evidence = f"{p.leader} leads, and the replicas are {_ids(p.replicas)}"
             found.append(Finding(Doubt.LEADER_NOT_A_REPLICA, subject, evidence, frame.at_ms))
     return found

@@ -61,6 +61,11 @@ class ThrottleAdvice:
     suggested_rate: int | None
 
     @property
+    def is_burst(self) -> bool:
+        """Whether more goes through it now than it allows in the long run: brokers pause after that."""
+        return self.used is not None and self.used > 2 * self.rate
+
+    @property
     def holds_up(self) -> bool:
         """Whether it is too low to be meant: the copies never end under it, or it is a crawl."""
         is_crawl = self.suggested_rate is not None and self.rate < _ROUND_TO
@@ -93,16 +98,22 @@ def throttle_texts(advice: Sequence[ThrottleAdvice]) -> list[tuple[str, Throttle
     alike: dict[tuple[ThrottleVerdict, bool, int], list[ThrottleAdvice]] = {}
     for throttle in advice:
         alike.setdefault((throttle.verdict, throttle.is_leader, throttle.rate), []).append(throttle)
-    texts = []
-    for (verdict, is_leader, rate), throttles in alike.items():
-        who = f"broker {throttles[0].broker} {'sends' if is_leader else 'takes'}"
-        if len(throttles) > 1:
-            who = f"{_brokers_text([throttle.broker for throttle in throttles])} {'send' if is_leader else 'take'}"
-        suggested = max(throttle.suggested_rate or 0 for throttle in throttles)
-        more = f": {rate_text(suggested)} would let it end within an hour" if suggested else ""
-        does = more if verdict is ThrottleVerdict.UNKNOWN else f": the throttle {verdict.value}{more}"
-        texts.append((f"{who} at most {rate_text(rate)}{does}", verdict))
-    return texts
+    sides: dict[tuple[ThrottleVerdict, int, tuple[int, ...]], list[ThrottleAdvice]] = {}
+    for (verdict, _, rate), throttles in alike.items():
+        sides.setdefault((verdict, rate, tuple(one.broker for one in throttles)), []).extend(throttles)
+    return [(_text_of(rate, brokers, throttles), verdict) for (verdict, rate, brokers), throttles in sides.items()]
+
+
+def _text_of(rate: int, brokers: Sequence[int], throttles: Sequence[ThrottleAdvice]) -> str:
+    """Say what one throttle of these brokers does, to what they send, to what they take, or to both."""
+    sides = {throttle.is_leader for throttle in throttles}
+    does = [word + "s" * (len(brokers) == 1) for word, side in (("send", True), ("take", False)) if side in sides]
+    who = f"broker {brokers[0]}" if len(brokers) == 1 else _brokers_text(brokers)
+    suggested = max(throttle.suggested_rate or 0 for throttle in throttles)
+    more = f": {rate_text(suggested)} would let it end within an hour" if suggested else ""
+    verdict = throttles[0].verdict
+    effect = "" if verdict is ThrottleVerdict.UNKNOWN else f": it {verdict.value}"
+    return f"{who} {' and '.join(does)} under a throttle of {rate_text(rate)}{effect}{more}"
 
 
 def _brokers_text(brokers: Sequence[int]) -> str:
@@ -130,7 +141,7 @@ def what_is_held(frame: Frame) -> str:
     if not limited:
         return ""
     of = ", ".join(limited) if len(limited) <= _TOPICS_MAX else counted(len(limited), "topic")
-    return f"replicas of {of} that are out of sync copy at most {rate_text(min(held.values()))}"
+    return f"replicas of {of} that are out of sync copy under a throttle of {rate_text(min(held.values()))}"
 
 
 def _is_shared(frame: Frame, advice: ThrottleAdvice) -> bool:

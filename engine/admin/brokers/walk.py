@@ -1,6 +1,7 @@
-"""A walk to a cluster, step by step, as a person would look for what is wrong: it stops at the first step that fails.
+"""A walk to a cluster, step by step, as a person would look for what is wrong.
 
-Only an address that does not answer stops nothing while another one does: commands use that.
+The way to ZooKeeper and the way to the brokers each end at the first step that fails. An address that does not answer
+ends nothing while another one does: commands use that.
 
 For ZooKeeper: name, port, login, znodes. For the brokers: name, port, TLS, login, APIs, rights, and the way to every
 broker that the cluster names.
@@ -22,13 +23,14 @@ from engine.admin.brokers.own_words import release_of
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, FailureKind, Unreachable
 from engine.admin.cluster.remedies import CHECK_NAME, START_IT, Phrase, Words
-from engine.admin.cluster.rights import Right
+from engine.admin.cluster.rights import NOT_TOLD, Right
 from engine.admin.cluster.wire_failures import unreachable
 from engine.common.acl import AclOperation, ResourceType
 from engine.common.errors import ConfigError
 from engine.common.quantities import counted
 from engine.kafka.client.broker_client import BrokerClient
 from engine.kafka.client.errors import NetworkError, TlsFailed
+from engine.kafka.client.listener_probe import explained
 from engine.kafka.protocol.apis.describe_cluster import DescribeClusterRequest
 from engine.kafka.zk.connect_string import server_addresses
 from engine.kafka.zk.errors import NoAuth, NoNode
@@ -36,7 +38,6 @@ from engine.kafka.zk.errors import NoAuth, NoNode
 T = TypeVar("T")
 
 _STEP_S_MAX = 10.0
-_NOT_TOLD = -(2**31)
 _SILENT = "the broker hangs, or something else listens there; or this port is for TLS: see security.protocol"
 
 
@@ -52,7 +53,7 @@ class Step:
 
 
 class _Failed(Exception):
-    """The walk ends here."""
+    """The way ends here."""
 
     def __init__(self, step: Step) -> None:
         super().__init__(step.found)
@@ -60,16 +61,21 @@ class _Failed(Exception):
 
 
 async def walk(cluster: Cluster) -> AsyncIterator[Step]:
-    """Yield the steps to a cluster's ZooKeeper and its brokers; the last one may have failed."""
-    try:
-        if cluster.target.may_ask_zookeeper:
+    """Yield the steps to a cluster's ZooKeeper, then those to its brokers; the last one of each may have failed."""
+    target, names_brokers = cluster.target, bool(cluster.target.bootstrap)
+    if target.may_ask_zookeeper:
+        try:
             async for step in _to_zookeeper(cluster):
                 yield step
-        if cluster.target.may_ask_brokers and (cluster.target.bootstrap or cluster.target.zookeeper):
+            names_brokers = True
+        except _Failed as failed:
+            yield failed.step
+    if target.may_ask_brokers and names_brokers:
+        try:
             async for step in _to_brokers(cluster):
                 yield step
-    except _Failed as failed:
-        yield failed.step
+        except _Failed as failed:
+            yield failed.step
 
 
 async def _to_zookeeper(cluster: Cluster) -> AsyncIterator[Step]:
@@ -207,7 +213,7 @@ async def _admission(
             silent = f"takes the connection, and says nothing within {step_s:g} s{whose}"
             raise _Failed(Step("API versions", where, silent, FailureKind.UNREACHABLE, _SILENT)) from error
         except NetworkError as error:
-            failure = unreachable(error)
+            failure = unreachable(await explained(error, host, port, security))
             is_login = security.sasl is not None and not isinstance(error, TlsFailed)
             if is_login and security.tls is not None:
                 yield await _tls(cluster, host, port)
@@ -261,8 +267,8 @@ async def _rights(cluster: Cluster) -> Step:
             bits = answer.cluster_authorized_operations
         except AdminError:
             # Brokers before 2.8 do not tell.
-            bits = _NOT_TOLD
-        if bits == _NOT_TOLD:
+            bits = NOT_TOLD
+        if bits == NOT_TOLD:
             return f"sees {counted(topics, 'topic')}"
         if not bits >> AclOperation.DESCRIBE & 1:
             hint = Phrase("klamm cannot name what is hidden from this login; ", describe.remedy(cluster.principal))

@@ -188,17 +188,17 @@ async def _ask_broker(
     except FAILURES as error:
         return dict.fromkeys(keys, Unknown.of_error(error))
 
-    async def part(some: list[K]) -> None:
+    async def part(part_keys: list[K]) -> None:
         try:
             async with nullcontext() if is_change else answer_limit(wire, broker_id):
-                answers = await ask(broker_id, some)
+                answers = await ask(broker_id, part_keys)
             wire.silent.pop(broker_id, None)
         except FAILURES as error:
-            answers = dict.fromkeys(some, Unknown.of_error(error))
-        for key in some:
+            answers = dict.fromkeys(part_keys, Unknown.of_error(error))
+        for key in part_keys:
             results[key] = answers.get(key, Unknown(f"broker {broker_id} left it out of its answer"))
 
-    await run_window(part(some) for some in batches_of(keys, batch))
+    await run_window(part(part_keys) for part_keys in batches_of(keys, batch))
     return results
 
 

@@ -13,6 +13,7 @@ from engine.admin.cluster.wire_failures import unreachable
 from engine.common.model import address_text
 from engine.kafka.client.broker_client import BrokerClient
 from engine.kafka.client.errors import NetworkError
+from engine.kafka.client.listener_probe import explained
 from engine.kafka.client.security import Security
 from engine.kafka.protocol.api_keys import ApiKey
 
@@ -52,6 +53,8 @@ class BrokerConnections:
         self._waits = waits
         self._clients: dict[Address, BrokerClient] = {}
         self._connecting: dict[Address, asyncio.Lock] = {}
+        self.served: set[Address] = set()
+        """Where a request was answered: their listeners ask for nothing more."""
 
     def get(self, address: Address) -> BrokerClient | None:
         """Return the connection to an address, open or broken; None if there was none yet."""
@@ -80,7 +83,7 @@ class BrokerConnections:
                     with self._waits.on(client.address):
                         await client.connect()
                 except NetworkError as error:
-                    raise unreachable(error) from error
+                    raise unreachable(await self.explained(error, client)) from error
                 self._observe(f"connected to {client.address}")
         return client
 
@@ -90,7 +93,12 @@ class BrokerConnections:
             with self._waits.on(client.address):
                 return await client.version_for(key)
         except NetworkError as error:
-            raise unreachable(error) from error
+            raise unreachable(await self.explained(error, client)) from error
+
+    async def explained(self, error: NetworkError, client: BrokerClient) -> NetworkError:
+        """Return what is wrong with a connection; if it was never served, its listener may ask for TLS or a login."""
+        address = (client.host, client.port)
+        return error if address in self.served else await explained(error, *address, self._security)
 
     async def close(self, reason: str) -> None:
         """Close all; requests that wait for an answer fail with the reason."""

@@ -24,7 +24,7 @@ from engine.admin.cluster.errors import (
     ZooKeeperUnreachable,
 )
 from engine.admin.cluster.remedies import NAME_ZOOKEEPER, Give, Operation, Parameter, Phrase, Words
-from engine.admin.cluster.rights import Right, asked_for
+from engine.admin.cluster.rights import NOT_TOLD, Right, asked_for
 from engine.admin.cluster.settings_silence import SettingsSilence
 from engine.admin.cluster.target import ClusterTarget, Side, Source
 from engine.admin.cluster.waits import Accepted, Complain, Observer, OnRead, Waits, ignore_line, ignore_progress
@@ -166,6 +166,42 @@ class Cluster:
         refusal = Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, where=f"topic {topic}")
         self.explain(refusal)
         return refusal
+
+    async def lacking(self, operation: AclOperation, topics: Sequence[str]) -> dict[str, Refused]:
+        """Return a refusal for each of these topics with which this principal may not do that, if brokers say so.
+
+        For dry runs: the brokers refuse the change itself.
+        """
+        if self.changes_by is not Side.WIRE or not topics:
+            return {}
+        answers = (await (await self.wire()).metadata(topics, with_rights=True)).topics
+        rights = [
+            Right(operation, ResourceType.TOPIC, topic.name or "")
+            for topic in answers
+            if topic.topic_authorized_operations != NOT_TOLD and not topic.topic_authorized_operations >> operation & 1
+        ]
+        self.note_denied(rights)
+        return {
+            right.name: Refused(right.code, where=right.resource_words).for_want_of(right, self.principal)
+            for right in rights
+        }
+
+    async def note_lacking(self) -> None:
+        """Note that this principal may not alter the cluster, if the command is sure to need that and brokers say so.
+
+        For dry runs, like ``lacking``.
+        """
+        needed = Right(AclOperation.ALTER, ResourceType.CLUSTER)
+        if self.changes_by is not Side.WIRE or (needed.operation, needed.resource_type) not in self._essential:
+            return
+        from engine.kafka.protocol.apis.describe_cluster import DescribeClusterRequest
+
+        with suppress(AdminError):
+            # Brokers say nothing to who may not even describe the cluster; who may alter it may describe it.
+            request = DescribeClusterRequest(include_cluster_authorized_operations=True)
+            allowed = (await (await self.wire()).call_any(request)).cluster_authorized_operations
+            if allowed != NOT_TOLD and not allowed >> needed.operation & 1:
+                self.note_denied([needed])
 
     def _hides_matches(self, topics: Sequence[str]) -> bool:
         """Whether hidden topics may match a pattern among these: who may not describe the cluster cannot know."""

@@ -174,13 +174,13 @@ class Phrase:
 
     def __str__(self) -> str:
         """Return plain words: "list the topics with: " ends before the operation that no interface spells here."""
-        said: list[str] = []
+        texts: list[str] = []
         for part in self.parts:
-            if isinstance(part, Operation | Do) and said and said[-1].endswith(_WITH):
-                said[-1] = said[-1].removesuffix(_WITH)
+            if isinstance(part, Operation | Do) and texts and texts[-1].endswith(_WITH):
+                texts[-1] = texts[-1].removesuffix(_WITH)
             else:
-                said.append(_spelled(part, _PLAIN))
-        return "".join(said)
+                texts.append(_spelled(part, _PLAIN))
+        return "".join(texts)
 
 
 _WITH = " with: "

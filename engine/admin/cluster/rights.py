@@ -20,6 +20,9 @@ from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.declaration import Request, Response, Struct
 from engine.kafka.protocol.types import Array
 
+NOT_TOLD = -(2**31)
+"""The bits of what a principal may do, where a broker does not tell (KIP-430)."""
+
 _TYPES: Mapping[ErrorCode, ResourceType] = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: ResourceType.TOPIC,
     ErrorCode.GROUP_AUTHORIZATION_FAILED: ResourceType.GROUP,

@@ -47,6 +47,8 @@ NO_CONTROLLER_HINT = Phrase(
     "another is elected once its session with ZooKeeper has ended: try again, or use ", Parameter.ZOOKEEPER
 )
 
+_METADATA_WITH_RIGHTS = 8
+"""The first version of Metadata that tells what a principal may do with a topic."""
 _ELECTION_PATIENCE_S, _ELECTION_SHARE = 60.0, 0.8
 _CHECK_LIMIT_S, _CHECK_SHARE = 8.0, 0.4
 """How long an answer may take to a request that changes nothing, and its largest share of the time."""
@@ -124,9 +126,17 @@ class WireCluster:
         return int(min(_CHECK_LIMIT_S, self.operation_s * _CHECK_SHARE) * 1000)
 
     async def metadata(
-        self, topics: Sequence[str] | None, *, broker_id: int | None = None, last: LastAnswer | None = None
+        self,
+        topics: Sequence[str] | None,
+        *,
+        broker_id: int | None = None,
+        last: LastAnswer | None = None,
+        with_rights: bool = False,
     ) -> MetadataResponse:
         """Ask any broker, or a certain one, for these topics, none of them or (None) all. Never creates a topic.
+
+        Args:
+            with_rights: also ask what this principal may do with each topic; brokers before 2.3 do not say.
 
         Raises:
             Unreachable: no broker answers.
@@ -140,6 +150,7 @@ class WireCluster:
         request = MetadataRequest(topics=asked, allow_auto_topic_creation=version < 4)
         if version == 0:
             request.topics = asked or []
+        request.include_topic_authorized_operations = with_rights and version >= _METADATA_WITH_RIGHTS
         response = cast("MetadataResponse", await self._ask(client, request, last=last))
         self._remember(response, names_any_controller=_is_of_kraft(await client.api_versions()))
         if wanted is None and topics is not None:
@@ -442,12 +453,13 @@ class WireCluster:
         except NetworkError as error:
             if look is not None and is_sent and isinstance(error, LOSSES):
                 raise outcome_unknown(error, look) from error
-            raise unreachable(error) from error
+            raise unreachable(await self._connections.explained(error, client)) from error
         except asyncio.CancelledError:
             waited_s = time.monotonic() - started
             self._observe(f"{client.address} had not answered {_name(request)} after {waited_s:.1f} s")
             raise
         took_ms = (time.monotonic() - started) * 1000
+        self._connections.served.add((client.host, client.port))
         self._observe(f"{client.address} answered {_name(request)} in {took_ms:.0f} ms")
         self.denied.update(dict.fromkeys(missing_rights(request, response)))
         return response

@@ -24,7 +24,7 @@ from engine.kafka.protocol.apis.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 
-_SUBSCRIBED = "a member of the group reads the topic"
+_SUBSCRIBED = Unknown(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC.name, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
 
 _Outcomes = Mapping[TopicPartition, Unknown | None]
 
@@ -82,6 +82,8 @@ async def find_offsets_to_delete(
 ) -> tuple[FoundGroups, list[DeletedOffset]]:
     """Return the group, and the offsets in scope: those named, or all that it has committed in a topic.
 
+    Those of topics that a member reads have failed already.
+
     Raises:
         NotFound: there is no such group.
         NothingCommitted: nothing is committed in a topic.
@@ -94,13 +96,27 @@ async def find_offsets_to_delete(
     if found.zookeeper:
         from engine.admin.groups.old_consumers import read_old_groups
 
-        committed = (await read_old_groups(await cluster.zookeeper(), [group]))[group].offsets
+        old = (await read_old_groups(await cluster.zookeeper(), [group]))[group]
+        committed, read = old.offsets, {partition.topic for partition in old.owners}
     else:
         wire = await cluster.wire()
         committed = (await committed_offsets(wire, [group], coordinators=found.coordinators))[group]
+        members = found.described[group].members if group in found.described else ()
+        read = {partition.topic for member in members for partition in member.assignment or ()}
     if isinstance(committed, Unknown):
         raise as_error(committed, f"group {group}")
-    return found, [row for topic, wanted in topics.topics for row in _meant(group, topic, wanted, committed)]
+    return found, [
+        row for topic, wanted in topics.topics for row in _meant(group, topic, wanted, committed, is_read=topic in read)
+    ]
+
+
+def refusals_of(found: Sequence[DeletedOffset]) -> list[AdminError]:
+    """Return why offsets cannot be deleted that were found, for each group."""
+    names: dict[str, list[str]] = {}
+    for row in found:
+        if row.result is DeletionResult.FAILED:
+            names.setdefault(row.group, []).append(str(row.name))
+    return [_explained(_SUBSCRIBED, partitions_text(group, own)) for group, own in names.items()]
 
 
 async def delete_offsets(
@@ -129,14 +145,18 @@ async def delete_offsets(
     return rows, [_explained(why, partitions_text(group, names)) for why, names in failed.items()]
 
 
-def _meant(group: str, topic: str, wanted: tuple[int, ...] | None, committed: GroupOffsets) -> list[DeletedOffset]:
+def _meant(
+    group: str, topic: str, wanted: tuple[int, ...] | None, committed: GroupOffsets, *, is_read: bool
+) -> list[DeletedOffset]:
     own = sorted(partition.partition for partition in committed if partition.topic == topic)
     rows = []
     for index in own if wanted is None else wanted:
         value = committed.get(TopicPartition(topic, index))
         offset = value.offset if isinstance(value, CommittedOffset) else None
-        result = DeletionResult.NOTHING_COMMITTED if value is None else DeletionResult.WOULD_BE_DELETED
-        rows.append(DeletedOffset(group, topic, index, offset, result))
+        would = DeletionResult.FAILED if is_read else DeletionResult.WOULD_BE_DELETED
+        result = DeletionResult.NOTHING_COMMITTED if value is None else would
+        error = str(_SUBSCRIBED) if result is DeletionResult.FAILED else None
+        rows.append(DeletedOffset(group, topic, index, offset, result, error))
     if not rows:
         hint = Phrase("see what it has committed: ", Do(Operation.DESCRIBE_GROUP, group))
         message = f"the group has committed nothing in topic {topic!r}"
@@ -192,14 +212,14 @@ async def _delete_offsets_in_zookeeper(
     owned = (await read_old_groups(zk, [group]))[group].owners
     read_topics = {partition.topic for partition in owned}
     free = [partition for partition in partitions if partition.topic not in read_topics]
-    subscribed = Unknown(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC.name, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
     refused: dict[TopicPartition, Unknown | None] = {
-        partition: subscribed for partition in partitions if partition.topic in read_topics
+        partition: _SUBSCRIBED for partition in partitions if partition.topic in read_topics
     }
     return refused | await delete_old_offsets(zk, group, free)
 
 
 def _explained(why: Unknown, where: str) -> AdminError:
     if why.code is ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC:
-        return Refused(why.code, _SUBSCRIBED, where=where, hint="stop its consumers of the topic first")
+        message, hint = "a member of the group reads the topic", "stop its consumers of the topic first"
+        return Refused(why.code, message, where=where, hint=hint)
     return as_error(why, where)

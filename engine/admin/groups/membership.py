@@ -116,7 +116,10 @@ class Membership:
             group_id=self.group,
             generation_id_or_member_epoch=self._generation,
             member_id=self._member_id,
-            topics=[OffsetCommitRequestTopic(name=name, partitions=some) for name, some in by_topic.items()],
+            topics=[
+                OffsetCommitRequestTopic(name=name, partitions=offsets_of_topic)
+                for name, offsets_of_topic in by_topic.items()
+            ],
         )
         try:
             response = await self._wire.call_broker(await self._home(), request)
@@ -126,7 +129,8 @@ class Membership:
             self._coordinator = None
             return True
         codes = {error_code(partition.error_code) for topic in response.topics for partition in topic.partitions}
-        still_in = [self._is_in(code) for code in codes]
+        # A topic that was deleted has no position any more.
+        still_in = [self._is_in(code) for code in codes - {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}]
         return all(still_in)
 
     async def leave(self) -> None:

@@ -146,8 +146,8 @@ async def _delete_tree(zk: ZkClient, root: str) -> None:
             break
         levels.append(below)
     paths = iter([path for level in reversed(levels) for path in level])
-    while some := list(islice(paths, _OPERATIONS_PER_MULTI)):
-        await zk.multi([Delete(path) for path in some])
+    while batch := list(islice(paths, _OPERATIONS_PER_MULTI)):
+        await zk.multi([Delete(path) for path in batch])
 
 
 async def _partitions(zk: ZkClient, groups: Sequence[str], folder: str) -> list[GroupPartition]:

@@ -25,7 +25,7 @@ from engine.admin.health.report import (
 from engine.admin.topics.values import DEFAULT_MIN_ISR
 from engine.common.model import NO_CONTROLLER, NO_LEADER, TopicPartition
 from engine.common.quantities import counted
-from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
+from engine.common.snapshot import PartitionSnapshot, SnapshotSource, TopicSnapshot
 from engine.common.turns import topics_in_turns
 from engine.kafka.formats.transaction_state import TransactionState
 
@@ -259,14 +259,16 @@ def _controller(facts: HealthFacts) -> Iterator[tuple[Check, list[str]]]:
     if snapshot.controller_id != NO_CONTROLLER:
         seen.add(snapshot.controller_id)
     if len(seen) > 1:
-        told = sorted(facts.seen_controllers.items())
-        answers = [f"broker {broker} says it is {'nobody' if who is None else f'broker {who}'}" for broker, who in told]
-        yield Check.SEVERAL_CONTROLLERS, answers
+        told = [(f"broker {broker}", who) for broker, who in sorted(facts.seen_controllers.items())]
+        if snapshot.source is SnapshotSource.ZOOKEEPER:
+            told = [("ZooKeeper", snapshot.controller_id), *told]
+        names = {None: "nobody", NO_CONTROLLER: "nobody"}
+        yield Check.SEVERAL_CONTROLLERS, [f"{who} names {names.get(named, f'broker {named}')}" for who, named in told]
 
 
 def _missing_brokers(topics: _TopicFindings) -> list[str]:
     counts = sorted(topics.missing.items(), key=lambda item: (-item[1], item[0]))
-    return [f"broker {broker}: {count} replica{'' if count == 1 else 's'}" for broker, count in counts]
+    return [f"broker {broker}: {counted(count, 'replica')}" for broker, count in counts]
 
 
 def _silent_brokers(facts: HealthFacts) -> list[str]:

@@ -7,12 +7,14 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.admin.cluster.asking import SILENT_LIMIT_S
 from engine.admin.cluster.client_properties import ClientProperties
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError
+from engine.admin.cluster.members import read_members
 from engine.admin.cluster.rights import Right, missing_rights
 from engine.admin.cluster.target import Source
 from engine.admin.cluster.waits import Complain, Waits
@@ -39,6 +41,7 @@ PROBE_S = 5.0
 _PROBE_SHARE = 0.4
 """The largest share of the command's time: the rest must be read as well."""
 _TRANSACTIONS_SHARE = 0.2
+_SECOND_LOOK_S, _SECOND_LOOK_SHARE = 1.0, 0.1
 _PINGS = 3
 _BROKER_RESOURCE = 4
 _FETCH_OF_3_7 = 16
@@ -182,14 +185,26 @@ def holding_of(transaction: OpenTransaction) -> HoldingTransaction:
 
 async def _with_probes(facts: HealthFacts, cluster: Cluster, silent: Mapping[int, str]) -> HealthFacts:
     limit_s = min(PROBE_S, cluster.timeout_s * _PROBE_SHARE)
-    probes = await probe_brokers(
-        facts.snapshot,
-        cluster.target.client_properties,
-        silent,
+    ask = partial(
+        probe_brokers,
+        properties=cluster.target.client_properties,
+        silent=silent,
         limit_s=limit_s,
         waits=cluster.waits,
         has_topics=cluster.may_hide_topics,
     )
+    probes = await ask(facts.snapshot)
+    if _doubts_controller(facts.snapshot, probes):
+        # Another one may have been elected between the two readings.
+        await asyncio.sleep(min(_SECOND_LOOK_S, cluster.timeout_s * _SECOND_LOOK_SHARE))
+        members = await read_members(cluster)
+        facts = replace(
+            facts,
+            snapshot=replace(
+                facts.snapshot, controller_id=members.controller_id, controller_epoch=members.controller_epoch
+            ),
+        )
+        probes = await ask(facts.snapshot)
     idle_controller = await _idle_controller(facts.snapshot, cluster, silent, probes)
     for probe in probes.values():
         cluster.note_denied(probe.denied)
@@ -209,6 +224,13 @@ async def _with_probes(facts: HealthFacts, cluster: Cluster, silent: Mapping[int
         idle_controller=idle_controller,
         silent_brokers={broker: probe.trouble for broker, probe in probes.items() if probe.trouble is not None},
     )
+
+
+def _doubts_controller(snapshot: ClusterSnapshot, probes: Mapping[int, BrokerProbe]) -> bool:
+    """Whether a broker names another controller than the snapshot. Each broker of KRaft names some live one."""
+    if any(probe.is_kraft for probe in probes.values()):
+        return False
+    return any(probe.controller_id not in (None, snapshot.controller_id) for probe in probes.values())
 
 
 async def _idle_controller(

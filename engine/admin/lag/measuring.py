@@ -54,8 +54,8 @@ from engine.kafka.protocol.records.record import Record
 _PATIENCE_S = 2.0
 _Key = tuple[str, GroupType | None]
 
-OnLook = Callable[[int, int], None]
-"""Called with how many samples there were, and how many groups still need another."""
+OnLook = Callable[[int, int, int], None]
+"""Called with how many samples there were, and how many groups and how many Spark queries get another."""
 
 Told = tuple[LagAnswer, list[str]] | Unreachable
 """An answer with complaints about the history, or why there is no answer this time."""
@@ -63,7 +63,10 @@ Told = tuple[LagAnswer, list[str]] | Unreachable
 
 @dataclass(frozen=True, slots=True)
 class LagOptions:
-    """How to measure: as many samples as the rules need, at most ``looks_max``; or exactly this many."""
+    """How to measure: as many samples as the rules need, at most ``looks_max``; or exactly this many.
+
+    Of Spark queries, which keep their own history, the last sample counts.
+    """
 
     interval_s: float = 5.0
     looks_max: int = 3
@@ -110,11 +113,9 @@ class LagMeter:
             AdminError: nothing at all could be read.
         """
         queries, failures = await self._queries()
-        if self._scope is None:
-            return self._told(queries, failures), []
-        history, complaints = await self._begin()
+        history, complaints = (History(), []) if self._scope is None else await self._begin()
         if found is None:
-            found = await find_groups(self._cluster, self._scope)
+            found = _NO_GROUPS if self._scope is None else await find_groups(self._cluster, self._scope)
         self.others = found.others
         latest: dict[_Key, GroupSample] = {}
         failures += found.failures
@@ -122,18 +123,23 @@ class LagMeter:
         for look in range(self._options.looks_max):
             if look:
                 await asyncio.sleep(self._options.interval_s)
-            sample = await take_sample(self._cluster, asked, self._is_wanted, self._options.isolation)
-            history.add(sample)
-            await self._keep(sample)
-            failures += sample.failures
-            # A group that is gone by now no longer has a lag.
-            gone = {key for key in _keys(asked, latest) if key not in sample.groups}
-            latest = {key: group for key, group in latest.items() if key not in gone}
-            latest.update(sample.groups)
-            asked = self._undecided(found, latest, history)
+            if look and self._options.looks_are_fixed:
+                queries, failed = await self._queries()
+                failures += failed
+            if _is_any(asked):
+                sample = await take_sample(self._cluster, asked, self._is_wanted, self._options.isolation)
+                history.add(sample)
+                await self._keep(sample)
+                failures += sample.failures
+                # A group that is gone by now no longer has a lag.
+                gone = {key for key in _keys(asked, latest) if key not in sample.groups}
+                latest = {key: group for key, group in latest.items() if key not in gone}
+                latest.update(sample.groups)
+                asked = self._undecided(found, latest, history)
+            followed = len(queries) if self._options.looks_are_fixed else 0
             if on_look is not None:
-                on_look(look + 1, len(asked.brokers) + len(asked.zookeeper))
-            if not (asked.brokers or asked.zookeeper):
+                on_look(look + 1, len(asked.brokers) + len(asked.zookeeper), followed)
+            if not (followed or _is_any(asked)):
                 break
         self.latest = latest
         return self._told([*queries, *await self._groups(latest, history)], failures), complaints
@@ -255,6 +261,13 @@ async def absent_topics(cluster: Cluster, topics: TopicSelection, answer: LagAns
     missing = [name for name in names if name not in known]
     refusals = [Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, where=f"topic {topic.name}") for topic in hidden]
     return [*refusals, *([topic_not_found(missing)] if missing else [])]
+
+
+_NO_GROUPS = FoundGroups((), (), {})
+
+
+def _is_any(groups: FoundGroups) -> bool:
+    return bool(groups.brokers or groups.zookeeper)
 
 
 def _verdict(key: _Key, name: TopicPartition, partition: PartitionSample, history: History) -> Verdict:

@@ -197,6 +197,8 @@ def group_lag(
     verdict, where = group_verdict(
         [(partition.name, Verdict(partition.status, partition.reason)) for partition in partitions]
     )
+    if verdict is None and sample.error is None:
+        verdict = Verdict(LagStatus.UNKNOWN, Reason.NO_OFFSETS_SHOWN)
     lags = [partition.lag for partition in partitions if partition.has_lag or partition.lag is not None]
     waits = [
         partition.time_lag_ms for partition in partitions if partition.has_lag or partition.time_lag_ms is not None

@@ -109,6 +109,8 @@ class Reason(StrEnum):
     BETWEEN_COMMITS = "between_commits"
     MEMBER_DRAINS = "member_drains"
     NOTHING_COMMITTED = "nothing_committed"
+    NO_OFFSETS_SHOWN = "no_offsets_shown"
+    """Of a whole group: it has none, or Kafka leaves them out because the principal may not describe their topics."""
     COMMITTED_UNKNOWN = "committed_unknown"
     NO_LEADER = "no_leader"
     NO_SUCH_PARTITION = "no_such_partition"

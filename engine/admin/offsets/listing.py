@@ -206,11 +206,10 @@ async def choose_partitions(wire: WireCluster, selection: PartitionSelection) ->
     for name in leaders:
         known.setdefault(name.topic, []).append(name.partition)
     chosen = selection.choose(known)
-    unmatched = selection.unmatched(chosen)
-    if unmatched:
-        message = f"no partition matches {', '.join(dict.fromkeys(unmatched))}"
+    if unmatched := selection.unmatched(chosen):
+        message = f"no partition matches {', '.join(dict.fromkeys(map(str, unmatched)))}"
         hint = Phrase("see topics and partitions with: ", Operation.DESCRIBE_TOPICS)
-        raise NotFound(message, hint=hint, topics=unmatched)
+        raise NotFound(message, hint=hint, topics=list(dict.fromkeys(rule.topics.text for rule in unmatched)))
     return {name: leaders[name] for name in chosen}
 
 

@@ -54,6 +54,14 @@ class PartitionRule:
         is_in_range = self.low <= name.partition and (self.high is None or name.partition < self.high)
         return is_in_range and self.topics.means(name.topic)
 
+    def __str__(self) -> str:
+        """As it is written."""
+        if self.high is None:
+            partitions = f":{self.low}-" if self.low else ""
+        else:
+            partitions = f":{self.low}" if self.high == self.low + 1 else f":{self.low}-{self.high}"
+        return self.topics.text + partitions
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionSelection:
@@ -88,11 +96,10 @@ class PartitionSelection:
             and (not self.rules or any(rule.topics.means(topic) for rule in self.rules))
         ]
 
-    def unmatched(self, chosen: Iterable[TopicPartition]) -> list[str]:
-        """Return the rules that match none of the chosen partitions, as they were written."""
+    def unmatched(self, chosen: Iterable[TopicPartition]) -> list[PartitionRule]:
+        """Return the rules that match none of the chosen partitions."""
         existing = list(chosen)
-        idle = [rule for rule in self.rules if not any(rule.means(name) for name in existing)]
-        return [rule.topics.text + _range_text(rule) for rule in idle]
+        return [rule for rule in self.rules if not any(rule.means(name) for name in existing)]
 
 
 def select_partitions(
@@ -152,12 +159,6 @@ def _indexes(text: str) -> list[int]:
     if any(index < 0 for index in indexes):
         raise BadRequest("partitions are counted from 0", where=Parameter.PARTITIONS)
     return sorted(set(indexes))
-
-
-def _range_text(rule: PartitionRule) -> str:
-    if rule.high is None:
-        return f":{rule.low}-" if rule.low else ""
-    return f":{rule.low}" if rule.high == rule.low + 1 else f":{rule.low}-{rule.high}"
 
 
 # Points of a log as kafka-get-offsets names them: latest, earliest, a timestamp; klamm also accepts a date.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from engine.admin.cluster.asking import PATIENCE_S
-from engine.admin.cluster.errors import LoginRefused, Refused, Unknown, Unreachable
+from engine.admin.cluster.errors import LoginRefused, NotFound, Refused, Unknown, Unreachable
 from engine.admin.cluster.waits import Observer, ignore_line
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.groups.group_reading import committed_offsets
@@ -313,7 +313,8 @@ class PerfConsumer:
             leaders = (await topic_leaders(self._wire, [self._load.topic]))[self._load.topic]
         except LoginRefused:
             raise
-        except Unreachable:
+        except (NotFound, Unreachable):
+            # Its topic was deleted since, and may be created again; or nobody answers.
             if is_first:
                 raise
             return

@@ -434,11 +434,14 @@ class PerfProducer:
             await self._locate()
         except LoginRefused:
             raise
+        except NotFound as error:
+            # Deleted since: it may be created again.
+            self._look_later(error, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         except Unreachable as error:
             self._look_later(error)
 
-    def _look_later(self, error: Exception | None) -> None:
-        self._last_error = ErrorCode.LEADER_NOT_AVAILABLE if error is None else ErrorCode.NETWORK_EXCEPTION
+    def _look_later(self, error: Exception | None, code: ErrorCode = ErrorCode.NETWORK_EXCEPTION) -> None:
+        self._last_error = ErrorCode.LEADER_NOT_AVAILABLE if error is None else code
         self._locate_at = asyncio.get_running_loop().time() + RETRY_PAUSE_S
 
     async def _locate(self) -> None:

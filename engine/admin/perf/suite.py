@@ -158,7 +158,7 @@ def by_experiment(
         (experiment, [result for result in results if result.case.experiment == experiment.name])
         for experiment in chosen
     ]
-    return [(experiment, some) for experiment, some in grouped if some]
+    return [(experiment, experiment_results) for experiment, experiment_results in grouped if experiment_results]
 
 
 def _case(experiment: str, field: str, value: int) -> Case:

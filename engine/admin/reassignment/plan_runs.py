@@ -82,9 +82,12 @@ def is_led_back(
 
 
 def what_is_left(waves: Sequence[Wave], standings: Mapping[TopicPartition, Standing] | None) -> tuple[Wave, ...]:
-    """Return the waves without the moves that are done. A wave with nothing left stays, as an empty one."""
-    known = standings or {}
-    return tuple(tuple(move for move in wave if known.get(move.name) is not Standing.DONE) for wave in waves)
+    """Return the waves without the moves that are done, and without those of partitions that no longer exist.
+
+    A wave of which nothing is left stays, as an empty one.
+    """
+    found, over = standings or {}, (Standing.DONE, Standing.GONE)
+    return tuple(tuple(move for move in wave if found.get(move.name) not in over) for wave in waves)
 
 
 def beside(plan: Path, suffix: str) -> Path:
@@ -175,8 +178,10 @@ class PlanRun:
             question += (
                 ", without a throttle" if self.throttle is None else f", at {rate_text(self.throttle.start)} a broker"
             )
-        done = sum(map(len, waves)) - len(moves)
-        return f"{question}, {done} of {done + len(moves)} done already" if done else question
+        count, gone = sum(map(len, waves)), sum(found is Standing.GONE for found in (standings or {}).values())
+        if done := count - len(moves) - gone:
+            question += f", {done} of {count} done already"
+        return f"{question}, {gone} no longer exist{'s' if gone == 1 else ''}" if gone else question
 
     async def refuse_begun(self, cluster: Cluster) -> None:
         """Refuse to apply a plan that, by its journal, began and did not end well.

@@ -170,8 +170,10 @@ class _Execution:
             self.watcher.step(Step.ENDED, self.wave)
         standings = await read_standings(self.cluster, self.moves)
         moving = tuple(name for name, standing in standings.items() if standing is Standing.MOVING)
-        done = sum(standing is Standing.DONE for standing in standings.values())
-        return WavesResult(outcome, reason, self.wave, len(self.waves), done, moving, len(standings), left)
+        done, gone = (
+            sum(standing is kind for standing in standings.values()) for kind in (Standing.DONE, Standing.GONE)
+        )
+        return WavesResult(outcome, reason, self.wave, len(self.waves), done, moving, len(standings), left, gone)
 
     async def _begin(self, holder: Holder) -> None:
         """Find out where everything is, write the rollback and the journal, and remove what an earlier run has left."""
@@ -341,10 +343,15 @@ class _Execution:
                 await self._take_throttle(wave)
                 if _has_news(moving, least):
                     last_news = now
-                waits = next((f"{status.name} {status.reason}" for status in moving if status.reason), "")
+                waiting = [status for status in moving if status.reason]
+                waits = f"{waiting[0].name} {waiting[0].reason}" if waiting else ""
                 if waits and waits != held_up:
                     held_up = waits
-                    self.watcher.says(f"wave {self.wave}: {waits}")
+                    same = sum(status.reason == waiting[0].reason for status in waiting)
+                    more = (
+                        f", and so do{'es' if same == 2 else ''} {same - 1} more of its partitions" if same > 1 else ""
+                    )
+                    self.watcher.says(f"wave {self.wave}: {waits}{more}")
                 reason = waits or "nothing was copied"
                 if now - looked_around >= LOOK_AROUND_S:
                     looked_around = now
@@ -374,6 +381,9 @@ class _Execution:
                 remaining[status.name] = status.remaining_bytes
         now = time.monotonic()
         progress = self._meter.update(self.wave, frozenset(self.done), remaining, self._throttle.rate, now)
+        if remaining and all(status.reason for status in statuses if status.name in remaining):
+            # Nobody knows for how long they wait, however fast they were before.
+            progress = replace(progress, left_s_min=None, left_s_max=None)
         self.watcher.show(replace(progress, p99_s=self._throttle.p99_s))
 
     async def _look_around(self, wave: Wave) -> None:

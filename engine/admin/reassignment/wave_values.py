@@ -69,7 +69,10 @@ class WaveSettings:
 
 @dataclass(frozen=True, slots=True)
 class WavesResult:
-    """The outcome. ``wave`` is the last that has started, ``left`` says which throttles stay, and why."""
+    """The outcome. ``wave`` is the last that has started, ``left`` says which throttles stay, and why.
+
+    ``gone`` of its partitions no longer exist.
+    """
 
     outcome: Outcome
     reason: str | None
@@ -79,6 +82,7 @@ class WavesResult:
     moving: tuple[TopicPartition, ...]
     count: int
     left: tuple[str, ...] = ()
+    gone: int = 0
 
 
 class WaveWatcher(Protocol):

@@ -1,7 +1,8 @@
 """Reads the records of topics: one reader per leader, following leaders as they move. Joins no group, commits nothing.
 
 Records come in order within a partition. With READ_COMMITTED, what belongs to aborted transactions is left out, and
-nothing is read beyond the last stable offset.
+nothing is read beyond the last stable offset. A topic that is deleted meanwhile is waited for like an absent leader; if
+it is created again, the new one is read from its beginning.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster
 from engine.admin.offsets.listing import FoundOffset, ask_offsets
 from engine.admin.records.consumed import ConsumedRecord, ConsumedRecords, visible_batches
 from engine.admin.records.fetching import FetchFrom, fetch
-from engine.admin.records.leaders import LeaderReaders, check_partitions, refuse_lasting, topic_leaders
+from engine.admin.records.leaders import LeaderReaders, LedTopic, check_partitions, led_topics, refuse_lasting
+from engine.admin.topics.selection import topic_not_found
 from engine.common.errors import ErrorCode
 from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_LEADER, IsolationLevel, TopicPartition
 from engine.common.quantities import counted
+from engine.common.topic_id import ZERO_TOPIC_ID
 from engine.kafka.protocol.apis.fetch import PartitionData
 from engine.kafka.protocol.records.record import Record
 
@@ -32,6 +35,10 @@ _ANSWER_BYTES_MAX = 16 * 1024 * 1024
 _MAX_WAIT_MS = 500
 _QUEUE_MAX = 16
 """As many partitions as one answer may have whole: so long as there are no more, a leader is always asked ahead."""
+_ABSENT_S = 2.0
+"""A broker that has just started may not know a topic yet. One that is absent for so long was deleted."""
+_SLOW_PAUSE_S = 1.0
+"""Between two looks for leaders that have been absent for long."""
 _FETCH_LIMIT_S = 30.0
 """If a leader has not answered by then, look for the leader again, over a new connection."""
 
@@ -68,6 +75,7 @@ class _Event(Enum):
     """What a reader reports apart from records."""
 
     PARTITION_DONE = 1
+    TOPIC_IS_NEW = 2
 
 
 class _Position:
@@ -118,6 +126,10 @@ class Consumer:
         self._observe = observe
         self._complain = complain
         self._positions: list[_Position] = []
+        self._ids: dict[str, bytes] = {}
+        """Those of the topics that are read; empty for one that does not exist."""
+        self._deleted: frozenset[str] = frozenset()
+        self._renewed: set[str] = set()
         self.starts: dict[TopicPartition, int] = {}
         """Where reading began in each partition, as far as known by now."""
         self._late: dict[asyncio.Task[None], list[_Position]] = {}
@@ -136,9 +148,16 @@ class Consumer:
             NotFound: there is no such topic or partition.
             Refused, Unreachable: as they say.
         """
-        leaders = await self._leaders()
+        found = await led_topics(self._wire, self._topics)
+        leaders = _by_partition(found)
         for topic in self._topics:
-            known = {name.partition for name in leaders if name.topic == topic}
+            self._ids[topic] = found[topic].id if topic in found else b""
+            if topic not in found:
+                # Its group has read it before.
+                if self._options.only is not None:
+                    continue
+                raise topic_not_found([topic])
+            known = found[topic].leaders
             wanted = sorted(set(self._options.partitions)) or sorted(known)
             check_partitions(topic, wanted, known)
             self._positions += [_Position(TopicPartition(topic, partition)) for partition in wanted]
@@ -181,8 +200,13 @@ class Consumer:
         """Whether it knows where it reads, so that no new record is missed."""
         return bool(self.starts)
 
+    def is_gone(self, topic: str) -> bool:
+        """Whether a topic was deleted since, so that positions in it mean nothing any more."""
+        return topic in self._deleted or topic in self._renewed
+
     async def batches(self) -> AsyncGenerator[ConsumedRecords, None]:
-        """Yield records as they come, some at a time; ends only with ``until_end``.
+        """Yield records as they come, some at a time; ends only with ``until_end``, or if partitions of a group are
+        those of a new topic.
 
         Raises:
             Refused: a partition cannot be read.
@@ -197,11 +221,13 @@ class Consumer:
             for task, positions in self._late.items()
         ]
         try:
-            while waiting_for:
+            while waiting_for or not self._options.until_end:
                 item = await self._queue.get()
                 if isinstance(item, ConsumedRecords):
                     yield item
-                elif isinstance(item, _Event):
+                elif item is _Event.TOPIC_IS_NEW:
+                    return
+                elif item is _Event.PARTITION_DONE:
                     waiting_for -= 1
                 else:
                     raise item
@@ -230,10 +256,12 @@ class Consumer:
                 await self._locate()
                 leader_ids = {position.leader_id for position in self._unfinished()}
                 self._readers.start(leader_ids - {NO_LEADER})
-                if NO_LEADER in leader_ids:
+                lost = [position for position in self._unfinished() if position.leader_id == NO_LEADER]
+                if lost or self._deleted:
                     self._leader_is_missing.set()
                 # A broker may still name a leader that has just refused to be one.
-                await asyncio.sleep(RETRY_PAUSE_S)
+                is_for_long = all(position.is_told_lost for position in lost)
+                await asyncio.sleep(_SLOW_PAUSE_S if (lost or self._deleted) and is_for_long else RETRY_PAUSE_S)
         except Exception as error:
             # The outermost frame of the task: the iterator of the batches raises it.
             await self._queue.put(error)
@@ -244,10 +272,11 @@ class Consumer:
         """Read what a broker leads, until it no longer leads any of it."""
         limit_ms = int(min(self._options.give_up_s, _FETCH_LIMIT_S) * 1000) + _MAX_WAIT_MS
         while mine := self._led_by(leader_id):
+            wanted = {position.name: FetchFrom(position.next_offset, _PARTITION_BYTES_MAX) for position in mine}
             answers = await fetch(
                 self._wire,
                 leader_id,
-                {position.name: FetchFrom(position.next_offset, _PARTITION_BYTES_MAX) for position in mine},
+                wanted,
                 max_bytes=_ANSWER_BYTES_MAX,
                 max_wait_ms=_MAX_WAIT_MS,
                 isolation=self._options.isolation,
@@ -255,7 +284,9 @@ class Consumer:
             )
             # Only headers are read here, so that the leader soon has the next Fetch while somebody decodes the records.
             for position in mine:
-                await self._take(position, answers[position.name])
+                # It begins somewhere else if its topic is a new one since.
+                if position.next_offset == wanted[position.name].offset:
+                    await self._take(position, answers[position.name])
 
     def _lose(self, leader_id: int) -> None:
         for position in self._led_by(leader_id):
@@ -264,10 +295,11 @@ class Consumer:
 
     async def _take(self, position: _Position, answer: PartitionData | Unknown) -> None:
         if isinstance(answer, Unknown):
-            if answer.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            if answer.code is ErrorCode.OFFSET_OUT_OF_RANGE and await self._is_same(position.name.topic):
                 message = f"offset {position.next_offset} does not exist (any more)"
                 raise Refused(answer.code, message, where=f"{position}")
-            refuse_lasting(answer, f"{position}")
+            if answer.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                refuse_lasting(answer, f"{position}")
             self._observe(f"{position}: {answer}, looking for the leader")
             position.leader_id = NO_LEADER
             self._leader_is_missing.set()
@@ -302,21 +334,57 @@ class Consumer:
         return [position for position in self._unfinished() if position.leader_id == leader_id]
 
     async def _leaders(self) -> dict[TopicPartition, int]:
-        found = await topic_leaders(self._wire, self._topics)
-        return {TopicPartition(topic, index): leader for topic, some in found.items() for index, leader in some.items()}
+        return _by_partition(await led_topics(self._wire, self._topics))
+
+    async def _is_same(self, topic: str) -> bool:
+        """Whether a topic is, as far as is known, still the one that is read."""
+        found = (await led_topics(self._wire, [topic])).get(topic)
+        return found is not None and not self._is_new(topic, found.id)
+
+    def _is_new(self, topic: str, topic_id: bytes) -> bool:
+        before = self._ids[topic]
+        return before != topic_id and ZERO_TOPIC_ID not in (before, topic_id)
+
+    async def _begin_anew(self, topic: str, topic_id: bytes) -> None:
+        """Read a topic that was created again from its beginning: nothing of it has been read.
+
+        Raises:
+            Refused: the caller wants what the topic had before.
+        """
+        self._ids[topic] = topic_id
+        if self._options.only is not None and not self._options.until_end:
+            # Whose partitions these are, and where to begin, its group knows.
+            self._renewed.add(topic)
+            await self._queue.put(_Event.TOPIC_IS_NEW)
+            return
+        if self._options.until_end:
+            message = "it was deleted and created again while it was read"
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message, where=f"topic {topic}")
+        self._complain(f"topic {topic} was deleted and created again: reading it from its beginning")
+        for position in self._unfinished():
+            if position.name.topic == topic:
+                position.leader_id, position.next_offset = NO_LEADER, 0
+                position.lost_since, position.is_told_lost = None, False
 
     async def _locate(self) -> None:
         """Look once for the leaders of partitions that have none.
 
         Raises:
+            Refused: a topic has been gone for too long.
             Unreachable: one has had no leader for too long, or only a silent one.
         """
+        leaders: dict[TopicPartition, int] = {}
         try:
-            leaders = await self._leaders()
+            found = await led_topics(self._wire, self._topics)
         except LoginRefused:
             raise
         except Unreachable:
-            leaders = {}
+            pass
+        else:
+            for topic, known in found.items():
+                if self._is_new(topic, known.id):
+                    await self._begin_anew(topic, known.id)
+            leaders, self._deleted = _by_partition(found), frozenset(self._topics) - found.keys()
         now = time.monotonic()
         for position in self._unfinished():
             if position.leader_id != NO_LEADER:
@@ -331,12 +399,21 @@ class Consumer:
 
     def _tell_lost(self, now: float) -> None:
         """Report each partition once that has had no answering leader for some time."""
+        deleted: set[str] = set()
         lost: dict[int, list[_Position]] = {}
         for position in self._unfinished():
-            is_lost = position.lost_since is not None and now - position.lost_since >= ANSWER_LIMIT_S
-            if is_lost and not position.is_told_lost:
-                position.is_told_lost = True
+            is_deleted = position.name.topic in self._deleted
+            limit_s = min(_ABSENT_S, ANSWER_LIMIT_S) if is_deleted else ANSWER_LIMIT_S
+            is_lost = position.lost_since is not None and now - position.lost_since >= limit_s
+            if not is_lost or position.is_told_lost:
+                continue
+            position.is_told_lost = True
+            if is_deleted:
+                deleted.add(position.name.topic)
+            else:
                 lost.setdefault(position.leader_id, []).append(position)
+        for topic in sorted(deleted):
+            self._complain(f"topic {topic} does not exist any more: waiting for it to be created again")
         self._tell_waiting(lost)
 
     def _tell_waiting(self, by_leader: Mapping[int, Sequence[_Position]]) -> None:
@@ -345,8 +422,11 @@ class Consumer:
             among = f": {some[0]}{' among them' if len(some) > 1 else ''}"
             self._complain(f"{counted(len(some), 'partition')} must wait for {whom}{among}")
 
-    def _given_up(self, position: _Position, leader_id: int) -> Unreachable:
+    def _given_up(self, position: _Position, leader_id: int) -> Refused | Unreachable:
         limit = f"for {self._options.give_up_s:g} s"
+        if position.name.topic in self._deleted:
+            message = f"it was deleted while it was read, and was not created again {limit}"
+            return Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message, where=f"topic {position.name.topic}")
         if leader_id == NO_LEADER:
             return Unreachable(f"no leader {limit}", where=f"{position}")
         return Unreachable(f"the leader, broker {leader_id}, has not answered {limit}", where=f"{position}")
@@ -436,6 +516,13 @@ async def next_record(wire: WireCluster, name: TopicPartition, offset: int, *, g
             if records:
                 return records[0].record
     return None
+
+
+def _by_partition(found: Mapping[str, LedTopic]) -> dict[TopicPartition, int]:
+    """Return the leaders of all partitions."""
+    return {
+        TopicPartition(topic, index): leader for topic, some in found.items() for index, leader in some.leaders.items()
+    }
 
 
 async def _end_all(tasks: Collection[asyncio.Task[None]]) -> None:

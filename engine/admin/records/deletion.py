@@ -149,6 +149,11 @@ async def preview_deletion(cluster: Cluster, wanted: Mapping[TopicPartition, int
     return found
 
 
+def refused(preview: RecordsDeletion, refusal: Refused) -> RecordsDeletion:
+    """Return what becomes of a deletion that the brokers would refuse."""
+    return replace(preview, result=DeletionResult.FAILED, error=refusal.code.name)
+
+
 async def delete_records(
     cluster: Cluster, previews: Sequence[RecordsDeletion], *, waits: bool = True
 ) -> list[RecordsDeletion]:

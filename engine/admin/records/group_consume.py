@@ -8,7 +8,7 @@ nothing that came meanwhile.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -52,6 +52,7 @@ class GroupConsumer:
         )
         self._offsets: dict[TopicPartition, int] = {}
         self._starts: Mapping[TopicPartition, int] = {}
+        self._is_gone: Callable[[str], bool] = lambda topic: False
 
     async def open(self) -> None:
         """Check that the topics exist.
@@ -75,8 +76,8 @@ class GroupConsumer:
                 consumer = await self._joined()
                 async with aclosing(consumer.batches()) as batches:
                     async with aclosing(self._until_moved(batches)) as records:
-                        async for some in records:
-                            yield some
+                        async for fetched in records:
+                            yield fetched
                     is_done = self._is_at_end
         finally:
             await self._leave()
@@ -99,7 +100,7 @@ class GroupConsumer:
             complain=self._complain,
         )
         await consumer.open()
-        self._starts = consumer.starts
+        self._starts, self._is_gone = consumer.starts, consumer.is_gone
         return consumer
 
     async def _until_moved(self, batches: _Batches) -> _Batches:
@@ -142,7 +143,7 @@ class GroupConsumer:
         self._offsets[name] = next_offset
 
     async def _commit(self) -> bool:
-        offsets = {**self._starts, **self._offsets}
+        offsets = {n: offset for n, offset in {**self._starts, **self._offsets}.items() if not self._is_gone(n.topic)}
         return not offsets or await self._membership.commit(offsets)
 
     async def _leave(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from typing import NamedTuple
 
 from engine.admin.cluster.errors import LoginRefused, NotFound, Refused, Unknown, Unreachable
 from engine.admin.cluster.waits import Observer
@@ -13,6 +14,31 @@ from engine.admin.topics.selection import topic_not_found
 from engine.common.errors import ErrorCode, error_code
 
 
+class LedTopic(NamedTuple):
+    """A topic's id, zero before Kafka 2.8, and its leaders by partition, some of them NO_LEADER."""
+
+    id: bytes
+    leaders: dict[int, int]
+
+
+async def led_topics(wire: WireCluster, topics: Sequence[str]) -> dict[str, LedTopic]:
+    """Return those of the topics that exist. A new topic may have no partitions yet.
+
+    Raises:
+        Refused, Unreachable: as they say.
+    """
+    response = await wire.metadata(topics)
+    found: dict[str, LedTopic] = {}
+    for topic in response.topics:
+        if topic.name is None or topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            continue
+        if not error_code(topic.error_code).is_retriable:
+            refuse(topic.error_code, None, f"topic {topic.name}")
+        leaders = {partition.partition_index: partition.leader_id for partition in topic.partitions}
+        found[topic.name] = LedTopic(topic.topic_id, leaders)
+    return found
+
+
 async def topic_leaders(wire: WireCluster, topics: Sequence[str]) -> dict[str, dict[int, int]]:
     """Return each topic's leaders by partition, some of them NO_LEADER. A new topic may have no partitions yet.
 
@@ -20,17 +46,10 @@ async def topic_leaders(wire: WireCluster, topics: Sequence[str]) -> dict[str, d
         NotFound: there is no such topic.
         Refused, Unreachable: as they say.
     """
-    response = await wire.metadata(topics)
-    found = {topic.name: topic for topic in response.topics}
-    leaders: dict[str, dict[int, int]] = {}
-    for name in topics:
-        topic = found.get(name)
-        if topic is None or topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise topic_not_found([name])
-        if not error_code(topic.error_code).is_retriable:
-            refuse(topic.error_code, None, f"topic {name}")
-        leaders[name] = {partition.partition_index: partition.leader_id for partition in topic.partitions}
-    return leaders
+    found = await led_topics(wire, topics)
+    if missing := [name for name in topics if name not in found]:
+        raise topic_not_found(missing[:1])
+    return {name: found[name].leaders for name in topics}
 
 
 def check_partitions(topic: str, wanted: Iterable[int], known: Collection[int]) -> None:

@@ -139,6 +139,7 @@ class Producer:
         self._lanes: dict[int, _Lane] = {}
         self._sticky = StickyPartition()
         self._last_error = ErrorCode.NONE
+        self._why_leaderless = ErrorCode.LEADER_NOT_AVAILABLE
         self._has_sent = False
 
     async def open(self) -> None:
@@ -230,6 +231,11 @@ class Producer:
         """Whether a batch that is sent twice is stored once. Not so without a producer id, which brokers may refuse."""
         return self._is_idempotent
 
+    @property
+    def is_transactional(self) -> bool:
+        """Whether its records count only once its transaction is committed."""
+        return self._transaction is not None
+
     async def _get_producer_id(self) -> None:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
         limit_s, reason = self._options.delivery_timeout_s, "no answer"
@@ -262,6 +268,7 @@ class Producer:
 
     async def _refresh(self) -> None:
         leaders = (await topic_leaders(self._wire, [self._topic]))[self._topic]
+        self._why_leaderless = ErrorCode.LEADER_NOT_AVAILABLE
         for partition, leader_id in leaders.items():
             lane = self._lanes.setdefault(partition, _Lane(self._topic, partition))
             lane.leader_id = leader_id
@@ -296,7 +303,7 @@ class Producer:
             if isinstance(outcome, BaseException):
                 raise outcome
         if leaderless:
-            self._last_error = ErrorCode.LEADER_NOT_AVAILABLE
+            self._last_error = self._why_leaderless
         if leaderless or not all(outcomes):
             await asyncio.sleep(RETRY_PAUSE_S)
             await self._try_refresh()
@@ -306,6 +313,11 @@ class Producer:
             await self._refresh()
         except LoginRefused:
             raise
+        except NotFound:
+            # Deleted since: it may be created again.
+            self._why_leaderless = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            for lane in self._lanes.values():
+                lane.leader_id = NO_LEADER
         except Unreachable:
             self._last_error = ErrorCode.NETWORK_EXCEPTION
 

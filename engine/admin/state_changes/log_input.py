@@ -220,23 +220,27 @@ def _rewritten(line: bytes) -> bytes:
 
 def _of_json(line: bytes) -> bytes:
     try:
-        said: Any = json.loads(line)
+        document: Any = json.loads(line)
     except ValueError:
         return line
-    if not isinstance(said, dict):
+    if not isinstance(document, dict):
         return line
-    if isinstance(written := _first(said, _LINES), str):
+    if isinstance(written := _first(document, _LINES), str):
         return _rewritten(written.rstrip("\n").encode())
-    message, level, start = _first(said, _MESSAGES), _first(said, _LEVELS), _start_of_value(_first(said, _TIMES))
+    message, level, start = (
+        _first(document, _MESSAGES),
+        _first(document, _LEVELS),
+        _start_of_value(_first(document, _TIMES)),
+    )
     if not isinstance(message, str) or start is None:
         return line
-    logger = _first(said, _LOGGERS)
+    logger = _first(document, _LOGGERS)
     named = f" ({logger})" if isinstance(logger, str) else ""
     return start + f" {str(level or '').upper()} {message}{named}".encode()
 
 
-def _first(said: dict[str, Any], names: tuple[str, ...]) -> Any:
-    return next((said[name] for name in names if name in said), None)
+def _first(document: dict[str, Any], names: tuple[str, ...]) -> Any:
+    return next((document[name] for name in names if name in document), None)
 
 
 def _start_of_value(value: Any) -> bytes | None:

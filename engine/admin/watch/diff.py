@@ -215,6 +215,8 @@ def _why_another_leads(was: PartitionSnapshot, now: PartitionSnapshot, live: fro
         return f"broker {was.leader} is down"
     if now.leader == NO_LEADER:
         return ""
+    if was.leader == NO_LEADER and now.leader not in was.isr:
+        return "an unclean election: it was not in sync"
     if was.leader != NO_LEADER and was.leader not in now.replicas:
         return f"broker {was.leader} has no replica any more"
     return "the preferred replica leads" if now.leader == now.preferred_leader else ""

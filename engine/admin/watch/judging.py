@@ -105,16 +105,22 @@ def facts_of(frame: Frame) -> HealthFacts:
     assert frame.cluster is not None
     # Brokers are probed only now and then: what one said before it went no longer counts.
     live = frame.cluster.live_broker_ids
-    words = {broker: said for broker, said in frame.words.items() if broker in live}
+    words = {broker: broker_words for broker, broker_words in frame.words.items() if broker in live}
     return HealthFacts(
         frame.cluster,
         min_isr=frame.min_isr,
         caps_min_isr=frame.caps_min_isr,
         listed_reassignments=frame.listed_reassignments,
-        seen_controllers={broker: said.controller_id for broker, said in words.items() if not said.trouble},
-        offline_log_dirs={broker: said.offline_log_dirs for broker, said in words.items() if said.offline_log_dirs},
+        seen_controllers={
+            broker: broker_words.controller_id for broker, broker_words in words.items() if not broker_words.trouble
+        },
+        offline_log_dirs={
+            broker: broker_words.offline_log_dirs
+            for broker, broker_words in words.items()
+            if broker_words.offline_log_dirs
+        },
         used_percents=used_percents(log_dir for log_dir in frame.log_dirs if log_dir.broker in live),
-        silent_brokers={broker: said.trouble for broker, said in words.items() if said.trouble},
+        silent_brokers={broker: broker_words.trouble for broker, broker_words in words.items() if broker_words.trouble},
         deletion_ages_ms=frame.deletion_ages_ms,
         zookeeper_ms=frame.zookeeper_ms,
         plan=frame.plan or None,
@@ -122,9 +128,9 @@ def facts_of(frame: Frame) -> HealthFacts:
         unreadable_topics=frame.unreadable,
         holding=frame.holding,
         clocks_apart_ms={
-            broker: said.clock_apart_ms
-            for broker, said in frame.registrations.items()
-            if said.clock_apart_ms is not None and broker in live
+            broker: broker_words.clock_apart_ms
+            for broker, broker_words in frame.registrations.items()
+            if broker_words.clock_apart_ms is not None and broker in live
         },
         hidden_settings=frozenset(right.name for right in frame.denied if right.is_of_settings and right.name),
     )

@@ -289,9 +289,13 @@ class Knowledge:
         only if it names that one again.
         """
         had_doubts = self._has_doubts
-        self._has_doubts = any(said.controller_id not in (None, self._controller_id) for said in words.values())
+        self._has_doubts = any(
+            broker_words.controller_id not in (None, self._controller_id) for broker_words in words.values()
+        )
         is_new = self._has_doubts and not had_doubts
-        self.words = {b: replace(said, controller_id=None) for b, said in words.items()} if is_new else words
+        self.words = (
+            {b: replace(broker_words, controller_id=None) for b, broker_words in words.items()} if is_new else words
+        )
         if self.assignments_by_znode:
             self._find_min_isrs({})
         return is_new
@@ -371,7 +375,9 @@ class Knowledge:
     def _set_controller(self, controller_id: int, controller_epoch: int | None) -> None:
         if controller_id != self._controller_id:
             # What brokers said before they knew the new controller means nothing.
-            self.words = {broker: replace(said, controller_id=None) for broker, said in self.words.items()}
+            self.words = {
+                broker: replace(broker_words, controller_id=None) for broker, broker_words in self.words.items()
+            }
             self._has_doubts = False
         self._controller_id, self._controller_epoch = controller_id, controller_epoch
 

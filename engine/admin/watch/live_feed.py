@@ -31,6 +31,7 @@ from engine.admin.watch.shared_cluster import BROKERS_NOT_ASKED
 from engine.admin.watch.silence import LOOK_MS, Listener
 from engine.admin.watch.stage_readings import OPERATION_S, StageReadings, StageResult
 from engine.common.clock import Clock, SystemClock
+from engine.common.errors import KlammError
 from engine.common.model import BrokerInfo, address_text
 from engine.common.snapshot import SnapshotSource
 from engine.runtime.turns import carry_out
@@ -433,9 +434,12 @@ class LiveFeed:
             except asyncio.CancelledError:
                 raise
             except Exception as error:
-                _log.exception("A part of the feed failed and starts over. part=%s", name)
+                # What the engine raises on purpose, such as a store that has gone, is for the operator.
+                is_fault = not isinstance(error, KlammError)
+                _log.error("A part of the feed failed and starts over. part=%s %s", name, error, exc_info=is_fault)
                 if name in self._schedules:
-                    self._fail(Stage(name), self._schedules[Stage(name)], Failure(f"{type(error).__name__}: {error}"))
+                    failure = Failure(f"{type(error).__name__}: {error}") if is_fault else failure_of(error)
+                    self._fail(Stage(name), self._schedules[Stage(name)], failure)
                 await asyncio.sleep(1.0)
 
 

@@ -45,7 +45,7 @@ class SteadyRead:
     def renewed(self, fetch_offset: int, now_ms: int | None) -> PartitionRead | None:
         """Return the read with current watermarks if it still holds; None if the partition must be read.
 
-        It also notes the fetch, unless that has happened already (``now_ms`` is None).
+        It also notes and counts the fetch, unless that has happened already (``now_ms`` is None).
         """
         log, read = self.log, self.read
         if not self._stands(fetch_offset):
@@ -55,6 +55,7 @@ class SteadyRead:
         read.log_start_offset = log.log_start_offset
         if now_ms is not None:
             self.follower.note_fetch_from_end(now_ms)
+            self.partition.counts.reads.append(None)
         return read
 
     def settle(self, session: FetchSession, wanted: FetchPartition) -> None:
@@ -68,7 +69,7 @@ class SteadyRead:
             return
         self._session, self._wanted = session, wanted
         session.settle(wanted)
-        self.partition.settle(self)
+        self.partition.settle(self, session.last_fetch)
         self.follower.join_session(session.last_fetch)
 
     def wake(self) -> None:

@@ -170,6 +170,7 @@ class FetchSession:
 
     def take_active(self) -> list[FetchPartition]:
         """Return the partitions for the next request, in reading order."""
+        self.last_fetch.fetches += 1
         self.awoken.clear()
         return sorted(self.active.values(), key=attrgetter("turn"))
 

@@ -10,8 +10,6 @@ Version notes
 
 from __future__ import annotations
 
-from typing import cast
-
 from engine.broker.coordinator.transactions.state_machine import ProducerIdAndEpoch
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.preconditions import are_transactions_refused, understood
@@ -39,4 +37,5 @@ def add_offsets_to_txn(context: RequestContext, request: AddOffsetsToTxnRequest)
         added,
     )
     # Without followers the answer is ready at once, and need not wait anywhere.
-    return deferred if deferred.response is None else cast("AddOffsetsToTxnResponse", deferred.response)
+    ready: AddOffsetsToTxnResponse | None = deferred.response
+    return deferred if ready is None else ready

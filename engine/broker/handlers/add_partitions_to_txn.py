@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
 from engine.broker.coordinator.transactions.state_machine import ProducerIdAndEpoch
 from engine.broker.handlers.answer_lists import ByTopic, answer_list, each_once, is_large
@@ -93,7 +93,8 @@ def _add_usual(
         added,
     )
     # Without followers the answer is ready at once, and need not wait anywhere.
-    return deferred if deferred.response is None else cast("AddPartitionsToTxnResponse", deferred.response)
+    ready: AddPartitionsToTxnResponse | None = deferred.response
+    return deferred if ready is None else ready
 
 
 def _add_all(

@@ -47,9 +47,9 @@ async def alter_partition(context: RequestContext, request: AlterPartitionReques
             lambda: (getattr(topic, name) for topic in request.topics),
         )
     )
-    for some in in_lists(await carry_out(each_once(context, lambda: _asked(request, name)))):
+    for batch in in_lists(await carry_out(each_once(context, lambda: _asked(request, name)))):
         items: dict[PartitionKey, AlterPartitionItem] = {}
-        for key, asked in some:
+        for key, asked in batch:
             if key is not None and asked is not None:
                 if isinstance(asked.new_isr_with_epochs, LazyArray):
                     asked.new_isr_with_epochs = await in_turns(asked.new_isr_with_epochs, lambda member: member)

@@ -44,8 +44,8 @@ async def alter_partition_reassignments(
             lambda: (topic.name for topic in request.topics),
         )
     )
-    for some in in_lists(await carry_out(each_once(context, lambda: _targets(request)))):
-        targets = {partition: target for partition, target in some if partition is not None}
+    for batch in in_lists(await carry_out(each_once(context, lambda: _targets(request)))):
+        targets = {partition: target for partition, target in batch if partition is not None}
         answer = await context.broker.controller.ask(AlterPartitionReassignments(targets))
         if isinstance(answer, ApiError):
             return AlterPartitionReassignmentsResponse(error_code=answer.code, error_message=answer.message)

@@ -56,8 +56,8 @@ async def alter_replica_log_dirs(
         )
     )
     manager = context.broker.replica_manager
-    for some in in_lists(await carry_out(each_once(context, lambda: _named(request)))):
-        wanted = {partition: path for partition, path in some if partition is not None}
+    for batch in in_lists(await carry_out(each_once(context, lambda: _named(request)))):
+        wanted = {partition: path for partition, path in batch if partition is not None}
         outcomes = await manager.undisturbed(partial(_move_all, manager, wanted))
         for (topic, index), code in outcomes.items():
             results.add(topic, AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))

@@ -249,12 +249,12 @@ def each_once(
         items: yields the items, each time that it is called. An item with the key None is only a step.
     """
     if not is_large(context):
-        some: dict[K, T] = {}
+        first_named: dict[K, T] = {}
         for key, value in items():
             if key is not None:
-                some[key] = value
+                first_named[key] = value
             yield
-        return some.items()
+        return first_named.items()
     again = yield from repeated(lambda: (key for key, _ in items()))
     last: dict[K, T] = {}
     for key, value in items() if again else ():

@@ -80,8 +80,8 @@ async def _wanted(topic: CreatableTopic, breather: Breather) -> NewTopic:
         assignments.update((a.partition_index, tuple(a.broker_ids)) for a in of_partitions)
         await breather.give_way()
     configs: dict[str, str | None] = {}
-    for some in in_lists(topic.configs):
-        configs.update((config.name, config.value) for config in some)
+    for batch in in_lists(topic.configs):
+        configs.update((config.name, config.value) for config in batch)
         await breather.give_way()
     return NewTopic(topic.name, topic.num_partitions, topic.replication_factor, assignments, configs)
 

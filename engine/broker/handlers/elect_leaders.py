@@ -49,8 +49,8 @@ async def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -
     election = _Election(context, request, topics, error)
     wanted: list[TopicPartition] = []
     breather = Breather()
-    for some in in_lists(await carry_out(each_once(context, lambda: _named(request, cache)))):
-        wanted += [partition for partition, _ in some if partition is not None]
+    for batch in in_lists(await carry_out(each_once(context, lambda: _named(request, cache)))):
+        wanted += [partition for partition, _ in batch if partition is not None]
         await breather.give_way()
         if is_large(context):
             # As objects, all of them would take many times the memory of the request.

@@ -100,19 +100,19 @@ def in_lists(items: Iterable[T]) -> Iterator[list[T]]:
 
 def parts_in_lists(topics: Iterable[T], parts: Callable[[T], Iterable[P]]) -> Iterator[list[P]]:
     """Yield the topics' parts as ``in_lists`` does. Of very many topics without a part it yields empty lists."""
-    some: list[P] = []
+    batch: list[P] = []
     has_yielded = False
     for number, topic in enumerate(topics, start=1):
         for part in parts(topic):
-            some.append(part)
-            if len(some) == AT_ONCE_MAX:
-                yield some
-                some, has_yielded = [], True
+            batch.append(part)
+            if len(batch) == AT_ONCE_MAX:
+                yield batch
+                batch, has_yielded = [], True
         if number % AT_ONCE_MAX == 0:
-            yield some
-            some, has_yielded = [], True
-    if some or not has_yielded:
-        yield some
+            yield batch
+            batch, has_yielded = [], True
+    if batch or not has_yielded:
+        yield batch
 
 
 async def in_turns(items: Iterable[T], work: Callable[[T], R], into: list[R] | None = None) -> list[R]:

@@ -91,8 +91,8 @@ async def _piece_by_piece(
         return None if topic.topic_id != ZERO_TOPIC_ID else topic.name, topic.topic_id
 
     with_ids = []
-    for some in in_lists(topics if context.api_version >= 12 else ()):
-        with_ids += [topic for topic in some if topic.topic_id != ZERO_TOPIC_ID]
+    for batch in in_lists(topics if context.api_version >= 12 else ()):
+        with_ids += [topic for topic in batch if topic.topic_id != ZERO_TOPIC_ID]
         await Turns.of_loop().wait()
     topics = with_ids or topics
     repeated = await carry_out(repeated_hashes(map(key, topics)))

@@ -18,7 +18,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator
 from functools import lru_cache
 from itertools import repeat
-from typing import Any, cast
+from typing import Any
 
 from engine.broker.coordinator.groups.commit_gathering import CommitErrors
 from engine.broker.coordinator.groups.offset_requests import utf16_length
@@ -69,7 +69,8 @@ def offset_commit(
 
     context.broker.group_coordinator.offsets.commit(request.group_id, committer, offsets, done)
     # Without followers the answer is ready at once, and need not wait anywhere.
-    return deferred if deferred.response is None else cast("OffsetCommitResponse", deferred.response)
+    ready: OffsetCommitResponse | None = deferred.response
+    return deferred if ready is None else ready
 
 
 @handles_large(ApiKey.OFFSET_COMMIT)

@@ -31,8 +31,8 @@ def sync_group(context: RequestContext, request: SyncGroupRequest) -> Steps[Sync
     if context.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, assignment=b"")
     assignments: dict[str, bytes] = {}
-    for some in in_lists(request.assignments):
-        assignments.update((member.member_id, bytes(member.assignment)) for member in some)
+    for batch in in_lists(request.assignments):
+        assignments.update((member.member_id, bytes(member.assignment)) for member in batch)
         yield
     syncing = Syncing(
         member_id=request.member_id,

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
 from engine.broker.coordinator.groups.commit_gathering import CommitErrors
 from engine.broker.coordinator.groups.values import CommittedOffset, Committer, Offsets
@@ -122,7 +122,8 @@ def _commit(
         verification=verification,
     )
     # Without followers the answer is ready at once, and need not wait anywhere.
-    return deferred if deferred.response is None else cast("TxnOffsetCommitResponse", deferred.response)
+    ready: TxnOffsetCommitResponse | None = deferred.response
+    return deferred if ready is None else ready
 
 
 def _split(

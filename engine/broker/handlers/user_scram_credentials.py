@@ -58,9 +58,9 @@ async def describe_user_scram_credentials(
     else:
         names = [desanitized(name) for name in await configs.get_entity_names(ConfigType.USER)]
     results = answer_list(context, DescribeUserScramCredentialsResponse, "results")
-    for some in in_lists(names):
-        stored = await configs.get_entities_configs([_entity(name) for name in some])
-        for name in some:
+    for batch in in_lists(names):
+        stored = await configs.get_entities_configs([_entity(name) for name in batch])
+        for name in batch:
             await breather.give_way()
             result = _described(name, stored[_entity(name)], is_repeated=name in twice)
             # Of all users, those without a credential are left out.

@@ -61,7 +61,7 @@ ROWS: Final = (
         tuple(sorted(n for n, _ in (*TOPIC_METERS.values(), *BROKER_METERS.values()))),
         (),
         "meter",
-        "records and requests of all topics; of a Fetch that waits both reads count",
+        "records and requests of all topics; as in Kafka a Fetch counts once for each partition of its session",
     ),
     Row(
         "kafka.server",

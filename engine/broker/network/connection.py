@@ -455,7 +455,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         else:
             self._place(route, correlation_id, answer, out)
-            if type(answer) is Deferred and not answer.is_complete:
+            if type(answer) is Deferred and answer.response is None:
                 self._note_waiting(route, size, begun_s, answer)
                 return
         times = route.times
@@ -666,9 +666,9 @@ class Connection(asyncio.BufferedProtocol):
             slot = self._pending[0]
             answer = slot.answer
             if isinstance(answer, Deferred):
-                if not answer.is_complete:
-                    return
                 answer = answer.response
+                if answer is None:
+                    return
             self._pending.popleft()
             self._in_flight -= slot.weight
             if type(answer) is Outgoing:

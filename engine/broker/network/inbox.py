@@ -23,7 +23,18 @@ Frames that are pipelined then come many in one read; in their own buffer they w
 class Inbox:
     """Receive buffer and frame splitter in one, because frames are handled in place."""
 
-    __slots__ = ("_buffer", "_buffers", "_counted", "_end", "_last_size", "_own", "_start", "_wanted", "lacks_memory")
+    __slots__ = (
+        "_buffer",
+        "_buffers",
+        "_counted",
+        "_end",
+        "_last_size",
+        "_own",
+        "_start",
+        "_wanted",
+        "is_exempt",
+        "lacks_memory",
+    )
 
     def __init__(self, buffers: ReceiveBuffers) -> None:
         self._buffers = buffers
@@ -35,6 +46,8 @@ class Inbox:
         self._wanted = 0
         self._counted = 0
         """So many bytes it counts among those of all frames that wait to be handled, if these have a limit."""
+        self.is_exempt = False
+        """Whether its frames do not count: those of peers who have not logged in, which are small."""
         self.lacks_memory = False
         """Whether there is no memory for the frame that has begun: nothing more may be received."""
 
@@ -88,7 +101,7 @@ class Inbox:
     def keep_rest(self) -> None:
         """Move unhandled bytes out of the shared buffer, with room for the whole frame that they begin."""
         rest = self._end - self._start
-        if self._buffers.frames_bytes_max and not self._has_memory_for(rest):
+        if self._buffers.frames_bytes_max and not self.is_exempt and not self._has_memory_for(rest):
             self._move_to(self._buffers.borrow(rest), rest)
             return
         if rest == 0:

@@ -87,6 +87,8 @@ class LoginConnection(Connection):
         session = super()._new_session(host, port)
         session.login = self._logins.begin(session, session.rules, self._admitted)
         session.rules = self._logins.rules()
+        # As in Kafka, whose memory pool nobody can use up without a login.
+        self._inbox.is_exempt = True
         return session
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -103,6 +105,7 @@ class LoginConnection(Connection):
             totals.logins += 1
             totals.logins_without_renewal += not login.knows_renewal
         self.admit_until_ms = None
+        self._inbox.is_exempt = False
 
     def _handle_frame(self, frame: memoryview, out: Outgoing, begun_s: float) -> None:
         login = self.session.login

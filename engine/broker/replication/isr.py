@@ -23,12 +23,15 @@ UNKNOWN_OFFSET = -1
 
 
 class SessionFetch:
-    """The time of a fetch session's last fetch: one value for all its partitions without news."""
+    """What all partitions of a fetch session without news have in common: the time of its last fetch, and how many
+    there were.
+    """
 
-    __slots__ = ("at_ms",)
+    __slots__ = ("at_ms", "fetches")
 
     def __init__(self) -> None:
         self.at_ms = NEVER_MS
+        self.fetches = 0
 
 
 class FollowerState:

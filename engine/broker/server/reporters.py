@@ -221,7 +221,7 @@ class MetricsReport:
         is_known = isinstance(error, OSError)
         logger.log(
             logging.WARNING if is_known else logging.ERROR,
-            "Cannot write metrics to %s: %s. The broker goes on, and tries again every %g seconds",
+            "Cannot write metrics to %s: %s. The broker goes on, and tries again every %g s",
             self._reporter.name,
             reason,
             self._interval_s,

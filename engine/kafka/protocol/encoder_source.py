@@ -296,9 +296,9 @@ class _EncoderWriter:
         if not tagged:
             run.codes += "x"
             return
-        some = " or ".join([f"({self._differs(f, f'{value}.{f.name}')})" for f in tagged])
+        is_any_set = " or ".join([f"({self._differs(f, f'{value}.{f.name}')})" for f in tagged])
         waiting = self._call(run)
-        with self._block(f"if {some}:"):
+        with self._block(f"if {is_any_set}:"):
             if waiting:
                 self._line(f"{self._out} += {waiting}")
             self._some_tagged(tagged, value)

@@ -204,20 +204,22 @@ def _login(module: LoginModule, system: Mapping[str, str]) -> ZkLogin:
 
 
 def _tls(entries: Mapping[str, str], system: Mapping[str, str]) -> TlsSettings | None:
-    said = {key: system[name] for key, name in TLS_KEYS.items() if name in system}
-    if said.get("zookeeper.ssl.endpoint.identification.algorithm", "").lower() in ("true", "false"):
-        is_checked = said["zookeeper.ssl.endpoint.identification.algorithm"].lower() == "true"
-        said["zookeeper.ssl.endpoint.identification.algorithm"] = "HTTPS" if is_checked else ""
-    said |= {key: entries[key] for key in TLS_KEYS if key in entries}
-    if said.get("zookeeper.ssl.client.enable", "false").strip().lower() != "true":
+    properties = {key: system[name] for key, name in TLS_KEYS.items() if name in system}
+    if properties.get("zookeeper.ssl.endpoint.identification.algorithm", "").lower() in ("true", "false"):
+        is_checked = properties["zookeeper.ssl.endpoint.identification.algorithm"].lower() == "true"
+        properties["zookeeper.ssl.endpoint.identification.algorithm"] = "HTTPS" if is_checked else ""
+    properties |= {key: entries[key] for key in TLS_KEYS if key in entries}
+    if properties.get("zookeeper.ssl.client.enable", "false").strip().lower() != "true":
         return None
     for key in ("zookeeper.ssl.crl.enable", "zookeeper.ssl.ocsp.enable"):
-        if said.get(key, "false").strip().lower() == "true":
+        if properties.get(key, "false").strip().lower() == "true":
             raise ConfigError(f"{key}=true: klamm cannot check whether a certificate was revoked")
     from engine.kafka.client.tls.context import tls_settings
 
-    found = {key.removeprefix("zookeeper."): value for key, value in said.items() if value and "ssl.client" not in key}
-    found["ssl.endpoint.identification.algorithm"] = said.get(
+    found = {
+        key.removeprefix("zookeeper."): value for key, value in properties.items() if value and "ssl.client" not in key
+    }
+    found["ssl.endpoint.identification.algorithm"] = properties.get(
         "zookeeper.ssl.endpoint.identification.algorithm", "HTTPS"
     )
     if protocol := found.pop("ssl.protocol", None):

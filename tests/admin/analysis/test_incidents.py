@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.admin.analysis.incidents import INCIDENTS_MAX, Incidents, Run, Runs, runs_around
+from engine.admin.analysis.incidents import INCIDENTS_MAX, Incidents, Run, runs_around
 from engine.admin.watch.events import Event, EventKind
 
 
@@ -28,9 +28,13 @@ LOST = [
 ]
 
 
+def folds_of(incidents: Incidents) -> list[int]:
+    return [fold.fold if isinstance(fold, Run) else fold for fold in incidents.folds]
+
+
 def test_what_follows_from_a_failure_is_told_by_kind_with_its_first_time() -> None:
     incidents = Incidents(LOST, 100)
-    assert list(incidents.folds) == [1, -1, -1, -1, 0, 0], "a replica of another broker left for another reason"
+    assert folds_of(incidents) == [1, -1, -1, -1, 0, 0], "a replica of another broker left for another reason"
     one = incidents[1]
     shrunk = one.effects[EventKind.ISR_SHRANK]
     assert (shrunk.count, shrunk.first_ms) == (2, 3_200)
@@ -46,7 +50,20 @@ def test_it_ends_when_the_last_replica_has_caught_up_not_when_the_broker_is_back
     incidents.take([of(12_000, EventKind.ISR_GREW, "3", "3,2", 1), of(13_000, EventKind.LEADER_CHANGED, "1", "2")])
     assert incidents[1].ended_ms == 12_000 and incidents.around(2) is None
     assert incidents[1].lasted_s(99_000) == 11
-    assert list(incidents.folds)[-4:] == [-1, -1, -1, 0]
+    assert folds_of(incidents)[-4:] == [-1, -1, -1, 0]
+
+
+def test_who_leads_after_nobody_did_follows_from_what_left_it_without_a_leader() -> None:
+    offline = [
+        of(1_100, EventKind.PARTITION_OFFLINE, "2", "none", 5),
+        of(1_100, EventKind.PARTITION_OFFLINE, "3", "none", 6),
+    ]
+    elected = [of(2_000 + n, EventKind.LEADER_CHANGED, "none", "1", n) for n in (5, 6)]
+    incidents = Incidents(
+        [down(1_000, 2), *offline, *elected, of(3_000, EventKind.LEADER_CHANGED, "none", "3", 5)], 100
+    )
+    assert folds_of(incidents) == [1, -1, 0, -1, 0, 0], "another time, it is for another reason"
+    assert incidents[1].new_leaders == {1: 1}
 
 
 def test_a_broker_that_fails_again_meanwhile_goes_on_with_its_incident() -> None:
@@ -81,11 +98,27 @@ def test_replicas_that_were_deleted_or_moved_away_keep_no_incident_open() -> Non
         assert incidents[1].ended_ms is None and len(incidents[1].out) == 1
         incidents.take([Event(11_000, EventKind.TOPIC_DELETED, "orders", topic="orders")])
         assert incidents[1].ended_ms == 11_000 and incidents.around(2) is None
-        assert list(incidents.folds)[-3:] == [0, 0, 0], "they are events of their own"
+        assert folds_of(incidents)[-3:] == [0, 0, 0], "they are events of their own"
+
+
+def test_what_came_at_the_same_moment_is_one_run_apart_from_what_followed_from_a_failure() -> None:
+    elected = [of(20_000, EventKind.LEADER_CHANGED, "1", "2", number) for number in range(3)]
+    incidents = Incidents([*LOST, *elected[:1], of(20_000, EventKind.ISR_GREW, "1", "1,3", 7), *elected[1:]], 100)
+    *_, first, grew, second, third = incidents.folds
+    assert isinstance(first, Run) and first is second is third and grew == 0
+    assert (first.count, first.subjects, first.fold) == (3, ["orders-0", "orders-1", "orders-2"], 0)
+    shrunk = list(incidents.folds)[2]
+    assert isinstance(shrunk, Run) and (shrunk.count, shrunk.fold) == (2, -1), "that of another broker is none of them"
+    incidents.take([of(21_000, EventKind.LEADER_CHANGED, "1", "3")])
+    assert incidents.folds[-1] == 0, "another moment"
+    short = Incidents(elected, 2)
+    assert [isinstance(fold, Run) for fold in short.folds] == [True, True], "the first is forgotten, the run is not"
 
 
 def around(events: list[Event], since_ms: int, setting: str = "") -> list[Run]:
-    return runs_around(Runs(events), events, since_ms, lambda event: event.kind is not EventKind.ISR_SHRANK, setting)
+    return runs_around(
+        Incidents(events, 100).runs, events, since_ms, lambda event: event.kind is not EventKind.ISR_SHRANK, setting
+    )
 
 
 def test_what_happened_then_is_the_gravest_in_the_order_of_time() -> None:

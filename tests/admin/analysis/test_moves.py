@@ -9,9 +9,10 @@ from fake_cluster import FakeCluster
 
 from engine.admin.analysis.history import History
 from engine.admin.analysis.moves import CopyState, MovesBoard, moves_board
-from engine.admin.analysis.throttles import ThrottleVerdict, throttle_advice
+from engine.admin.analysis.throttles import ThrottleAdvice, ThrottleVerdict, throttle_advice, throttle_texts
 from engine.admin.watch.frame import Frame, Stage
 from engine.common.model import TopicPartition
+from engine.common.quantities import span_text
 from tui.pages.page import View
 from tui.pages.reassignments import PAGE, why_of
 from tui.state.board import Board
@@ -64,7 +65,7 @@ def test_a_copy_that_does_not_grow_stands_still_and_comes_first() -> None:
     stalled, copying = board.copies
     assert stalled.name == ORDERS and stalled.state is CopyState.STALLED and board.stalled_count == 1
     assert stalled.stalled_s is not None and stalled.stalled_s >= 30
-    assert stalled.reason == f"no byte seen for {stalled.stalled_s:.0f} s"
+    assert stalled.reason == f"no byte seen for {span_text(int(stalled.stalled_s or 0))}"
     assert copying.state is CopyState.COPYING and board.left_s is None
 
 
@@ -328,10 +329,19 @@ def test_the_throttle_lines_name_all_brokers_that_send_and_take() -> None:
     lines = PAGE.summary(View(board, Location("reassignments")), 120)
     told = ["".join(text for text, _ in line) for line in lines[1:]]
     assert told == [
-        "brokers 1, 3 send at most 1.0 MB/s   H changes it",
-        "broker 2 sends at most 2.0 MB/s   H changes it",
-        "brokers 7, 8, 9 take at most 1.0 MB/s   H changes it",
+        "brokers 1, 3 send under a throttle of 1.0 MB/s   H changes it",
+        "broker 2 sends under a throttle of 2.0 MB/s   H changes it",
+        "brokers 7, 8, 9 take under a throttle of 1.0 MB/s   H changes it",
     ]
+
+
+def test_sides_with_the_same_throttle_share_a_sentence_and_a_burst_is_called_one() -> None:
+    both = [ThrottleAdvice(1, is_leader, 1_000, 2_100.0, 0, 9, ThrottleVerdict.IS_THE_LIMIT, None, 1_000_000)
+            for is_leader in (True, False)]  # fmt: skip
+    ((told, _),) = throttle_texts(both)
+    more = "it is the limit: 1.0 MB/s would let it end within an hour"
+    assert told == f"broker 1 sends and takes under a throttle of 1.0 kB/s: {more}"
+    assert both[0].is_burst and not replace(both[0], used=1_900.0).is_burst and not replace(both[0], used=None).is_burst
 
 
 def test_a_throttle_is_not_cleared_while_a_replica_that_does_not_move_catches_up_through_it() -> None:

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import time
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from certificates import Authority
+from login_serving import LOGIN, policy, tell_principal
+from network_serving import run, serving
+from virtual_time import ManualClock
 
+from engine.admin.cluster.client_properties import ClientProperties
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import Unreachable, ZooKeeperDead
+from engine.admin.cluster.errors import LoginRefused, Unreachable, ZooKeeperDead
 from engine.admin.cluster.remedies import CHECK_NAME, Phrase
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.cluster.zookeeper import CONNECT_TIMEOUT_MAX_S, look, open_zookeeper
 from engine.kafka.client.broker_client import BrokerClient
 from engine.kafka.client.errors import ConnectFailed
+from engine.kafka.client.security import security_of
+from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.zk.client import ZkClient
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
@@ -151,3 +161,47 @@ def test_a_refused_connection_is_told_in_words() -> None:
     client = BrokerClient(own_loopback_address(), 1, client_id="test")
     with pytest.raises(ConnectFailed, match=r"cannot connect \(connection refused\): 127"):
         asyncio.run(client.connect())
+
+
+BY_PASSWORD = {
+    "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN",
+    "sasl.jaas.config": 'a.B required username="a" password="s3cret";',
+}  # fmt: skip
+ASKS_FOR = {
+    "TLS": (True, False, {}, "what listens there speaks TLS", "security.protocol=SSL or SASL_SSL"),
+    "a login": (False, True, {}, "it has PLAIN, SCRAM-SHA-256", "security.protocol=SASL_PLAINTEXT, sasl.mechanism"),
+    "TLS and a login": (True, True, {}, "what listens there speaks TLS", "security.protocol=SSL or SASL_SSL"),
+    "a login, under TLS": (
+        True, True, {"security.protocol": "SSL"}, "it has PLAIN, SCRAM-SHA-256",
+        "security.protocol=SASL_SSL, sasl.mechanism",
+    ),
+    "TLS, under a login": (
+        True, True, BY_PASSWORD, "what listens there speaks TLS", "security.protocol=SASL_SSL",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ASKS_FOR)
+def test_a_listener_that_closes_connections_is_asked_what_it_wants(what: str, tmp_path: Path) -> None:
+    has_tls, has_login, entries, said, hint = ASKS_FOR[what]
+    authority = Authority()
+    (tmp_path / "ca.pem").write_text(authority.pem)
+    trust = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(tmp_path / "ca.pem")}
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority.sign("b", [own_loopback_address()]).write_pem(tmp_path / "b.pem"))
+    tls = SimpleNamespace(tls=context, principal_of=lambda _: "User:ANONYMOUS")
+    security = security_of(entries | trust | {"ssl.endpoint.identification.algorithm": ""})
+
+    async def ask() -> None:
+        logins = policy(ManualClock(), {}) if has_login else None
+        handlers = {ApiKey.METADATA: tell_principal} | (LOGIN if has_login else {})
+        async with serving(handlers, tls=tls if has_tls else None, logins=logins) as (_, host, port):  # type: ignore[arg-type]
+            properties = ClientProperties(security=security)
+            target = ClusterTarget("test", Origin.OPTIONS, bootstrap=((host, port),), client_properties=properties)
+            async with Cluster(target, timeout_s=20) as cluster:
+                await (await cluster.wire()).nodes()
+
+    with pytest.raises(LoginRefused) as told:
+        run(ask)
+    assert said in told.value.message and str(told.value.hint).startswith(f"set {hint}"), (told.value, told.value.hint)
+    assert "s3cret" not in f"{told.value} {told.value.hint}"

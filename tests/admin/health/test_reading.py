@@ -6,6 +6,7 @@ import asyncio
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from event_loop import in_event_loop
@@ -16,8 +17,9 @@ from virtual_time import ManualClock
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.snapshot_file import save_snapshot
 from engine.admin.cluster.target import ClusterTarget, Origin
+from engine.admin.health import reading
 from engine.admin.health.checks import ZOOKEEPER_SLOW_MS, assess
-from engine.admin.health.reading import read_health_facts, zookeeper_delay_ms
+from engine.admin.health.reading import BrokerProbe, read_health_facts, zookeeper_delay_ms
 from engine.admin.health.report import Check, HealthFacts
 from engine.common.clock import SystemClock
 from engine.common.model import BrokerInfo, Endpoint, ReplicaAssignment, SecurityProtocol, TopicPartition
@@ -110,6 +112,38 @@ async def test_brokers_that_are_known_to_be_silent_are_not_asked_again() -> None
         assert (facts.min_isr, facts.zookeeper_ms) == ({"t": 1}, None)
         assert brokers.brokers[0].requests(DescribeLogDirsRequest)
         assert not brokers.brokers[1].requests(DescribeLogDirsRequest)
+
+
+@pytest.mark.parametrize("is_for_long", [False, True])
+@in_event_loop
+async def test_a_controller_that_was_elected_meanwhile_is_the_only_one(
+    monkeypatch: pytest.MonkeyPatch, is_for_long: bool
+) -> None:
+    """What brokers say of the controller is heard later than who it was."""
+    monkeypatch.setattr(reading, "_SECOND_LOOK_S", 0.05)
+    async with asyncio.timeout(60), scripted_cluster(2) as brokers:
+        brokers.leaders = {"t": [0]}
+        for broker in brokers.brokers:
+            broker.answers[ApiKey.DESCRIBE_CONFIGS] = _described
+            broker.answers[ApiKey.LEADER_AND_ISR] = pytest.fail
+            broker.answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda _: DescribeLogDirsResponse(results=[])
+        probe, probed = reading.probe_brokers, 0
+
+        async def elects(snapshot: ClusterSnapshot, **options: Any) -> dict[int, BrokerProbe]:
+            nonlocal probed
+            probed += 1
+            brokers.controller_id = 1
+            found = await probe(snapshot, **options)
+            brokers.controller_id = 0 if is_for_long else 1
+            return found
+
+        monkeypatch.setattr(reading, "probe_brokers", elects)
+        target = ClusterTarget("t", Origin.OPTIONS, bootstrap=tuple(brokers.bootstrap))
+        async with Cluster(target, timeout_s=20) as cluster:
+            facts = await read_health_facts(cluster)
+        assert probed == 2
+        checks = {reason.check for reason in assess(facts).reasons}
+        assert checks == ({Check.SEVERAL_CONTROLLERS} if is_for_long else set())
 
 
 @pytest.mark.parametrize("is_frozen", [False, True])

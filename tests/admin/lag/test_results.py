@@ -70,6 +70,12 @@ def test_where_nothing_is_known_nothing_is_told() -> None:
         assert figures == (None,) * 5
 
 
+def test_a_group_without_any_offset_says_so() -> None:
+    """Kafka leaves out the topics that somebody may not describe, so they may as well be hidden."""
+    group = answer({})
+    assert (group.status, group.reason, group.error) == (LagStatus.UNKNOWN, Reason.NO_OFFSETS_SHOWN, None)
+
+
 def test_nothing_unread_waits_for_no_time() -> None:
     group = answer({A: sample(9, 9)})
     assert (group.lag, group.time_lag_ms, group.clear_in_ms, group.status) == (0, 0, 0, LagStatus.OK)

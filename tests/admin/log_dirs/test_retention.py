@@ -38,3 +38,17 @@ def test_what_exceeds_a_new_retention_is_counted_by_replica(
     log_dirs: list[LogDir], bytes_max: int | None, configs: Mapping[str, str], told: str
 ) -> None:
     assert "; ".join(text_of({**CONFIGS, **configs}, log_dirs, bytes_max)) == told
+
+
+@pytest.mark.parametrize(
+    ("away", "bytes_max", "told"),
+    [
+        ({2}, 20, f"up to 30 B of 50 B on the brokers that answer are {LATER}; broker 2 does not answer: it deletes "
+         "nothing before it is back"),
+        ({3, 2}, None, f"what is older is {LATER}; brokers 2, 3 do not answer: they delete nothing before they are "
+         "back"),
+        ({2}, 50, "nothing is deleted now: no replica on a broker that answers has more than 50 B"),
+    ],
+)  # fmt: skip
+def test_a_broker_that_is_away_is_not_counted_on(away: set[int], bytes_max: int | None, told: str) -> None:
+    assert "; ".join(text_of(CONFIGS, _dirs(50), bytes_max, away=away)) == told

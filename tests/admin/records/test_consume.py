@@ -282,6 +282,96 @@ def test_an_offset_that_is_gone_is_refused() -> None:
     play(scene)
 
 
+OLD, NEW = b"o" * 16, b"n" * 16
+
+
+@pytest.mark.parametrize("is_seen_absent", [True, False])
+def test_a_topic_that_is_created_again_is_read_from_its_beginning(
+    monkeypatch: pytest.MonkeyPatch, is_seen_absent: bool
+) -> None:
+    """Or it is created again before anybody looks, and the reader's offset does not exist in the new topic."""
+    monkeypatch.setattr(consume, "_ABSENT_S", 0.2)
+
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        script = lead(cluster, 0, {0: Log(9)})
+        cluster.leaders, cluster.topic_ids = {"t": [0]}, {"t": OLD}
+        complaints: list[str] = []
+
+        def complain(told: str) -> None:
+            complaints.append(told)
+            if "any more" in told:
+                create()
+
+        def create() -> None:
+            script.logs, script.codes = {0: Log(4)}, {}
+            cluster.leaders, cluster.topic_ids = {"t": [0]}, {"t": NEW}
+
+        consumer = Consumer(wire, ["t"], ConsumeOptions(offset=EARLIEST_TIMESTAMP, give_up_s=9), complain=complain)
+        await consumer.open()
+        records: list[ConsumedRecord] = []
+        async with aclosing(consumer.batches()) as batches:
+            while len(records) < 13:
+                records += (await anext(batches)).records
+                if len(records) == 9 and is_seen_absent:
+                    cluster.leaders, script.codes = {}, {0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+                elif len(records) == 9:
+                    create()
+        assert offsets(records, 0) == [*range(9), *range(4)]
+        gone = ["topic t does not exist any more: waiting for it to be created again"] if is_seen_absent else []
+        assert complaints == [*gone, "topic t was deleted and created again: reading it from its beginning"]
+
+    play(scene)
+
+
+def test_a_broker_that_does_not_know_the_topic_for_a_moment_deletes_nothing() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        script = lead(cluster, 0, {0: Log(9)})
+        cluster.leaders, cluster.topic_ids = {"t": [0]}, {"t": OLD}
+        complaints: list[str] = []
+        answer, metadata = cluster.brokers[0].answers, cluster.brokers[0].answers[ApiKey.METADATA]
+
+        def knows_again(request: Any) -> object:
+            cluster.leaders = {}
+            unknown = metadata(request)
+            cluster.leaders, script.codes, answer[ApiKey.METADATA] = {"t": [0]}, {}, metadata
+            return unknown
+
+        options = ConsumeOptions(offset=EARLIEST_TIMESTAMP, until_end=True)
+        consumer = Consumer(wire, ["t"], options, complain=complaints.append)
+        await consumer.open()
+        records: list[ConsumedRecord] = []
+        async with aclosing(consumer.batches()) as batches:
+            async for some in batches:
+                if not records:
+                    script.codes = {0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+                    answer[ApiKey.METADATA] = knows_again
+                records += some.records
+        assert (offsets(records, 0), complaints) == ([*range(9)], [])
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    ("again", "message"),
+    [(None, r"deleted while it was read, and was not created again for 0\.4 s"), (NEW, "deleted and created again")],
+)
+def test_the_end_of_a_topic_that_was_deleted_is_never_reached(again: bytes | None, message: str) -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        script = lead(cluster, 0, {0: Log(30)})
+        cluster.leaders, cluster.topic_ids = {"t": [0]}, {"t": OLD}
+        consumer = Consumer(wire, ["t"], ConsumeOptions(offset=EARLIEST_TIMESTAMP, until_end=True, give_up_s=0.4))
+        await consumer.open()
+        with pytest.raises(Refused, match=message) as refused:
+            async with aclosing(consumer.batches()) as batches:
+                async for _ in batches:
+                    script.codes = {0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+                    cluster.leaders = {} if again is None else cluster.leaders
+                    cluster.topic_ids = {"t": again or OLD}
+        assert (refused.value.code, refused.value.where) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "topic t")
+
+    play(scene)
+
+
 def test_bytes_that_are_no_records_end_it() -> None:
     """A broken answer must not leave the caller waiting forever."""
 

@@ -32,7 +32,8 @@ class Member:
         host, _, port = self._servers.partition(",")[0].rpartition(":")
         wire = WireCluster([(host, int(port))], properties=ClientProperties())
         options = ConsumeOptions(offset=EARLIEST_TIMESTAMP)
-        consumer = GroupConsumer(wire, self._topic, [self._topic], options, observe=self.told.append)
+        tell = self.told.append
+        consumer = GroupConsumer(wire, self._topic, [self._topic], options, observe=tell, complain=tell)
         try:
             async with aclosing(consumer.batches()) as batches:
                 async for some in batches:
@@ -62,6 +63,53 @@ def test_what_was_dealt_with_is_not_read_again_when_a_member_joins(live_cluster:
         await asyncio.gather(one, two, return_exceptions=True)
         assert second.read
         assert len(first.read) + len(second.read) == 4 * COUNT
+
+    asyncio.run(asyncio.wait_for(scene(), 90))
+
+
+def test_a_member_without_partitions_waits_and_joins_no_more(live_cluster: LocalCluster, topic_name: str) -> None:
+    servers = live_cluster.bootstrap_servers
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.create_topics([NewTopic(topic_name, 1, 1)])[topic_name].result(30)
+
+    async def scene() -> None:
+        members, shares = [Member(servers, topic_name) for _ in range(2)], {"0 partitions", "1 partition"}
+        running = [asyncio.create_task(member.run()) for member in members]
+
+        def joined(member: Member) -> list[str]:
+            return [told for told in member.told if told.startswith("joined")]
+
+        await until(lambda: {told.split(" with ")[1] for m in members for told in joined(m)[-1:]} == shares)
+        counts = [len(joined(member)) for member in members]
+        # Longer than a heartbeat takes.
+        await asyncio.sleep(4)
+        assert [len(joined(member)) for member in members] == counts
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    asyncio.run(asyncio.wait_for(scene(), 90))
+
+
+def test_a_topic_that_is_created_again_is_read_by_its_group(live_cluster: LocalCluster, topic_name: str) -> None:
+    servers = live_cluster.bootstrap_servers
+    admin = AdminClient({"bootstrap.servers": servers})
+    new = NewTopic(topic_name, 2, 1)
+    admin.create_topics([new])[topic_name].result(30)
+
+    async def scene() -> None:
+        member = Member(servers, topic_name)
+        send(servers, topic_name)
+        running = asyncio.create_task(member.run())
+        await until(lambda: len(member.read) == 2 * COUNT)
+        admin.delete_topics([topic_name])[topic_name].result(30)
+        await until(lambda: any("does not exist any more" in told for told in member.told))
+        admin.create_topics([new])[topic_name].result(30)
+        send(servers, topic_name)
+        await until(lambda: len(member.read) == 4 * COUNT or running.done())
+        assert sorted(member.read[2 * COUNT :]) == [(partition, n) for partition in (0, 1) for n in range(COUNT)]
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
     asyncio.run(asyncio.wait_for(scene(), 90))
 

@@ -150,7 +150,8 @@ def test_a_new_partition_gets_its_first_leader_and_nobody_comes_back(cluster: Fa
     assert [change.kind for change in diff(offline, led)] == [EventKind.LEADER_CHANGED, EventKind.ISR_GREW], (
         "it had a state"
     )
-    assert "broker -1" not in diff(offline, led)[0].reason
+    assert diff(offline, led)[0].reason == "the preferred replica leads"
+    assert diff(with_partition(leader=NO_LEADER, isr=(3,)), led)[0].reason == "an unclean election: it was not in sync"
 
 
 def test_a_replica_that_a_reassignment_adds_does_not_come_back(cluster: FakeCluster) -> None:

@@ -105,6 +105,17 @@ def test_each_group_is_reported_once_it_is_there_and_once_it_goes() -> None:
     play(test)
 
 
+def test_a_broker_that_leads_no_more_coordinates_nothing_even_before_it_drops_the_groups() -> None:
+    async def test(broker: Broker) -> None:
+        broker.commit("a")
+        await broker.lead()
+        assert broker.groups.locate("a") == (E.NONE, broker.groups.partition(0))
+        broker.partition.is_leader = False
+        assert broker.groups.locate("a") == (E.NOT_COORDINATOR, None)
+
+    play(test)
+
+
 def test_how_long_a_load_took_is_kept_and_told(caplog: pytest.LogCaptureFixture) -> None:
     async def test(broker: Broker) -> None:
         broker.commit("a", "b")

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from certificates import Authority
+from login_serving import LOGIN, Peer, exchange, policy, tell_principal
 from network_serving import answer_with_name, correlation_ids, metadata_request, read_frame, run, serving
 from virtual_time import ManualClock
 
@@ -272,6 +273,29 @@ def test_requests_beyond_queued_max_request_bytes_are_not_read(tls: Any) -> None
                     await asyncio.sleep(0.001)
             for _, writer in (first, third, fourth, whole):
                 writer.close()
+
+    run(check)
+
+
+def test_who_has_not_logged_in_takes_no_memory_from_others(tls: Any) -> None:
+    """Otherwise silent peers would keep it for a minute each."""
+
+    async def check() -> None:
+        limits = ServerLimits(queued_max_request_bytes=100_000)
+        handlers = {ApiKey.METADATA: tell_principal} | LOGIN
+        logins = policy(ManualClock(), {})
+        async with serving(handlers, limits, tls=tls.policy, logins=logins) as (server, host, port):
+            _, silent = await asyncio.open_connection(host, port, **tls.client)
+            peer = Peer(*await asyncio.open_connection(host, port, **tls.client))
+            silent.write(struct.pack(">ihhih", 200_000, ApiKey.SASL_HANDSHAKE, 1, 1, -1))
+            assert (await peer.log_in("PLAIN", exchange("PLAIN"))).error_code == 0
+            assert server.buffers.frames_bytes == 0
+            peer.send(produce(200_000, 1)[:1000])
+            async with asyncio.timeout(30):
+                while not server.buffers.is_depleted:
+                    await asyncio.sleep(0.001)
+            silent.close()
+            peer.close()
 
     run(check)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from replicated_brokers import TP, World, world
@@ -13,6 +14,7 @@ from virtual_time import in_virtual_time
 
 from engine.broker.fetch.session_cache import FetchPartition, FetchSession
 from engine.broker.handlers import fetch as fetch_handler
+from engine.broker.replication.isr import SessionFetch
 from engine.broker.replication.settings import ReplicationSettings
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
@@ -149,6 +151,54 @@ async def test_a_waiting_fetch_answers_for_what_was_settled_at_once(tmp_path: Pa
             w.produce(1, b"x", topic_partition=name)
             await w.let_pass(20)
             assert w.log(2, name).log_end_offset == 1
+
+
+@in_virtual_time
+async def test_a_fetch_counts_for_what_it_leaves_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka reads each partition of the session for each request, and counts that: TotalFetchRequestsPerSec."""
+    full_walk = FullWalk(monkeypatch)
+    settings = ReplicationSettings(0, replica_lag_time_max_ms=30_000)
+    async with world(tmp_path, 1, 2, 3, settings=settings) as w:
+        for name in PARTITIONS:
+            await w.lead(1, topic_partition=name)
+        counts, sessions = w.partition(1).counts, w.brokers[1].fetch_sessions
+        open_session = Mock(wraps=sessions.open)
+
+        def wake_and_open(*request: Any, **of_whom: Any) -> Any:
+            """Wake a partition without news, just before a request comes."""
+            w.partition(1, PARTITIONS[4]).changed()
+            return open_session(*request, **of_whom)
+
+        monkeypatch.setattr(sessions, "open", wake_and_open)
+
+        def counted() -> tuple[int, int]:
+            counts.fold()
+            return counts.fetches, open_session.call_count
+
+        await w.until(lambda: settled(w) == 2 * len(PARTITIONS), "there is nothing more to tell")
+        before = counted()
+        for step in range(30):
+            if step % 4 == 1:
+                for name in PARTITIONS[:2]:
+                    w.produce(1, b"x", topic_partition=name)
+            await w.let_pass(900)
+            fetches, asked = (now - then for now, then in zip(counted(), before, strict=True))
+            assert fetches == asked * len(PARTITIONS)
+        assert asked > 30 and full_walk.left_alone > 30 * len(PARTITIONS)
+        for follower in (2, 3):
+            await w.stop_broker(follower)
+        await w.let_pass(60_000)
+        gone = counted()
+        await w.let_pass(60_000)
+        assert counted() == gone
+        assert full_walk.wrong == []
+        reader, fetch = Mock(), SessionFetch()
+        w.partition(1).settle(reader, fetch)
+        fetch.fetches += 2
+        for _ in range(2):
+            w.partition(1).unsettle(reader)
+            fetch.fetches += 1
+        assert counted()[0] == gone[0] + 2
 
 
 @in_virtual_time

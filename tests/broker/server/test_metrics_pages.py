@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import struct
 import time
 import urllib.error
 import urllib.request
@@ -55,6 +56,7 @@ from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
 
 PORT, PAGES = 21092, 21095
+QUEUED_BYTES = 200_000_000
 RECORDED = Path(__file__).parents[3] / "fixtures" / "metrics" / "kafka-3.9.1-mbeans.json"
 
 
@@ -66,6 +68,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory, zookeeper: EmbeddedZooKeepe
         **settings(folder, host, f"{zookeeper.connect_string}/{folder.name}"),
         "listeners": f"PLAINTEXT://{host}:{PORT}",
         "klamm.metrics.listener": f"{host}:{PAGES}",
+        "queued.max.request.bytes": str(QUEUED_BYTES),
         "offsets.topic.num.partitions": "1",
         "offsets.topic.replication.factor": "1",
         "transaction.state.log.num.partitions": "1",
@@ -370,6 +373,22 @@ class TestFiguresMove:
         for rate in ("request-rate", "response-rate", "network-io-rate", "iotime-total", "io-wait-ratio"):
             assert after[rate] > 0
         assert after["request-size-max"] >= after["request-size-avg"] > 0
+
+    def test_a_request_that_has_begun_to_come_takes_its_part_of_the_memory_pool(self, pages: str) -> None:
+        def pool() -> tuple[int, int]:
+            used, available = (
+                self.told(pages, f"kafka.network:type=SocketServer,name=MemoryPool{name}")["Value"]
+                for name in ("Used", "Available")
+            )
+            return used, available
+
+        deadline = time.monotonic() + 20
+        with self.client(pages) as client:
+            client.socket.sendall(struct.pack(">ihhih", 50_000_000, 3, 4, 1, -1))
+            while pool() != (50_000_004, QUEUED_BYTES - 50_000_004):
+                assert time.monotonic() < deadline, pool()
+        while pool() != (0, QUEUED_BYTES):
+            assert time.monotonic() < deadline, pool()
 
     def test_a_scrape_makes_nobody_idle(self, pages: str) -> None:
         name = "kafka.server:type=KafkaRequestHandlerPool,name=RequestHandlerAvgIdlePercent"

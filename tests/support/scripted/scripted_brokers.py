@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from engine.common.topic_id import ZERO_TOPIC_ID
 from engine.kafka.protocol.api_keys import API_SPECS, ApiKey
 from engine.kafka.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
 from engine.kafka.protocol.apis.metadata import (
@@ -120,6 +121,8 @@ class ScriptedCluster:
         self.controller_id = brokers[0].id
         self.leaders: dict[str, list[int]] = {}
         """Leader of each partition, by topic."""
+        self.topic_ids: dict[str, bytes] = {}
+        """Those of the topics that have one."""
         self.replicas: dict[tuple[str, int], list[int]] = {}
         """Replicas of partitions that are not only on broker 0."""
         self.isrs: dict[tuple[str, int], list[int]] = {}
@@ -153,7 +156,7 @@ class ScriptedCluster:
             )
             for index, leader in enumerate(leaders)
         ]
-        return MetadataResponseTopic(name=name, partitions=partitions)
+        return MetadataResponseTopic(name=name, topic_id=self.topic_ids.get(name, ZERO_TOPIC_ID), partitions=partitions)
 
 
 @asynccontextmanager

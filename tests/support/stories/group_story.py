@@ -149,10 +149,11 @@ def _changes_are_refused(stage: Stage, topic: str, group: str) -> None:
     as_json = stage.run("groups", "delete", group, "--yes", "-o", "json")
     assert as_json.error["kafka_error"] == "NON_EMPTY_GROUP"
     assert [(row["group"], row["result"]) for row in as_json.json] == [(group, "failed")]
-    gone = stage.run("groups", "delete-offsets", "--group", group, "--topic", topic, "--yes", "-o", "json")
-    assert (gone.code, {row["result"] for row in gone.json}) == (4, {"failed"})
-    assert gone.error["kafka_error"] == "GROUP_SUBSCRIBED_TO_TOPIC"
-    assert len(gone.err.splitlines()) == 1, "one reason is told once"
+    for go in ("--dry-run", "--yes"):
+        gone = stage.run("groups", "delete-offsets", "--group", group, "--topic", topic, go, "-o", "json")
+        assert (gone.code, {row["result"] for row in gone.json}) == (4, {"failed"})
+        assert gone.error["kafka_error"] == "GROUP_SUBSCRIBED_TO_TOPIC"
+        assert len(gone.err.splitlines()) == 1, "one reason is told once"
     assert stage.offsets(group) == before
 
 

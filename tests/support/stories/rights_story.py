@@ -90,7 +90,7 @@ CASES: Mapping[str, Case] = {
     "configs alter --client": Case("--client {t} --add-config producer_byte_rate=1024 --yes"),
     "quotas list": Case(),
     "quotas describe": Case("--client {t}", ("quotas set --client {t} --producer-byte-rate 1024",)),
-    "quotas usage": Case(code=1),
+    "quotas usage": Case("", ("quotas set --client {t} --producer-byte-rate 1024",), code=1),
     "quotas set": Case("--client {t} --producer-byte-rate 1024"),
     "quotas remove": Case(
         "--client {t} --delete-config producer_byte_rate --yes", ("quotas set --client {t} --producer-byte-rate 1024",)
@@ -221,7 +221,8 @@ class Cell:
         return [
             need
             for need in needs_of(self.command)
-            if not need.options or any(option in words for option in need.options)
+            if need.without is not Without.AT_A_KEY
+            and (not need.options or any(option in words for option in need.options))
         ]
 
 

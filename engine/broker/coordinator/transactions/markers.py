@@ -105,7 +105,6 @@ class MarkerSender:
         """Send a transaction's markers, unless another coordinator will do it."""
         if self._is_current(ending):
             self._send(ending, set(ending.transaction.partitions))
-            self._check_completed(ending)
 
     async def stop(self) -> None:
         """Stop sending, once no transaction is current. What is left, the next coordinator finds in the log."""
@@ -126,6 +125,8 @@ class MarkerSender:
                 by_leader[info.leader] = {partition}
         if gone:
             self._skip(ending, gone)
+        if not by_leader:
+            self._check_completed(ending)
         for leader, led in by_leader.items():
             if leader == self._broker_id:
                 self._write_here(ending, led)
@@ -242,7 +243,6 @@ class MarkerSender:
         for ending, partitions in markers.items():
             if self._is_current(ending):
                 self._send(ending, partitions)
-                self._check_completed(ending)
 
 
 def _add(markers: Markers, ending: Ending, partitions: Iterable[TopicPartition]) -> None:

@@ -78,19 +78,19 @@ def _exchange(gssapi: Any, context: Any, token: bytes) -> Exchange:
 def _reason(error: Any, service: str, host: str, options: Mapping[str, str]) -> str:
     """Return why no ticket could be had, and what to look at."""
     text = _text(error)
-    said, keytab = text.lower(), options.get("keyTab", "")
-    if "clock skew" in said or "not yet valid" in said:
+    message, keytab = text.lower(), options.get("keyTab", "")
+    if "clock skew" in message or "not yet valid" in message:
         return f"Kerberos: {text}: set this machine's clock by that of the KDC"
-    if said.startswith("server ") and "not found in kerberos database" in said:
+    if message.startswith("server ") and "not found in kerberos database" in message:
         return f"Kerberos: the KDC has no principal {service}/{host}: connect by the host's name in Kerberos"
-    if "cannot contact any kdc" in said:
+    if "cannot contact any kdc" in message:
         return f"Kerberos: {text}: is the KDC up, and does krb5.conf name it?"
     if options.get("useKeyTab", "").lower() == "true" and any(
-        word in said for word in ("keytab", "key table", "cache")
+        word in message for word in ("keytab", "key table", "cache")
     ):
         principal = options.get("principal")
         return f"Kerberos: the keytab {keytab} has no key of {principal}: klist -k {keytab} shows what it has"
-    if "credential" in said or "cache" in said or "expired" in said:
+    if "credential" in message or "cache" in message or "expired" in message:
         return f"Kerberos: {text}: get a ticket with kinit, or name a keytab in the JAAS options"
     return f"Kerberos: {text}"
 

@@ -171,7 +171,8 @@ def token_from_provider(url: str, client_id: str, client_secret: str, scope: str
         detail = _oauth_error(error)
         raise SaslError(f"the token endpoint {_shown(url)} refuses with {error.code}{detail}") from None
     except OSError as error:
-        reason = getattr(error, "reason", None) or error.strerror or error
+        cause = getattr(error, "reason", None) or error
+        reason = getattr(cause, "strerror", None) or cause
         raise SaslError(f"the token endpoint {_shown(url)} cannot be reached: {reason}") from None
     except ValueError:
         raise SaslError(f"the token endpoint {_shown(url)} answers without JSON") from None

@@ -18,10 +18,15 @@ from engine.broker.coordinator.transactions.marker_writer import Marker, MarkerW
 from engine.broker.coordinator.transactions.records import TransactionLoader
 from engine.broker.coordinator.transactions.state_machine import ProducerIdAndEpoch
 from engine.broker.coordinator.transactions.transaction import Transaction
+from engine.broker.handlers.add_partitions_to_txn import add_partitions_to_txn
+from engine.broker.network.connection import LARGE_FRAME_BYTES
+from engine.broker.network.request import Deferred
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
+from engine.kafka.config.metadata_version import MetadataVersion
 from engine.kafka.formats.control_records import ControlRecordType
 from engine.kafka.formats.transaction_state import TransactionLogValue, TransactionState, encode_key, encode_value
+from engine.kafka.protocol.apis.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from engine.kafka.protocol.records.encode import encode_batch
 from engine.kafka.protocol.records.record import Record
 from engine.runtime.purgatory import Purgatory
@@ -56,6 +61,75 @@ def state_record(name: str, producer_id: int = 5, **changes: Any) -> Record:
 
 
 # -- requests
+
+
+Named = list[tuple[str, list[int]]]
+
+
+@pytest.mark.parametrize("size_bytes", [100, LARGE_FRAME_BYTES], ids=["usual", "large"])
+@pytest.mark.parametrize(
+    ("named", "answered"),
+    [
+        ([("a", [0, 1])], [("a", [(0, E.NONE), (1, E.NONE)])]),
+        ([("a", [0]), ("b", [0])], [("a", [(0, E.NONE)]), ("b", [(0, E.NONE)])]),
+        ([("a", [1, 1])], [("a", [(1, E.NONE), (1, E.NONE)])]),
+        ([("a", [0]), ("a", [1])], [("a", [(0, E.NONE), (1, E.NONE)])]),
+        ([("a", [0]), ("b", [])], [("a", [(0, E.NONE)])]),
+        ([("a", [0, 7])], [("a", [(0, E.OPERATION_NOT_ATTEMPTED), (7, E.UNKNOWN_TOPIC_OR_PARTITION)])]),
+        ([], []),
+    ],
+    ids=["one topic", "two topics", "a partition twice", "a topic twice", "no partition", "a missing one", "nothing"],
+)
+def test_what_a_client_adds_is_answered_alike_in_requests_of_any_size(
+    named: Named, answered: list[tuple[str, list[tuple[int, E]]]], size_bytes: int
+) -> None:
+    async def test(world: TransactionWorld) -> None:
+        world.add("a", partitions=2)
+        world.add("b")
+        assert await added(world, named, size_bytes) == answered
+        assert world.found().partitions == {
+            TopicPartition(topic, index) for topic, parts in answered for index, error in parts if error is E.NONE
+        }
+
+    play(test)
+
+
+@pytest.mark.parametrize("size_bytes", [100, LARGE_FRAME_BYTES], ids=["usual", "large"])
+def test_nothing_is_added_while_brokers_may_not_know_transactions(size_bytes: int) -> None:
+    async def test(world: TransactionWorld) -> None:
+        world.add("a")
+        refused = [("a", [(0, E.UNSUPPORTED_VERSION)])]
+        assert await added(world, [("a", [0])], size_bytes, MetadataVersion.IBP_0_10_2_IV0) == refused
+        assert world.found().partitions == set()
+
+    play(test)
+
+
+async def added(
+    world: TransactionWorld, named: Named, size_bytes: int, ibp: MetadataVersion = MetadataVersion.IBP_3_9_IV0
+) -> list[tuple[str, list[tuple[int, E]]]]:
+    """Send AddPartitionsToTxn as a client does; return the errors by topic."""
+    producer = (await world.init()).producer_id
+    broker = SimpleNamespace(
+        transaction_coordinator=world.coordinator,
+        metadata_cache=world.metadata,
+        config=SimpleNamespace(inter_broker_protocol_version=ibp),
+    )
+    context = cast("Any", SimpleNamespace(api_version=3, broker=broker, size_bytes=size_bytes))
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="t",
+        v3_and_below_producer_id=producer,
+        v3_and_below_producer_epoch=0,
+        v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=parts) for topic, parts in named],
+    )
+    answer: Any = add_partitions_to_txn(context, request)
+    while isinstance(answer, Deferred):
+        await asyncio.sleep(0)
+        answer = answer.response or answer
+    return [
+        (topic.name, [(part.partition_index, E(part.partition_error_code)) for part in topic.results_by_partition])
+        for topic in answer.results_by_topic_v3_and_below
+    ]
 
 
 @pytest.mark.parametrize("name", ["n" * 32_767, "ü" * 16_383, "\0", " "])
