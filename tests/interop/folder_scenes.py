@@ -189,33 +189,6 @@ def flushed(pair: FolderPair) -> None:
             sent(pair, name, at(pair, n))
 
 
-def changed(pair: FolderPair) -> None:
-    """Settings that change while the log is written."""
-    make(pair.both, "changed", index_interval_bytes="4096")
-    make(pair.both, "changed-size", segment_bytes="2000", index_interval_bytes="0", segment_index_bytes="100")
-    for n in range(30):
-        for name in ("changed", "changed-size"):
-            sent(pair, name, at(pair, n))
-        if n == 9:
-            alter(pair, "changed", index_interval_bytes="100")
-            alter(
-                pair,
-                "changed-size",
-                segment_bytes="500",
-                segment_index_bytes="36",
-                message_timestamp_type="LogAppendTime",
-            )
-        if n == 19:
-            alter(pair, "changed", segment_bytes="1000", segment_ms="5")
-            alter(
-                pair,
-                "changed-size",
-                segment_bytes="2000",
-                compression_type="uncompressed",
-                message_timestamp_type="CreateTime",
-            )
-
-
 def unpacked(pair: FolderPair) -> None:
     """Batches that the broker unpacks. What it compresses itself depends on its library."""
     make(pair.both, "unpacked", segment_bytes="300000", index_interval_bytes="1000", compression_type="uncompressed")
@@ -543,20 +516,6 @@ def in_old_formats(pair: FolderPair) -> None:
             sent(pair, name, at(pair, n, n + 1))
 
 
-def far(pair: FolderPair) -> None:
-    """A log that ``put_far`` changes while the brokers are stopped."""
-    make(pair.both, "far", index_interval_bytes="0")
-    sent(pair, "far", at(pair, 1))
-
-
-def put_far(pair: FolderPair) -> None:
-    """Append a batch that is nearly as far from its segment's base as 32 bits allow, as compaction leaves one."""
-    batch = at(pair, 2, base_offset=2**31 - 2, partition_leader_epoch=0)
-    for which in pair.engines:
-        with (pair.log_dirs(which)[0] / "far-0" / f"{0:020d}.log").open("ab") as file:
-            file.write(batch)
-
-
 def goes_on(pair: FolderPair) -> None:
     """Append to every log, and roll those with small segments."""
     for topic in pair.topics:
@@ -574,14 +533,8 @@ OF_ONE_DIR: tuple[Scene, ...] = (
     of_every_codec,
     preallocated,
     flushed,
-    changed,
-    unpacked,
-    rolled_by_the_clock,
-    made_again,
-    far,
     nothing,
     idempotent,
-    many_producers,
     transactions,
     deleted_records,
     kept_by_size,
@@ -592,4 +545,5 @@ OF_ONE_DIR: tuple[Scene, ...] = (
     compacted_transactions,
     compacted_in_part,
 )
+OF_ONE_DIR_TOO: tuple[Scene, ...] = (unpacked, rolled_by_the_clock, made_again, many_producers)
 OF_TWO_DIRS: tuple[Scene, ...] = (moved, in_old_formats, rolled_by_a_tiny_index)

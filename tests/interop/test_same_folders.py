@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from folder_pair import FolderPair, Told
-from folder_scenes import OF_ONE_DIR, OF_TWO_DIRS, Scene, far, goes_on, put_far
+from folder_scenes import OF_ONE_DIR, OF_ONE_DIR_TOO, OF_TWO_DIRS, Scene, goes_on
 from soak import SOAK
 
 from engine.local.addresses import own_loopback_address
@@ -69,6 +69,7 @@ NOT_TOLD_BY_KAFKA = r"(compact.*|no-times|produced-0)-0 at$"
 
 PAIRS: dict[str, tuple[tuple[Scene, ...], int, dict[str, str]]] = {
     "one dir": (OF_ONE_DIR, 1, {}),
+    "one dir too": (OF_ONE_DIR_TOO, 1, {}),
     "two dirs": (OF_TWO_DIRS, 2, {"inter.broker.protocol.version": "2.8", "producer.id.expiration.ms": "1800000"}),
 }
 
@@ -91,8 +92,6 @@ def live_through(pair: FolderPair, scenes: tuple[Scene, ...]) -> None:
     stands_still(pair)
     pair.stop()
     assert pair.differing_files(but=BUT) == [], "after an orderly stop"
-    if far in scenes:
-        put_far(pair)
     pair.start()
     goes_on(pair)
     stands_still(pair)
