@@ -70,9 +70,9 @@ def test_a_plan_that_fits(files: Files) -> None:
 def test_findings_with_file_line_and_rule(files: Files) -> None:
     found = files.check("--policy", files.policy, "-o", "json")
     assert (found.code, len(found.json)) == (1, 1)
-    (one,) = found.json
-    assert (one["file"], one["check"], one["rule"]) == (str(files.plan), "moves", f"{files.policy}:2")
-    assert '"score":' in files.plan.read_text().splitlines()[one["line"] - 1]
+    (finding,) = found.json
+    assert (finding["file"], finding["check"], finding["rule"]) == (str(files.plan), "moves", f"{files.policy}:2")
+    assert '"score":' in files.plan.read_text().splitlines()[finding["line"] - 1]
 
 
 def test_github_escapes_what_has_a_meaning(files: Files) -> None:
@@ -175,9 +175,9 @@ def test_what_cannot_be_told_comes_with_what_is_missing(files: Files) -> None:
     files.policy.write_text('[log_dirs.capacity]\n"1:/data/a" = "1 GB"\n')
     found = files.check("--policy", files.policy, "-o", "json")
     check_json("plan check", Seen(found.code, found.out, found.err))
-    (one,) = found.json
-    assert (found.code, one["check"], one["rule"]) == (1, "capacity", f"{files.policy}:2")
-    assert "is kept is unknown" in one["message"] and "a snapshot with sizes" in one["hint"]
+    (finding,) = found.json
+    assert (found.code, finding["check"], finding["rule"]) == (1, "capacity", f"{files.policy}:2")
+    assert "is kept is unknown" in finding["message"] and "a snapshot with sizes" in finding["hint"]
 
 
 @pytest.mark.parametrize(

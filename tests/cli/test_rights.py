@@ -140,7 +140,7 @@ ALTER_CLUSTER = Need.of("Alter Cluster").right
 @pytest.mark.parametrize(
     "cell",
     # The transaction to abort may have been aborted by then.
-    [one for one in CELLS if one.missing and one.missing.right == ALTER_CLUSTER and not CASES[one.case].hangs],
+    [cell for cell in CELLS if cell.missing and cell.missing.right == ALTER_CLUSTER and not CASES[cell.case].hangs],
     ids=str,
 )
 def test_a_dry_run_names_the_right_to_alter_the_cluster(
@@ -178,7 +178,7 @@ def test_a_person_is_told_what_is_hidden(story: RightsStory, capsys: Capture) ->
 def test_an_exporter_says_what_is_hidden_while_it_goes_on_and_once(
     story: RightsStory, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cell = next(one for one in CELLS if one.user == "exporter-no-describe-cluster")
+    cell = next(cell for cell in CELLS if cell.user == "exporter-no-describe-cluster")
     story.prepare(cell, capsys)
     told: list[str] = []
 

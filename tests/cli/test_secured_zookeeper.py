@@ -173,7 +173,7 @@ def test_opened_and_closed_again(operator: Operator) -> None:
 def test_who_may_not_open_the_znodes_is_told_so(operator: Operator) -> None:
     before = operator.acls()
     ran = operator.run("zk", "open", "--yes", "-o", "json", user="alice")
-    refused = [one for one in ran.json if one["error"] is not None]
+    refused = [row for row in ran.json if row["error"] is not None]
     assert (ran.code, operator.acls(), len(refused) > 20) == (4, before, True), ran.err
     assert f"ZooKeeper refused {len(refused)} of {len(ran.json)} changes: log in as the brokers" in ran.err
 

@@ -485,12 +485,12 @@ def _offsets(admin: AdminClient, topic: str, isolation: IsolationLevel, timeout_
     wanted = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in range(PARTITIONS)}
     found = {}
     futures = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=timeout_s)
-    for one, future in futures.items():
+    for position, future in futures.items():
         try:
             offset = int(future.result(timeout_s + 1).offset)
         except (KafkaException, TimeoutError):
             continue
         # librdkafka has negative numbers for what no leader has told.
         if offset >= 0:
-            found[one.partition] = offset
+            found[position.partition] = offset
     return found

@@ -217,42 +217,42 @@ def members_of_groups(both: SideBySide) -> None:
 
 def _a_member(both: SideBySide, version: int) -> None:
     group = f"member-{version}"
-    one = Members(both, group, version)
-    one.join(syncs=False)
-    generation, old, own = one.generation, one.generation - 1, {"generation": one.generation}
+    member = Members(both, group, version)
+    member.join(syncs=False)
+    generation, old, own = member.generation, member.generation - 1, {"generation": member.generation}
     syncs, beats, commits = min(version, 4), min(version, 4), min(max(version, 1), 9)
-    one.ask("commit before sync", lambda id: committing(group, member_id=id, **own), [7])
-    one.ask("join again", lambda id: joining(group, id), [version])
-    one.ask("another type", lambda id: joining(group, id, protocol_type="x"), [version])
-    one.ask("beat before sync", lambda id: beating(group, id, generation), [beats])
-    one.ask("sync", lambda id: syncing(group, id, generation, b"x"), [syncs])
-    one.ask("sync again", lambda id: syncing(group, id, generation, b"y"), [syncs])
-    one.ask("sync too early", lambda id: syncing(group, id, generation + 1), [syncs])
+    member.ask("commit before sync", lambda id: committing(group, member_id=id, **own), [7])
+    member.ask("join again", lambda id: joining(group, id), [version])
+    member.ask("another type", lambda id: joining(group, id, protocol_type="x"), [version])
+    member.ask("beat before sync", lambda id: beating(group, id, generation), [beats])
+    member.ask("sync", lambda id: syncing(group, id, generation, b"x"), [syncs])
+    member.ask("sync again", lambda id: syncing(group, id, generation, b"y"), [syncs])
+    member.ask("sync too early", lambda id: syncing(group, id, generation + 1), [syncs])
     for kind, name in (("consumer", "no"), ("c", "range"), ("consumer", None), ("consumer", "range")):
         names = {"protocol_type": kind, "protocol_name": name}
-        one.ask(f"sync {names}", lambda id, names=names: syncing(group, id, generation, **names), [5])
+        member.ask(f"sync {names}", lambda id, names=names: syncing(group, id, generation, **names), [5])
     both.ask("described", DescribeGroupsRequest(groups=[group]))
-    one.ask("beats", lambda id: beating(group, id, generation), [beats])
-    one.ask("beats late", lambda id: beating(group, id, old), [beats])
+    member.ask("beats", lambda id: beating(group, id, generation), [beats])
+    member.ask("beats late", lambda id: beating(group, id, old), [beats])
     both.ask("a stranger beats", beating(group, "z", generation), [beats])
-    one.ask("commits", lambda id: committing(group, member_id=id, **own), [commits])
-    one.ask("commits late", lambda id: committing(group, member_id=id, generation=old), [7])
-    one.ask("commits without generation", lambda id: committing(group, member_id=id), [7])
+    member.ask("commits", lambda id: committing(group, member_id=id, **own), [commits])
+    member.ask("commits late", lambda id: committing(group, member_id=id, generation=old), [7])
+    member.ask("commits without generation", lambda id: committing(group, member_id=id), [7])
     for who in ({}, {"member_id": "z"}, own, {"member_id": "z", **own}):
         both.ask(f"others commit {who}", committing(group, **who), [7])
     both.ask("forget", forgetting(group, ("read", [0]), ("other", [0]), ("no", [0]), ("read", [9])))
     both.ask("delete", DeleteGroupsRequest(groups_names=[group, "nosuch", ""]), [min(version, 2)])
     if version < 3:
         both.ask("a stranger leaves", LeaveGroupRequest(group_id=group, member_id="z"), [version])
-        one.ask("leaves", lambda id: LeaveGroupRequest(group_id=group, member_id=id), [version])
+        member.ask("leaves", lambda id: LeaveGroupRequest(group_id=group, member_id=id), [version])
     else:
         several = (("z", None), ("", "q"), ("", None))
-        one.ask("leave", lambda id: leaving(group, *several, (id, None), (id, None)), [min(version, 5)])
+        member.ask("leave", lambda id: leaving(group, *several, (id, None), (id, None)), [min(version, 5)])
     both.ask("described when empty", DescribeGroupsRequest(groups=[group]), [5])
-    one.ask("beats when gone", lambda id: beating(group, id, generation), [beats])
-    one.ask("syncs when gone", lambda id: syncing(group, id, generation), [syncs])
-    one.ask("joins when gone", lambda id: joining(group, id), [version])
-    one.ask("commits when gone", lambda id: committing(group, member_id=id, **own), [7])
+    member.ask("beats when gone", lambda id: beating(group, id, generation), [beats])
+    member.ask("syncs when gone", lambda id: syncing(group, id, generation), [syncs])
+    member.ask("joins when gone", lambda id: joining(group, id), [version])
+    member.ask("commits when gone", lambda id: committing(group, member_id=id, **own), [7])
     both.ask("commits to nobody", committing(group, ("read", 0, 6, ""), member_id="zz"), [7])
     both.ask("committed", fetching(group, None), [7])
     both.ask("forget when empty", forgetting(group, ("read", [0])))
@@ -263,41 +263,41 @@ def static_members(both: SideBySide) -> None:
     """A static member that comes back, and the member that it replaces."""
     make_ready(both)
     group = "static"
-    one = Members(both, group, group_instance_id="one")
-    one.join()
+    member = Members(both, group, group_instance_id="one")
+    member.join()
     for version in range(5, 10):
-        _comes_back(both, one, version)
+        _comes_back(both, member, version)
     both.ask("is removed", leaving(group, ("", "one"), ("", "one")), [4])
     both.ask("described", DescribeGroupsRequest(groups=[group]), [5])
 
 
-def _comes_back(both: SideBySide, one: Members, version: int) -> None:
-    group = one.group
-    before = dict(one.ids)
-    generation = one.generation
-    one.ask("comes back", lambda id: joining(group, "", group_instance_id="one"), [version])
-    one.join()
-    assert one.generation == generation, "nobody rebalances"
+def _comes_back(both: SideBySide, member: Members, version: int) -> None:
+    group = member.group
+    before = dict(member.ids)
+    generation = member.generation
+    member.ask("comes back", lambda id: joining(group, "", group_instance_id="one"), [version])
+    member.join()
+    assert member.generation == generation, "nobody rebalances"
     for instance in ("one", None):
         both.ask("old beats", lambda side, i=instance: beating(group, before[side], generation, i), [4])
-    one.ask("beats", lambda id: beating(group, id, generation, "one"), [4])
-    one.ask("beats as another", lambda id: beating(group, id, generation, "two"), [4])
+    member.ask("beats", lambda id: beating(group, id, generation, "one"), [4])
+    member.ask("beats as another", lambda id: beating(group, id, generation, "two"), [4])
     values = {"generation": generation, "group_instance_id": "one"}
     both.ask("old commits", lambda side, v=values: committing(group, member_id=before[side], **v), [7])
     both.ask("nobody commits", committing(group, group_instance_id="one"), [7])
-    one.ask("syncs", lambda id: syncing(group, id, generation, group_instance_id="one"), [4])
+    member.ask("syncs", lambda id: syncing(group, id, generation, group_instance_id="one"), [4])
     both.ask("old joins", lambda side: joining(group, before[side], group_instance_id="one"), [version])
     both.ask("old leaves", lambda side: leaving(group, (before[side], "one")), [4])
-    one.ask("leaves as another", lambda id: leaving(group, (id, "two")), [4])
+    member.ask("leaves as another", lambda id: leaving(group, (id, "two")), [4])
 
 
 def groups_rebalancing(both: SideBySide) -> None:
     """What a member gets as an answer while the group waits for others, and in groups of other protocols."""
     make_ready(both)
     group = "moving"
-    one = Members(both, group, 4)
-    one.join()
-    generation = one.generation
+    member = Members(both, group, 4)
+    member.join()
+    generation = member.generation
     second = {side: side.another_connection() for side in both.sides.values()}
     for side, wire in second.items():
         wire.send(joining(group), 3)
@@ -305,20 +305,20 @@ def groups_rebalancing(both: SideBySide) -> None:
         while side.ask(DescribeGroupsRequest(groups=[group]), 0).groups[0].group_state == "Stable":
             assert is_in_time(), "no rebalance begins"
             time.sleep(0.02)
-    one.ask("beats", lambda id: beating(group, id, generation), range(5))
-    one.ask("commits", lambda id: committing(group, member_id=id, generation=generation), [7])
-    one.ask("syncs", lambda id: syncing(group, id, generation), [3])
+    member.ask("beats", lambda id: beating(group, id, generation), range(5))
+    member.ask("commits", lambda id: committing(group, member_id=id, generation=generation), [7])
+    member.ask("syncs", lambda id: syncing(group, id, generation), [3])
     both.ask("forget", forgetting(group, ("read", [0]), ("other", [0])))
     both.ask("delete", DeleteGroupsRequest(groups_names=[group]))
     both.ask("described", DescribeGroupsRequest(groups=[group]), unlike={"members"})
-    one.ask("joins another type", lambda id: joining(group, id, protocol_type="x"), [4])
+    member.ask("joins another type", lambda id: joining(group, id, protocol_type="x"), [4])
     both.ask("joins others", joining(group, protocols=[JoinGroupRequestProtocol(name="x", metadata=b"")]), [4])
     for side, wire in second.items():
-        assert side.ask(joining(group, one.ids[side]), 4).error_code == ErrorCode.NONE
+        assert side.ask(joining(group, member.ids[side]), 4).error_code == ErrorCode.NONE
         assert wire.answer(ApiKey.JOIN_GROUP, 3).error_code == ErrorCode.NONE
         wire.socket.close()
-    one.ask("commits before sync", lambda id: committing(group, member_id=id, generation=generation + 1), [7])
-    one.ask("strangers assigned", lambda id: syncing(group, id, generation + 1, b"part"), [3])
+    member.ask("commits before sync", lambda id: committing(group, member_id=id, generation=generation + 1), [7])
+    member.ask("strangers assigned", lambda id: syncing(group, id, generation + 1, b"part"), [3])
     other = Members(both, "connect", protocol_type="connect")
     other.join()
     both.ask("forget", forgetting("connect", ("read", [0])))

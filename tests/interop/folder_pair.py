@@ -251,15 +251,17 @@ class FolderPair:
                 offset = side.ask(asked, 7).topics[0].partitions[0].offset
                 continue
             assert answer.error_code == ErrorCode.NONE, (topic, partition, answer.error_code)
-            aborted |= {(one.producer_id, one.first_offset) for one in answer.aborted_transactions or ()}
+            aborted |= {
+                (transaction.producer_id, transaction.first_offset) for transaction in answer.aborted_transactions or ()
+            }
             data = bytes(answer.records or b"")
             headers = list(iter_batches(data))
             if not headers:
                 break
             for position, header in headers:
                 records += [
-                    (one.offset, self._reader.time(one.timestamp_ms), one.key, one.value)
-                    for one in iter_batch_records(data, position, header)
+                    (record.offset, self._reader.time(record.timestamp_ms), record.key, record.value)
+                    for record in iter_batch_records(data, position, header)
                 ]
             offset = headers[-1][1].next_offset
         yield "records", records
@@ -318,8 +320,8 @@ class FolderReader:
         if max(times) < self._bound_ms:
             return data[position : position + header.size_bytes]
         records = [
-            (one.offset, self.time(one.timestamp_ms), one.key, one.value, tuple(one.headers))
-            for one in iter_batch_records(data, position, header)
+            (record.offset, self.time(record.timestamp_ms), record.key, record.value, tuple(record.headers))
+            for record in iter_batch_records(data, position, header)
         ]
         told = header._replace(crc=0, base_timestamp=self.time(times[0]), max_timestamp=self.time(times[1]))
         return told, records

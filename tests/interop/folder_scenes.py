@@ -208,20 +208,21 @@ def changed(pair: FolderPair) -> None:
         if n == 19:
             alter(pair, "changed", segment_bytes="1000", segment_ms="5")
             alter(
-                pair, "changed-size", segment_bytes="2000", compression_type="gzip", message_timestamp_type="CreateTime"
+                pair,
+                "changed-size",
+                segment_bytes="2000",
+                compression_type="uncompressed",
+                message_timestamp_type="CreateTime",
             )
 
 
-def recompressed(pair: FolderPair) -> None:
-    """What the broker itself compresses or unpacks. What snappy and zstd write depends on the library."""
-    for codec in ("gzip", "lz4", "uncompressed"):
-        make(pair.both, f"to-{codec}", segment_bytes="300000", index_interval_bytes="1000", compression_type=codec)
-        for n in range(10):
-            value = b"".join(b"%d of %d, " % (m * 7919 % 1000, n) for m in range(n * n * 30))
-            records = [
-                Record(m, pair.begin_ms + n * 10 + m, b"k%d" % m, value[m:], [("h", b"v")]) for m in range(n % 4 + 1)
-            ]
-            sent(pair, f"to-{codec}", encode_batch(records, codec=Codec((n + 1) % 4)))
+def unpacked(pair: FolderPair) -> None:
+    """Batches that the broker unpacks. What it compresses itself depends on its library."""
+    make(pair.both, "unpacked", segment_bytes="300000", index_interval_bytes="1000", compression_type="uncompressed")
+    for n in range(10):
+        value = b"".join(b"%d of %d, " % (m * 7919 % 1000, n) for m in range(n * n * 30))
+        records = [Record(m, pair.begin_ms + n * 10 + m, b"k", value[m:], [("h", b"v")]) for m in range(n % 4 + 1)]
+        sent(pair, "unpacked", encode_batch(records, codec=Codec((n + 1) % 5)))
 
 
 def rolled_by_the_clock(pair: FolderPair) -> None:
@@ -386,13 +387,13 @@ def wait_until_clean(pair: FolderPair, topic: str, offset: int) -> None:
             time.sleep(0.05)
 
 
-def keyed(pair: FolderPair, ms: int, *keys: int | None, codec: Codec = Codec.NONE, **of: int) -> bytes:
+def keyed(pair: FolderPair, ms: int, *keys: int, **of: int) -> bytes:
     """Return a batch with a record for each key; a negative key's is a tombstone."""
     records = [
-        Record(n, pair.begin_ms + ms + n, b"key-%d" % abs(key or 0), b"v%d" % ms * 3 if (key or 0) >= 0 else None, [])
+        Record(n, pair.begin_ms + ms + n, b"key-%d" % abs(key), b"v%d" % ms * 3 if key >= 0 else None, [])
         for n, key in enumerate(keys)
     ]
-    return encode_batch(records, codec=codec, **of)  # type: ignore[arg-type]
+    return encode_batch(records, **of)  # type: ignore[arg-type]
 
 
 def clean(pair: FolderPair, *topics: str) -> None:
@@ -409,27 +410,25 @@ def bases(pair: FolderPair, topic: str) -> list[int]:
 
 
 def compacted(pair: FolderPair) -> None:
-    """Keys, tombstones and producers, in two rounds. What zstd writes depends on the library."""
-    codecs = {f"compact-{codec.name.lower()}": codec for codec in Codec if codec is not Codec.ZSTD}
-    for name in codecs:
-        make(
-            pair.both, name, cleanup_policy="compact", segment_bytes="900", index_interval_bytes="100",
-            min_cleanable_dirty_ratio="1.0", delete_retention_ms="0",
-        )  # fmt: skip
+    """Keys, tombstones and producers, in two rounds."""
+    name = "compact"
+    make(
+        pair.both, name, cleanup_policy="compact", segment_bytes="900", index_interval_bytes="100",
+        min_cleanable_dirty_ratio="1.0", delete_retention_ms="0",
+    )  # fmt: skip
     for turn in (0, 1):
-        for name, codec in codecs.items():
-            alter(pair, name, min_cleanable_dirty_ratio="1.0")
-            for n in range(24):
-                ms = turn * 1000 + n * 10
-                sent(pair, name, keyed(pair, ms, n % 7, n % 5, 100 + n, codec=codec))
-                if n % 4 == 0:
-                    sent(pair, name, keyed(pair, ms, -(n % 3 + 1), n % 11, -n, codec=codec))
-                if n % 6 == 0:
-                    of = {"producer_id": 300 + n % 4, "producer_epoch": 0, "base_sequence": turn * 4 + n // 12 * 2}
-                    sent(pair, name, keyed(pair, ms, n % 5, n % 3, codec=codec, **of))
-            for n in range(6):
-                sent(pair, name, keyed(pair, turn * 1000 + 500 + n, *range(50, 60), codec=codec))
-        clean(pair, *codecs)
+        alter(pair, name, min_cleanable_dirty_ratio="1.0")
+        for n in range(24):
+            ms = turn * 1000 + n * 10
+            sent(pair, name, keyed(pair, ms, n % 7, n % 5, 100 + n))
+            if n % 4 == 0:
+                sent(pair, name, keyed(pair, ms, -(n % 3 + 1), n % 11, -n))
+            if n % 6 == 0:
+                of = {"producer_id": 300 + n % 4, "producer_epoch": 0, "base_sequence": turn * 4 + n // 12 * 2}
+                sent(pair, name, keyed(pair, ms, n % 5, n % 3, **of))
+        for n in range(6):
+            sent(pair, name, keyed(pair, turn * 1000 + 500 + n, *range(50, 60)))
+        clean(pair, name)
 
 
 def compacted_transactions(pair: FolderPair) -> None:
@@ -533,17 +532,29 @@ def of_old_producers(pair: FolderPair) -> None:
 
 def in_old_formats(pair: FolderPair) -> None:
     """Topics that keep formats 0 and 1; needs brokers whose inter-broker protocol is older than 3.0."""
-    for magic, version in ((0, "0.9.0"), (1, "0.10.2")):
-        for codec in (Codec.NONE, Codec.GZIP):
-            name = f"format-{magic}-{codec.name.lower()}"
-            make(pair.both, name, segment_bytes="900", index_interval_bytes="100", message_format_version=version)
-            for n in range(30):
-                records = [
-                    Record(m, pair.begin_ms + n * 7919 % 300, b"k", b"v%d" % n * m, []) for m in range(n % 3 + 1)
-                ]
-                sent(pair, name, encode_message_set(records, magic, codec=codec), version=2)
-            for n in range(6):
-                sent(pair, name, at(pair, n, n + 1, codec=codec))
+    for magic, version, codec in ((0, "0.9.0", Codec.NONE), (1, "0.10.2", Codec.NONE), (1, "0.10.2", Codec.GZIP)):
+        name = f"format-{magic}-{codec.name.lower()}"
+        make(pair.both, name, segment_bytes="900", index_interval_bytes="100", message_format_version=version)
+        for n in range(30):
+            times = [pair.begin_ms + n * 7919 % 300] * (n % 3 + 1)
+            records = [Record(m, time_ms, b"k", b"v%d" % n * m, []) for m, time_ms in enumerate(times)]
+            sent(pair, name, encode_message_set(records, magic, codec=codec), version=2)
+        for n in range(6 if codec is Codec.NONE else 0):
+            sent(pair, name, at(pair, n, n + 1))
+
+
+def far(pair: FolderPair) -> None:
+    """A log that ``put_far`` changes while the brokers are stopped."""
+    make(pair.both, "far", index_interval_bytes="0")
+    sent(pair, "far", at(pair, 1))
+
+
+def put_far(pair: FolderPair) -> None:
+    """Append a batch that is nearly as far from its segment's base as 32 bits allow, as compaction leaves one."""
+    batch = at(pair, 2, base_offset=2**31 - 2, partition_leader_epoch=0)
+    for which in pair.engines:
+        with (pair.log_dirs(which)[0] / "far-0" / f"{0:020d}.log").open("ab") as file:
+            file.write(batch)
 
 
 def goes_on(pair: FolderPair) -> None:
@@ -564,9 +575,10 @@ OF_ONE_DIR: tuple[Scene, ...] = (
     preallocated,
     flushed,
     changed,
-    recompressed,
+    unpacked,
     rolled_by_the_clock,
     made_again,
+    far,
     nothing,
     idempotent,
     many_producers,

@@ -120,7 +120,7 @@ with closing(LagListener(folder / "told")) as listener:
     query.stop()
     produce(servers, topic, 20)
     behind = program("lag", "--checkpoint", folder / "checkpoint", "--event-log", folder / "told", "-o", "json").json
-ends = {str(one): end for one, end in own[max(own)].items()}
+ends = {str(partition): end for partition, end in own[max(own)].items()}
 lags = {row["kind"]: row["lag"] for row in behind}
 print(json.dumps({"version": pyspark.__version__, "batches": len(own), "ends": ends, "lags": lags}))
 """

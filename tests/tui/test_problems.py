@@ -300,7 +300,7 @@ def test_a_broker_that_hangs_is_told_from_one_that_ended_once_its_session_is_ove
     (item,) = [item for item in brokers.items_of(board) if item.id == 2]
     view = View(board, Location("brokers"))
     lines = [*brokers.PAGE.summary(view, 200), *aside_of(view, "brokers", item, 100)]
-    page = " ".join(" ".join("".join(part for part, _ in one) for one in lines).split())
+    page = " ".join(" ".join("".join(part for part, _ in line) for line in lines).split())
     ends = "its process may be frozen: continue it, or kill and start it"
     if is_hung:
         assert found.effect.startswith("perhaps frozen: 34 replicas") and found.advice.startswith(ends)
@@ -551,7 +551,7 @@ def test_a_broker_that_died_with_a_full_disk_points_at_the_disk() -> None:
     board_of(feed, 15, board)
     cluster.kill(2)
     board_of(feed, 15, board)
-    (found,) = [one for one in problems_of(board) if one.subject == "broker 2 down"]
+    (found,) = [problem for problem in problems_of(board) if problem.subject == "broker 2 down"]
     assert found.effect.startswith("its disk filled up: 3 replicas")
     where, read, by_hand = found.examples
     assert where == "it was at kafka2:9092" and read == "when its disks were last read: 96 % full, /var/lib/kafka"
@@ -913,10 +913,10 @@ def test_why_lists_cases_once_and_says_how_many_more_there_are() -> None:
         reason = HealthReason(Check.LEAKED_THROTTLES, Severity.WARNING, of_all, cases)
         report = HealthReport(HealthStatus.WARNING, (reason,))
         board.take(replace(board.frame, sequence=board.frame.sequence + 1, health=report, events=()))
-        (found,) = [one for one in problems_of(board) if one.key == Check.LEAKED_THROTTLES]
-        told = [text_of(one) for one in why_lines(found, board)]
-        assert [one for one in told if "topic t0: " in one] == [f"  {cases[0]}"]
-        assert [one for one in told if "others" in one] == more
+        (found,) = [problem for problem in problems_of(board) if problem.key == Check.LEAKED_THROTTLES]
+        told = [text_of(line) for line in why_lines(found, board)]
+        assert [line for line in told if "topic t0: " in line] == [f"  {cases[0]}"]
+        assert [line for line in told if "others" in line] == more
 
 
 def test_at_first_the_screen_says_that_it_measures_and_reads() -> None:
@@ -929,7 +929,7 @@ def test_at_first_the_screen_says_that_it_measures_and_reads() -> None:
 
     def drawn() -> str:
         lines = overview.overview_of(board, problems_of(board), 120, 40).lines
-        return "\n".join(text_of(one).rstrip() for one in lines)
+        return "\n".join(text_of(line).rstrip() for line in lines)
 
     assert "the cluster's health is not known yet: settings and disks are being read" in drawn()
     assert "┌ Records in/s ─" in drawn() and " measuring ─┐" in drawn() and "┤" not in drawn(), "no scale of nothing"
@@ -971,11 +971,11 @@ def test_readers_are_explained_by_what_concerns_them_and_the_gravest_leads() -> 
         cluster.set_topic_config("other", "retention.ms", str(board.frame.at_ms))
         board_of(feed, 1, board)
     problems = problems_of(board)
-    (reader,) = [one for one in problems if not one.is_of_cluster]
+    (reader,) = [problem for problem in problems if not problem.is_of_cluster]
     assert reader.tone is Tone.BAD and reader.since is not None and not reader.since.is_least
-    told = "\n".join(text_of(one) for one in why_lines(reader, board))
+    told = "\n".join(text_of(line) for line in why_lines(reader, board))
     assert "topic config" not in told, told
-    assert "topic config" in "\n".join(text_of(one) for one in why_lines(replace(reader, is_of_cluster=True), board))
+    assert "topic config" in "\n".join(text_of(line) for line in why_lines(replace(reader, is_of_cluster=True), board))
     banner = text_of(overview.overview_of(board, problems, 120, 40).lines[0])
     assert banner.startswith(" ✖ PROBLEMS  1 reader in trouble · 1 throttle setting left"), banner
 
@@ -985,7 +985,7 @@ def test_the_key_that_makes_room_works_after_the_broker_died_of_its_disk() -> No
         await driven.tick(25)
         driven.feed.cluster.kill(2)
         await driven.tick(3)
-        row = next(one for one in problems_of(driven.app.board) if one.subject == "broker 2 down")
+        row = next(problem for problem in problems_of(driven.app.board) if problem.subject == "broker 2 down")
         assert row.effect.startswith("its disk filled up: ")
         assert row.advice.startswith(
             "lower the retention of clickstream (A), make room in /var/lib/kafka, then start it"

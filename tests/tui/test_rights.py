@@ -91,7 +91,7 @@ def test_nobody_expects_an_answer_of_a_broker_that_is_down() -> None:
     for broker, standing in ((2, Standing.LIVE), (1, Standing.DEGRADED)):
         read = replace(frame.stages[Stage.LOG_DIRS], missing=(f"broker {broker}: connection refused",))
         seen = replace(frame, stages={**frame.stages, Stage.LOG_DIRS: read})
-        text = "".join(part for one in status_lines(seen, 120) for part, _ in one)
+        text = "".join(part for line in status_lines(seen, 120) for part, _ in line)
         assert standing_of(seen) is standing and ("refused" in text) is (standing is Standing.DEGRADED), text
     assert standing_of(replace(seen, cluster=None)) is Standing.DEGRADED, "nobody knows who is down"
 

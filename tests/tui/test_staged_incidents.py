@@ -282,10 +282,10 @@ def test_throttle_settings_say_what_they_hold_up_and_who_was_throttled_when() ->
     cluster.set_topic_config("orders", "leader.replication.throttled.replicas", "0:2")
     for _ in range(3):
         board.take(feed.tick())
-    (row,) = [one for one in problems_of(board) if "throttle settings left" in one.subject]
+    (row,) = [problem for problem in problems_of(board) if "throttle settings left" in problem.subject]
     held = "replicas of orders that are out of sync copy under a throttle of 1.0 kB/s, "
     assert row.effect.startswith(held), row.effect
-    told = "\n".join("".join(text for text, _ in one) for one in why_lines(row, board))
+    told = "\n".join("".join(text for text, _ in line) for line in why_lines(row, board))
     assert "5 times  leader.replication.throttled.rate=1000  broker 1, broker 2, broker 3, broker 4, …" in told, told
     assert "orders  leader.replication.throttled.replicas=0:2" in told, told
 

@@ -150,14 +150,14 @@ def flow_text(gained: Counter[int], lost: Counter[int], before: Mapping[int, int
     ``before``: how many each has now; empty if that is not known.
     """
     gained, lost = gained - lost, lost - gained
-    told = []
+    sentences = []
     for broker, more in (*sorted(gained.items()), *((id_, -less) for id_, less in sorted(lost.items()))):
         has = before.get(broker, 0)
         alone = f"gets {count(more)}" if more > 0 else f"loses {count(-more)}"
-        told.append(f"broker {broker} " + (f"from {count(has)} to {count(has + more)}" if before else alone))
-    rest = len(told) - _BROKERS_MAX
-    told[_BROKERS_MAX:] = [f"and {counted(rest, 'other broker')}"] if rest > 0 else []
-    return ", ".join(told) or "each broker has as many as before"
+        sentences.append(f"broker {broker} " + (f"from {count(has)} to {count(has + more)}" if before else alone))
+    rest = len(sentences) - _BROKERS_MAX
+    sentences[_BROKERS_MAX:] = [f"and {counted(rest, 'other broker')}"] if rest > 0 else []
+    return ", ".join(sentences) or "each broker has as many as before"
 
 
 def shortened(lines: Sequence[str]) -> tuple[str, ...]:

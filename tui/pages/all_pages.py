@@ -468,7 +468,7 @@ def _run(view: View, numbered: tuple[int, Event], run: Run) -> list[Line]:
     kind, found = kind_cell(run.event), view.board.events_of_run(numbered[0])
     lines = [line((kind.text, kind.tone), f"  {counted(run.count, 'time')}  ", (plain(run.reason), Tone.QUIET)), line()]
     shown = [event for _, event in found[: 2 * _ROWS]]
-    lines += [line((f"{plain(one.subject)}  ", Tone.STRONG), plain(change_text(one))) for one in shown]
+    lines += [line((f"{plain(change.subject)}  ", Tone.STRONG), plain(change_text(change))) for change in shown]
     rest = len(found) - len(shown)
     return [*lines, line((f"and {counted(rest, 'other')}", Tone.QUIET))] if rest else lines
 

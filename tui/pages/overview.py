@@ -453,7 +453,9 @@ def _events(board: Board, width: int, lines_max: int) -> list[Line]:
 
 def _page_rows(view: View) -> Rows:
     """Return the problems. They are drawn in a panel, so they have no columns."""
-    return Rows((), problems_of(view.board), lambda one: one.key, lambda one: f"{one.subject} {one.effect}")
+    return Rows(
+        (), problems_of(view.board), lambda problem: problem.key, lambda problem: f"{problem.subject} {problem.effect}"
+    )
 
 
 PAGE = Page(

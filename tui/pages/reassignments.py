@@ -156,7 +156,7 @@ def _summary(view: View, width: int) -> list[Line]:
     if moves.copies and moves.unknown_count == len(moves.copies):
         is_soon_read = any(copy.state is CopyState.MEASURING for copy in moves.copies)
         text = CopyState.MEASURING.value if is_soon_read else "sizes are not known"
-    is_burst = any(one.is_burst for one in throttle_advice(board.frame, moves))
+    is_burst = any(throttle.is_burst for throttle in throttle_advice(board.frame, moves))
     text += "" if moves.rate is None else f"   {byte_rate(moves.rate)}{', in a burst' * is_burst}"
     if moves.left_s is not None and not is_burst:
         text += f"   {span_left(moves.left_s, moves.left_low_s, moves.left_high_s)}"

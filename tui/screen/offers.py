@@ -164,7 +164,7 @@ def _alter_settings(view: View, items: Sequence[Any]) -> Offer:
     if view.location.page == "overview":
         full = {item.id for item in items}
         known = (*view.board.filling, *view.board.filled.values())
-        filling = [one for one in known if one.broker in full and one.grower is not None]
+        filling = [trend for trend in known if trend.broker in full and trend.grower is not None]
         if not filling or filling[0].grower is None:
             return NotNow("put the cursor on a problem of a disk that a topic fills")
         topic = filling[0].grower.topic

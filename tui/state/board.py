@@ -161,7 +161,7 @@ class Board:
         self.frame = frame = self.standstills.take(frame)
         if not is_same_cluster:
             self._replicas = None
-            seen = ((one.id, one.endpoints[0]) for one in self.brokers if one.endpoints)
+            seen = ((broker.id, broker.endpoints[0]) for broker in self.brokers if broker.endpoints)
             self.seen_at |= {id_: address_text(endpoint.host, endpoint.port) for id_, endpoint in seen}
         if self.topics is not before:
             self._all_items = None
@@ -236,7 +236,7 @@ class Board:
     def reports_figures(self) -> bool:
         """Whether a broker reports its own figures, or may once it is asked."""
         figures = self.frame.figures.values()
-        return self.reads_metrics and (not figures or any(one.told_by is not None for one in figures))
+        return self.reads_metrics and (not figures or any(measured.told_by is not None for measured in figures))
 
     def untold(self, topic: TopicSnapshot) -> list[int]:
         """Return the leaders of a topic that do not report its traffic."""

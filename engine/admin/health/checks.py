@@ -268,7 +268,7 @@ def _controller(facts: HealthFacts) -> Iterator[tuple[Check, list[str]]]:
 
 def _missing_brokers(topics: _TopicFindings) -> list[str]:
     counts = sorted(topics.missing.items(), key=lambda item: (-item[1], item[0]))
-    return [f"broker {broker}: {count} replica{'' if count == 1 else 's'}" for broker, count in counts]
+    return [f"broker {broker}: {counted(count, 'replica')}" for broker, count in counts]
 
 
 def _silent_brokers(facts: HealthFacts) -> list[str]:

@@ -107,7 +107,7 @@ class FlushState:
 
     def nothing_is_synced(self) -> None:
         """Note that nothing besides the records is known to be on the disk, whatever a flush under way achieves."""
-        self._leader_epochs.is_unsynced = self._leader_epochs.is_kept
+        self._leader_epochs.is_unsynced = True
         self._folder.nothing_is_synced()
         self._snapshots.nothing_is_synced()
 

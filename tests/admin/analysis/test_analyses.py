@@ -396,13 +396,15 @@ def test_what_lasts_stays_told_until_it_is_over_and_what_went_back_stays() -> No
     assert check.check(cluster.frame()) == []
     cluster.move_leader(ORDERS, 9)
     first = cluster.frame()
-    assert [one.doubt for one in check.check(first)] == [Doubt.LEADER_NOT_IN_ISR], "replicas may be those of before"
+    assert [finding.doubt for finding in check.check(first)] == [Doubt.LEADER_NOT_IN_ISR], (
+        "replicas may be those of before"
+    )
     for _ in range(LASTS_MS // 1_000):
-        assert Doubt.LEADER_NOT_A_REPLICA not in {one.doubt for one in check.check(cluster.frame())}
+        assert Doubt.LEADER_NOT_A_REPLICA not in {finding.doubt for finding in check.check(cluster.frame())}
         cluster.advance()
     told = check.check(cluster.frame())
-    assert {one.doubt for one in told} == {Doubt.LEADER_NOT_IN_ISR, Doubt.LEADER_NOT_A_REPLICA}
-    assert {one.at_ms for one in told} == {first.at_ms}, "seen first at the same time"
+    assert {finding.doubt for finding in told} == {Doubt.LEADER_NOT_IN_ISR, Doubt.LEADER_NOT_A_REPLICA}
+    assert {finding.at_ms for finding in told} == {first.at_ms}, "seen first at the same time"
     cluster.move_leader(ORDERS, 2)
     older = cluster.frame()
     assert check.check(older) == []
@@ -432,4 +434,4 @@ def test_two_controllers_and_a_dead_one_are_told() -> None:
     (told,) = lasting(replace(frame, words=words))
     assert told.doubt is Doubt.TWO_CONTROLLERS and "broker 3 believes it is 2" in told.evidence
     cluster.move_controller(9)
-    assert Doubt.CONTROLLER_NOT_ALIVE in {one.doubt for one in lasting(cluster.frame())}
+    assert Doubt.CONTROLLER_NOT_ALIVE in {finding.doubt for finding in lasting(cluster.frame())}

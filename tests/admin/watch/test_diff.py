@@ -147,7 +147,9 @@ def test_a_new_partition_gets_its_first_leader_and_nobody_comes_back(cluster: Fa
     assert (row.absences, [(leader.before, leader.after) for leader in row.leaders]) == ((), [(None, 1)])
     assert diff(new, with_partition(leader=NO_LEADER, isr=())) == ()
     offline = with_partition(leader=NO_LEADER, isr=(1,))
-    assert [one.kind for one in diff(offline, led)] == [EventKind.LEADER_CHANGED, EventKind.ISR_GREW], "it had a state"
+    assert [change.kind for change in diff(offline, led)] == [EventKind.LEADER_CHANGED, EventKind.ISR_GREW], (
+        "it had a state"
+    )
     assert diff(offline, led)[0].reason == "the preferred replica leads"
     assert diff(with_partition(leader=NO_LEADER, isr=(3,)), led)[0].reason == "an unclean election: it was not in sync"
 

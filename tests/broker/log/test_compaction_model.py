@@ -262,8 +262,8 @@ class Run:
     def _data_records(self) -> list[Record]:
         data = read_all(self.log)
         headers = {header.base_offset: header for _, header in iter_batches(data)}
-        for one, other in pairwise(headers.values()):
-            assert one.last_offset < other.base_offset
+        for earlier, later in pairwise(headers.values()):
+            assert earlier.last_offset < later.base_offset
         return [record for record in records_of(self.log) if record.key is not None and record.key.startswith(b"key-")]
 
     def _check_aborted_list(self) -> None:

@@ -33,77 +33,81 @@ class FullDisk:
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Iterator[tuple[Log, StandIn]]:
+def opened(tmp_path: Path) -> Iterator[tuple[Log, StandIn]]:
     environment = StandIn()
     yield open_log(tmp_path / "t-0", LogConfig(index_interval_bytes=0), environment), environment
 
 
 @pytest.mark.parametrize("room", [0, 1, 60, 100])
-def test_a_full_disk_leaves_no_half_batch(log: tuple[Log, StandIn], monkeypatch: pytest.MonkeyPatch, room: int) -> None:
-    one, environment = log
-    one.append_as_leader(data_batch(b"kept"), 0)
-    before = read_all(one)
+def test_a_full_disk_leaves_no_half_batch(
+    opened: tuple[Log, StandIn], monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    log, environment = opened
+    log.append_as_leader(data_batch(b"kept"), 0)
+    before = read_all(log)
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", FullDisk(room))
         with pytest.raises(KafkaError) as caught:
-            one.append_as_leader(data_batch(b"x" * 100), 0)
+            log.append_as_leader(data_batch(b"x" * 100), 0)
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert "No space left on device" in str(caught.value)
-    assert [path for path, _ in environment.failures] == [one.log_dir]
-    assert (one.log_end_offset, one.segments[0].path.read_bytes()) == (1, before)
-    assert values_of(open_log(one.dir, clean=False)) == [(0, b"kept")]
+    assert [path for path, _ in environment.failures] == [log.log_dir]
+    assert (log.log_end_offset, log.segments[0].path.read_bytes()) == (1, before)
+    assert values_of(open_log(log.dir, clean=False)) == [(0, b"kept")]
 
 
-def test_a_short_write_that_goes_on_is_a_write(log: tuple[Log, StandIn], monkeypatch: pytest.MonkeyPatch) -> None:
-    one, environment = log
+def test_a_short_write_that_goes_on_is_a_write(opened: tuple[Log, StandIn], monkeypatch: pytest.MonkeyPatch) -> None:
+    log, environment = opened
     real, sizes = os.pwrite, iter([7, 13, 1])
     monkeypatch.setattr(os, "pwrite", lambda fd, data, at: real(fd, memoryview(data)[: next(sizes, None)], at))
-    one.append_as_leader(data_batch(b"whole"), 0)
-    assert values_of(one) == [(0, b"whole")]
+    log.append_as_leader(data_batch(b"whole"), 0)
+    assert values_of(log) == [(0, b"whole")]
     assert environment.failures == []
 
 
-def test_a_disk_that_breaks_in_a_followers_append(log: tuple[Log, StandIn], monkeypatch: pytest.MonkeyPatch) -> None:
-    one, environment = log
+def test_a_disk_that_breaks_in_a_followers_append(opened: tuple[Log, StandIn], monkeypatch: pytest.MonkeyPatch) -> None:
+    log, environment = opened
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", FullDisk(100))
         with pytest.raises(KafkaError) as caught:
-            one.append_as_follower(data_batch(b"x" * 100))
+            log.append_as_follower(data_batch(b"x" * 100))
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert one.segments[0].path.stat().st_size == 0
+    assert log.segments[0].path.stat().st_size == 0
     assert environment.failures
 
 
-def test_a_folder_that_vanishes(log: tuple[Log, StandIn]) -> None:
+def test_a_folder_that_vanishes(opened: tuple[Log, StandIn]) -> None:
     """Whatever needs a new file fails with an error. What needs only the open file still works, as with any file."""
-    one, environment = log
-    one.append_as_leader(data_batch(b"a"), 0)
-    one.dir.rename(one.dir.with_name("elsewhere"))
-    for attempt in (one.roll, lambda: one.append_as_leader(data_batch(b"b"), 1), one.close):
+    log, environment = opened
+    log.append_as_leader(data_batch(b"a"), 0)
+    log.dir.rename(log.dir.with_name("elsewhere"))
+    for attempt in (log.roll, lambda: log.append_as_leader(data_batch(b"b"), 1), log.close):
         with pytest.raises(KafkaError) as caught:
             attempt()
         assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert len(environment.failures) == 3
 
 
-def test_an_aborted_transaction_that_cannot_be_noted(log: tuple[Log, StandIn], monkeypatch: pytest.MonkeyPatch) -> None:
-    one, environment = log
-    one.append_as_leader(data_batch(b"a", producer=(1, 0, 0), transactional=True), 0)
+def test_an_aborted_transaction_that_cannot_be_noted(
+    opened: tuple[Log, StandIn], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, environment = opened
+    log.append_as_leader(data_batch(b"a", producer=(1, 0, 0), transactional=True), 0)
     marker = marker_batch(1, 0, commit=False)
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", FullDisk(len(marker)))
         with pytest.raises(KafkaError) as caught:
-            one.append_as_leader(marker, 0, origin=AppendOrigin.COORDINATOR)
+            log.append_as_leader(marker, 0, origin=AppendOrigin.COORDINATOR)
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert environment.failures
 
 
 def test_a_flush_that_fails_does_not_move_the_recovery_point(
-    log: tuple[Log, StandIn], monkeypatch: pytest.MonkeyPatch
+    opened: tuple[Log, StandIn], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, environment = log
-    one.append_as_leader(data_batch(b"a"), 0)
-    job = one.begin_flush()
+    log, environment = opened
+    log.append_as_leader(data_batch(b"a"), 0)
+    job = log.begin_flush()
     assert job is not None
 
     def broken(fd: int) -> None:
@@ -114,15 +118,15 @@ def test_a_flush_that_fails_does_not_move_the_recovery_point(
         job.run()
     assert environment.failures == []
     job.finish()
-    assert one.recovery_point == 0
+    assert log.recovery_point == 0
     assert "Input/output error" in environment.failures[0][1]
 
 
-def test_of_two_flushes_at_once_both_fail(log: tuple[Log, StandIn], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_flushes_at_once_both_fail(opened: tuple[Log, StandIn], monkeypatch: pytest.MonkeyPatch) -> None:
     """The system reports the error to only one of them."""
-    one, environment = log
-    one.append_as_leader(data_batch(b"a"), 0)
-    first, second = one.begin_flush(), one.begin_flush()
+    log, environment = opened
+    log.append_as_leader(data_batch(b"a"), 0)
+    first, second = log.begin_flush(), log.begin_flush()
     assert first is not None and second is not None
     errors = iter([OSError(errno.EIO, os.strerror(errno.EIO))])
 
@@ -136,70 +140,70 @@ def test_of_two_flushes_at_once_both_fail(log: tuple[Log, StandIn], monkeypatch:
         second.run()
     second.finish()
     first.finish()
-    assert one.recovery_point == 0
+    assert log.recovery_point == 0
     assert len(environment.failures) == 2
     with pytest.raises(KafkaError) as caught:
         second.raise_error()
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert str(caught.value).endswith(f"in dir {one.log_dir}: Input/output error")
+    assert str(caught.value).endswith(f"in dir {log.log_dir}: Input/output error")
 
 
-def test_an_offline_log_refuses_all_that_needs_the_disk(log: tuple[Log, StandIn]) -> None:
-    one, _ = log
-    one.append_as_leader(data_batch(b"a"), 0)
-    one.update_high_watermark(1)
-    one.abandon()
+def test_an_offline_log_refuses_all_that_needs_the_disk(opened: tuple[Log, StandIn]) -> None:
+    log, _ = opened
+    log.append_as_leader(data_batch(b"a"), 0)
+    log.update_high_watermark(1)
+    log.abandon()
     attempts = [
-        lambda: one.append_as_leader(data_batch(b"b"), 0),
-        lambda: one.append_as_follower(data_batch(b"b")),
-        lambda: one.position_of(0),
-        lambda: one.truncate_to(0),
-        lambda: one.truncate_fully_and_start_at(0),
-        lambda: one.increment_log_start_offset(1),
-        lambda: one.delete_old_segments(0),
-        lambda: offset_for_timestamp(one, 0),
-        lambda: offset_of_max_timestamp(one),
-        lambda: one.begin_flush(),
-        lambda: one.close(),
+        lambda: log.append_as_leader(data_batch(b"b"), 0),
+        lambda: log.append_as_follower(data_batch(b"b")),
+        lambda: log.position_of(0),
+        lambda: log.truncate_to(0),
+        lambda: log.truncate_fully_and_start_at(0),
+        lambda: log.increment_log_start_offset(1),
+        lambda: log.delete_old_segments(0),
+        lambda: offset_for_timestamp(log, 0),
+        lambda: offset_of_max_timestamp(log),
+        lambda: log.begin_flush(),
+        lambda: log.close(),
     ]
-    one._active.replace(one.active_segment)
+    log._active.replace(log.active_segment)
     for attempt in attempts:
         with pytest.raises(KafkaError) as caught:
             attempt()
         assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def _position(log: Log) -> object:
-    return log.position_of(0)
+def _position(opened: Log) -> object:
+    return opened.position_of(0)
 
 
-def _whole_segment(log: Log) -> object:
-    return log.read(0, 10_000, limit_offset=1, min_one_batch=True)
+def _whole_segment(opened: Log) -> object:
+    return opened.read(0, 10_000, limit_offset=1, min_one_batch=True)
 
 
-def _end_of_the_log(log: Log) -> object:
-    return log.read(2, 10_000, limit_offset=3, min_one_batch=True)
+def _end_of_the_log(opened: Log) -> object:
+    return opened.read(2, 10_000, limit_offset=3, min_one_batch=True)
 
 
-def _part_of_a_batch(log: Log) -> object:
-    return log.read(2, 10, limit_offset=3, min_one_batch=True)
+def _part_of_a_batch(opened: Log) -> object:
+    return opened.read(2, 10, limit_offset=3, min_one_batch=True)
 
 
-def _aborted_transactions(log: Log) -> object:
-    return log.collect_aborted_transactions(0, 3)
+def _aborted_transactions(opened: Log) -> object:
+    return opened.collect_aborted_transactions(0, 3)
 
 
 @pytest.mark.parametrize("read", [_position, _whole_segment, _end_of_the_log, _part_of_a_batch, _aborted_transactions])
 def test_a_log_that_cannot_open_its_files_takes_the_log_dir_offline(
-    log: tuple[Log, StandIn], monkeypatch: pytest.MonkeyPatch, read: Callable[[Log], object]
+    opened: tuple[Log, StandIn], monkeypatch: pytest.MonkeyPatch, read: Callable[[Log], object]
 ) -> None:
     """Files that nobody has used for a while are closed. A broker that cannot open them again must not stay leader."""
-    one, environment = log
-    one.append_as_leader(data_batch(b"a", producer=(1, 0, 0), transactional=True), 0)
-    one.append_as_leader(marker_batch(1, 0, commit=False), 0, origin=AppendOrigin.COORDINATOR)
-    one.append_as_leader(data_batch(b"b" * 100), 0)
+    log, environment = opened
+    log.append_as_leader(data_batch(b"a", producer=(1, 0, 0), transactional=True), 0)
+    log.append_as_leader(marker_batch(1, 0, commit=False), 0, origin=AppendOrigin.COORDINATOR)
+    log.append_as_leader(data_batch(b"b" * 100), 0)
     for _ in range(2):
-        one.release_idle_files()
+        log.release_idle_files()
 
     def broken(*_: object, **__: object) -> int:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -208,7 +212,7 @@ def test_a_log_that_cannot_open_its_files_takes_the_log_dir_offline(
         patch.setattr(os, "open", broken)
         patch.setattr(Path, "read_bytes", broken)
         with pytest.raises(KafkaError) as caught:
-            read(one)
+            read(log)
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert [path for path, _ in environment.failures] == [one.log_dir]
-    read(one)
+    assert [path for path, _ in environment.failures] == [log.log_dir]
+    read(log)

@@ -196,4 +196,4 @@ def bounds_of(records: list[Record], kept: list[Record], start: int, base: int =
     ends = list(accumulate((len(encode_records([record], base, T0).data) for record in records), initial=start))
     wanted = {record.offset for record in kept}
     places = zip(records, pairwise(ends), strict=True)
-    return [place for one, bounds in places if one.offset in wanted for place in bounds]
+    return [place for record, bounds in places if record.offset in wanted for place in bounds]

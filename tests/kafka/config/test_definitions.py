@@ -39,13 +39,13 @@ def valid_text(key: ConfigKey) -> str | None:
 
 
 def assert_as_kafka(key: ConfigKey, facts: dict[str, Any]) -> None:
-    assert key.type is ConfigType[facts["type"]]
-    assert key.default_text == facts["default"]
-    assert key.importance is Importance[facts["importance"]]
-    assert valid_text(key) == OTHER_LIMITS.get(key.name, facts["valid"])
-    assert key.is_internal == facts.get("internal", False)
+    assert key.type is ConfigType[facts["type"]], key.name
+    assert key.default_text == facts["default"], key.name
+    assert key.importance is Importance[facts["importance"]], key.name
+    assert valid_text(key) == OTHER_LIMITS.get(key.name, facts["valid"]), key.name
+    assert key.is_internal == facts.get("internal", False), key.name
     if key.default is not None:
-        assert key.parse(key.default_text) == key.default
+        assert key.parse(key.default_text) == key.default, key.name
 
 
 def test_all_keys_are_there() -> None:
@@ -54,11 +54,11 @@ def test_all_keys_are_there() -> None:
     assert len(BROKER_CONFIG_DEF) == sum(len(ConfigDef.of(subject)) for subject in SUBJECTS) == 328
 
 
-@pytest.mark.parametrize("name", sorted(BROKER_FACTS))
-def test_broker_key(name: str) -> None:
-    key = BROKER_CONFIG_DEF[name]
-    assert_as_kafka(key, BROKER_FACTS[name])
-    assert key.dynamic is MODES[BROKER_FACTS[name].get("dynamic")]
+def test_broker_keys() -> None:
+    for name, facts in BROKER_FACTS.items():
+        key = BROKER_CONFIG_DEF[name]
+        assert_as_kafka(key, facts)
+        assert key.dynamic is MODES[facts.get("dynamic")], name
 
 
 @pytest.mark.parametrize("name", sorted(TOPIC_FACTS))

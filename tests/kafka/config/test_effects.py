@@ -77,16 +77,15 @@ def is_read(name: str) -> bool:
     return name in DONE_IN_CONFIG | LISTENER_KEYS or not ATTRIBUTES[name].isdisjoint(READ_OF_CONFIGS)
 
 
-@pytest.mark.parametrize("name", BROKER_CONFIG_DEF.names)
-def test_broker_setting(name: str) -> None:
-    key = BROKER_CONFIG_DEF[name]
-    if key.has_effect:
-        assert name.startswith(READ_BY_NAME) or is_read(name) or name in EFFECTIVE_TOPIC_DEFAULTS, (
-            "nothing reads it: has_effect must be false"
-        )
-    elif name not in DONE_IN_CONFIG:
-        assert not is_read(name), "something reads it now: has_effect must be true, and doc say what it does"
-        assert name not in EFFECTIVE_TOPIC_DEFAULTS
+def test_broker_settings() -> None:
+    for name in BROKER_CONFIG_DEF.names:
+        if BROKER_CONFIG_DEF[name].has_effect:
+            assert name.startswith(READ_BY_NAME) or is_read(name) or name in EFFECTIVE_TOPIC_DEFAULTS, (
+                f"nothing reads {name}: has_effect must be false"
+            )
+        elif name not in DONE_IN_CONFIG:
+            assert not is_read(name), f"something reads {name} now: has_effect must be true, and doc say what it does"
+            assert name not in EFFECTIVE_TOPIC_DEFAULTS
 
 
 @pytest.mark.parametrize("name", TOPIC_CONFIG_DEF.names)

@@ -5,9 +5,11 @@ Fields that the version lacks keep their defaults, so that a value survives its 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 
 from engine.kafka.protocol.api_keys import API_SPECS
@@ -80,6 +82,27 @@ def all_messages() -> list[tuple[type[Message], int]]:
 def message_id(value: object) -> str:
     """Return the name of a class or version for a test's id."""
     return value.__name__ if isinstance(value, type) else f"v{value}"
+
+
+def in_each_version(test: Callable[[type[Message], int], None]) -> Any:
+    """Make a test of a message and a version one test per message: the run has a thousand tests less to keep count of.
+
+    An error names the version.
+    """
+    versions: dict[type[Message], list[int]] = {}
+    for cls, version in all_messages():
+        versions.setdefault(cls, []).append(version)
+
+    def all_versions(cls: type[Message]) -> None:
+        for version in versions[cls]:
+            try:
+                test(cls, version)
+            except BaseException as error:
+                error.add_note(f"{cls.__name__} in version {version}")
+                raise
+
+    all_versions.__doc__ = test.__doc__
+    return pytest.mark.parametrize("cls", versions, ids=message_id)(all_versions)
 
 
 @cache

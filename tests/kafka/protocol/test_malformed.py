@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from grown_requests import growing, grown
-from protocol_values import all_messages, message_id, one_of
+from protocol_values import all_messages, in_each_version, one_of
 from soak import rounds
 
 from engine.common.errors import RemoteProtocolError
@@ -52,7 +52,7 @@ def is_refused(cls: type[Message], version: int, data: bytes) -> bool:
     return False
 
 
-@pytest.mark.parametrize(("cls", "version"), all_messages(), ids=message_id)
+@in_each_version
 def test_only_the_one_error(cls: type[Message], version: int) -> None:
     rng = random.Random(f"{cls.__name__} {version}")
     whole = encoded(one_of(cls, version), version)

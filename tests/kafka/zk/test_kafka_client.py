@@ -230,30 +230,30 @@ async def test_generated_broker_ids_are_above_the_reserved_ones(open_kafka: Open
 
 @in_event_loop
 async def test_cluster_id_is_made_once(open_kafka: OpenKafka) -> None:
-    async with open_kafka() as one, open_kafka() as two:
+    async with open_kafka() as first, open_kafka() as second:
         ids = await asyncio.gather(
-            one.cluster.get_or_create_cluster_id("a" * 22), two.cluster.get_or_create_cluster_id("b" * 22)
+            first.cluster.get_or_create_cluster_id("a" * 22), second.cluster.get_or_create_cluster_id("b" * 22)
         )
-        assert ids[0] == ids[1] == await one.cluster.get_cluster_id()
+        assert ids[0] == ids[1] == await first.cluster.get_cluster_id()
 
 
 @in_event_loop
 async def test_producer_ids_are_given_out_once(open_kafka: OpenKafka) -> None:
-    async with open_kafka() as one, open_kafka() as two:
-        await one.cluster.make_persistent_paths()
-        assert await one.cluster.allocate_producer_id_block(0) == ProducerIdBlock(0, 0, 1000)
+    async with open_kafka() as first, open_kafka() as second:
+        await first.cluster.make_persistent_paths()
+        assert await first.cluster.allocate_producer_id_block(0) == ProducerIdBlock(0, 0, 1000)
         claims = [
-            zk.cluster.allocate_producer_id_block(broker) for broker, zk in ((0, one), (1, two)) for _ in range(10)
+            zk.cluster.allocate_producer_id_block(broker) for broker, zk in ((0, first), (1, second)) for _ in range(10)
         ]
         blocks = await asyncio.gather(*claims)
         assert sorted(block.first_producer_id for block in blocks) == list(range(1_000, 21_000, 1_000))
-        content, _ = await two.client.get(ProducerIdBlockZNode.path)
+        content, _ = await second.client.get(ProducerIdBlockZNode.path)
         last = ProducerIdBlockZNode.decode(content)
         assert last.last_producer_id == 20_999
         end = b'{"version":1,"broker":0,"block_start":"0","block_end":"9223372036854775800"}'
-        await one.client.set("/latest_producer_id_block", end)
+        await first.client.set("/latest_producer_id_block", end)
         with pytest.raises(CoordinationError, match="all producer ids"):
-            await one.cluster.allocate_producer_id_block(0)
+            await first.cluster.allocate_producer_id_block(0)
 
 
 @in_event_loop
@@ -277,16 +277,16 @@ def test_assignments_are_read_and_set_by_version(
     async def run() -> None:
         async with open_kafka() as zk:
             elected = await first_broker(zk)
-            one = {0: ReplicaAssignment((0, 1))}
-            await zk.topics.create_topic_assignment("a", TOPIC_ID, one)
-            await zk.topics.create_topic_assignment("b", None, one)
+            replicas = {0: ReplicaAssignment((0, 1))}
+            await zk.topics.create_topic_assignment("a", TOPIC_ID, replicas)
+            await zk.topics.create_topic_assignment("b", None, replicas)
             await zk.client.create("/brokers/topics/c", b"broken")
             assert await zk.topics.get_all_topics() == ["a", "b", "c"]
             assert await zk.topics.topic_exists("a") and not await zk.topics.topic_exists("d")
             read = await zk.topics.get_topic_assignments(["a", "b", "c", "d"])
             assert read == {
-                "a": TopicIdReplicaAssignment("a", TOPIC_ID, one, 0),
-                "b": TopicIdReplicaAssignment("b", None, one, 0),
+                "a": TopicIdReplicaAssignment("a", TOPIC_ID, replicas, 0),
+                "b": TopicIdReplicaAssignment("b", None, replicas, 0),
             }
             every = await zk.topics.read_topics(["c", "d"])
             assert isinstance(every["c"], ZnodeFormatError)
@@ -294,16 +294,16 @@ def test_assignments_are_read_and_set_by_version(
             moving = {0: ReplicaAssignment((2, 0, 1), (2,), (0, 1))}
             wanted = [
                 TopicIdReplicaAssignment("a", TOPIC_ID, moving, 0),
-                TopicIdReplicaAssignment("b", TOPIC_ID, one, 5),
+                TopicIdReplicaAssignment("b", TOPIC_ID, replicas, 5),
             ]
             outcomes = await zk.topics.set_topic_assignments(wanted, elected.epoch_zk_version)
             assert outcomes["a"] == 1
             assert isinstance(outcomes["b"], BadVersion)
             assert (await zk.topics.get_topic_assignments(["a"]))["a"].assignment == moving
             with pytest.raises(NodeExists):
-                await zk.topics.create_topic_assignment("a", TOPIC_ID, one)
+                await zk.topics.create_topic_assignment("a", TOPIC_ID, replicas)
             with pytest.raises(NoNode):
-                await zk.topics.set_topic_assignment("d", TOPIC_ID, one, elected.epoch_zk_version)
+                await zk.topics.set_topic_assignment("d", TOPIC_ID, replicas, elected.epoch_zk_version)
 
     asyncio.run(run())
     assert "Leaving out a topic" in caplog.text

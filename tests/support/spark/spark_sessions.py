@@ -28,12 +28,17 @@ SETTINGS = (
     ("spark.sql.streaming.pollingDelay", "20ms"),
 )
 
+_RUNNING: list[Any] = []
+
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A session on ``local[2]`` that knows ``klamm-kafka``."""
+    """A session on ``local[2]`` that knows ``klamm-kafka``. Each folder that imports this has the same one."""
     from klamm.spark import register
 
+    if _RUNNING:
+        yield _RUNNING[0]
+        return
     folder: Path = tmp_path_factory.mktemp("spark")
     (folder / "events").mkdir()
     folders = (
@@ -44,7 +49,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     options = SparkOptions("local[2]", (*SETTINGS, *folders))
     with spark_session("tests", options, java_home=find_java(user="Spark").program.resolve().parents[1]) as session:
         register(session)
+        _RUNNING.append(session)
         yield session
+        _RUNNING.clear()
 
 
 @pytest.fixture(scope="module")

@@ -221,7 +221,8 @@ class Cell:
         return [
             need
             for need in needs_of(self.command)
-            if need.without is not Without.AT_A_KEY and (not need.options or any(one in words for one in need.options))
+            if need.without is not Without.AT_A_KEY
+            and (not need.options or any(option in words for option in need.options))
         ]
 
 
