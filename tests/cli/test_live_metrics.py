@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -53,6 +55,24 @@ def test_every_side_tells_what_was_produced(measured: LocalCluster, capsys: Capt
         return [broker["messages_in"]["one_minute"] for broker in ran.json]
 
     wait_for(lambda: all(rates()), "each broker has a rate")
+
+
+def test_followers_that_find_nothing_new_are_counted_all_the_same(measured: LocalCluster) -> None:
+    page = measured.status().brokers[0].metrics
+    assert page is not None
+
+    def fetches() -> float:
+        with urllib.request.urlopen(page, timeout=30) as answer:
+            text = answer.read().decode()
+        found = re.search(
+            r'^kafka_server_brokertopicmetrics_totalfetchrequests_total{topic="traffic"} (.+)$', text, re.M
+        )
+        return float(found[1]) if found else 0.0
+
+    # The first of them may still have news.
+    wait_for(lambda: fetches() > 0, "a follower has fetched")
+    first = fetches()
+    wait_for(lambda: fetches() > first + 10, "its fetches of an idle topic count")
 
 
 def test_a_person_sees_columns_and_the_largest_topics(measured: LocalCluster, capsys: Capture) -> None:

@@ -29,7 +29,18 @@ End = tuple[Partition | None, int, int]
 class SteadyRead:
     """The result of a read to the end, and the signs that another read would find the same."""
 
-    __slots__ = ("_session", "_wanted", "end", "follower", "isr_state", "leader_epoch", "log", "partition", "read")
+    __slots__ = (
+        "_counted",
+        "_session",
+        "_wanted",
+        "end",
+        "follower",
+        "isr_state",
+        "leader_epoch",
+        "log",
+        "partition",
+        "read",
+    )
 
     def __init__(self, partition: Partition, log: Log, follower: FollowerState, read: PartitionRead) -> None:
         self.partition = partition
@@ -40,7 +51,10 @@ class SteadyRead:
         self.read = read
         self.end: End = (partition, log.log_end_offset, partition.leader_epoch)
         self._session: FetchSession | None = None
+        """While it is settled."""
         self._wanted: FetchPartition | None = None
+        self._counted = 0
+        """How many requests of the session are counted, or came before it settled."""
 
     def renewed(self, fetch_offset: int, now_ms: int | None) -> PartitionRead | None:
         """Return the read with current watermarks if it still holds; None if the partition must be read.
@@ -69,20 +83,31 @@ class SteadyRead:
             return
         self._session, self._wanted = session, wanted
         session.settle(wanted)
-        self.partition.settle(self, session.last_fetch)
+        self._counted = session.last_fetch.fetches
+        self.partition.settle(self)
         self.follower.join_session(session.last_fetch)
 
     def wake(self) -> None:
         """Look at the partition in the session's next request, or now if one is waiting."""
         session, wanted = self._session, self._wanted
         assert session is not None and wanted is not None
+        self.count()
+        self._session = None
         self.follower.leave_session(session.last_fetch)
         session.wake(wanted)
         self.partition.environment.wakeups.mark(session)
 
+    def count(self) -> None:
+        """Count the requests that have left the partition out."""
+        assert self._session is not None
+        fetches = self._session.last_fetch.fetches
+        self.partition.counts.skipped.append(fetches - self._counted)
+        self._counted = fetches
+
     def release(self) -> None:
         """Forget the session: it is over, or asks for something else."""
         if self._session is not None:
+            self.count()
             self.partition.unsettle(self)
             self.follower.leave_session(self._session.last_fetch)
 

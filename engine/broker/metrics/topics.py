@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from itertools import repeat
 from operator import attrgetter
-from typing import Final, Protocol
+from typing import Final
 
 from engine.broker.metrics.measures import Meter, Occasional
 from engine.kafka.protocol.records.append_rules import RefusedAs
@@ -38,14 +38,6 @@ BROKER_METERS: Final = {
 _READ: Final = attrgetter(*TOPIC_METERS)
 
 
-class Fetches(Protocol):
-    """A fetch session, as far as it is counted."""
-
-    @property
-    def fetches(self) -> int:
-        """How many requests it has had."""
-
-
 class TopicCounts:
     """The counters of one topic. Appends and reads are only noted until ``fold``: to append to a list is the cheapest
     that Python has.
@@ -69,28 +61,17 @@ class TopicCounts:
         """Two entries for each append since ``fold``: bytes and records."""
         self.reads: list[None] = []
         """An entry for each partition that a Fetch has read."""
-        self.skipped: dict[Fetches, tuple[int, int]] = {}
-        """How many partitions the requests of a fetch session leave out because nothing is new there, and how many
-        requests are counted for them.
+        self.skipped: list[int] = []
+        """How many requests of a fetch session have left a partition out because nothing was new there: Kafka reads it
+        again each time.
         """
         self.sent: list[int] = []
         """Bytes of records in answers to consumers, by partition."""
         for name in TOPIC_METERS:
             setattr(self, name, 0)
 
-    def skip(self, session: Fetches, partitions: int) -> None:
-        """Count each further request of a session for so many more partitions: Kafka reads them again each time."""
-        known, counted = self.skipped.get(session, (0, session.fetches))
-        self.fetches += known * (session.fetches - counted)
-        if known + partitions:
-            self.skipped[session] = known + partitions, session.fetches
-        else:
-            del self.skipped[session]
-
     def fold(self) -> None:
         """Add up what is noted."""
-        for session in self.skipped:
-            self.skip(session, 0)
         appends = self.appends
         if appends:
             self.produces += len(appends) // 2
@@ -102,6 +83,9 @@ class TopicCounts:
             self.bytes_out += sum(self.sent)
             self.reads.clear()
             self.sent.clear()
+        if self.skipped:
+            self.fetches += sum(self.skipped)
+            self.skipped.clear()
 
 
 class Conversions:

@@ -14,7 +14,7 @@ from engine.broker.log.log import Log
 from engine.broker.log.preparation import Preparation
 from engine.broker.log.results import AppendResult, LogRead
 from engine.broker.replication import isr_proposals
-from engine.broker.replication.isr import FollowerState, IsrState, SessionFetch, high_watermark_candidate
+from engine.broker.replication.isr import FollowerState, IsrState, high_watermark_candidate
 from engine.broker.replication.partition_environment import PartitionEnvironment
 from engine.broker.replication.partition_read import PartitionRead, read_error
 from engine.broker.replication.state_change_log import ids_text
@@ -46,6 +46,9 @@ class SettledReader(Protocol):
 
     def wake(self) -> None:
         """Look at the partition again: there is news. Called once."""
+
+    def count(self) -> None:
+        """Count its requests since the last time, or since it settled, in ``counts.skipped``."""
 
 
 class Partition:
@@ -88,7 +91,7 @@ class Partition:
         self.assignment = ReplicaAssignment(())
         self.followers: dict[int, FollowerState] = {}
         self.isr_state = IsrState()
-        self._settled: dict[SettledReader, SessionFetch] = {}
+        self._settled: dict[SettledReader, None] = {}
 
     # -- queries
 
@@ -176,20 +179,19 @@ class Partition:
 
     # -- news
 
-    def settle(self, reader: SettledReader, fetch: SessionFetch) -> None:
-        """Let a reader that has all news skip the partition until ``changed``. Only while this broker leads.
-
-        Each further ``fetch`` of its session counts as a read all the same.
-        """
-        self._settled[reader] = fetch
-        self.counts.skip(fetch, 1)
+    def settle(self, reader: SettledReader) -> None:
+        """Let a reader that has all news skip the partition until ``changed``. Only while this broker leads."""
+        self._settled[reader] = None
         self.led_log().on_start_moved = self.changed
 
     def unsettle(self, reader: SettledReader) -> None:
         """Stop telling the reader; harmless if it was told already."""
-        fetch = self._settled.pop(reader, None)
-        if fetch is not None:
-            self.counts.skip(fetch, -1)
+        self._settled.pop(reader, None)
+
+    def count_skipped(self) -> None:
+        """Count the requests that have left this partition out until now."""
+        for reader in self._settled:
+            reader.count()
 
     def changed(self) -> None:
         """Wake whatever waits, in the loop's next turn: an offset, the ISR, an epoch, the role or the log has changed.
@@ -198,8 +200,7 @@ class Partition:
         """
         if self._settled:
             settled, self._settled = self._settled, {}
-            for reader, fetch in settled.items():
-                self.counts.skip(fetch, -1)
+            for reader in settled:
                 reader.wake()
         self.environment.wakeups.mark(self.topic_partition)
 

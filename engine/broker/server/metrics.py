@@ -66,9 +66,12 @@ class BrokerMetrics:
         self._count(now_s)
         for part in (self._ledger, self._process, self._requests, self._network, self._cluster):
             part.tick()
-        topics = self._server.replica_manager.environment.topics
-        hosted = {topic_partition.topic for topic_partition in self._server.replica_manager.partitions}
-        topics.forget_all_but(hosted)
+        replicas = self._server.replica_manager
+        topics = replicas.environment.topics
+        topics.forget_all_but({topic_partition.topic for topic_partition in replicas.partitions})
+        for partition in list(replicas.partitions.values()):
+            partition.count_skipped()
+            await breather.give_way()
         for _ in topics.tick(self._ledger.ticks, now_s):
             await breather.give_way()
 

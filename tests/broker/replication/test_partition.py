@@ -16,7 +16,7 @@ from virtual_time import in_virtual_time, run_virtual
 
 from engine.broker.handlers.fetch import fetch
 from engine.broker.log.append_origin import AppendOrigin, OwnBatch
-from engine.broker.replication.isr import IsrState, SessionFetch
+from engine.broker.replication.isr import IsrState
 from engine.broker.replication.offset_lookup import delete_records
 from engine.broker.replication.partition import Partition
 from engine.broker.replication.replica_selector import select_by_rack
@@ -378,7 +378,7 @@ def test_what_a_coordinator_has_made_is_appended_as_with_acks_all(tmp_path: Path
             waiting, reader = Looks(), Reader(noted)
             manager.delayed_produce.watch(waiting, [TP])
             if state == "watched":
-                partition.settle(reader, SessionFetch())
+                partition.settle(reader)
             counts, end, high = partition.counts, log.log_end_offset, log.high_watermark
             before = (counts.produces, counts.failed_produces, topics.not_produced)
             counts.appends.clear()
