@@ -1,4 +1,7 @@
-"""A run of ``klamm perf suite``: a table with bars per experiment in the terminal, and the same as SVG or HTML."""
+"""A run of ``klamm perf suite``: a table with bars per experiment in the terminal, and the same as SVG or HTML.
+
+Where the articles published a rate, it stands beside the one that was measured.
+"""
 
 from __future__ import annotations
 
@@ -39,11 +42,12 @@ _LATENCIES = (
     Column("p999_latency_ms", Kind.NUMBER, title="p99.9 ms", is_dispensable=True),
 )
 _CPU = (Column("broker_cpu_s_per_million", Kind.NUMBER, title="CPU s/M"),)
+_PUBLISHED = (Column("published_per_sec", Kind.NUMBER, title="Articles/s"),)
 _COMPARED = (
     Column("before_per_sec", Kind.NUMBER, title="Before/s"),
     Column("ratio", Kind.NUMBER, title="Ratio"),
 )
-_MEASURED = (*_SENT, *_READ, *_LATENCIES, *_CPU)
+_MEASURED = (*_SENT, *_READ, *_LATENCIES, *_CPU, *_PUBLISHED)
 _PLANNED = tuple(
     Column(name, Kind.NUMBER) for name in ("producers", "consumers", "record_bytes", "partitions", "replicas")
 )
@@ -181,7 +185,8 @@ def write_plot(path: Path, chosen: Sequence[Experiment], results: Sequence[CaseR
 
 
 def _height(results: Sequence[CaseResult], before: Rates | None) -> int:
-    return 40 + len(results) * _ROW_HEIGHT * (1 if before is None else 2)
+    published = sum(result.published_per_sec is not None for result in results)
+    return 40 + (len(results) * (1 if before is None else 2) + published) * _ROW_HEIGHT
 
 
 def _svg(content: str, height: int) -> str:
@@ -198,6 +203,8 @@ def _bars(experiment: Experiment, results: Sequence[CaseResult], before: Rates |
         rows.append((result.case.label, result.rate or 0.0, "#2b6cb0"))
         if before is not None:
             rows.append(("before", before.get((experiment.name, result.case.label), 0.0), "#a0aec0"))
+        if result.published_per_sec is not None:
+            rows.append(("the articles", result.published_per_sec, "#e2e8f0"))
     largest = max((rate for _, rate, _ in rows), default=0.0) or 1.0
     drawn = [f'<text x="4" y="18" font-weight="bold">{html.escape(experiment.title)}: records a second</text>']
     for index, (label, rate, colour) in enumerate(rows):

@@ -63,6 +63,7 @@ def test_a_run_measures_compares_draws_and_leaves_nothing(program: Callable[...,
     assert [column["case"] for column in columns] == ["100", "1,000", "1 + 1"]
     assert int(columns[0]["before_per_sec"]) == round(sent["sent_per_sec"])
     assert (columns[2]["before_per_sec"], columns[2]["ratio"]) == ("", ""), "there was no pair before"
+    assert [column["published_per_sec"] for column in columns] == ["", "", "1220000"], "as in the articles"
     assert float(columns[2]["read_per_sec"]) > 0
 
 

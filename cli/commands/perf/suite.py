@@ -86,7 +86,8 @@ async def suite(
     One to three producers; records of 10 bytes to 10 kB; one to nine partitions; one to three replicas; one to three
     consumers; a producer and a consumer at once. Each producer and consumer is a process of its own on this machine,
     so watch this machine's CPU too. Rates are sums; latencies are those of the slowest producer. If all brokers run on
-    this machine and are visible, the suite shows their CPU.
+    this machine and are visible, the suite shows their CPU. Beside three cases stand the rates that the articles
+    published: three brokers on machines of eight cores each, and clients on machines of their own.
 
     It loads the cluster as much as it can, so use a cluster without other load. It first says what it will do. It
     leaves out a case that may write more than a broker's disk has room for above --min-free; for room that earlier

@@ -9,11 +9,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from engine.admin.cluster.errors import BadRequest
 
 TOPIC_PREFIX = "klamm-perf-suite-"
 FORMAT = 1
+
+PUBLISHED_PER_SEC: Final[Mapping[tuple[str, str], int]] = {
+    ("producers", "1"): 1_280_000,
+    ("consumers", "1"): 3_060_000,
+    ("pair", "1 + 1"): 1_220_000,
+}
+"""Records a second in the articles, by experiment and label: three brokers on machines of eight cores each, and clients
+on machines of their own."""
 
 _RECORD_FIELDS_BYTES = 12
 """What a record without key and headers needs beside its value, at most, with its part of the batch's header."""
@@ -70,6 +79,11 @@ class CaseResult:
         """What the case measures: records read a second if it only reads, else records sent."""
         return self.read_per_sec if self.case.consumers and not self.case.is_pair else self.sent_per_sec
 
+    @property
+    def published_per_sec(self) -> int | None:
+        """The articles' rate for the same case."""
+        return PUBLISHED_PER_SEC.get((self.case.experiment, self.case.label))
+
 
 def experiments(broker_count: int, *, is_quick: bool = False, names: Sequence[str] = ()) -> list[Experiment]:
     """Return the experiments for a cluster of this many brokers, or those named.
@@ -122,7 +136,11 @@ def bytes_on_broker(case: Case, producer_bytes: int, broker_count: int) -> int:
 
 def document(results: Sequence[CaseResult], facts: Mapping[str, object], stopped: str | None) -> dict[str, object]:
     """Return a run as JSON has it."""
-    return {"format": FORMAT, **facts, "stopped": stopped, "cases": list(results)}
+    published = [
+        {"experiment": experiment, "label": label, "records_per_sec": rate}
+        for (experiment, label), rate in PUBLISHED_PER_SEC.items()
+    ]
+    return {"format": FORMAT, **facts, "stopped": stopped, "cases": list(results), "published": published}
 
 
 def rates_of(document: object) -> dict[tuple[str, str], float]:
