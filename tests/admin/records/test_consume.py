@@ -301,6 +301,7 @@ def test_a_topic_that_is_created_again_is_read_from_its_beginning(
 ) -> None:
     """Or it is created again before anybody looks, and the reader's offset does not exist in the new topic."""
     monkeypatch.setattr(consume, "_ABSENT_S", 0.2)
+    monkeypatch.setattr(consume, "_SLOW_PAUSE_S", 0.2)
 
     async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
         script = lead(cluster, 0, {0: Log(9)})
@@ -362,6 +363,7 @@ def test_a_group_joins_anew_for_a_topic_that_was_created_again_and_its_old_offse
     monkeypatch: pytest.MonkeyPatch, topic_id: bytes
 ) -> None:
     monkeypatch.setattr(consume, "_ABSENT_S", 0.2)
+    monkeypatch.setattr(consume, "_SLOW_PAUSE_S", 0.2)
 
     async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
         script = lead(cluster, 0, {0: Log(9)})
@@ -398,6 +400,7 @@ def test_a_group_joins_anew_for_a_topic_that_was_not_there_when_it_joined(
 ) -> None:
     """Its partitions are nobody's till then. A reader up to the end has nothing to read in it."""
     monkeypatch.setattr(consume, "_ABSENT_S", 0.2)
+    monkeypatch.setattr(consume, "_SLOW_PAUSE_S", 0.2)
 
     async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
         lead(cluster, 0, {0: Log(30)})
@@ -447,6 +450,24 @@ def test_offsets_are_not_committed_while_a_broker_does_not_know_the_topic() -> N
             with pytest.raises(Refused, match="offset 9 does not exist"):
                 await reading
             assert consumer.is_gone("t")
+
+    play(scene)
+
+
+def test_a_topic_that_begins_anew_while_its_id_is_asked_for_is_not_the_same() -> None:
+    """Its leaders refuse the offsets at different times. The answer to the first leads to the new topic."""
+
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        lead(cluster, 0, {0: Log(9)})
+        cluster.leaders, cluster.topic_ids = {"t": [0]}, {"t": OLD}
+        consumer = Consumer(wire, ["t"], ConsumeOptions(offset=EARLIEST_TIMESTAMP))
+        await consumer.open()
+        assert await consumer._is_same("t")
+        cluster.topic_ids = {"t": NEW}
+        asking = asyncio.create_task(consumer._is_same("t"))
+        await asyncio.sleep(0)
+        consumer._ids["t"] = NEW
+        assert not await asking
 
     play(scene)
 
