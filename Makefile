@@ -53,10 +53,9 @@ test: env
 # Files of tests lie in memory where there are 8 GB for them: on a disk, a fifth of the CPU goes into making and removing them. No test cuts the power.
 run-tests: export TMPDIR ?= $(shell df -Pk /dev/shm 2>/dev/null | awk 'END { print ($$4 > 8000000) ? "/dev/shm" : "/tmp" }')
 run-tests: WORKERS ?= 6
-run-tests: LEFT_OUT ?= interop package
 run-tests: env spark-archive
 	@test -e tests/cli/__pycache__ || find $(TESTS) -name 'test_*.py' | sort | xargs -P 2 -n 150 $(BIN)/python -m pytest -q --collect-only >/dev/null 2>&1 || true
-	@$(PYTEST) $(LEFT_OUT:%=--ignore=tests/%) $(TESTS)
+	@$(PYTEST) --ignore=tests/interop --ignore=tests/package $(TESTS)
 
 # Many of these wait for Apache Kafka's own clock: sessions, quotas, rates of a minute.
 interop: WORKERS ?= 6

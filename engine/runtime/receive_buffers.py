@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import mmap
-from collections import deque
 from collections.abc import Callable
 
 SHARED_BYTES = 256 * 1024
@@ -45,7 +44,8 @@ class ReceiveBuffers:
         self._now_ms = now_ms
         self._depleted_ms = 0
         self._depleted_since_ms: int | None = None
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting: dict[Callable[[], None], None] = {}
+        """What to call when there is memory, in order."""
         self._free: dict[int, list[memoryview]] = {}
         self._pooled_bytes = 0
 
@@ -72,11 +72,21 @@ class ReceiveBuffers:
         """Call this when there is memory for a frame; it waits again if others were faster."""
         if self._depleted_since_ms is None:
             self._depleted_since_ms = self._now_ms()
-        self._waiting.append(let_in)
+        self._waiting[let_in] = None
+
+    def wait_no_more(self, let_in: Callable[[], None]) -> None:
+        """Forget who waits for memory, if it does."""
+        self._waiting.pop(let_in, None)
+        self._note_waiting()
 
     def _let_in(self) -> None:
         while self._waiting and not self.is_depleted:
-            self._waiting.popleft()()
+            let_in = next(iter(self._waiting))
+            del self._waiting[let_in]
+            let_in()
+        self._note_waiting()
+
+    def _note_waiting(self) -> None:
         if not self._waiting:
             self._depleted_ms, self._depleted_since_ms = self.depleted_ms, None
 

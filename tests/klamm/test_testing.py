@@ -115,7 +115,7 @@ def _hurt_and_mend(cluster: LocalCluster) -> None:
     properties = broker.logs_path.parent / "server.properties"
     assert parse_properties(properties.read_text())["num.io.threads"] == "4"
     cluster.pause_broker(2)
-    assert not answers_api_versions(host, int(port), timeout_s=0.2)
+    assert not answers_api_versions(host, int(port))
     cluster.resume_broker(2)
     cluster.wait_until_serving([2])
     cluster.restart_broker(2)

@@ -89,7 +89,7 @@ def _kill_and_start_again(cluster: LocalCluster, broker_id: int) -> None:
 def _pause_and_resume(cluster: LocalCluster, broker_id: int) -> None:
     spec = cluster.broker(broker_id).spec
     cluster.pause_broker(broker_id)
-    assert not answers_api_versions(spec.host, spec.port, timeout_s=0.2)
+    assert not answers_api_versions(spec.host, spec.port)
     cluster.resume_broker(broker_id)
     cluster.wait_until_serving([broker_id])
 

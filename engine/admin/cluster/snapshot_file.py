@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -36,20 +37,22 @@ def _parsed(content: bytes) -> ClusterSnapshot:
 
 
 def save_snapshot(snapshot: ClusterSnapshot, path: Path) -> None:
-    """Write a snapshot; an existing file is replaced as a whole.
+    """Write a snapshot; an existing file is replaced as a whole, also behind a link.
 
-    A link, a pipe or a device stays what it is and is written to, for it may be ``/dev/stdout``.
+    A pipe or a device is written to, and so is what lies in ``/dev`` or ``/proc``: it may be ``/dev/stdout``.
 
     Raises:
         BadRequest: it cannot be written there.
     """
-    is_replaced = not path.is_symlink() and (path.is_file() or not path.exists())
-    target = path.with_name(f".{path.name}.tmp") if is_replaced else path
+    real = path.resolve()
+    is_replaced = path.parts[:2] not in (("/", "dev"), ("/", "proc")) and (real.is_file() or not real.exists())
+    target = real.with_name(f".{real.name}.tmp") if is_replaced else path
     try:
         target.write_text(snapshot_to_json(snapshot), encoding="utf-8")
         if is_replaced:
-            target.replace(path)
+            target.replace(real)
     except OSError as error:
         if is_replaced:
-            target.unlink(missing_ok=True)
+            with suppress(OSError):
+                target.unlink()
         raise BadRequest(f"cannot be written: {error.strerror}", where=str(path)) from error

@@ -163,7 +163,7 @@ class BrokerChannel:
         try:
             await self._answered(wire, response, node)
         except Exception as error:
-            # Without an end here, a broker would get no requests any more, learn of no leader, and nobody would know.
+            # If this escaped, the channel would stop: the broker would get no more requests, and nobody would know.
             self._log.error(f"Error processing the answer of broker {node} to {type(wire.message).__name__}", error)
         del self._unanswered[0]
         if _is_large(wire):

@@ -63,7 +63,7 @@ def add_partitions_to_txn(
 def _add_usual(
     context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse | Deferred | None:
-    """Add what a client names; None if something needs the long way, such as a partition that does not exist."""
+    """Add what a client names; None if the request needs the slow path, because of a partition that does not exist."""
     topics = request.v3_and_below_topics
     partitions: list[TopicPartition] = []
     for topic in topics:

@@ -24,7 +24,7 @@ class AppendOrigin(Enum):
 
 @dataclass(slots=True)
 class CommitMarker:
-    """Whose transaction the marker in a batch commits, and who says so."""
+    """Whose transaction the marker in a batch commits, and the epoch of the coordinator that wrote it."""
 
     producer_id: int
     producer_epoch: int
@@ -33,11 +33,11 @@ class CommitMarker:
 
 @dataclass(slots=True)
 class OwnBatch:
-    """What a coordinator knows of a batch that it has just made: a log that is told need not look at the batch."""
+    """What a coordinator knows of a batch that it has just made: given this, a log need not parse the batch."""
 
     record_count: int
     timestamp_ms: int
     """That of each record."""
     attributes: int = 0
     commit: CommitMarker | None = None
-    """Set if the batch is the marker of a commit. Other control batches are none of these."""
+    """Set if the batch is the marker of a commit. Other control batches do not count."""

@@ -192,7 +192,8 @@ class LeaderEpochCache:
 
     def _replace(self, entries: list[EpochEntry]) -> None:
         self._set(entries)
-        self._write()
+        if self.is_kept:
+            self._write()
 
     def _set(self, entries: list[EpochEntry]) -> None:
         self._entries = entries

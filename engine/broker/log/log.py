@@ -355,7 +355,7 @@ class Log:
         return AppendResult(offset, last_offset, append_time_ms, self.log_start_offset, count, size_bytes, leader_epoch)
 
     def append_own(self, records: memoryview, own: OwnBatch, leader_epoch: int) -> int:
-        """Append what this broker's coordinator has just made, without a look at it; return its offset.
+        """Append what this broker's coordinator has just made, without inspecting it; return its offset.
 
         The log is the same as after ``append_as_leader``, which also says what it raises.
         """
@@ -378,7 +378,7 @@ class Log:
     def _write_at_end(
         self, records: memoryview, size_bytes: int, last_offset_delta: int, max_timestamp_ms: int, leader_epoch: int
     ) -> int:
-        """Stamp and write one batch that is as it shall be stored; return its offset."""
+        """Stamp and write one batch that is already in its stored form; return its offset."""
         offset = self.log_end_offset
         last_offset = offset + last_offset_delta
         active = self._active

@@ -52,7 +52,7 @@ class PlacedBatches(NamedTuple):
 
     @property
     def lowest_offset(self) -> int:
-        """An offset that no record is before. A compressed message of v0 or v1 hides its first offset."""
+        """A lower bound of the records' offsets. A compressed message of v0 or v1 hides its first offset."""
         return self.last_offset - RELATIVE_OFFSET_MAX if self.headers[0][1].is_wrapper else self.first_offset
 
 

@@ -175,7 +175,7 @@ def _plain(value: object) -> object:
 
 @lru_cache(maxsize=256)
 def _pattern(name: str) -> Callable[[str], bool]:
-    """Return a test whether a name matches a pattern of JMX: ``*`` and ``?``, and ``,*`` at the end."""
+    """Return a predicate that matches names against a JMX pattern: ``*`` and ``?``, and ``,*`` at the end."""
     if len(name) > PATTERN_CHARS_MAX:
         raise _Refused(404, "javax.management.InstanceNotFoundException", f"{name[:100]}…")
     domain, _, properties = name.partition(":")

@@ -148,7 +148,10 @@ class Histogram:
         """Start the weights again, or they would grow without end."""
         if self._start_s is not None:
             factor = math.exp(-_ALPHA * (now_s - self._start_s))
-            self._priorities = array("d", [priority * factor for priority in self._priorities])
+            # After a day without values all would be 0, and none more than another.
+            kept = [place for place, priority in enumerate(self._priorities) if priority * factor > 0]
+            self._values = array("d", [self._values[place] for place in kept])
+            self._priorities = array("d", [self._priorities[place] * factor for place in kept])
         self._start_s = now_s
 
     def hold(self, *parts: Histogram) -> None:

@@ -255,6 +255,7 @@ class Connection(asyncio.BufferedProtocol):
             if isinstance(slot.answer, Deferred):
                 slot.answer.give_up()
         self._inbox.release()
+        self._context.buffers.wait_no_more(self._take_memory)
         self.session.mute = not_connected
         if self._unmuting is not None:
             self._unmuting.cancel()
@@ -346,7 +347,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def _end(self, reason: CloseReason) -> None:
-        """Hear nothing more, and close when the peer has the answers it is owed: Kafka reads a request only then."""
+        """Stop reading, and close once all owed answers are sent: Kafka reads the next request only then."""
         if self.ends_because is CloseReason.PEER_CLOSED:
             self.ends_because = reason
         self.hears_nothing_more = self._is_held = True

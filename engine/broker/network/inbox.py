@@ -28,6 +28,7 @@ class Inbox:
         "_buffers",
         "_counted",
         "_end",
+        "_is_handed_out",
         "_last_size",
         "_own",
         "_start",
@@ -45,7 +46,9 @@ class Inbox:
         self._last_size = 0
         self._wanted = 0
         self._counted = 0
-        """So many bytes it counts among those of all frames that wait to be handled, if these have a limit."""
+        """Bytes counted towards the limit on unhandled frames, if there is one."""
+        self._is_handed_out = False
+        """Whether the frame that these bytes were counted for was handed out."""
         self.is_exempt = False
         """Whether its frames do not count: those of peers who have not logged in, which are small."""
         self.lacks_memory = False
@@ -96,13 +99,17 @@ class Inbox:
             return None
         self._start = stop
         self._last_size = size
+        self._is_handed_out = True
         return self._buffer[start + 4 : stop]
 
     def keep_rest(self) -> None:
         """Move unhandled bytes out of the shared buffer, with room for the whole frame that they begin."""
         rest = self._end - self._start
         if self._buffers.frames_bytes_max and not self.is_exempt and not self._has_memory_for(rest):
+            own = self._own
             self._move_to(self._buffers.borrow(rest), rest)
+            if own is not None:
+                self._buffers.give_back(own)
             return
         if rest == 0:
             if self._own is not None and self._last_size < BULK_BYTES:
@@ -122,15 +129,18 @@ class Inbox:
                 self._buffers.give_back(own)
 
     def _has_memory_for(self, rest: int) -> bool:
-        """Count what is kept. A frame that begins gets no memory if none is left, as Kafka's get none."""
+        """Count what is kept. A frame that begins gets no memory if none is left, as in Kafka.
+
+        The few bytes that came before its size was known are no grant for the whole frame.
+        """
         buffers = self._buffers
-        if self._counted and self._start:
-            # The frame that it was counted for has been handed out.
+        if self._counted and (self._is_handed_out or self._counted < self._wanted):
             buffers.count(-self._counted)
             self._counted = 0
+        self._is_handed_out = False
         self.lacks_memory = bool(self._wanted) and not self._counted and buffers.is_depleted
         if not self.lacks_memory:
-            size = max(self._wanted, rest)
+            size = max(self._wanted, rest, self._counted)
             buffers.count(size - self._counted)
             self._counted = size
         return not self.lacks_memory
@@ -151,7 +161,7 @@ class Inbox:
         if self._counted:
             self._buffers.count(-self._counted)
             self._counted = 0
-        self.lacks_memory = False
+        self.lacks_memory = self._is_handed_out = False
         self._return_buffer()
 
     def _return_buffer(self) -> None:

@@ -176,7 +176,8 @@ class ServerLimits:
 
     socket_request_max_bytes: int = 104_857_600
     queued_max_request_bytes: int = -1
-    """Bytes of requests that have begun to come and are not handled yet; none is read above it. -1: no limit."""
+    """Bytes of requests that have begun to arrive and are not handled yet. Above it, only small ones that arrive whole
+    are read. -1: no limit."""
     socket_listen_backlog_size: int = 50
     socket_send_buffer_bytes: int = 102_400
     socket_receive_buffer_bytes: int = 102_400

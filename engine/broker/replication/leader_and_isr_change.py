@@ -404,7 +404,7 @@ class LeaderAndIsrChange:
 async def _response(
     request: LeaderAndIsrRequest, error: ErrorCode, errors: dict[TopicPartition, ErrorCode], api_version: int
 ) -> LeaderAndIsrResponse:
-    """Return the answer, made in turns; the errors are freed. That of a partition without one is the whole's."""
+    """Return the answer, made in turns; the errors are freed. A partition without an error gets the request's."""
     breather = Breather()
     partitions, topics = [], []
     if api_version < _FIRST_BY_TOPIC:

@@ -69,7 +69,7 @@ class AclRules:
         self.version = 0
         self.all: dict[ResourcePattern, tuple[AclEntry, ...]] = {}
         self._prefixes: dict[ResourceType, dict[int, dict[str, ResourcePattern]]] = {kind: {} for kind in ResourceType}
-        """By their lengths; there are only a few: a question takes a look for each, not one for each prefix."""
+        """By their lengths; there are only a few: a query does one lookup per length, not one per prefix."""
 
     def put(self, pattern: ResourcePattern, entries: tuple[AclEntry, ...]) -> None:
         """Replace a pattern's entries."""
@@ -178,7 +178,7 @@ class Authorizer:
         ).is_allowed  # fmt: skip
 
     def _count(self, decisions: Decisions, size_bytes: int) -> None:
-        """Count what a session remembers; if all together remember too much, those with most forget theirs."""
+        """Count what a session remembers; if all together remember too much, the largest are cleared."""
         decisions.size_bytes += size_bytes
         self._remembered_bytes += size_bytes
         if self._remembered_bytes <= REMEMBERED_BYTES_MAX:

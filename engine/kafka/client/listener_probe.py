@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 
+from engine.common.errors import RemoteProtocolError
 from engine.common.model import SecurityProtocol, address_text
 from engine.kafka.client.broker_client import BrokerClient
 from engine.kafka.client.errors import ConnectionLost, NetworkError, NotAdmitted
@@ -61,7 +62,7 @@ async def _mechanisms(host: str, port: int, security: Security) -> list[str]:
         async with asyncio.timeout(_PATIENCE_S):
             answer: SaslHandshakeResponse = await client.send(SaslHandshakeRequest(mechanism=""), 1)
             return list(answer.mechanisms)
-    except (NetworkError, TimeoutError):
+    except (NetworkError, RemoteProtocolError, TimeoutError):
         return []
     finally:
         await client.close("it has answered")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 from collections.abc import Callable
@@ -131,6 +132,13 @@ def test_a_link_or_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None
     save_snapshot(snapshot, tmp_path / "link.json")
     assert (tmp_path / "link.json").is_symlink()
     assert load_snapshot(tmp_path / "kept.json") == snapshot
+    with pytest.raises(BadRequest), pytest.MonkeyPatch.context() as full_disk:
+        full_disk.setattr(Path, "replace", lambda *paths: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+        save_snapshot(ClusterSnapshot((), (), SnapshotSource.WIRE, 1), tmp_path / "link.json")
+    assert load_snapshot(tmp_path / "kept.json") == snapshot, "what was there before outlives a failure"
+    with pytest.raises(BadRequest, match="Not a directory") as bad:
+        save_snapshot(snapshot, tmp_path / "kept.json" / "x")
+    assert bad.value.where == str(tmp_path / "kept.json" / "x")
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     try:

@@ -133,6 +133,8 @@ def test_a_log_in_an_old_format_has_no_file_of_leader_epochs(tmp_path: Path) -> 
     log.flush()
     log.update_config(config(V1))
     assert (log.leader_epochs.entries, file.exists()) == ((), False)
+    log.truncate_fully_and_start_at(7)
+    assert not file.exists()
     log.flush()
 
 

@@ -119,6 +119,15 @@ def test_a_histogram_outlives_its_rescaling() -> None:
     assert isinstance(told["99thPercentile"], float) and math.isfinite(told["99thPercentile"])
 
 
+def test_a_histogram_forgets_what_was_before_a_long_rest() -> None:
+    """All of it would have the same priority, 0, and nothing would make room."""
+    histogram = Histogram()
+    histogram.take([1.0] * 1028, 0.0)
+    histogram.take([9.0] * 600, 86_400.0)
+    told = histogram.attributes()
+    assert (told["50thPercentile"], told["Count"], len(histogram._values)) == (9.0, 0, 600)
+
+
 def test_a_timer_is_a_meter_and_a_histogram() -> None:
     timer = Timer(0.0)
     timer.add(3.0, 1.0)

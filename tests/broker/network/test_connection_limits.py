@@ -327,6 +327,49 @@ def test_each_request_needs_memory_of_its_own() -> None:
     assert buffers.frames_bytes == 120
 
 
+@pytest.mark.parametrize("begun", [2, 30], ids=["before its size", "behind a request at work"])
+def test_bytes_that_came_before_a_size_was_known_are_no_grant(begun: int) -> None:
+    """Otherwise each connection could have a whole frame beyond the limit."""
+    buffers = ReceiveBuffers(100)
+    inbox = Inbox(buffers)
+    frame = struct.pack(">i", 60) + bytes(60)
+    inbox.room()[:begun] = frame[:begun]
+    inbox.received(begun)
+    if begun < 4:
+        assert inbox.next_frame(8, 1000) is None
+    inbox.keep_rest()
+    assert (buffers.frames_bytes, inbox.lacks_memory) == (begun, False)
+    buffers.count(100)
+    inbox.room()[:10] = frame[begun : begun + 10]
+    inbox.received(10)
+    assert inbox.next_frame(8, 1000) is None
+    inbox.keep_rest()
+    assert (buffers.frames_bytes, inbox.lacks_memory) == (100, True)
+    buffers.count(-100)
+    inbox.keep_rest()
+    assert (buffers.frames_bytes, inbox.lacks_memory) == (64, False)
+    inbox.keep_rest()
+    assert buffers.frames_bytes == 64, "what was granted stays"
+
+
+def test_who_has_gone_waits_for_memory_no_more() -> None:
+    async def check() -> None:
+        clock = iter(range(0, 1000, 10))
+        buffers = ReceiveBuffers(100, lambda: next(clock))
+        called: list[str] = []
+        gone, other = (lambda: called.append("gone")), (lambda: called.append("other"))
+        buffers.count(100)
+        buffers.wait(gone)
+        buffers.wait(other)
+        buffers.wait_no_more(gone)
+        buffers.count(-100)
+        await asyncio.sleep(0)
+        depleted_ms = buffers.depleted_ms
+        assert (called, buffers.depleted_ms) == (["other"], depleted_ms), "nobody waits, so the time stands still"
+
+    run(check)
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_all_are_served_whatever_waits_for_memory(seed: int, tls: Any) -> None:
     """Some hang up in the middle of a request. Nothing stays counted."""

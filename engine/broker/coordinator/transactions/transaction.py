@@ -18,7 +18,7 @@ EPOCH_MAX: Final = 2**15 - 1
 EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT, DEAD, PREPARE_EPOCH_FENCE = (
     TransactionState
 )
-"""The states, without a look into their enum (``NO_ERROR`` says why)."""
+"""The states, looked up once; ``NO_ERROR`` says why."""
 
 VALID_PREVIOUS_STATES: Final = {
     EMPTY: frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT}),
