@@ -472,7 +472,10 @@ def test_a_topic_that_begins_anew_while_its_id_is_asked_for_is_not_the_same() ->
     play(scene)
 
 
-def test_a_broker_that_does_not_know_the_topic_for_a_moment_deletes_nothing() -> None:
+@pytest.mark.parametrize("topic_id", [OLD, ZERO_TOPIC_ID])
+def test_a_broker_that_does_not_know_the_topic_for_a_moment_deletes_nothing(topic_id: bytes) -> None:
+    """Nor does one that is too old to tell its id."""
+
     async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
         script = lead(cluster, 0, {0: Log(9)})
         cluster.leaders, cluster.topic_ids = {"t": [0]}, {"t": OLD}
@@ -483,6 +486,7 @@ def test_a_broker_that_does_not_know_the_topic_for_a_moment_deletes_nothing() ->
             cluster.leaders = {}
             unknown = metadata(request)
             cluster.leaders, script.codes, answer[ApiKey.METADATA] = {"t": [0]}, {}, metadata
+            cluster.topic_ids = {"t": topic_id}
             return unknown
 
         options = ConsumeOptions(offset=EARLIEST_TIMESTAMP, until_end=True)
