@@ -358,6 +358,41 @@ def test_all_partitions_are_read_that_a_topic_has_when_it_is_created_again(befor
     play(scene)
 
 
+def test_what_a_leader_says_late_about_the_topic_before_counts_no_more() -> None:
+    async def scene(cluster: ScriptedCluster, _: WireCluster) -> None:
+        scripts = [lead(cluster, index, {index: Log(9)}) for index in range(2)]
+        cluster.leaders, cluster.topic_ids = {"t": [0, 1]}, {"t": OLD}
+        has_begun_anew = asyncio.Event()
+
+        async def late(request: FetchRequest) -> FetchResponse:
+            if request.topics[0].partitions[0].fetch_offset < 9:
+                return await scripts[0].fetch(request)
+            await has_begun_anew.wait()
+            refused = PartitionData(partition_index=0, error_code=int(ErrorCode.OFFSET_OUT_OF_RANGE), records=b"")
+            return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[refused])])
+
+        cluster.brokers[0].answers[ApiKey.FETCH] = late
+        # The other broker tells of the topic, so that nothing waits behind the late answer.
+        wire = WireCluster(cluster.bootstrap[1:], properties=ClientProperties())
+        try:
+            options = ConsumeOptions(offset=EARLIEST_TIMESTAMP)
+            consumer = Consumer(wire, ["t"], options, complain=lambda _: has_begun_anew.set())
+            await consumer.open()
+            records: list[ConsumedRecord] = []
+            async with aclosing(consumer.batches()) as batches:
+                while len(records) < 26:
+                    records += (await anext(batches)).records
+                    if len(records) == 18:
+                        cluster.topic_ids = {"t": NEW}
+                        for index, script in enumerate(scripts):
+                            script.logs = {index: Log(4)}
+        finally:
+            await wire.close()
+        assert offsets(records, 0) == offsets(records, 1) == [*range(9), *range(4)]
+
+    play(scene)
+
+
 @pytest.mark.parametrize("topic_id", [NEW, ZERO_TOPIC_ID])
 def test_a_group_joins_anew_for_a_topic_that_was_created_again_and_its_old_offsets_count_no_more(
     monkeypatch: pytest.MonkeyPatch, topic_id: bytes
