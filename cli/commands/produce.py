@@ -233,7 +233,8 @@ async def _send_all(
         progress.end()
         stored = sum(result.record_count for result in producer.results)
         if number and not producer.is_transactional:
-            invocation.talk.say(f"{stored} of {counted(number, 'record')} sent before it ended")
+            how = "known to be stored" if producer.is_acknowledged else "sent, not acknowledged"
+            invocation.talk.say(f"{stored} of {counted(number, 'record')} {how}")
         raise
     finally:
         progress.end()

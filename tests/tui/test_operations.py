@@ -19,6 +19,8 @@ from ended_sessions import SEEN_WITHIN_S, kill_for_good, session_ended
 from group_members import commit, fill
 from operated_cluster import Klamm, filled
 from patience import slowness
+from scripted_brokers import scripted_cluster
+from scripted_groups import ScriptedGroups
 from textual.widgets import Input
 from transaction_story import hang
 from transactional_clients import Confluent
@@ -341,6 +343,24 @@ def test_groups_are_reset_and_deleted(
     assert prepared(target, DeleteGroups((group,))).typed == group
     assert carried_out(target, DeleteGroups((group,))).is_good
     assert by_wire("groups", "describe", group).code == 2
+
+
+def test_only_offsets_are_deleted_that_no_member_reads() -> None:
+    async def found(*topics: str) -> Prepared:
+        async with scripted_cluster(2) as brokers:
+            world = ScriptedGroups(brokers, {})
+            world.offsets, world.subscribed = {"g1": {("t", 0): 1, ("other", 0): 2}}, ["t"]
+            target = ClusterTarget("scripted", Origin.OPTIONS, bootstrap=tuple(brokers.bootstrap))
+            async with Cluster(target, timeout_s=10) as cluster:
+                return await DeleteOffsets("g1", topics).prepare(cluster)
+
+    some = asyncio.run(found("t", "other"))
+    assert (some.question, some.lines) == ("Delete 1 offset of group g1 in scripted?", ("other-0  2 → none",))
+    (refusal,) = (warning for warning in some.warnings if "a member of the group reads the topic" in warning)
+    none = asyncio.run(found("t"))
+    assert (none.question, none.lines, none.run, none.typed) == ("no offset can be deleted", (refusal,), None, None)
+    nothing = asyncio.run(found("other:7"))
+    assert (nothing.question, nothing.lines, nothing.run) == ("group g1 has committed nothing there", (), None)
 
 
 def test_a_group_that_reads_is_shown_with_its_lag_as_it_falls(three_brokers: LocalCluster, topic: str) -> None:

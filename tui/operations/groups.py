@@ -10,7 +10,7 @@ from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.rollback_file import new_rollback_path
 from engine.admin.groups.committing import execute_reset
 from engine.admin.groups.deleting import DeletionResult, delete_groups, find_groups_to_delete
-from engine.admin.groups.deleting_offsets import delete_offsets, find_offsets_to_delete
+from engine.admin.groups.deleting_offsets import delete_offsets, doubts_of, find_offsets_to_delete, refusals_of
 from engine.admin.groups.reset_plan import ResetResult
 from engine.admin.groups.reset_spec import (
     ResetSpec,
@@ -163,7 +163,16 @@ class DeleteOffsets(Operation):
     async def prepare(self, cluster: Cluster) -> Prepared:
         if not self.topics:
             raise BadRequest("name a topic", hint="write orders or orders:0,1,2")
-        groups, rows = await find_offsets_to_delete(cluster, self.group, parse_topic_scope(self.topics))
+        groups, rows = found = await find_offsets_to_delete(cluster, self.group, parse_topic_scope(self.topics))
+        going = [row for row in rows if row.result is DeletionResult.WOULD_BE_DELETED]
+        stays = failure_texts(refusals_of(rows))
+        words = ["groups", "delete-offsets", self.group]
+        for topic in self.topics:
+            words += ["--topic", topic]
+        command = command_text(words, cluster.target)
+        if not going:
+            why = "no offset can be deleted" if stays else f"group {self.group} has committed nothing there"
+            return Prepared(why, shortened(stays), command=command)
 
         async def run(cluster: Cluster) -> Outcome:
             done, failures = await delete_offsets(cluster, groups, rows)
@@ -172,16 +181,13 @@ class DeleteOffsets(Operation):
                 for reset in done
             ]
             columns = ("partition", "offset", "result", "why")
-            return Outcome(self.title, columns, tuple(table), failure_texts(failures))
+            return Outcome(self.title, columns, tuple(table), (*stays, *failure_texts(failures)))
 
-        words = ["groups", "delete-offsets", self.group]
-        for topic in self.topics:
-            words += ["--topic", topic]
         return Prepared(
-            f"Delete {counted(len(rows), 'offset')} of group {self.group} in {cluster.target.name}?",
-            shortened([f"{row.name}  {_offset(row.offset)} → none" for row in rows]),
-            ("a consumer that comes back begins where auto.offset.reset says",),
-            command_text(words, cluster.target),
+            f"Delete {counted(len(going), 'offset')} of group {self.group} in {cluster.target.name}?",
+            shortened([f"{row.name}  {_offset(row.offset)} → none" for row in going]),
+            (*stays, *doubts_of([found]), "a consumer that comes back begins where auto.offset.reset says"),
+            command,
             typed=self.group,
             run=run,
         )

@@ -63,14 +63,14 @@ async def delete_offsets(
 ) -> Report:
     """Delete groups' committed offsets of topics.
 
-    The groups may have members, but none may read the topic. klamm shows what was committed. A pattern stands for the
-    groups that have committed offsets of these topics.
+    The groups may have members, but none may subscribe to the topic. klamm shows what was committed. A pattern stands
+    for the groups that have committed offsets of these topics.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.groups_changes import deleted_offsets_report
     from engine.admin.groups.deleting import DeletionResult
     from engine.admin.groups.deleting_offsets import delete_offsets as delete
-    from engine.admin.groups.deleting_offsets import find_offsets_of_groups, refusals_of
+    from engine.admin.groups.deleting_offsets import doubts_of, find_offsets_of_groups, refusals_of
     from engine.admin.groups.reset_spec import parse_topic_scope
 
     named = [*(groups or ()), *(group or ())]
@@ -81,6 +81,8 @@ async def delete_offsets(
         offsets = await find_offsets_of_groups(cluster, meant.names, topics)
         rows = [row for _, own in offsets for row in own]
         code = invocation.tell_failures(refusals_of(rows))
+        for doubt in doubts_of(offsets):
+            invocation.talk.warn(doubt)
         going = [row for row in rows if row.result is DeletionResult.WOULD_BE_DELETED]
         names = list(dict.fromkeys(row.group for row in going))
         change = (

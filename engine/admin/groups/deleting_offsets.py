@@ -82,7 +82,7 @@ async def find_offsets_to_delete(
 ) -> tuple[FoundGroups, list[DeletedOffset]]:
     """Return the group, and the offsets in scope: those named, or all that it has committed in a topic.
 
-    Those of topics that a member reads have failed already.
+    Those of topics that a member subscribes to, as far as is known, have failed already.
 
     Raises:
         NotFound: there is no such group.
@@ -101,12 +101,24 @@ async def find_offsets_to_delete(
     else:
         wire = await cluster.wire()
         committed = (await committed_offsets(wire, [group], coordinators=found.coordinators))[group]
-        members = found.described[group].members if group in found.described else ()
-        read = {partition.topic for member in members for partition in member.assignment or ()}
+        described = found.described.get(group)
+        read = set(described.subscribed_topics() or ()) if described is not None else set()
+        for member in described.members if described is not None else ():
+            read.update(partition.topic for partition in member.assignment or ())
     if isinstance(committed, Unknown):
         raise as_error(committed, f"group {group}")
     return found, [
         row for topic, wanted in topics.topics for row in _meant(group, topic, wanted, committed, is_read=topic in read)
+    ]
+
+
+def doubts_of(found: Sequence[Found]) -> list[str]:
+    """Return a warning for each group whose members may subscribe to a topic without anybody knowing."""
+    return [
+        f"group {name}: what its members subscribe to is not known now, so the cluster may refuse"
+        for groups, rows in found
+        for name in dict.fromkeys(row.group for row in rows if row.result is DeletionResult.WOULD_BE_DELETED)
+        if name in groups.described and groups.described[name].subscribed_topics() is None
     ]
 
 

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from engine.admin.cluster.asking import FAILURES, PATIENCE_S, answer_limit, ask_all, batches_of, run_window
 from engine.admin.cluster.errors import Unknown, Unreachable
@@ -31,7 +32,7 @@ from engine.common.acl import AclOperation, ResourceType
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import NO_LEADER, TopicPartition
 from engine.common.topic_names import GROUP_METADATA_TOPIC
-from engine.kafka.formats.consumer_protocol import CONSUMER_PROTOCOL_TYPE, decode_assignment
+from engine.kafka.formats.consumer_protocol import CONSUMER_PROTOCOL_TYPE, decode_assignment, decode_subscription
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.consumer_group_describe import (
     ConsumerGroupDescribed,
@@ -273,8 +274,28 @@ def _description(group: DescribedGroup, broker_id: int) -> GroupDescription | Un
         return Unknown(f"the broker reports an unknown state: {group.group_state!r}")
     members = tuple(_member(member, group.protocol_type) for member in group.members)
     return GroupDescription(
-        group.group_id, type_of(""), state, group.protocol_type, group.protocol_data, broker_id, members
+        group.group_id,
+        type_of(""),
+        state,
+        group.protocol_type,
+        group.protocol_data,
+        broker_id,
+        members,
+        partial(_subscribed, group),
     )
+
+
+def _subscribed(group: DescribedGroup) -> frozenset[str] | None:
+    """Return the topics that a classic group subscribes to; its coordinator tells them only while it is stable."""
+    if not group.members:
+        return frozenset()
+    if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        return None
+    try:
+        subscriptions = [decode_subscription(bytes(member.member_metadata)) for member in group.members]
+    except KafkaError:
+        return None
+    return frozenset(topic for subscription in subscriptions for topic in subscription.topics)
 
 
 def _member(member: DescribedGroupMember, protocol_type: str) -> GroupMember:
@@ -423,8 +444,21 @@ def _new_protocol_description(group: ConsumerGroupDescribed, broker_id: int) -> 
         return Unknown(f"the broker reports an unknown state: {group.group_state!r}")
     members = tuple(map(_new_protocol_member, group.members))
     return GroupDescription(
-        group.group_id, GroupType.CONSUMER, state, CONSUMER_PROTOCOL_TYPE, group.assignor_name, broker_id, members
+        group.group_id,
+        GroupType.CONSUMER,
+        state,
+        CONSUMER_PROTOCOL_TYPE,
+        group.assignor_name,
+        broker_id,
+        members,
+        partial(_new_protocol_subscribed, group),
     )
+
+
+def _new_protocol_subscribed(group: ConsumerGroupDescribed) -> frozenset[str] | None:
+    if any(member.subscribed_topic_regex for member in group.members):
+        return None
+    return frozenset(topic for member in group.members for topic in member.subscribed_topic_names)
 
 
 def _new_protocol_member(member: ConsumerGroupMember) -> GroupMember:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -87,6 +87,10 @@ class GroupMember:
     assignment: tuple[TopicPartition, ...] | None
 
 
+def _nothing_known() -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
     """A group as its coordinator describes it. A group that does not exist is DEAD and has no members."""
@@ -99,6 +103,8 @@ class GroupDescription:
     """Name of the assignment strategy; empty while there is none."""
     coordinator: int
     members: tuple[GroupMember, ...]
+    subscribed_topics: Callable[[], frozenset[str] | None] = field(default=_nothing_known, compare=False, repr=False)
+    """Decodes which topics the members subscribe to. None: not known, as while a classic group rebalances."""
 
 
 class CommittedOffset(NamedTuple):

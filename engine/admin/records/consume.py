@@ -2,7 +2,8 @@
 
 Records come in order within a partition. With READ_COMMITTED, what belongs to aborted transactions is left out, and
 nothing is read beyond the last stable offset. A topic that is deleted meanwhile is waited for like an absent leader; if
-it is created again, the new one is read from its beginning.
+it is created again, the new one is read from its beginning. Its id tells the two apart. Before Kafka 2.8 topics have no
+ids: there, one that was absent for some time is new when it comes back.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ _QUEUE_MAX = 16
 """As many partitions as one answer may have whole: so long as there are no more, a leader is always asked ahead."""
 _ABSENT_S = 2.0
 """A broker that has just started may not know a topic yet. One that is absent for so long was deleted."""
+_MAY_BE_ANOTHER = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OFFSET_OUT_OF_RANGE)
+"""What a Fetch gets when its topic was deleted, or is another one of the same name by now."""
 _SLOW_PAUSE_S = 1.0
 """Between two looks for leaders that have been absent for long."""
 _FETCH_LIMIT_S = 30.0
@@ -127,9 +130,14 @@ class Consumer:
         self._complain = complain
         self._positions: list[_Position] = []
         self._ids: dict[str, bytes] = {}
-        """Those of the topics that are read; empty for one that does not exist."""
-        self._deleted: frozenset[str] = frozenset()
+        """Those of the topics that are read; empty for one that is not there, or had no id when it was deleted."""
+        self._absent: dict[str, float] = {}
+        """Since when no broker that was asked has known a topic."""
+        self._deleted: set[str] = set()
+        """Those that have been absent for long; each was complained about once."""
         self._renewed: set[str] = set()
+        self._doubtful: set[TopicPartition] = set()
+        """Those whose topic may be another one by now, until they are read again."""
         self.starts: dict[TopicPartition, int] = {}
         """Where reading began in each partition, as far as known by now."""
         self._late: dict[asyncio.Task[None], list[_Position]] = {}
@@ -151,7 +159,8 @@ class Consumer:
         found = await led_topics(self._wire, self._topics)
         leaders = _by_partition(found)
         for topic in self._topics:
-            self._ids[topic] = found[topic].id if topic in found else b""
+            has_partitions = topic in found and found[topic].leaders
+            self._ids[topic] = found[topic].id if has_partitions else b""
             if topic not in found:
                 # Its group has read it before.
                 if self._options.only is not None:
@@ -201,8 +210,8 @@ class Consumer:
         return bool(self.starts)
 
     def is_gone(self, topic: str) -> bool:
-        """Whether a topic was deleted since, so that positions in it mean nothing any more."""
-        return topic in self._deleted or topic in self._renewed
+        """Whether a topic was deleted since, or may have been: positions in it may mean nothing any more."""
+        return topic in self._absent or topic in self._renewed or any(name.topic == topic for name in self._doubtful)
 
     async def batches(self) -> AsyncGenerator[ConsumedRecords, None]:
         """Yield records as they come, some at a time; ends only with ``until_end``, or if partitions of a group are
@@ -257,11 +266,11 @@ class Consumer:
                 leader_ids = {position.leader_id for position in self._unfinished()}
                 self._readers.start(leader_ids - {NO_LEADER})
                 lost = [position for position in self._unfinished() if position.leader_id == NO_LEADER]
-                if lost or self._deleted:
+                if lost or self._absent:
                     self._leader_is_missing.set()
                 # A broker may still name a leader that has just refused to be one.
                 is_for_long = all(position.is_told_lost for position in lost)
-                await asyncio.sleep(_SLOW_PAUSE_S if (lost or self._deleted) and is_for_long else RETRY_PAUSE_S)
+                await asyncio.sleep(_SLOW_PAUSE_S if (lost or self._absent) and is_for_long else RETRY_PAUSE_S)
         except Exception as error:
             # The outermost frame of the task: the iterator of the batches raises it.
             await self._queue.put(error)
@@ -295,6 +304,8 @@ class Consumer:
 
     async def _take(self, position: _Position, answer: PartitionData | Unknown) -> None:
         if isinstance(answer, Unknown):
+            if answer.code in _MAY_BE_ANOTHER:
+                self._doubtful.add(position.name)
             if answer.code is ErrorCode.OFFSET_OUT_OF_RANGE and await self._is_same(position.name.topic):
                 message = f"offset {position.next_offset} does not exist (any more)"
                 raise Refused(answer.code, message, where=f"{position}")
@@ -304,6 +315,7 @@ class Consumer:
             position.leader_id = NO_LEADER
             self._leader_is_missing.set()
             return
+        self._doubtful.discard(position.name)
         position.lost_since, position.is_told_lost = None, False
         records = self._new_records(position, answer)
         if records is not None:
@@ -338,33 +350,41 @@ class Consumer:
 
     async def _is_same(self, topic: str) -> bool:
         """Whether a topic is, as far as is known, still the one that is read."""
+        before = self._ids[topic]
         found = (await led_topics(self._wire, [topic])).get(topic)
-        return found is not None and not self._is_new(topic, found.id)
+        return found is not None and self._ids[topic] == before and not self._is_new(topic, found.id)
 
     def _is_new(self, topic: str, topic_id: bytes) -> bool:
         before = self._ids[topic]
-        return before != topic_id and ZERO_TOPIC_ID not in (before, topic_id)
+        return before != topic_id and (not before or ZERO_TOPIC_ID not in (before, topic_id))
 
-    async def _begin_anew(self, topic: str, topic_id: bytes) -> None:
+    async def _begin_anew(self, topic: str, known: LedTopic) -> None:
         """Read a topic that was created again from its beginning: nothing of it has been read.
 
         Raises:
             Refused: the caller wants what the topic had before.
         """
-        self._ids[topic] = topic_id
-        if self._options.only is not None and not self._options.until_end:
+        self._ids[topic] = known.id
+        self._renewed.add(topic)
+        if self._options.until_end:
+            if any(position.name.topic == topic for position in self._unfinished()):
+                message = "it was deleted and created again while it was read"
+                raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message, where=f"topic {topic}")
+            return
+        if self._options.only is not None:
             # Whose partitions these are, and where to begin, its group knows.
-            self._renewed.add(topic)
             await self._queue.put(_Event.TOPIC_IS_NEW)
             return
-        if self._options.until_end:
-            message = "it was deleted and created again while it was read"
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message, where=f"topic {topic}")
         self._complain(f"topic {topic} was deleted and created again: reading it from its beginning")
-        for position in self._unfinished():
+        for position in self._positions:
             if position.name.topic == topic:
-                position.leader_id, position.next_offset = NO_LEADER, 0
-                position.lost_since, position.is_told_lost = None, False
+                # What is on its way for it is not taken.
+                position.next_offset = -1
+        self._positions = [position for position in self._positions if position.name.topic != topic]
+        for partition in sorted(set(self._options.partitions)) or sorted(known.leaders):
+            position = _Position(TopicPartition(topic, partition))
+            position.next_offset, position.is_placed = 0, True
+            self._positions.append(position)
 
     async def _locate(self) -> None:
         """Look once for the leaders of partitions that have none.
@@ -381,10 +401,13 @@ class Consumer:
         except Unreachable:
             pass
         else:
-            for topic, known in found.items():
+            # One that is being created may have no partitions yet.
+            there = {topic: known for topic, known in found.items() if known.leaders}
+            for topic, known in there.items():
                 if self._is_new(topic, known.id):
-                    await self._begin_anew(topic, known.id)
-            leaders, self._deleted = _by_partition(found), frozenset(self._topics) - found.keys()
+                    await self._begin_anew(topic, known)
+            leaders = _by_partition(there)
+            self._note_absent(there)
         now = time.monotonic()
         for position in self._unfinished():
             if position.leader_id != NO_LEADER:
@@ -397,23 +420,30 @@ class Consumer:
                 raise self._given_up(position, position.leader_id)
         self._tell_lost(now)
 
+    def _note_absent(self, there: Collection[str]) -> None:
+        """Keep since when each topic has been absent; report those once that have been for some time."""
+        now = time.monotonic()
+        self._absent = {topic: self._absent.get(topic, now) for topic in self._topics if topic not in there}
+        self._deleted &= self._absent.keys()
+        for topic, since in self._absent.items():
+            if now - since < _ABSENT_S or topic in self._deleted:
+                continue
+            self._deleted.add(topic)
+            if self._ids[topic] == ZERO_TOPIC_ID:
+                # Nothing else will tell the next one from it.
+                self._ids[topic] = b""
+            self._complain(f"topic {topic} does not exist any more: waiting for it to be created again")
+
     def _tell_lost(self, now: float) -> None:
         """Report each partition once that has had no answering leader for some time."""
-        deleted: set[str] = set()
         lost: dict[int, list[_Position]] = {}
         for position in self._unfinished():
-            is_deleted = position.name.topic in self._deleted
-            limit_s = min(_ABSENT_S, ANSWER_LIMIT_S) if is_deleted else ANSWER_LIMIT_S
-            is_lost = position.lost_since is not None and now - position.lost_since >= limit_s
-            if not is_lost or position.is_told_lost:
-                continue
-            position.is_told_lost = True
-            if is_deleted:
-                deleted.add(position.name.topic)
-            else:
+            is_lost = position.lost_since is not None and now - position.lost_since >= ANSWER_LIMIT_S
+            if position.name.topic in self._deleted:
+                position.is_told_lost = True
+            elif is_lost and not position.is_told_lost and position.name.topic not in self._absent:
+                position.is_told_lost = True
                 lost.setdefault(position.leader_id, []).append(position)
-        for topic in sorted(deleted):
-            self._complain(f"topic {topic} does not exist any more: waiting for it to be created again")
         self._tell_waiting(lost)
 
     def _tell_waiting(self, by_leader: Mapping[int, Sequence[_Position]]) -> None:
@@ -424,7 +454,7 @@ class Consumer:
 
     def _given_up(self, position: _Position, leader_id: int) -> Refused | Unreachable:
         limit = f"for {self._options.give_up_s:g} s"
-        if position.name.topic in self._deleted:
+        if position.name.topic in self._absent:
             message = f"it was deleted while it was read, and was not created again {limit}"
             return Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message, where=f"topic {position.name.topic}")
         if leader_id == NO_LEADER:

@@ -143,7 +143,8 @@ class GroupConsumer:
         self._offsets[name] = next_offset
 
     async def _commit(self) -> bool:
-        offsets = {n: offset for n, offset in {**self._starts, **self._offsets}.items() if not self._is_gone(n.topic)}
+        gone = set(filter(self._is_gone, self._topics))
+        offsets = {n: offset for n, offset in {**self._starts, **self._offsets}.items() if n.topic not in gone}
         return not offsets or await self._membership.commit(offsets)
 
     async def _leave(self) -> None:

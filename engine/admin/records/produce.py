@@ -232,6 +232,11 @@ class Producer:
         return self._is_idempotent
 
     @property
+    def is_acknowledged(self) -> bool:
+        """Whether brokers say that they have stored its records."""
+        return self._options.acks != 0
+
+    @property
     def is_transactional(self) -> bool:
         """Whether its records count only once its transaction is committed."""
         return self._transaction is not None

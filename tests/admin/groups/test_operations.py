@@ -17,7 +17,7 @@ from engine.admin.cluster.remedies import Operation, Phrase
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.groups.committing import reset_offsets
 from engine.admin.groups.deleting import DeletionResult, delete_groups, find_groups_to_delete
-from engine.admin.groups.deleting_offsets import NothingCommitted, find_offsets_of_groups
+from engine.admin.groups.deleting_offsets import NothingCommitted, doubts_of, find_offsets_of_groups
 from engine.admin.groups.describing import Wanted, describe
 from engine.admin.groups.group_reading import list_groups
 from engine.admin.groups.listing import list_consumer_groups, parse_filter
@@ -326,5 +326,33 @@ def test_a_group_may_be_named_by_a_pattern_of_whole_ids() -> None:
             "consumer group 'app(' does not exist",
             "no consumer group matches 'pp.*'",
         ]
+
+    play(scene)
+
+
+@pytest.mark.parametrize("type_name", ["classic", "consumer"])
+def test_offsets_of_topics_that_a_member_subscribes_to_are_not_deleted(type_name: str) -> None:
+    """Kafka goes by subscriptions: a topic that is gone is nobody's, and its offsets are refused all the same."""
+
+    async def scene(world: ScriptedGroups, cluster: Cluster) -> None:
+        world.offsets = {"g1": {("t", 0): 1, ("gone", 0): 3, ("other", 0): 2}}
+        world.state, world.subscribed = "Stable", ["gone"]
+        if type_name == "consumer":
+            world.types = {"g1": type_name}
+            for broker in world.cluster.brokers:
+                broker.answers[ApiKey.CONSUMER_GROUP_DESCRIBE] = world.describe_new
+        scope = parse_topic_scope(["t", "gone", "other"])
+        failed, would = DeletionResult.FAILED, DeletionResult.WOULD_BE_DELETED
+
+        async def found() -> tuple[dict[str, DeletionResult], list[str]]:
+            offsets = await find_offsets_of_groups(cluster, ["g1"], scope)
+            return {row.topic: row.result for _, rows in offsets for row in rows}, doubts_of(offsets)
+
+        assert await found() == ({"t": failed, "gone": failed, "other": would}, [])
+        world.subscribed = None
+        doubt = "group g1: what its members subscribe to is not known now, so the cluster may refuse"
+        assert await found() == ({"t": failed, "gone": would, "other": would}, [doubt])
+        world.state = "Empty"
+        assert await found() == (dict.fromkeys(("t", "gone", "other"), would), [])
 
     play(scene)

@@ -20,6 +20,7 @@ from engine.admin.records.consume import ConsumeOptions, Consumer
 from engine.admin.records.consumed import ConsumedRecord, ConsumedRecords, visible_batches
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import EARLIEST_TIMESTAMP, TopicPartition
+from engine.common.topic_id import ZERO_TOPIC_ID
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.fetch import (
     AbortedTransaction,
@@ -285,16 +286,26 @@ def test_an_offset_that_is_gone_is_refused() -> None:
 OLD, NEW = b"o" * 16, b"n" * 16
 
 
-@pytest.mark.parametrize("is_seen_absent", [True, False])
+@pytest.mark.parametrize(
+    ("is_seen_absent", "ids", "count"),
+    [
+        (True, (OLD, NEW), 4),
+        (False, (OLD, NEW), 4),
+        # Kafka before 2.8 has no ids. The offset that was reached exists in a longer log.
+        (True, (ZERO_TOPIC_ID, ZERO_TOPIC_ID), 4),
+        (True, (ZERO_TOPIC_ID, ZERO_TOPIC_ID), 12),
+    ],
+)
 def test_a_topic_that_is_created_again_is_read_from_its_beginning(
-    monkeypatch: pytest.MonkeyPatch, is_seen_absent: bool
+    monkeypatch: pytest.MonkeyPatch, is_seen_absent: bool, ids: tuple[bytes, bytes], count: int
 ) -> None:
     """Or it is created again before anybody looks, and the reader's offset does not exist in the new topic."""
     monkeypatch.setattr(consume, "_ABSENT_S", 0.2)
+    monkeypatch.setattr(consume, "_SLOW_PAUSE_S", 0.2)
 
     async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
         script = lead(cluster, 0, {0: Log(9)})
-        cluster.leaders, cluster.topic_ids = {"t": [0]}, {"t": OLD}
+        cluster.leaders, cluster.topic_ids = {"t": [0]}, {"t": ids[0]}
         complaints: list[str] = []
 
         def complain(told: str) -> None:
@@ -303,27 +314,156 @@ def test_a_topic_that_is_created_again_is_read_from_its_beginning(
                 create()
 
         def create() -> None:
-            script.logs, script.codes = {0: Log(4)}, {}
-            cluster.leaders, cluster.topic_ids = {"t": [0]}, {"t": NEW}
+            script.logs, script.codes = {0: Log(count)}, {}
+            cluster.leaders, cluster.topic_ids = {"t": [0]}, {"t": ids[1]}
 
         consumer = Consumer(wire, ["t"], ConsumeOptions(offset=EARLIEST_TIMESTAMP, give_up_s=9), complain=complain)
         await consumer.open()
         records: list[ConsumedRecord] = []
         async with aclosing(consumer.batches()) as batches:
-            while len(records) < 13:
+            while len(records) < 9 + count:
                 records += (await anext(batches)).records
                 if len(records) == 9 and is_seen_absent:
                     cluster.leaders, script.codes = {}, {0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
                 elif len(records) == 9:
                     create()
-        assert offsets(records, 0) == [*range(9), *range(4)]
+        assert offsets(records, 0) == [*range(9), *range(count)]
         gone = ["topic t does not exist any more: waiting for it to be created again"] if is_seen_absent else []
         assert complaints == [*gone, "topic t was deleted and created again: reading it from its beginning"]
 
     play(scene)
 
 
-def test_a_group_joins_anew_for_a_topic_that_was_created_again_and_its_old_offsets_count_no_more() -> None:
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1)])
+def test_all_partitions_are_read_that_a_topic_has_when_it_is_created_again(before: int, after: int) -> None:
+    """No other is waited for."""
+
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        script = lead(cluster, 0, {0: Log(9), 1: Log(9)})
+        cluster.leaders, cluster.topic_ids = {"t": [0] * before}, {"t": OLD}
+        consumer = Consumer(wire, ["t"], ConsumeOptions(offset=EARLIEST_TIMESTAMP))
+        await consumer.open()
+        records: list[ConsumedRecord] = []
+        async with aclosing(consumer.batches()) as batches:
+            while len(records) < 9 * before + 4 * after:
+                records += (await anext(batches)).records
+                if len(records) == 9 * before:
+                    script.logs = {0: Log(4), 1: Log(4)}
+                    cluster.leaders, cluster.topic_ids = {"t": [0] * after}, {"t": NEW}
+        for partition in range(2):
+            old, new = (9 if partition < before else 0), (4 if partition < after else 0)
+            assert offsets(records, partition) == [*range(old), *range(new)]
+        assert [position.name.partition for position in consumer._positions] == [*range(after)]
+
+    play(scene)
+
+
+def test_what_a_leader_says_late_about_the_topic_before_counts_no_more() -> None:
+    async def scene(cluster: ScriptedCluster, _: WireCluster) -> None:
+        scripts = [lead(cluster, index, {index: Log(9)}) for index in range(2)]
+        cluster.leaders, cluster.topic_ids = {"t": [0, 1]}, {"t": OLD}
+        has_begun_anew = asyncio.Event()
+
+        async def late(request: FetchRequest) -> FetchResponse:
+            if request.topics[0].partitions[0].fetch_offset < 9:
+                return await scripts[0].fetch(request)
+            await has_begun_anew.wait()
+            refused = PartitionData(partition_index=0, error_code=int(ErrorCode.OFFSET_OUT_OF_RANGE), records=b"")
+            return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[refused])])
+
+        cluster.brokers[0].answers[ApiKey.FETCH] = late
+        # The other broker tells of the topic, so that nothing waits behind the late answer.
+        wire = WireCluster(cluster.bootstrap[1:], properties=ClientProperties())
+        try:
+            options = ConsumeOptions(offset=EARLIEST_TIMESTAMP)
+            consumer = Consumer(wire, ["t"], options, complain=lambda _: has_begun_anew.set())
+            await consumer.open()
+            records: list[ConsumedRecord] = []
+            async with aclosing(consumer.batches()) as batches:
+                while len(records) < 26:
+                    records += (await anext(batches)).records
+                    if len(records) == 18:
+                        cluster.topic_ids = {"t": NEW}
+                        for index, script in enumerate(scripts):
+                            script.logs = {index: Log(4)}
+        finally:
+            await wire.close()
+        assert offsets(records, 0) == offsets(records, 1) == [*range(9), *range(4)]
+
+    play(scene)
+
+
+@pytest.mark.parametrize("topic_id", [NEW, ZERO_TOPIC_ID])
+def test_a_group_joins_anew_for_a_topic_that_was_created_again_and_its_old_offsets_count_no_more(
+    monkeypatch: pytest.MonkeyPatch, topic_id: bytes
+) -> None:
+    monkeypatch.setattr(consume, "_ABSENT_S", 0.2)
+    monkeypatch.setattr(consume, "_SLOW_PAUSE_S", 0.2)
+
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        script = lead(cluster, 0, {0: Log(9)})
+        cluster.leaders = {"t": [0]}
+        cluster.topic_ids = {"t": OLD if topic_id == NEW else ZERO_TOPIC_ID}
+
+        def create(_: str = "") -> None:
+            script.logs, script.codes = {0: Log(4)}, {}
+            cluster.leaders, cluster.topic_ids = {"t": [0]}, {"t": topic_id}
+
+        own = frozenset({TopicPartition("t", 0)})
+        options = ConsumeOptions(offset=EARLIEST_TIMESTAMP, only=own)
+        consumer = Consumer(wire, ["t"], options, complain=create)
+        await consumer.open()
+        count = 0
+        async with aclosing(consumer.batches()) as batches:
+            async for some in batches:
+                count += len(some.records)
+                assert not consumer.is_gone("t")
+                if count == 9 and topic_id == NEW:
+                    create()
+                elif count == 9:
+                    cluster.leaders, script.codes = {}, {0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        assert (count, consumer.is_gone("t")) == (9, True)
+
+    play(scene)
+
+
+@pytest.mark.parametrize("until_end", [False, True])
+@pytest.mark.parametrize("topic_id", [NEW, ZERO_TOPIC_ID])
+@pytest.mark.parametrize("is_half_made", [False, True])
+def test_a_group_joins_anew_for_a_topic_that_was_not_there_when_it_joined(
+    monkeypatch: pytest.MonkeyPatch, topic_id: bytes, is_half_made: bool, until_end: bool
+) -> None:
+    """Its partitions are nobody's till then. A reader up to the end has nothing to read in it."""
+    monkeypatch.setattr(consume, "_ABSENT_S", 0.2)
+    monkeypatch.setattr(consume, "_SLOW_PAUSE_S", 0.2)
+
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        lead(cluster, 0, {0: Log(30)})
+        cluster.leaders = {"t": [0]} | ({"b": []} if is_half_made else {})
+        cluster.topic_ids = {"t": OLD, "b": topic_id}
+        complaints: list[str] = []
+
+        def create(told: str) -> None:
+            complaints.append(told)
+            cluster.leaders["b"] = [0]
+
+        own = frozenset({TopicPartition("t", 0)})
+        options = ConsumeOptions(offset=EARLIEST_TIMESTAMP, only=own, until_end=until_end)
+        consumer = Consumer(wire, ["t", "b"], options, complain=create)
+        await consumer.open()
+        if until_end:
+            cluster.leaders["b"] = [0]
+        async with aclosing(consumer.batches()) as batches:
+            count = sum([len(some.records) async for some in batches])
+        told = [] if until_end else ["topic b does not exist any more: waiting for it to be created again"]
+        assert (count, complaints, consumer.is_gone("t")) == (30, told, False)
+
+    play(scene)
+
+
+def test_offsets_are_not_committed_while_a_broker_does_not_know_the_topic() -> None:
+    """It may be another one already, though other brokers still tell the old id."""
+
     async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
         script = lead(cluster, 0, {0: Log(9)})
         cluster.leaders, cluster.topic_ids = {"t": [0]}, {"t": OLD}
@@ -332,17 +472,45 @@ def test_a_group_joins_anew_for_a_topic_that_was_created_again_and_its_old_offse
         await consumer.open()
         count = 0
         async with aclosing(consumer.batches()) as batches:
-            async for some in batches:
-                count += len(some.records)
-                assert not consumer.is_gone("t")
-                if count == 9:
-                    script.logs, cluster.topic_ids = {0: Log(4)}, {"t": NEW}
-        assert (count, consumer.is_gone("t")) == (9, True)
+            while count < 9:
+                count += len((await anext(batches)).records)
+            reading = asyncio.ensure_future(anext(batches))
+            script.codes = {0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+            while not consumer.is_gone("t"):
+                await asyncio.sleep(0.01)
+            script.codes = {}
+            while consumer.is_gone("t"):
+                await asyncio.sleep(0.01)
+            script.logs = {0: Log(4)}
+            with pytest.raises(Refused, match="offset 9 does not exist"):
+                await reading
+            assert consumer.is_gone("t")
 
     play(scene)
 
 
-def test_a_broker_that_does_not_know_the_topic_for_a_moment_deletes_nothing() -> None:
+def test_a_topic_that_begins_anew_while_its_id_is_asked_for_is_not_the_same() -> None:
+    """Its leaders refuse the offsets at different times. The answer to the first leads to the new topic."""
+
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        lead(cluster, 0, {0: Log(9)})
+        cluster.leaders, cluster.topic_ids = {"t": [0]}, {"t": OLD}
+        consumer = Consumer(wire, ["t"], ConsumeOptions(offset=EARLIEST_TIMESTAMP))
+        await consumer.open()
+        assert await consumer._is_same("t")
+        cluster.topic_ids = {"t": NEW}
+        asking = asyncio.create_task(consumer._is_same("t"))
+        await asyncio.sleep(0)
+        consumer._ids["t"] = NEW
+        assert not await asking
+
+    play(scene)
+
+
+@pytest.mark.parametrize("topic_id", [OLD, ZERO_TOPIC_ID])
+def test_a_broker_that_does_not_know_the_topic_for_a_moment_deletes_nothing(topic_id: bytes) -> None:
+    """Nor does one that is too old to tell its id."""
+
     async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
         script = lead(cluster, 0, {0: Log(9)})
         cluster.leaders, cluster.topic_ids = {"t": [0]}, {"t": OLD}
@@ -353,6 +521,7 @@ def test_a_broker_that_does_not_know_the_topic_for_a_moment_deletes_nothing() ->
             cluster.leaders = {}
             unknown = metadata(request)
             cluster.leaders, script.codes, answer[ApiKey.METADATA] = {"t": [0]}, {}, metadata
+            cluster.topic_ids = {"t": topic_id}
             return unknown
 
         options = ConsumeOptions(offset=EARLIEST_TIMESTAMP, until_end=True)

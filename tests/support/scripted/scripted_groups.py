@@ -8,7 +8,9 @@ from engine.common.errors import ErrorCode
 from engine.kafka.formats.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolPartitions,
+    ConsumerProtocolSubscription,
     encode_assignment,
+    encode_subscription,
 )
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.consumer_group_describe import (
@@ -70,6 +72,8 @@ class ScriptedGroups:
         """Protocol types of groups other than consumers'."""
         self.types: dict[str, str] = {}
         """Types of groups other than classic. DescribeGroups says that these groups do not exist."""
+        self.subscribed: list[str] | None = None
+        """What every member subscribes to; None: brokers do not say, as while a group rebalances."""
         self.change_answers: list[object] = []
         """The answers to the next changes: error codes, HANG_UP or SILENCE. Afterwards all changes succeed."""
         for broker in cluster.brokers:
@@ -127,7 +131,8 @@ class ScriptedGroups:
         )
         member = ConsumerGroupMember(
             member_id="m", instance_id="i", client_id="c", client_host="/h", assignment=has,
-            target_assignment=ConsumerGroupAssignment(),
+            target_assignment=ConsumerGroupAssignment(), subscribed_topic_names=self.subscribed or [],
+            subscribed_topic_regex="t.*" if self.subscribed is None else None,
         )  # fmt: skip
         state = "Reconciling" if self.state == "Stable" else self.state
         members = [] if self.state == "Empty" else [member]
@@ -142,11 +147,14 @@ class ScriptedGroups:
         assigned = ConsumerProtocolAssignment(
             assigned_partitions=[ConsumerProtocolPartitions(topic="t", partitions=[1, 0])]
         )
+        wanted = b""
+        if self.subscribed is not None:
+            wanted = encode_subscription(ConsumerProtocolSubscription(topics=self.subscribed), 0)
         members = [
             DescribedGroupMember(
-                member_id="m", client_id="c", client_host="/h", member_assignment=encode_assignment(assigned, 0)
-            ),
-            DescribedGroupMember(member_id="x", client_id="c", client_host="/h", member_assignment=b"?"),
+                member_id=name, client_id="c", client_host="/h", member_metadata=wanted, member_assignment=assignment
+            )
+            for name, assignment in (("m", encode_assignment(assigned, 0)), ("x", b"?"))
         ]
         return DescribedGroup(
             group_id=name,
