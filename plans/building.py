@@ -112,10 +112,12 @@ class _Builder:
         self._check_ids(set(live), set(known))
         has_racks = bool(live) and all(rack is not None for rack in live.values())
         if not has_racks and any(rack is not None for rack in live.values()):
-            without = ", ".join(str(broker) for broker, rack in sorted(live.items()) if rack is None)
+            lacking = [str(broker) for broker, rack in sorted(live.items()) if rack is None]
+            without = ", ".join(lacking)
             if self.strategy is Strategy.RACKS:
+                which = f"broker {without} has" if len(lacking) == 1 else f"brokers {without} have"
                 raise Infeasible(
-                    f"nobody knows which replicas share a rack: brokers without a rack: {without}",
+                    f"cannot judge racks: {which} none",
                     hint="give them broker.rack and restart them; until then rebalance levels without racks",
                 )
             self.notes.append(f"racks are ignored: brokers without a rack: {without}")

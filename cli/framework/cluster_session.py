@@ -38,7 +38,7 @@ async def open_cluster(invocation: Invocation, *, for_change: bool = False) -> A
         async with cluster:
             try:
                 yield cluster
-                if invocation.is_dry_run:
+                if invocation.would_change:
                     await cluster.note_lacking()
             except AdminError as error:
                 if error.topics:

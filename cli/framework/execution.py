@@ -18,7 +18,7 @@ from typer._click.globals import get_current_context
 
 from cli.exit_codes import ExitCode
 from cli.framework.early import interruptible
-from cli.framework.failure import Failure, failure_of, interrupted
+from cli.framework.failure import EXIT_CODES, Failure, failure_of, interrupted
 from cli.framework.invocation import Invocation, Stop
 from cli.framework.stdout import STDOUT, OutputClosed, closed_pipe
 from cli.framework.talk import Talk
@@ -86,8 +86,9 @@ def unexpected(talk: Talk, error: BaseException) -> int:
 
 def _failure_of(invocation: Invocation, error: Exception) -> Failure:
     failure = failure_of(error, is_accepted=bool(invocation.left_running) and invocation.has_sent_changes)
-    if failure.where == STDOUT and invocation.has_sent_changes:
-        return replace(failure, hint="the change was made: only its report could not be written")
+    # ``is_for_change``: a member of a group commits offsets as it reads; its user did not ask for that change.
+    if failure.where == STDOUT and invocation.has_sent_changes and invocation.is_for_change:
+        return _report_lost(invocation, failure)
     if isinstance(error, TimeoutError) and not str(error) and failure.code is ExitCode.UNREACHABLE:
         failure = replace(
             failure,
@@ -95,7 +96,6 @@ def _failure_of(invocation: Invocation, error: Exception) -> Failure:
             where=invocation.waited_for or invocation.cluster_name,
             hint="give it more time with --timeout SECONDS; --verbose shows who was asked, and who answered",
         )
-    # A member of a group commits offsets as it reads; its user did not ask for that change.
     if failure.code is ExitCode.UNREACHABLE and invocation.has_sent_changes and invocation.is_for_change:
         outlook = "may still take effect" if invocation.unanswered else "is still being carried out"
         return replace(
@@ -113,6 +113,16 @@ def _failure_of(invocation: Invocation, error: Exception) -> Failure:
     if failure.code is ExitCode.UNDER_WAY and invocation.left_running:
         return replace(failure, hint="; ".join(invocation.left_running))
     return failure
+
+
+def _report_lost(invocation: Invocation, failure: Failure) -> Failure:
+    """Return the failure of a change whose report could not be written; its code is the report's own if that is bad."""
+    code = invocation.report_code
+    if code is ExitCode.DONE:
+        return replace(failure, hint="the change was made: only its report could not be written")
+    kind = next((kind for kind, of_kind in EXIT_CODES.items() if of_kind is code), "bad_answer")
+    looks = "; ".join(invocation.left_running) or LOOK_AT_ALL
+    return replace(failure, code=code, kind=kind, hint=f"the change was sent; {looks}")
 
 
 def _look_first(invocation: Invocation) -> str:
@@ -193,6 +203,7 @@ def _term_as_interrupt(invocation: Invocation) -> Iterator[None]:
 
 def _finish(invocation: Invocation, result: CommandResult) -> int:
     if isinstance(result, Report):
+        invocation.report_code = result.exit_code
         invocation.print(result)
         return invocation.tell_hidden(result.exit_code)
     return invocation.tell_hidden(ExitCode.DONE if result is None else result)

@@ -115,6 +115,8 @@ class Invocation:
     """Keys of the client's properties that mean nothing have been named."""
     is_for_change: bool = False
     """A cluster was opened in order to change it."""
+    would_change: bool = False
+    """A dry run found something to change."""
     rights: tuple[Requirement, ...] = ()
     """The ACLs that the command needs, whatever its options."""
     essential_rights: tuple[Requirement, ...] = ()
@@ -137,6 +139,8 @@ class Invocation:
     """The broker, or file system, that had been silent longest when the command's time was up."""
     has_sent_changes: bool = False
     """Something was sent that may change the cluster."""
+    report_code: ExitCode = ExitCode.UNDER_WAY
+    """The exit code of the command's report; until there is one, what was sent is not known to be done."""
     left_running: list[str] = field(default_factory=list)
     """What continues without us, and how to look at it. The command says so if Ctrl-C or the deadline ends it."""
 
@@ -230,8 +234,7 @@ class Invocation:
         """
         for line in details if self.talk.is_verbose else folded(details, _DETAILS_MAX, "--verbose shows all"):
             self.talk.say(line)
-        if self.is_dry_run:
-            self.talk.say(f"dry run: would {change}")
+        if not self.goes_ahead(change):
             return False
         if self.is_confirmed:
             return True
@@ -251,6 +254,7 @@ class Invocation:
     def goes_ahead(self, change: str) -> bool:
         """Return whether to carry out a harmless change, which needs no confirmation: not in a dry run."""
         if self.is_dry_run:
+            self.would_change = True
             self.talk.say(f"dry run: would {change}")
         return not self.is_dry_run
 

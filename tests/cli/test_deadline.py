@@ -1,8 +1,9 @@
-"""--timeout counts the time of the cluster, and not that of a person's answer."""
+"""What is told of a change at its end: --timeout counts the time of the cluster alone, and a report may be lost."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import time
 
 import pytest
@@ -10,9 +11,18 @@ import pytest
 from cli.exit_codes import ExitCode
 from cli.framework.execution import execute
 from cli.framework.invocation import Invocation
+from cli.framework.stdout import STDOUT
 from cli.framework.talk import Talk
 from cli.output.format import OutputFormat
+from cli.output.report import Report, Table
 from engine.admin.cluster.errors import Unreachable
+
+
+class LosesReports(Invocation):
+    """A command whose stdout is on a full disk."""
+
+    def print(self, report: Report) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", STDOUT)
 
 
 class SlowPerson(Talk):
@@ -72,3 +82,41 @@ def test_only_who_meant_to_change_something_is_told_that_it_goes_on(
     invocation = Invocation(OutputFormat.PLAIN, Talk())
     assert execute(invocation, loses_the_cluster, {}, is_bounded=False) == code
     assert ("the request is still being carried out" in capsys.readouterr().err) == is_for_change
+
+
+MADE = "hint: the change was made: only its report could not be written"
+LOOK = "look before you go on: klamm cluster health"
+
+
+@pytest.mark.parametrize(
+    ("reported", "is_for_change", "left", "code", "told"),
+    [
+        (ExitCode.DONE, False, [], ExitCode.USAGE, []),
+        (ExitCode.DONE, True, [], ExitCode.USAGE, [MADE]),
+        (ExitCode.BAD_ANSWER, True, [], ExitCode.BAD_ANSWER, [f"hint: the change was sent; {LOOK}"]),
+        (ExitCode.REFUSED, True, [], ExitCode.REFUSED, [f"hint: the change was sent; {LOOK}"]),
+        (ExitCode.UNDER_WAY, True, ["it goes on"], ExitCode.UNDER_WAY, ["hint: the change was sent; it goes on"]),
+        (None, True, [], ExitCode.UNDER_WAY, [f"hint: the change was sent; {LOOK}"]),
+        (None, False, [], ExitCode.USAGE, []),
+    ],
+)
+def test_a_lost_report_says_no_more_than_is_known_of_the_change(
+    reported: ExitCode | None,
+    is_for_change: bool,
+    left: list[str],
+    code: ExitCode,
+    told: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """``reported`` is None if the disk is full before the command has ended."""
+
+    async def changes(invocation: Invocation) -> Report:
+        invocation.has_sent_changes, invocation.is_for_change, invocation.left_running = True, is_for_change, left
+        report = Report([], Table((), ()), exit_code=reported or ExitCode.DONE)
+        if reported is None:
+            invocation.print(report)
+        return report
+
+    invocation = LosesReports(OutputFormat.PLAIN, Talk())
+    assert execute(invocation, changes, {}, is_bounded=False) == code
+    assert capsys.readouterr().err.splitlines() == ["error: no space left on device: stdout", *told]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -154,6 +155,32 @@ def test_a_dry_run_names_the_right_to_alter_the_cluster(
     assert (refused.code, f"User:{cell.user} lacks alter on the cluster" in refused.err) == (4, True), refused.err
     may = in_process(*words, *login, story.config_of(Cell(cell.case)), capture=capsys)
     assert may.code != 4 and "lacks" not in may.err, may.err
+
+
+def test_a_dry_run_that_finds_nothing_to_change_lacks_nothing(
+    story: RightsStory, capsys: Capture, tmp_path: Path
+) -> None:
+    """Nor does the command itself, which sends nothing: who may read can check for drift."""
+    cell, topic = Cell("tokens list"), "led-as-preferred"
+    story.prepare(cell, capsys)
+    story.as_admin(f"topics create {topic} --replica-assignment 0", capsys)
+    who = f"--allow-principal User:{cell.user}"
+    story.as_admin(f"acls add {who} --operation describe --topic {topic}", capsys)
+    story.as_admin(f"acls add {who} --operation describe --cluster-resource", capsys)
+    login = ("-b", story.login, "--command-config", story.config_of(cell), "--yes", "-o", "json")
+    rule = {"resource_type": "topic", "name": topic, "principal": f"User:{cell.user}", "operation": "describe"}
+    same, other = tmp_path / "same.yaml", tmp_path / "other.yaml"
+    same.write_text(json.dumps({"acls": [rule]}))
+    other.write_text(json.dumps({"acls": [rule | {"operation": "read"}]}))
+    try:
+        for words in (("elect", "preferred", "--topic", topic), ("acls", "apply", same)):
+            for more in ((), ("--dry-run",)):
+                ran = in_process(*words, *login, *more, capture=capsys)
+                assert (ran.code, "lacks" in ran.err) == (0, False), (words, more, ran.err)
+        drifted = in_process("acls", "apply", other, *login, "--dry-run", capture=capsys)
+        assert (drifted.code, "lacks alter on the cluster" in drifted.err) == (4, True), drifted.err
+    finally:
+        story.as_admin(f"acls remove --yes {who} --operation describe --cluster-resource", capsys)
 
 
 def test_who_may_only_read_lacks_write_on_the_topic(story: RightsStory, capsys: Capture) -> None:

@@ -143,7 +143,7 @@ async def test_a_plan_is_made_applied_watched_throttled_and_cancelled_by_keys(
         await apply_until_it_moves(driven, "15000", "1 wave")
         await driven.until(lambda: bool(driven.lines_with("2 under way")) and adding() == [(1,), (1,)])
         await driven.press("6")
-        await driven.sees("takes under a throttle of 15.0 kB/s")
+        await driven.sees("receives under a throttle of 15.0 kB/s")
         assert driven.lines_with("moved-")
         await driven.press("7", "H", "ctrl+u")
         await driven.type("20000")

@@ -438,7 +438,7 @@ def test_moves_are_throttled_and_cancelled(three_brokers: LocalCluster, by_wire:
     assert changed.is_good
     (note,) = changed.notes
     assert note.startswith("once the moves have ended it has to go: X on Reassignments removes it, or klamm reassign ")
-    needed = ("broker 2 takes under a throttle of 20.0 kB/s",)
+    needed = ("broker 2 receives under a throttle of 20.0 kB/s",)
     kept = prepared(target, RemoveThrottles(needed))
     assert kept.run is None and needed[0] in kept.lines
     assert kept.question.startswith("the moves under way need the throttles that there are: H changes them")
@@ -517,7 +517,7 @@ def test_a_move_is_throttled_and_cancelled_by_keys(three_brokers: LocalCluster, 
     async def scene(driven: Driven) -> None:
         await driven.press("6")
         await driven.until(lambda: bool(driven.lines_with(f"{name}-0")))
-        await driven.sees("takes under a throttle of 15.0 kB/s")
+        await driven.sees("receives under a throttle of 15.0 kB/s")
         await driven.press("H")
         await driven.sees("Change the throttle")
         await driven.type("5")
@@ -533,7 +533,7 @@ def test_a_move_is_throttled_and_cancelled_by_keys(three_brokers: LocalCluster, 
         await driven.press("y")
         await driven.sees("Change the throttle: done")
         await driven.press("escape")
-        await driven.sees("takes under a throttle of 20.0 kB/s")
+        await driven.sees("receives under a throttle of 20.0 kB/s")
         await driven.press("C")
         await driven.sees("Cancel 1 reassignment in tried?")
         assert f"{name}-0: back to " in driven.text

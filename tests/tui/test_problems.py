@@ -946,6 +946,11 @@ def test_at_first_the_screen_says_that_it_measures_and_reads() -> None:
     assert "measuring" not in drawn()
 
 
+def test_a_reader_that_commits_rarely_is_not_called_measuring_for_hours() -> None:
+    told = [groups.status_cell(LagStatus.UNKNOWN, why).text for why in (Reason.TOO_FEW_SAMPLES, Reason.BETWEEN_COMMITS)]
+    assert told == ["measuring", "UNKNOWN"]
+
+
 def test_keys_that_narrow_say_what_they_show_next() -> None:
     async def look(driven: Driven) -> None:
         await driven.tick(2)

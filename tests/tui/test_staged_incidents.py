@@ -136,7 +136,7 @@ INCIDENTS = {
     ),
     "starved move": Incident(
         _starve, "✖ 1 copy falls behind", "Reassignments › stuck", ("orders-1",),
-        ("sends under a throttle of 1.0 kB/s: it can never finish", "raise the throttle (H); or cancel it (C)"),
+        ("sends under a throttle of 1.0 kB/s; the move can never finish", "raise the throttle (H); or cancel it (C)"),
         seconds=60,
         mends=("reassignment.throttle", lambda offer: isinstance(offer, Ask) and offer.fields[0].value == "1M"
                and offer.fields[0].hint == "for each broker, now 1.0 kB/s, 1.0 MB/s would let it end within an hour"),
@@ -301,7 +301,7 @@ def test_throttles_that_moves_need_are_named_instead_of_removed() -> None:
         offer = offered(driven, "reassignment.unthrottle")
         assert isinstance(offer, RemoveThrottles)
         assert offer.needed[0].endswith(
-            "sends under a throttle of 1.0 kB/s: it can never finish: 1.0 MB/s would let it end within an hour"
+            "sends under a throttle of 1.0 kB/s; the move can never finish: 1.0 MB/s would let it end within an hour"
         )
 
     async def run() -> None:

@@ -31,13 +31,12 @@ _TONES = {
     LagStatus.WARN: Tone.WARN,
     LagStatus.BEHIND: Tone.WARN,
 }
-_MEASURED = (Reason.TOO_FEW_SAMPLES, Reason.BETWEEN_COMMITS)
-"""A verdict follows by itself."""
 
 
 def status_cell(status: LagStatus, reason: Reason | None = None) -> Cell:
     """Return how a reader is doing, with its tone."""
-    if status is LagStatus.UNKNOWN and reason in _MEASURED:
+    if status is LagStatus.UNKNOWN and reason is Reason.TOO_FEW_SAMPLES:
+        # A verdict follows in a few seconds. One about a reader that commits rarely may take hours.
         return Cell("measuring", Tone.QUIET)
     return Cell(status.value, _TONES.get(status, Tone.BAD))
 

@@ -49,20 +49,32 @@ class Finding:
     subject: str
     evidence: str
     at_ms: int
+    partition: TopicPartition | None = None
+    """The partition that it is about."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """A topic, what cannot be right in it, and the highest controller epoch that wrote a state of its partitions."""
+
+    topic: TopicSnapshot
+    found: tuple[Finding, ...]
+    controller_epoch_max: int
 
 
 class SanityCheck:
     """Looks at one frame after the other. It skips topics that have not changed.
 
     A state is shown as long as it holds, and where it comes from two readings, once it has held for ``LASTS_MS``. A
-    figure that went backwards stays shown, because it is over in a moment.
+    figure that went backwards stays shown, because it is over in a moment. States read in turn may be much older than
+    the replicas: those of a partition count once its state has been read again.
     """
 
     def __init__(self) -> None:
         self._before: Frame | None = None
-        self._topics: dict[str, tuple[TopicSnapshot, list[Finding]]] = {}
+        self._topics: dict[str, _Looked] = {}
         self._went_back: deque[Finding] = deque(maxlen=WENT_BACK_MAX)
-        self._lasting: dict[tuple[Doubt, str], int] = {}
+        self._lasting: dict[tuple[Doubt, str, str], int] = {}
 
     def turns(self, frame: Frame) -> Iterator[None]:
         """Look at the topics in turns of an event loop; after the last one ``check`` has little to do."""
@@ -72,9 +84,9 @@ class SanityCheck:
 
         def look(topic: TopicSnapshot) -> bool:
             known = self._topics.get(topic.name)
-            if known is not None and known[0] is topic:
+            if known is not None and known.topic is topic:
                 return False
-            self._topics[topic.name] = topic, _states(frame, topic)
+            self._topics[topic.name] = _look_at(topic, frame.at_ms)
             return True
 
         return topics_in_turns(frame.cluster.topics, look)
@@ -92,22 +104,43 @@ class SanityCheck:
             self._before = frame
             self._look_at_topics(frame)
         found = [*_clocks(frame), *_controllers(frame)]
-        found += [doubt for _, of_topic in self._topics.values() for doubt in of_topic]
-        found = [self._since(doubt) for doubt in found]
-        self._lasting = {(doubt.doubt, doubt.subject): doubt.at_ms for doubt in found}
-        told = (one for one in found if one.doubt not in _OF_TWO_READINGS or frame.at_ms - one.at_ms >= LASTS_MS)
-        return [*told, *self._went_back]
+        epoch = frame.cluster.controller_epoch
+        for looked in self._topics.values():
+            found += looked.found
+            if epoch is not None and epoch < looked.controller_epoch_max:
+                found += _ahead(looked.topic, epoch, frame.at_ms)
+        found = [self._since(finding) for finding in found]
+        self._lasting = {_identity(finding): finding.at_ms for finding in found}
+        return [*(finding for finding in found if _counts(finding, frame)), *self._went_back]
 
     def _since(self, finding: Finding) -> Finding:
-        return replace(finding, at_ms=self._lasting.get((finding.doubt, finding.subject), finding.at_ms))
+        return replace(finding, at_ms=self._lasting.get(_identity(finding), finding.at_ms))
 
     def _look_at_topics(self, frame: Frame) -> None:
         assert frame.cluster is not None
         looked = {}
         for topic in frame.cluster.topics:
             known = self._topics.get(topic.name)
-            looked[topic.name] = known if known is not None and known[0] is topic else (topic, _states(frame, topic))
+            if known is None or known.topic is not topic:
+                known = _look_at(topic, frame.at_ms)
+            looked[topic.name] = known
         self._topics = looked
+
+
+def _identity(finding: Finding) -> tuple[Doubt, str, str]:
+    """Return what makes a later finding the same one. Other replicas, or another leader, begin a new one."""
+    evidence = finding.evidence if finding.doubt is Doubt.LEADER_NOT_A_REPLICA else ""
+    return finding.doubt, finding.subject, evidence
+
+
+def _counts(finding: Finding, frame: Frame) -> bool:
+    """Whether a finding has lasted, if its two sides are read at different times."""
+    name, is_in_turn = finding.partition, frame.stage(Stage.METADATA).source is StageSource.ROTATION
+    # In turn, a leader may have been read long before the replicas changed.
+    is_read_since = not is_in_turn or name is None or frame.read_at_ms.get(name, 0) > finding.at_ms
+    if finding.doubt is Doubt.LEADER_NOT_A_REPLICA and not is_read_since:
+        return False
+    return finding.doubt not in _OF_TWO_READINGS or frame.at_ms - finding.at_ms >= LASTS_MS
 
 
 def _clocks(frame: Frame) -> list[Finding]:
@@ -137,24 +170,27 @@ def _controllers(frame: Frame) -> list[Finding]:
     return found
 
 
-def _states(frame: Frame, topic: TopicSnapshot) -> list[Finding]:
-    """Return what cannot be right in the states of a topic's partitions."""
-    epoch = None if frame.cluster is None else frame.cluster.controller_epoch
-    is_in_turn = frame.stage(Stage.METADATA).source is StageSource.ROTATION
+def _look_at(topic: TopicSnapshot, at_ms: int) -> _Looked:
+    """Look at the states of a topic's partitions, without anything that may change while they do not."""
     found = []
     for p in topic.partitions:
-        subject = str(TopicPartition(topic.name, p.partition))
-        if epoch is not None and p.controller_epoch is not None and epoch < p.controller_epoch:
-            evidence = f"controller epoch {p.controller_epoch} wrote its state; the controller has epoch {epoch}"
-            found.append(Finding(Doubt.CONTROLLER_EPOCH_AHEAD, subject, evidence, frame.at_ms))
+        name = TopicPartition(topic.name, p.partition)
         if p.leader >= 0 and p.leader not in p.isr:
             evidence = f"{p.leader} leads, and the ISR is {_ids(p.isr)}"
-            found.append(Finding(Doubt.LEADER_NOT_IN_ISR, subject, evidence, frame.at_ms))
-        # In turn, a leader is read long after the replicas have changed.
-        if p.leader >= 0 and p.leader not in p.replicas and not is_in_turn:
+            found.append(Finding(Doubt.LEADER_NOT_IN_ISR, str(name), evidence, at_ms, name))
+        if p.leader >= 0 and p.leader not in p.replicas:
             evidence = f"{p.leader} leads, and the replicas are {_ids(p.replicas)}"
-            found.append(Finding(Doubt.LEADER_NOT_A_REPLICA, subject, evidence, frame.at_ms))
-    return found
+            found.append(Finding(Doubt.LEADER_NOT_A_REPLICA, str(name), evidence, at_ms, name))
+    return _Looked(topic, tuple(found), max((p.controller_epoch or 0 for p in topic.partitions), default=0))
+
+
+def _ahead(topic: TopicSnapshot, epoch: int, at_ms: int) -> Iterator[Finding]:
+    """Return the states that a controller after the one with this epoch wrote."""
+    for p in topic.partitions:
+        if p.controller_epoch is not None and epoch < p.controller_epoch:
+            name = TopicPartition(topic.name, p.partition)
+            evidence = f"controller epoch {p.controller_epoch} wrote its state; the controller has epoch {epoch}"
+            yield Finding(Doubt.CONTROLLER_EPOCH_AHEAD, str(name), evidence, at_ms, name)
 
 
 def _went_back(frame: Frame, before: Frame) -> list[Finding]:

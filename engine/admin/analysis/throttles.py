@@ -1,6 +1,7 @@
 """What replication throttles do to the reassignments under way: whether a throttle limits them or never lets them end.
 
-Pure. A throttle limits what a broker sends (leader) and takes (follower) of the replicas that topics list as throttled.
+Pure. A throttle limits what a broker sends (leader) and receives (follower) of the replicas that topics list as
+throttled.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ _TOPICS_MAX, _BROKERS_MAX = 3, 8
 class ThrottleVerdict(StrEnum):
     """What a throttle does."""
 
-    NEVER_ENDS = "can never finish"
+    NEVER_ENDS = "the move can never finish"
     """At least as much is produced to the moving partitions as the throttle lets through."""
-    IS_THE_LIMIT = "is the limit"
-    NOT_THE_LIMIT = "is not what holds it up"
-    UNKNOWN = "may be the limit or not"
+    IS_THE_LIMIT = "the throttle is the limit"
+    NOT_THE_LIMIT = "the throttle is not what holds the move up"
+    UNKNOWN = "the throttle may be the limit or not"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class ThrottleAdvice:
     """One throttled side of one broker. Rates are bytes a second.
 
     Attributes:
-        is_leader: what it sends; else what it takes.
+        is_leader: what it sends; else what it receives.
         rate: the throttle; ``used`` what is copied through it, None: not measured yet.
         inflow: what is produced to the partitions that are copied through it.
         remaining_bytes: what is left to copy through it.
@@ -105,14 +106,14 @@ def throttle_texts(advice: Sequence[ThrottleAdvice]) -> list[tuple[str, Throttle
 
 
 def _text_of(rate: int, brokers: Sequence[int], throttles: Sequence[ThrottleAdvice]) -> str:
-    """Say what one throttle of these brokers does, to what they send, to what they take, or to both."""
+    """Say what one throttle of these brokers does, to what they send, to what they receive, or to both."""
     sides = {throttle.is_leader for throttle in throttles}
-    does = [word + "s" * (len(brokers) == 1) for word, side in (("send", True), ("take", False)) if side in sides]
+    does = [word + "s" * (len(brokers) == 1) for word, side in (("send", True), ("receive", False)) if side in sides]
     who = f"broker {brokers[0]}" if len(brokers) == 1 else _brokers_text(brokers)
     suggested = max(throttle.suggested_rate or 0 for throttle in throttles)
     more = f": {rate_text(suggested)} would let it end within an hour" if suggested else ""
     verdict = throttles[0].verdict
-    effect = "" if verdict is ThrottleVerdict.UNKNOWN else f": it {verdict.value}"
+    effect = "" if verdict is ThrottleVerdict.UNKNOWN else f"; {verdict.value}"
     return f"{who} {' and '.join(does)} under a throttle of {rate_text(rate)}{effect}{more}"
 
 

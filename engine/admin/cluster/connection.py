@@ -189,7 +189,7 @@ class Cluster:
     async def note_lacking(self) -> None:
         """Note that this principal may not alter the cluster, if the command is sure to need that and brokers say so.
 
-        For dry runs, like ``lacking``.
+        For dry runs that found something to change, like ``lacking``: the change itself sends nothing otherwise.
         """
         needed = Right(AclOperation.ALTER, ResourceType.CLUSTER)
         if self.changes_by is not Side.WIRE or (needed.operation, needed.resource_type) not in self._essential:

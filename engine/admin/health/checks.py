@@ -262,8 +262,11 @@ def _controller(facts: HealthFacts) -> Iterator[tuple[Check, list[str]]]:
         told = [(f"broker {broker}", who) for broker, who in sorted(facts.seen_controllers.items())]
         if snapshot.source is SnapshotSource.ZOOKEEPER:
             told = [("ZooKeeper", snapshot.controller_id), *told]
-        names = {None: "nobody", NO_CONTROLLER: "nobody"}
-        yield Check.SEVERAL_CONTROLLERS, [f"{who} names {names.get(named, f'broker {named}')}" for who, named in told]
+        nobody = "does not name a controller"
+        texts = [
+            f"{who} {nobody if named in (None, NO_CONTROLLER) else f'names broker {named}'}" for who, named in told
+        ]
+        yield Check.SEVERAL_CONTROLLERS, texts
 
 
 def _missing_brokers(topics: _TopicFindings) -> list[str]:

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from engine.admin.cluster.asking import SILENT_LIMIT_S
+from engine.admin.cluster.asking import FAILURES, SILENT_LIMIT_S
 from engine.admin.cluster.client_properties import ClientProperties
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError
-from engine.admin.cluster.members import read_members
+from engine.admin.cluster.members import ClusterMembers, read_members
 from engine.admin.cluster.rights import Right, missing_rights
 from engine.admin.cluster.target import Source
 from engine.admin.cluster.waits import Complain, Waits
@@ -27,7 +27,7 @@ from engine.admin.topics.access import SnapshotTopicReader, TopicReader, topic_r
 from engine.admin.topics.values import MIN_ISR, default_min_isr, topic_min_isrs
 from engine.admin.transactions.hanging import OpenTransaction, OpenTransactions, find_holding
 from engine.common.clock import Clock, SystemClock
-from engine.common.errors import ErrorCode, RemoteProtocolError
+from engine.common.errors import CoordinationError, ErrorCode, RemoteProtocolError
 from engine.common.model import BrokerInfo, TopicPartition
 from engine.common.snapshot import ClusterSnapshot
 from engine.common.topic_names import TRANSACTION_STATE_TOPIC
@@ -42,6 +42,7 @@ _PROBE_SHARE = 0.4
 """The largest share of the command's time: the rest must be read as well."""
 _TRANSACTIONS_SHARE = 0.2
 _SECOND_LOOK_S, _SECOND_LOOK_SHARE = 1.0, 0.1
+_MEMBERS_SHARE = 0.2
 _PINGS = 3
 _BROKER_RESOURCE = 4
 _FETCH_OF_3_7 = 16
@@ -197,14 +198,17 @@ async def _with_probes(facts: HealthFacts, cluster: Cluster, silent: Mapping[int
     if _doubts_controller(facts.snapshot, probes):
         # Another one may have been elected between the two readings.
         await asyncio.sleep(min(_SECOND_LOOK_S, cluster.timeout_s * _SECOND_LOOK_SHARE))
-        members = await read_members(cluster)
-        facts = replace(
-            facts,
-            snapshot=replace(
-                facts.snapshot, controller_id=members.controller_id, controller_epoch=members.controller_epoch
-            ),
-        )
-        probes = await ask(facts.snapshot)
+        members = await _members_now(cluster)
+        if members is not None:
+            snapshot = replace(
+                facts.snapshot,
+                brokers=members.brokers,
+                controller_id=members.controller_id,
+                controller_epoch=members.controller_epoch,
+            )
+            facts = replace(facts, snapshot=snapshot)
+            # Whoever hung before would take as long again.
+            probes = await ask(snapshot, silent=_silent_in(probes), limit_s=limit_s / 2)
     idle_controller = await _idle_controller(facts.snapshot, cluster, silent, probes)
     for probe in probes.values():
         cluster.note_denied(probe.denied)
@@ -222,8 +226,24 @@ async def _with_probes(facts: HealthFacts, cluster: Cluster, silent: Mapping[int
         caps_min_isr=bool(probes) and all(probe.caps_min_isr for probe in probes.values()),
         is_kraft=any(probe.is_kraft for probe in probes.values()),
         idle_controller=idle_controller,
-        silent_brokers={broker: probe.trouble for broker, probe in probes.items() if probe.trouble is not None},
+        silent_brokers=_silent_in(probes),
     )
+
+
+def _silent_in(probes: Mapping[int, BrokerProbe]) -> dict[int, str]:
+    return {broker: probe.trouble for broker, probe in probes.items() if probe.trouble is not None}
+
+
+async def _members_now(cluster: Cluster) -> ClusterMembers | None:
+    """Return who is in the cluster; None if nobody says it in a share of the time."""
+    limit_s = min(PROBE_S, cluster.timeout_s * _MEMBERS_SHARE)
+    try:
+        async with asyncio.timeout(limit_s):
+            return await read_members(cluster)
+    except (TimeoutError, CoordinationError, *FAILURES) as error:
+        why = str(error) or f"no answer within {limit_s:g} s"
+        cluster.complain(f"the controller is that of a moment ago, because it could not be read again: {why}")
+        return None
 
 
 def _doubts_controller(snapshot: ClusterSnapshot, probes: Mapping[int, BrokerProbe]) -> bool:

@@ -50,6 +50,8 @@ CONNECT_S = 10.0
 LOOK_EVERY_S = 2.0
 """How often ZooKeeper's speed is measured, which also shows whether it still answers."""
 LOOK_LIMIT_S = 4.0
+_EPOCH_AGAIN_S = 1.0
+"""This long after a new controller was seen with the epoch of the one before, read again. Nothing watches the epoch."""
 _SLICE = 500
 _MANY = 100
 _ROTATE_EVERY_S = 0.2
@@ -209,13 +211,13 @@ class ZooKeeperSide:
         self._on_news(True)
 
     def _on_watch(self, event: WatchEvent) -> None:
-        if event.path.startswith(_TOPICS_PREFIX):
-            # One topic: its path is the key of its pending reads.
-            self._dirty[event.path] = None
-            if event.kind is WatchEventKind.DELETED:
-                self._dirty[TopicsZNode.path] = None
-        else:
-            self._dirty[event.path] = None
+        # The path of one topic is the key of its pending reads.
+        self._read_soon(event.path)
+        if event.path.startswith(_TOPICS_PREFIX) and event.kind is WatchEventKind.DELETED:
+            self._read_soon(TopicsZNode.path)
+
+    def _read_soon(self, path: str) -> None:
+        self._dirty[path] = None
         self._wake.set()
 
     def _everything(self) -> Sequence[str]:
@@ -277,13 +279,15 @@ class ZooKeeperSide:
         )
         self._count(len(ids) + 4)
         brokers = [broker for broker, _ in filter(None, registrations)]
-        self._knowledge.take_members(
+        is_too_early = self._knowledge.take_members(
             brokers,
             {broker.id: registration for broker, registration in filter(None, registrations)},
             NO_CONTROLLER if controller_id is None else controller_id,
             None if epoch is None else epoch.controller_epoch,
             cluster_id,
         )
+        if is_too_early:
+            asyncio.get_running_loop().call_later(_EPOCH_AGAIN_S, self._read_soon, ControllerZNode.path)
         self._knowledge.members_by_znode = True
         self._board.read(Stage.MEMBERS, StageSource.WATCH, requests=len(ids) + 4)
         changed = known ^ set(ids)

@@ -125,13 +125,17 @@ class Knowledge:
         controller_id: int,
         controller_epoch: int | None,
         cluster_id: str | None,
-    ) -> None:
-        """Take what ZooKeeper says about brokers and controller."""
+    ) -> bool:
+        """Take what ZooKeeper says about brokers and controller; return whether to read them again soon.
+
+        The epoch of a controller that was elected during the reading may still be that of the one before.
+        """
         self._set_brokers(tuple(sorted(brokers, key=lambda broker: broker.id)))
         self.registrations = registrations
         self._set_controller(controller_id, controller_epoch)
         self._cluster_id = cluster_id or self._cluster_id
         self._snapshot = None
+        return controller_epoch is not None and self._controller_epoch is None
 
     def take_metadata(self, answer: MetadataResponse) -> bool:
         """Take what a broker says about all topics; return whether anything changed.

@@ -17,7 +17,7 @@ from engine.admin.analysis.timeline import Absence, LeaderChange, timelines
 from engine.admin.health.checks import assess
 from engine.admin.health.report import Check
 from engine.admin.watch.events import Event, EventKind
-from engine.admin.watch.frame import BrokerRegistration, Frame, Stage, StageStatus
+from engine.admin.watch.frame import BrokerRegistration, Frame, Stage, StageSource, StageStatus
 from engine.admin.watch.judging import facts_of
 from engine.common.model import TopicPartition
 
@@ -418,6 +418,49 @@ def test_what_lasts_stays_told_until_it_is_over_and_what_went_back_stays() -> No
     assert {finding.doubt for finding in told} >= {Doubt.LEADER_EPOCH_WENT_BACK, Doubt.CONTROLLER_EPOCH_WENT_BACK}
     later = check.check(replace(back, sequence=100))
     assert {finding.doubt for finding in later} >= {Doubt.LEADER_EPOCH_WENT_BACK, Doubt.CONTROLLER_EPOCH_WENT_BACK}
+
+
+def _not_a_replica(check: SanityCheck, frame: Frame, at_ms: int, read_at_ms: int) -> bool:
+    """Whether a check finds that in a frame of states that are read in turn."""
+    stages = {**frame.stages, Stage.METADATA: replace(frame.stage(Stage.METADATA), source=StageSource.ROTATION)}
+    frame = replace(frame, sequence=at_ms, at_ms=at_ms, stages=stages, read_at_ms={ORDERS: read_at_ms})
+    return Doubt.LEADER_NOT_A_REPLICA in {finding.doubt for finding in check.check(frame)}
+
+
+def test_a_leader_read_in_turn_is_doubted_once_it_was_read_after_the_replicas() -> None:
+    cluster, check = FakeCluster(9, {"orders": 1}), SanityCheck()
+    start, late = START_MS, START_MS + 10 * LASTS_MS
+    assert not _not_a_replica(check, cluster.frame(), start, start - 1_000)
+    cluster.move_leader(ORDERS, 9)
+    edited = cluster.frame()
+    for at_ms in (start + 1_000, late):
+        assert not _not_a_replica(check, edited, at_ms, start), "its state may be that of before"
+    assert not _not_a_replica(check, edited, late + 1_000, start + 1_000), "or of the same moment"
+    assert _not_a_replica(check, edited, late + 2_000, late)
+    cluster.reassign(ORDERS, (4, 5, 6))
+    edited = cluster.frame()
+    for at_ms in (late + 3_000, 2 * late):
+        assert not _not_a_replica(check, edited, at_ms, late + 2_500), "the replicas have changed again"
+    assert _not_a_replica(check, edited, 2 * late + 1_000, late + 3_001)
+
+
+def test_the_epoch_of_a_state_is_compared_with_that_of_the_controller_in_each_frame() -> None:
+    """Topics that have not changed are judged again when the epoch is known, or catches up."""
+    cluster, check = FakeCluster(3, {"orders": 1, "still": 3}), SanityCheck()
+    cluster.move_controller(2)
+    cluster.move_leader(ORDERS, 2)
+    whole = cluster.frame()
+    assert whole.cluster is not None and whole.cluster.controller_epoch == 8
+
+    def ahead(seconds: int, epoch: int | None) -> list[str]:
+        assert whole.cluster is not None
+        known = replace(whole.cluster, controller_epoch=epoch)
+        frame = replace(whole, sequence=whole.sequence + seconds, at_ms=whole.at_ms + 1_000 * seconds, cluster=known)
+        return [one.subject for one in check.check(frame) if one.doubt is Doubt.CONTROLLER_EPOCH_AHEAD]
+
+    assert [ahead(seconds, None) for seconds in (0, 1, 20)] == [[]] * 3
+    assert [ahead(seconds, 7) for seconds in (21, 22, 40)] == [[], [], ["orders-0"]]
+    assert ahead(41, 8) == []
 
 
 def lasting(frame: Frame) -> list[Finding]:

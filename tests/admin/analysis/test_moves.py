@@ -315,7 +315,7 @@ def test_the_time_without_a_byte_counts_on_between_two_readings() -> None:
     assert told == [10, 11, 15]
 
 
-def test_the_throttle_lines_name_all_brokers_that_send_and_take() -> None:
+def test_the_throttle_lines_name_all_brokers_that_send_and_receive() -> None:
     cluster, board = FakeCluster(9, {"orders": 9}, partition_bytes=9_000_000_000), Board()
     for key in ("leader.replication.throttled", "follower.replication.throttled"):
         cluster.set_broker_config(None, f"{key}.rate", "1000000")
@@ -331,7 +331,7 @@ def test_the_throttle_lines_name_all_brokers_that_send_and_take() -> None:
     assert told == [
         "brokers 1, 3 send under a throttle of 1.0 MB/s   H changes it",
         "broker 2 sends under a throttle of 2.0 MB/s   H changes it",
-        "brokers 7, 8, 9 take under a throttle of 1.0 MB/s   H changes it",
+        "brokers 7, 8, 9 receive under a throttle of 1.0 MB/s   H changes it",
     ]
 
 
@@ -339,8 +339,8 @@ def test_sides_with_the_same_throttle_share_a_sentence_and_a_burst_is_called_one
     both = [ThrottleAdvice(1, is_leader, 1_000, 2_100.0, 0, 9, ThrottleVerdict.IS_THE_LIMIT, None, 1_000_000)
             for is_leader in (True, False)]  # fmt: skip
     ((told, _),) = throttle_texts(both)
-    more = "it is the limit: 1.0 MB/s would let it end within an hour"
-    assert told == f"broker 1 sends and takes under a throttle of 1.0 kB/s: {more}"
+    more = "the throttle is the limit: 1.0 MB/s would let it end within an hour"
+    assert told == f"broker 1 sends and receives under a throttle of 1.0 kB/s; {more}"
     assert both[0].is_burst and not replace(both[0], used=1_900.0).is_burst and not replace(both[0], used=None).is_burst
 
 

@@ -115,7 +115,7 @@ def test_more_in_sync_wanted_than_there_are_replicas_is_critical_where_writes_ar
 def test_a_broker_that_knows_no_controller_is_told_so() -> None:
     report = assess(of(WELL, seen_controllers={0: 0, 1: 1, 2: None}))
     (reason,) = [reason for reason in report.reasons if reason.check is Check.SEVERAL_CONTROLLERS]
-    assert reason.examples[-1] == "broker 2 names nobody"
+    assert reason.examples[-1] == "broker 2 does not name a controller"
 
 
 def test_who_holds_readers_up_the_longest_is_named_first() -> None:

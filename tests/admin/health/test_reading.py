@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from scripted_brokers import scripted_cluster
 from virtual_time import ManualClock
 
 from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import Unreachable
 from engine.admin.cluster.snapshot_file import save_snapshot
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.health import reading
@@ -34,6 +37,7 @@ from engine.kafka.protocol.apis.describe_log_dirs import DescribeLogDirsRequest,
 from engine.kafka.zk.admin_nodes import ReassignPartitionsZNode
 from engine.kafka.zk.brokers import BrokerIdZNode, BrokerRegistration
 from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.errors import SessionLost
 
 SILENCE = "no answer within 3 s"
 _LATE = "no answer to DescribeLogDirs within 2 s"
@@ -144,6 +148,65 @@ async def test_a_controller_that_was_elected_meanwhile_is_the_only_one(
         assert probed == 2
         checks = {reason.check for reason in assess(facts).reasons}
         assert checks == ({Check.SEVERAL_CONTROLLERS} if is_for_long else set())
+
+
+async def _hangs(*_: object) -> None:
+    await asyncio.sleep(60)
+
+
+async def _loses_the_session(*_: object) -> None:
+    raise SessionLost
+
+
+async def _reaches_nobody(*_: object) -> None:
+    raise Unreachable("nobody answers")
+
+
+@pytest.mark.parametrize(
+    ("reads", "why"),
+    [
+        (None, None),
+        (_hangs, "no answer within 0.4 s"),
+        (_loses_the_session, str(SessionLost())),
+        (_reaches_nobody, "nobody answers"),
+    ],
+)
+@in_event_loop
+async def test_a_second_look_at_the_controller_asks_anew_who_is_there_and_no_broker_that_hung(
+    monkeypatch: pytest.MonkeyPatch, reads: Callable[..., Awaitable[None]] | None, why: str | None
+) -> None:
+    """Broker 2 comes and wins while broker 1 hangs. If the second look fails, the first one counts."""
+    monkeypatch.setattr(reading, "_SECOND_LOOK_S", 0.05)
+    read, heard = reading.read_snapshot, list[str]()
+    if reads is not None:
+        monkeypatch.setattr(reading, "read_members", reads)
+    async with asyncio.timeout(60), scripted_cluster(3) as brokers:
+        brokers.leaders = {"t": [0]}
+        for broker in brokers.brokers:
+            broker.answers[ApiKey.DESCRIBE_CONFIGS] = _described
+            broker.answers[ApiKey.LEADER_AND_ISR] = pytest.fail
+            broker.answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda _: DescribeLogDirsResponse(results=[])
+        brokers.brokers[1].answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda _: NOTHING_SAID
+
+        async def before_it_came(*given: Any, **options: Any) -> ClusterSnapshot:
+            snapshot = await read(*given, **options)
+            brokers.controller_id = 2
+            return replace(snapshot, brokers=snapshot.brokers[:2])
+
+        monkeypatch.setattr(reading, "read_snapshot", before_it_came)
+        target = ClusterTarget("t", Origin.OPTIONS, bootstrap=tuple(brokers.bootstrap))
+        async with Cluster(target, timeout_s=2, complain=heard.append) as cluster:
+            facts = await read_health_facts(cluster)
+        assert len(brokers.brokers[1].requests(DescribeLogDirsRequest)) == 1
+        assert list(facts.silent_brokers) == [1]
+        checks = {reason.check for reason in assess(facts).reasons}
+        if why is None:
+            assert (facts.snapshot.controller_id, checks, heard) == (2, {Check.SILENT_BROKERS}, [])
+            assert facts.seen_controllers == {0: 2, 2: 2}
+        else:
+            assert checks == {Check.SILENT_BROKERS, Check.SEVERAL_CONTROLLERS}
+            what = "the controller is that of a moment ago, because it could not be read again"
+            assert heard == [f"{what}: {why}"]
 
 
 @pytest.mark.parametrize("is_frozen", [False, True])

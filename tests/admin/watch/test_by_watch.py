@@ -128,6 +128,33 @@ async def test_settings_that_cannot_be_read_are_a_finding_until_they_can_be(zk_c
             await feed.close()
 
 
+@in_event_loop
+async def test_an_epoch_that_was_read_too_early_is_read_again(zk_chroot: str) -> None:
+    """Nothing watches it: it was unknown until a broker came or went."""
+    target = ClusterTarget("watched", Origin.OPTIONS, zookeeper=zk_chroot, via=Side.ZOOKEEPER)
+
+    def members(controller_id: int) -> Callable[[Frame], bool]:
+        return lambda frame: frame.cluster is not None and frame.cluster.controller_id == controller_id
+
+    def controller(controller_id: int) -> dict[str, bytes]:
+        return {"/controller": _json({"version": 1, "brokerid": controller_id, "timestamp": "1"})}
+
+    with znode_writer(zk_chroot) as write:
+        _write_cluster(write)
+        write({"/controller_epoch": b"7", **controller(1)}, False)
+        feed = LiveFeed(target, interval_s=0.2)
+        await feed.start()
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                await _frame_with(feed, members(1))
+                await asyncio.to_thread(write, controller(2), False)
+                frame = await _frame_with(feed, members(2))
+                assert frame.cluster is not None and frame.cluster.controller_epoch is None
+                await _frame_with(feed, lambda frame: frame.cluster is not None and frame.cluster.controller_epoch == 7)
+        finally:
+            await feed.close()
+
+
 def _found(check: Check, count: int) -> Callable[[Frame], bool]:
     def is_so(frame: Frame) -> bool:
         reasons = () if frame.health is None else frame.health.reasons

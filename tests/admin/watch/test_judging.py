@@ -157,12 +157,13 @@ def test_another_controller_counts_when_a_broker_names_it_twice() -> None:
 def test_an_epoch_that_was_read_before_the_controller_moved_is_not_that_of_the_new_one() -> None:
     """It was raised a moment later, and looked as if the new controller had been elected again."""
     knowledge = Knowledge(SnapshotSource.ZOOKEEPER)
-    epochs = []
+    epochs, is_soon = [], []
     for now_ms, (controller_id, epoch) in enumerate(((1, 7), (2, 7), (2, 8), (-1, 8), (2, 9))):
-        knowledge.take_members((), {}, controller_id, epoch, "id")
+        is_soon.append(knowledge.take_members((), {}, controller_id, epoch, "id"))
         cluster = knowledge.frame(now_ms, {}, {}).cluster
         epochs.append(None if cluster is None else cluster.controller_epoch)
     assert epochs == [7, None, 8, 8, 9]
+    assert is_soon == [False, True, False, False, False], "nothing else would tell that it was raised"
 
 
 def test_a_new_controller_begins_new_doubts() -> None:
