@@ -205,13 +205,13 @@ def test_a_topic_that_is_deleted_meanwhile_is_no_wrong_use(
     where = ("-b", live_cluster.bootstrap_servers, "--timeout", "2")
     own, pipe, nowhere = environment(Path()), subprocess.PIPE, subprocess.DEVNULL
     producer, reader = (
-        subprocess.Popen([PROGRAM, *words, *where], stdin=pipe, stdout=nowhere, stderr=pipe, env=own, text=True)
-        for words in (("produce", topic_name), ("consume", topic_name, "--from-beginning"))
+        subprocess.Popen([PROGRAM, *words, *where], stdin=pipe, stdout=out, stderr=pipe, env=own, text=True)
+        for words, out in ((("produce", topic_name), nowhere), (("consume", topic_name, "--from-beginning"), pipe))
     )
-    assert producer.stdin is not None
+    assert producer.stdin is not None and reader.stdout is not None
     producer.stdin.write("now\n")
     producer.stdin.flush()
-    wait_for(lambda: program("consume", topic_name, "-e").out == "now\n", "the record is there")
+    assert reader.stdout.readline() == "now\n"
     assert program("topics", "delete", topic_name, "--yes").code == 0
     _, said = producer.communicate("then\n", timeout=60)
     assert (producer.returncode, "(UNKNOWN_TOPIC_OR_PARTITION): topic " in said) == (4, True), said

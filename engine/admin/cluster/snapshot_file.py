@@ -13,6 +13,8 @@ from engine.common.snapshot import ClusterSnapshot
 from engine.common.snapshot_json import snapshot_from_json, snapshot_to_json
 from engine.runtime.input_files import name_of, read_input_bytes
 
+_OPEN_FILES = ("/dev/fd/", "/dev/stdout", "/dev/stderr", "/proc/")
+
 
 def load_snapshot(path: Path) -> ClusterSnapshot:
     """Read a snapshot. The last one is kept: a command asks for it several times, and a large one takes a second.
@@ -39,13 +41,13 @@ def _parsed(content: bytes) -> ClusterSnapshot:
 def save_snapshot(snapshot: ClusterSnapshot, path: Path) -> None:
     """Write a snapshot; an existing file is replaced as a whole, also behind a link.
 
-    A pipe or a device is written to, and so is what lies in ``/dev`` or ``/proc``: it may be ``/dev/stdout``.
+    A pipe or a device is written to, and so is a file that this process has open already, such as ``/dev/stdout``.
 
     Raises:
         BadRequest: it cannot be written there.
     """
     real = path.resolve()
-    is_replaced = path.parts[:2] not in (("/", "dev"), ("/", "proc")) and (real.is_file() or not real.exists())
+    is_replaced = not str(path).startswith(_OPEN_FILES) and (real.is_file() or not real.exists())
     target = real.with_name(f".{real.name}.tmp") if is_replaced else path
     try:
         target.write_text(snapshot_to_json(snapshot), encoding="utf-8")

@@ -49,7 +49,7 @@ def test_the_dashboard_counts_in_turns_and_nothing_is_left_to_count(
     at_once_counted.take(frame)
     assert len(list(board.turns(frame))) == 2 * TURNS
     monkeypatch.setattr(tallies, "tally_of", None)
-    monkeypatch.setattr(sanity, "_states", None)
+    monkeypatch.setattr(sanity, "_look_at", None)
     board.take(frame)
     assert board.total == at_once_counted.total
     assert board.findings == at_once_counted.findings
