@@ -55,13 +55,13 @@ class ElectionTrigger(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ApiError:
-    """An error code with the text for the client; ``NO_ERROR`` is success."""
+    """An error code with the text for the client; ``SUCCESS`` has none."""
 
     code: ErrorCode
     message: str | None = None
 
 
-NO_ERROR = ApiError(ErrorCode.NONE)
+SUCCESS = ApiError(ErrorCode.NONE)
 NOT_CONTROLLER = ApiError(ErrorCode.NOT_CONTROLLER, "This is not the correct controller for this cluster.")
 
 

@@ -10,7 +10,7 @@ from itertools import islice
 
 from engine.broker.controller.context import ControllerContext
 from engine.broker.controller.errors import RecordsWouldBeLost
-from engine.broker.controller.events import NO_ERROR, AlterPartitionReassignments, ApiError, ZkPartitionReassignment
+from engine.broker.controller.events import SUCCESS, AlterPartitionReassignments, ApiError, ZkPartitionReassignment
 from engine.broker.controller.instructions import (
     Answer,
     Continue,
@@ -97,14 +97,14 @@ class ReassignmentRequests:
                 yield from carry_out(Continue(ZkPartitionReassignment()))
                 break
         results = yield from self._start(wanted)
-        failed.update({p: error for p, error in results.items() if error is not NO_ERROR})
+        failed.update({p: error for p, error in results.items() if error is not SUCCESS})
         if failed:
             errors = {p: f"ApiError(error={error.code.name}, message={error.message})" for p, error in failed.items()}
             self._log.warning(
                 f"Failed reassignment through zk with the following errors: {scala_map('HashMap', errors)}"
             )
             yield from self._reassignments.remove_from_znode(lambda partition, _: partition in failed)
-        return {p for p, error in results.items() if error is NO_ERROR}
+        return {p for p, error in results.items() if error is SUCCESS}
 
     def under_way(
         self, partitions: tuple[TopicPartition, ...] | None
@@ -162,7 +162,7 @@ class ReassignmentRequests:
         results: dict[TopicPartition, ApiError] = {}
         started: dict[TopicPartition, ReplicaAssignment] = {}
         for partition, assignment in wanted.items():
-            results[partition] = NO_ERROR
+            results[partition] = SUCCESS
             if partition.topic in self._context.topics_to_be_deleted:
                 self._log.info(f"Skipping reassignment of {partition} since the topic is currently being deleted")
                 results[partition] = _UNKNOWN

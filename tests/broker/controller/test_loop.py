@@ -12,7 +12,7 @@ from network_serving import run
 
 from engine.broker.controller import channels, events, reassignment_requests
 from engine.broker.controller import instructions as do
-from engine.broker.controller.events import NO_ERROR, ApiError
+from engine.broker.controller.events import SUCCESS, ApiError
 from engine.broker.controller.topic_admin import NewTopic
 from engine.broker.network.request import CLOSE_CONNECTION
 from engine.common.errors import ErrorCode
@@ -205,7 +205,7 @@ def test_an_answer_comes_from_the_last_of_several_events(zk_chroot: str, monkeyp
             await cluster.create(dict.fromkeys(range(5), (1, 0)))
             wanted = {TopicPartition("t", index): (1, 2) for index in range(5)}
             asked = cluster.controller.controller.ask(events.AlterPartitionReassignments(wanted))
-            assert await asked == dict.fromkeys(wanted, NO_ERROR)
+            assert await asked == dict.fromkeys(wanted, SUCCESS)
 
     run(test)
 
@@ -427,7 +427,7 @@ def test_reassignment_over_the_whole_way(zk_chroot: str) -> None:
             await cluster.create({0: (0, 1)})
             controller = cluster.controller.controller
             answer = await controller.ask(events.AlterPartitionReassignments({T0: (2, 3)}))
-            assert answer == {T0: NO_ERROR}
+            assert answer == {T0: SUCCESS}
             await cluster.idle()
             await cluster.catch_up(T0, 0, 1, 2, 3)
             await cluster.idle()

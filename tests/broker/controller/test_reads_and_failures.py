@@ -12,7 +12,7 @@ from fake_zookeeper import tp
 from engine.broker.controller import events
 from engine.broker.controller import instructions as do
 from engine.broker.controller.events import (
-    NO_ERROR,
+    SUCCESS,
     AlterPartitionReassignments,
     ApiError,
     AutoPreferredReplicaLeaderElection,
@@ -130,14 +130,14 @@ def test_what_cannot_be_read_again_stays_as_it_was() -> None:
 def test_an_epoch_is_raised_on_what_the_leader_wrote_meanwhile() -> None:
     world = world_of(3, (1, 2))
     world.zk.write_state(P, LeaderAndIsr(1, 0, (1,)), 1)
-    assert world.run(AlterPartitionReassignments({P: (1, 2, 0)})) == {P: NO_ERROR}
+    assert world.run(AlterPartitionReassignments({P: (1, 2, 0)})) == {P: SUCCESS}
     assert world.take_writes() == ["topic t 0:120+0", "state t-0 leader=1 le=1 isr=1 pe=2"]
     assert world.take_counts(ReadPartitionStates) == [1]
 
 
 def test_an_epoch_is_raised_by_memory() -> None:
     world = world_of(3, (1, 2))
-    assert world.run(AlterPartitionReassignments({P: (1, 2, 0)})) == {P: NO_ERROR}
+    assert world.run(AlterPartitionReassignments({P: (1, 2, 0)})) == {P: SUCCESS}
     assert world.take_counts(ReadPartitionStates) == [0]
 
 
@@ -163,7 +163,7 @@ def test_a_move_whose_epoch_cannot_be_written_is_no_success() -> None:
     del world.zk.states[P]
     answers = world.run(AlterPartitionReassignments({P: (1, 0), tp("t-1"): (1, 0)}))
     assert answers[P].code is not ErrorCode.NONE
-    assert answers[tp("t-1")] is NO_ERROR
+    assert answers[tp("t-1")] is SUCCESS
 
 
 def test_a_move_that_cannot_be_taken_back_does_not_keep_another_from_it() -> None:
@@ -172,7 +172,7 @@ def test_a_move_that_cannot_be_taken_back_does_not_keep_another_from_it() -> Non
     del world.zk.states[P]
     answers = world.run(AlterPartitionReassignments({P: None, tp("t-1"): None}))
     assert answers[P].code is not ErrorCode.NONE
-    assert answers[tp("t-1")] is NO_ERROR
+    assert answers[tp("t-1")] is SUCCESS
     assert world.assignment("t-1") == "12"
 
 

@@ -8,7 +8,7 @@ from controller_world import World
 from fake_zookeeper import tp
 
 from engine.broker.controller import events
-from engine.broker.controller.events import NO_ERROR, AlterPartitionReassignments, ApiError, ListPartitionReassignments
+from engine.broker.controller.events import SUCCESS, AlterPartitionReassignments, ApiError, ListPartitionReassignments
 from engine.broker.controller.states import PartitionAndReplica, ReplicaState
 from engine.common.errors import ErrorCode
 from engine.common.model import ReplicaAssignment
@@ -67,7 +67,7 @@ def reassign(world: World, *target: int) -> ApiError:
 def test_the_table_of_a_complete_move() -> None:
     """(1,2,3) -> (4,5,6), the example of KIP-455 and of Kafka's documentation."""
     world = world_of(7, (1, 2, 3))
-    assert reassign(world, 4, 5, 6) is NO_ERROR
+    assert reassign(world, 4, 5, 6) is SUCCESS
     assert world.take_writes() == ["topic t 0:456123+456-123", "state t-0 leader=1 le=1 isr=123 pe=1"]
     assert world.take_requests()[:6] == [
         f"b{b} LISR t-0(leader=1 le=1 456123+456-123{' new' if b > 3 else ''})" for b in (1, 2, 3, 4, 5, 6)
@@ -165,7 +165,7 @@ def test_a_leader_that_stays_gets_a_new_epoch() -> None:
 def test_changing_the_order_only_is_done_at_once() -> None:
     """Scene main/09: topic znode, epoch, topic znode again with the same content; the leader stays."""
     world = world_of(3, (0, 1, 2))
-    assert reassign(world, 1, 2, 0) is NO_ERROR
+    assert reassign(world, 1, 2, 0) is SUCCESS
     assert world.take_writes() == ["topic t 0:120", "state t-0 leader=0 le=1 isr=012 pe=1", "topic t 0:120"]
     assert world.run(ListPartitionReassignments(None)) == {}
 
@@ -177,7 +177,7 @@ def test_cancelling_brings_the_old_replicas_back() -> None:
     assert world.assignment("t-0") == "012+0-2"
     world.take_writes()
     world.take_requests()
-    assert world.run(AlterPartitionReassignments({P: None})) == {P: NO_ERROR}
+    assert world.run(AlterPartitionReassignments({P: None})) == {P: SUCCESS}
     assert world.take_writes() == ["topic t 0:12", "state t-0 leader=1 le=2 isr=12 pe=2", "topic t 0:12"]
     assert [r for r in world.take_requests() if "UMD" not in r] == [
         "b1 LISR t-0(leader=1 le=1 12)",
@@ -196,7 +196,7 @@ def test_a_new_target_replaces_the_one_under_way() -> None:
     world.catch_up(P, 0, 1, 2)
     world.run()
     world.take_writes()
-    assert reassign(world, 3, 4) is NO_ERROR
+    assert reassign(world, 3, 4) is SUCCESS
     assert world.assignment("t-0") == "3401+34-01"
     assert world.take_writes() == [
         "topic t 0:3401+34-01",
@@ -255,7 +255,7 @@ def test_before_the_leader_is_taken_away_another_leads(target: tuple[int, ...] |
     world.catch_up(P, 2, 1)
     world.settle()
     world.take_writes()
-    assert world.run(AlterPartitionReassignments({P: target})) == {P: NO_ERROR}
+    assert world.run(AlterPartitionReassignments({P: target})) == {P: SUCCESS}
     writes = [write for write in world.take_writes() if write.startswith("state")]
     assert [write.split()[2] for write in writes] == ["leader=1"] * len(writes), "at no time nobody leads"
     assert world.zk.states[P].state.isr == (1,)
@@ -436,7 +436,7 @@ def test_the_api_wins_over_the_znode() -> None:
     world = world_of(4, (0, 1))
     world.zk.ask_for_reassignments({P: (2,)})
     world.settle()
-    assert reassign(world, 3) is NO_ERROR
+    assert reassign(world, 3) is SUCCESS
     assert world.zk.reassignments is None
     assert world.assignment("t-0") == "301+3-01"
 

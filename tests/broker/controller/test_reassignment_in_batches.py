@@ -7,7 +7,7 @@ from controller_world import World
 from fake_zookeeper import tp
 
 from engine.broker.controller import events, reassignment, reassignment_requests
-from engine.broker.controller.events import NO_ERROR, AlterPartitionReassignments, ListPartitionReassignments
+from engine.broker.controller.events import SUCCESS, AlterPartitionReassignments, ListPartitionReassignments
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 
@@ -30,7 +30,7 @@ def test_partitions_of_one_topic_move_with_one_write_of_its_znode() -> None:
     world = world_of_many(3)
     names = [tp(f"t-{index}") for index in range(3)]
     answer = world.run(AlterPartitionReassignments(dict.fromkeys(names, (1, 3))))
-    assert answer == dict.fromkeys(names, NO_ERROR)
+    assert answer == dict.fromkeys(names, SUCCESS)
     assert topic_writes(world) == ["topic t 0:132+3-2 1:132+3-2 2:132+3-2"]
     requests = [request for request in world.take_requests() if "LISR" in request and request.startswith("b1")]
     assert requests == ["b1 LISR t-0(leader=1 le=1 132+3-2) t-1(leader=1 le=1 132+3-2) t-2(leader=1 le=1 132+3-2)"]
@@ -68,7 +68,7 @@ def test_between_two_batches_the_controller_hears_of_a_broker_that_died(monkeypa
         assert world.step()
     world.kill(2)
     answer = world.run()
-    assert answer == dict.fromkeys(names, NO_ERROR)
+    assert answer == dict.fromkeys(names, SUCCESS)
     writes = world.take_writes()
     first_shrunk = next(i for i, write in enumerate(writes) if write.startswith("state") and write.count("isr=1 "))
     topic_positions = [i for i, write in enumerate(writes) if write.startswith("topic")]

@@ -16,7 +16,7 @@ from event_loop import in_event_loop
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.broker.controller.events import NO_ERROR, ListPartitionReassignments
+from engine.broker.controller.events import SUCCESS, ListPartitionReassignments
 from engine.broker.handlers import produce
 from engine.broker.handlers.acls import create_acls, delete_acls
 from engine.broker.handlers.add_partitions_to_txn import add_partitions_to_txn
@@ -493,7 +493,7 @@ async def test_reassignments_of_very_many_partitions_are_answered_in_turns() -> 
 
     async def ask(event: Any) -> Any:
         is_listing = isinstance(event, ListPartitionReassignments)
-        return dict.fromkeys(event.partitions, assignment) if is_listing else dict.fromkeys(event.targets, NO_ERROR)
+        return dict.fromkeys(event.partitions, assignment) if is_listing else dict.fromkeys(event.targets, SUCCESS)
 
     where = context()
     where.broker.controller = SimpleNamespace(ask=ask)
