@@ -325,6 +325,7 @@ TESTED_BY = {
     ],
     "engine/broker/log/cleaner/batch_cleaner.py": ["broker/log/test_batch_cleaner.py"],
     "engine/broker/log/cleaner/record_scan.py": ["broker/log/test_record_scan.py"],
+    "engine/broker/log/cleaner/record_runs.py": ["broker/log/test_record_scan.py"],
     "engine/broker/log/cleaner/choice.py": ["broker/log/test_cleaner_choice.py"],
     "engine/broker/log/cleaner/transactions.py": [
         "broker/log/test_cleaned_transactions.py",
