@@ -47,6 +47,8 @@ class HandlerSpec:
     """A separate handler for large requests, if any: a coroutine function that takes turns with others, and whose
     request owns its bytes.
     """
+    plain_handler: Callable[..., Any] | None = None
+    """Answers usual requests from their bytes, later; gives None for others, which ``handler`` answers."""
     requires: tuple[Requirement, ...] = ()
     """As Kafka's documentation lists them. Which of them a request needs depends on what it asks for, and some replace
     each other: ``handlers.guards`` decides.
@@ -92,6 +94,7 @@ class Route:
         "large_handler",
         "name",
         "new_answers",
+        "plain_handler",
         "request_has_tags",
         "requester",
         "response_class",
@@ -139,6 +142,7 @@ class Route:
         """Show the answers of later requests to the hook; None: to nobody."""
         spec = self._spec
         self.handler = _hooked(spec.handler, hook)
+        self.plain_handler = spec.plain_handler if hook is None else None
         self.large_handler = _hooked(spec.large_handler or spec.handler, hook)
 
     def fault_response(self) -> Any:
