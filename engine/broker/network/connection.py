@@ -462,11 +462,13 @@ class Connection(asyncio.BufferedProtocol):
             self._context.supervisor.start(self._finish(route, request, answer), route.name)
             self._note_waiting(route, size, begun_s, None)
             return
+        elif type(answer) is Deferred and answer.response is None:
+            self._keep(route, correlation_id, answer, answer.weight)
+            answer.on_complete(self._deferred_completed)
+            self._note_waiting(route, size, begun_s, answer)
+            return
         else:
             self._place(route, correlation_id, answer, out)
-            if type(answer) is Deferred and answer.response is None:
-                self._note_waiting(route, size, begun_s, answer)
-                return
         times = route.times
         if route.is_fetch and self.session.is_follower:
             times = route.follower_times
@@ -664,8 +666,11 @@ class Connection(asyncio.BufferedProtocol):
         return held
 
     def _deferred_completed(self) -> None:
-        if not self._is_handling and self.closed_because is None:
-            self._flush(Outgoing())
+        if self._is_handling or self.closed_because is not None:
+            return
+        self._flush(Outgoing())
+        sender = self._sender
+        if self._is_reading_paused or self.hears_nothing_more or sender is None or sender.queued_bytes:
             self._settle()
             self._go_on()
 

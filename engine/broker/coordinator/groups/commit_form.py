@@ -34,7 +34,7 @@ _DELTAS: Final = [
 """The number whose bytes are this delta as a varint in zig-zag form: one byte, or two from ``_SHORT_DELTAS`` on."""
 
 _FORM_SIZE: Final = 3
-_FORMS_SIZE_MAX: Final = 20_000
+_FORMS_SIZE_MAX: Final = 50_000
 """A form takes as much as so many of its partitions, each of which takes 300 bytes."""
 
 
@@ -99,21 +99,31 @@ class CommitForm:
 class CommitForms(dict[bytes, CommitForm | tuple[int, ...]]):
     """The forms of the latest commits, by the bytes with which they begin; of a single commit, the partitions alone.
 
-    They take about six megabytes at most.
+    They take some 15 megabytes at most. Once that is full, others have to do without for a while: if each took the
+    place of one before, and there are too many, none would be found again.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._size = 0
+        self._room = _FORMS_SIZE_MAX
+        self._refused = 0
 
     def put(self, head: bytes, form: CommitForm | tuple[int, ...]) -> None:
-        """Keep a form; if there are very many, all others are forgotten."""
-        size = _FORM_SIZE + len(form.partitions if isinstance(form, CommitForm) else form)
-        if self._size + size > _FORMS_SIZE_MAX:
+        """Keep a form, or the partitions of a commit, if there is room."""
+        before = self.get(head)
+        room = self._room - _size(form) + (0 if before is None else _size(before))
+        if room >= 0:
+            self[head], self._room = form, room
+            return
+        self._refused += 1
+        if self._refused > _FORMS_SIZE_MAX:
+            # Most are of former generations, or of groups that are gone.
             self.clear()
-            self._size = 0
-        self._size += size
-        self[head] = form
+            self._room, self._refused = _FORMS_SIZE_MAX, 0
+
+
+def _size(form: CommitForm | tuple[int, ...]) -> int:
+    return _FORM_SIZE + len(form.partitions if isinstance(form, CommitForm) else form)
 
 
 class _Packer:
