@@ -47,12 +47,12 @@ class HandlerSpec:
     """A separate handler for large requests, if any: a coroutine function that takes turns with others, and whose
     request owns its bytes.
     """
-    plain_handler: Callable[..., Any] | None = None
-    """Answers usual requests from their bytes, later; gives None for others, which ``handler`` answers."""
     requires: tuple[Requirement, ...] = ()
     """As Kafka's documentation lists them. Which of them a request needs depends on what it asks for, and some replace
     each other: ``handlers.guards`` decides.
     """
+    plain_handler: Callable[..., Any] | None = None
+    """Answers usual requests from their bytes, later; gives None for others, which ``handler`` answers."""
 
 
 class Requester(Enum):
