@@ -15,7 +15,7 @@ from engine.broker.network.routes import drop_long_texts
 from engine.common.errors import LocalProtocolError
 from engine.kafka.protocol.codec import Outgoing, decoder, encoder
 from engine.kafka.protocol.declaration import Response, Struct
-from engine.kafka.protocol.large_arrays import EncodedList
+from engine.kafka.protocol.large_arrays import EncodedList, EncodedPiece, Portion
 from engine.kafka.protocol.types import Array
 
 K = TypeVar("K", bound=Hashable)
@@ -26,7 +26,7 @@ class AnswerLists:
     """Makes the lists of a large request's answer."""
 
     def __init__(self, message: type[Response], version: int, path: str) -> None:
-        self._encode, self._decode = encoder(message, version), decoder(message, version)
+        self._encode, self._decode = encoder(message, version, is_large=True), decoder(message, version)
         self._message = message
         self._topics, _, self._parts = path.partition(".")
         self._topic: Any = _element(message, self._topics)
@@ -45,16 +45,16 @@ class AnswerLists:
             _element(topic, field),
         )
 
-    def _list(self, wrap: Callable[[list[Any]], Any], unwrap: Callable[[Any], list[Any]], element: Any) -> list[Any]:
-        def encoded(elements: list[Any]) -> bytes:
-            out = Outgoing()
+    def _list(self, wrap: Callable[[Any], Any], unwrap: Callable[[Any], list[Any]], element: Any) -> list[Any]:
+        def encoded(elements: list[Any]) -> EncodedPiece:
+            out, portion = Outgoing(), Portion(elements)
             try:
-                self._encode(out, wrap(elements))
+                self._encode(out, wrap(portion))
             except LocalProtocolError:
                 if not sum(map(drop_long_texts, elements)):
                     raise
                 return encoded(elements)
-            return bytes(out)
+            return portion.piece_of(out)
 
         arrays = [field.name for field in element.wire_fields if isinstance(field.type, Array)]
         return cast("list[Any]", EncodedList(encoded, lambda data: unwrap(self._decode(data, 0)[0]), arrays))
