@@ -86,6 +86,15 @@ class LazyArray(Sequence[Any]):
     def __repr__(self) -> str:
         return repr(list(self))
 
+    def mapped(self, change: Callable[[Any], Any]) -> LazyArray:
+        """Return an array of what ``change`` makes of each element whenever somebody looks at it."""
+
+        def read(buffer: Any, position: int, frame: Frame) -> tuple[Any, int]:
+            element, position = self._read(buffer, position, frame)
+            return change(element), position
+
+        return LazyArray(read, self._count, self._buffer, self._starts, self._frame)
+
     def starting_at(self, first: int) -> Iterator[Any]:
         """Yield the elements from this one on."""
         if first >= self._count:
