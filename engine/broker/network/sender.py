@@ -185,19 +185,18 @@ class SocketSender:
         """Queue ``out`` in wire order; copy in the first small ranges, because they are most likely sent at once."""
         view, start, copied = memoryview(out), 0, bytearray()
         room = 0 if self._queue else GATHERED_BYTES_MAX
-        part: Any
-        for position, part in out.ranges:
+        # A piece, or records that a handler returns without their bytes, which are always a range of a file.
+        source: Any
+        for position, source in out.ranges:
             copied += view[start:position]
             start = position
-            if type(part) is EncodedPiece:
+            if type(source) is EncodedPiece:
                 if copied:
                     self._enqueue(memoryview(copied))
                     copied = bytearray()
-                self._enqueue(part.data)
+                self._enqueue(source.data)
                 room = 0
                 continue
-            # Records that a handler returns without their bytes are always a range of a file.
-            source: FileRangeLike = part
             size_bytes = source.size_bytes
             if size_bytes < SENDFILE_BYTES_MIN and size_bytes <= room:
                 data = read_if_cached(source.fd, size_bytes, source.position)
