@@ -149,6 +149,29 @@ class Right(NamedTuple):
         )  # fmt: skip
 
 
+class ZnodeRight(NamedTuple):
+    """The right to read a znode, which its access list gives."""
+
+    path: str
+    operation: AclOperation = AclOperation.READ
+    resource_type: None = None
+
+    @property
+    def resource(self) -> str:
+        return f"znode:{self.path}"
+
+    def __str__(self) -> str:
+        return f"{self.operation.word} on znode {self.path}"
+
+    def remedy(self, _: str | None) -> Phrase:
+        return LOG_IN_AS_BROKERS
+
+
+LOG_IN_AS_BROKERS = Phrase(
+    "log in to ZooKeeper as the brokers, by a JAAS section Client: ", Give(Parameter.JAAS_CONFIG)
+)
+
+
 def asked_for(right: Right, needs: Sequence[Requirement]) -> Right:
     """Return the right to ask for: where ``needs`` holds one that implies the missing one, that."""
     stronger = (need.operation for need in needs if need.resource_type is right.resource_type)

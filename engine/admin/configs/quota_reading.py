@@ -11,6 +11,7 @@ from engine.admin.cluster.target import Source
 from engine.admin.configs.access import describe_entities, describe_entity, told_of
 from engine.admin.configs.quotas import parts_of
 from engine.admin.configs.values import ConfigSource, Entity, EntityConfigs, EntityType
+from engine.kafka.zk.errors import NoAuth
 
 DEFAULT = "<default>"
 """Stands for all users, client ids or addresses that have no quota of their own."""
@@ -28,13 +29,44 @@ class OwnedQuota:
     """Text where ZooKeeper holds something that is no number."""
 
 
+_KINDS = (EntityType.USER, EntityType.USER_CLIENT, EntityType.CLIENT, EntityType.IP)
+
+
 async def all_quotas(cluster: Cluster) -> list[OwnedQuota]:
-    """Return every quota that is set."""
+    """Return every quota that is set; the cluster notes the znodes that hide some.
+
+    Raises:
+        NoAuth: ZooKeeper hides all of them.
+    """
     quotas: list[OwnedQuota] = []
-    for kind in (EntityType.USER, EntityType.USER_CLIENT, EntityType.CLIENT, EntityType.IP):
-        for configs in await _described(cluster, kind, None):
-            quotas += _owned(configs)
+    refusals: list[NoAuth] = []
+    for kind in _KINDS:
+        try:
+            quotas += await _quotas_of_kind(cluster, kind)
+        except NoAuth as error:
+            # Kafka keeps users' quotas beside their passwords, where only brokers may read.
+            refusals.append(error)
+    if len(refusals) == len(_KINDS):
+        raise refusals[0]
+    for refusal in refusals:
+        cluster.note_hidden_znode(refusal.path or "")
     return quotas
+
+
+async def quotas_that_count(cluster: Cluster, entity: Entity) -> list[OwnedQuota]:
+    """Return the quotas that count for an entity, as ``in_force``.
+
+    Raises:
+        NoAuth: ZooKeeper hides a level that counts before others, so these may not count.
+    """
+    alone = (EntityType.IP, EntityType.CLIENT)
+    kinds = [entity.type] if entity.type in alone else [kind for kind in _KINDS if kind is not EntityType.IP]
+    quotas = [quota for kind in kinds for quota in await _quotas_of_kind(cluster, kind)]
+    return in_force(entity, quotas)
+
+
+async def _quotas_of_kind(cluster: Cluster, kind: EntityType) -> list[OwnedQuota]:
+    return [quota for configs in await _described(cluster, kind, None) for quota in _owned(configs)]
 
 
 async def _described(cluster: Cluster, kind: EntityType, entity: Entity | None) -> list[EntityConfigs]:
