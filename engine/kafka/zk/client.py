@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from engine.kafka.zk import requests
 from engine.kafka.zk.connect_string import normalized_chroot, split_connect_string
-from engine.kafka.zk.errors import ConnectionLost, NodeExists, NoNode, SessionLost, ZooKeeperError
+from engine.kafka.zk.errors import ConnectionLost, NoAuth, NodeExists, NoNode, SessionLost, ZooKeeperError
 from engine.kafka.zk.operations import (
     ANY_VERSION,
     Acl,
@@ -345,6 +345,10 @@ class ZkClient:
             await self.create(path, acl=acl)
         except NodeExists:
             return
+        except NoAuth:
+            # ZooKeeper asks for the right to create before it looks whether the znode exists.
+            if await self.exists(path) is None:
+                raise
         except NoNode:
             parent = path.rpartition("/")[0]
             if not parent:
