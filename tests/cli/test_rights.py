@@ -135,6 +135,51 @@ def test_a_dry_run_names_the_right_that_the_change_would_lack(words: str, story:
         story.as_admin(f"acls remove --yes {rule}{told}", capsys)
 
 
+@pytest.mark.parametrize(
+    ("words", "lacks"),
+    [
+        ("delete", ["delete on group {g}"]),
+        ("delete-offsets --topic {t}", ["delete on group {g}", "read on topic {t}"]),
+        ("reset-offsets --topic {t} --to-earliest", ["read on group {g}", "read on topic {t}"]),
+        ("reset-offsets --all-topics --to-latest", ["read on group {g}", "read on topic {t}"]),
+    ],
+)
+def test_a_dry_run_names_the_right_on_the_group(
+    words: str, lacks: list[str], story: RightsStory, capsys: Capture
+) -> None:
+    """Who may describe a group and its topics sees the offsets, and may not change them."""
+    cell = Cell("tokens list")
+    story.prepare(cell, capsys)
+    names = {"t": "committed", "g": f"dry-{words.replace(' ', '-').replace('{t}', 't')}"}
+    if "committed" not in story.as_admin("topics list -o plain", capsys).out.split():
+        story.as_admin("topics create committed --replica-assignment 0", capsys)
+    commit = "groups reset-offsets --group {g} --topic {t} --to-earliest --execute --yes"
+    story.as_admin(commit.format(**names), capsys)
+    login = ("-b", story.login, "--command-config", story.config_of(cell), "-o", "json", "--dry-run")
+    asked = ("groups", *words.format(**names).split(), "--group", names["g"], *login)
+    rule = f"--allow-principal User:{cell.user}"
+    for on in (f"--group {names['g']}", "--topic committed"):
+        story.as_admin(f"acls add {rule} --operation describe {on}", capsys)
+
+    def told(said: str, code: int) -> Ran:
+        """Run it until every broker has heard of the rules."""
+        is_in_time = within(30)
+        while said not in (ran := in_process(*asked, capture=capsys)).err or ran.code != code:
+            assert is_in_time(), ran
+        return ran
+
+    try:
+        for lack in lacks:
+            refused = told(f"User:{cell.user} lacks {lack.format(**names)}", 4)
+            assert "would" not in refused.err and "would" not in refused.out
+            operation, _, kind, name = lack.format(**names).split()
+            story.as_admin(f"acls add {rule} --operation {operation} --{kind} {name}", capsys)
+        assert "lacks" not in told("dry run: would", 0).err
+    finally:
+        for on in (f"--group {names['g']}", "--topic committed"):
+            story.as_admin(f"acls remove --yes {rule} {on}", capsys)
+
+
 ALTER_CLUSTER = Need.of("Alter Cluster").right
 
 

@@ -14,6 +14,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 from klamm_program import Ran, in_process
@@ -84,14 +85,23 @@ CASES: Mapping[str, Case] = {
     "topics alter": Case("{t} --partitions 2 --yes", group=GROUP),
     "topics delete": Case("{t}|absent --yes", group=GROUP),
     "configs describe --topic": Case("--topic {t}"),
-    "configs describe --broker": Case("--broker 0"),
-    "configs describe --user": Case("--user {t}"),
+    "configs describe --broker": Case(
+        "--broker 0", ("configs alter --broker 0 --add-config log.cleaner.threads=1 --yes",)
+    ),
+    "configs describe --user": Case("--user {t}", ("quotas set --user {t} --producer-byte-rate 1024",)),
     "configs alter --topic": Case("--topic {t} --add-config retention.ms=1000 --yes"),
+    "configs alter --broker": Case("--broker 0 --add-config log.cleaner.threads=2 --yes"),
+    "configs alter --user": Case("--user {t} --add-config producer_byte_rate=1024 --yes"),
     "configs alter --client": Case("--client {t} --add-config producer_byte_rate=1024 --yes"),
     "quotas list": Case(),
     "quotas describe": Case("--client {t}", ("quotas set --client {t} --producer-byte-rate 1024",)),
+    "quotas describe --user": Case("--user {t}", ("quotas set --user {t} --producer-byte-rate 1024",)),
     "quotas usage": Case("", ("quotas set --client {t} --producer-byte-rate 1024",), code=1),
     "quotas set": Case("--client {t} --producer-byte-rate 1024"),
+    "quotas set --user": Case("--user {t} --producer-byte-rate 1024"),
+    "quotas remove --user": Case(
+        "--user {t} --delete-config producer_byte_rate --yes", ("quotas set --user {t} --producer-byte-rate 1024",)
+    ),
     "quotas remove": Case(
         "--client {t} --delete-config producer_byte_rate --yes", ("quotas set --client {t} --producer-byte-rate 1024",)
     ),
@@ -232,6 +242,15 @@ CELLS = [cell for cell in _ALL if not CASES[cell.case].runs_spark]
 CELLS_OF_SPARK = [cell for cell in _ALL if CASES[cell.case].runs_spark]
 
 
+class Named(Protocol):
+    """A cell, as far as what it is about is concerned."""
+
+    @property
+    def case(self) -> str: ...
+    @property
+    def own(self) -> str: ...
+
+
 class RightsStory:
     """The running cluster, as its super user and as the users of the cells see it."""
 
@@ -253,7 +272,7 @@ class RightsStory:
         async with Cluster(resolve_target(Naming(None, self._admin), {}, self.folder)) as cluster:
             assert await add_acls(cluster, rules) == []
 
-    def names(self, cell: Cell) -> dict[str, str]:
+    def names(self, cell: Named) -> dict[str, str]:
         group = CASES[cell.case].group or f"g-{cell.own}"
         return {"t": f"t-{cell.own}", "g": group, "x": f"x-{cell.own}", "f": str(self.folder / cell.own)}
 
@@ -277,7 +296,7 @@ class RightsStory:
         }
         return ResourcePattern(need.right.resource_type, by_type[need.right.resource_type])
 
-    def prepare(self, cell: Cell, capture: pytest.CaptureFixture[str]) -> None:
+    def prepare(self, cell: Named, capture: pytest.CaptureFixture[str]) -> None:
         """Make what the case's command wants to find."""
         if cell.own in self._prepared:
             return

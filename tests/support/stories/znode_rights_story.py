@@ -23,10 +23,15 @@ from cli.table_of_rights import ZNODES, Without, ZnodeNeed, znode_needs_of
 from engine.kafka.zk.acl_policy import AclPolicy
 from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.operations import Acl
-from engine.kafka.zk.security import zk_security
+from engine.kafka.zk.security import ZkSecurity, zk_security
 
 PASSWORD = "zk-cell-Secr3t"
 _READ, _CHANGE = 1, 15
+_MORE_WORDS = dict.fromkeys(("plan decommission", "plan replace", "plan move"), "--topic {t}")
+"""Every topic can be seen here, also those that the case's plan could not do anything about."""
+_LAST = ("/config/changes", "/kafka-acl-changes")
+"""What is written last of several znodes: the brokers hear of a change by it."""
+_MAKES_TOPICS = ("topics create", "perf suite")
 _FLEETING = ("/config/changes/", "/isr_change_notification/", "/log_dir_event_notification/")
 
 
@@ -43,14 +48,16 @@ class ZnodeCell:
 
     @property
     def own(self) -> str:
-        return self.case.replace(" --", "-").replace(" ", "-")
+        """What is in the names of all that belongs to the cell: one that lacks a right may have changed something."""
+        lacks = "" if self.missing is None else f" no {self.missing}".replace("/", "-")
+        return f"{self.case}{lacks}".replace(" --", "-").replace(" ", "-")
 
     @property
     def user(self) -> str:
-        return self.own if self.missing is None else f"{self.own}-no-{self.missing}".replace("/", "-").replace(" ", "-")
+        return self.own
 
     def __str__(self) -> str:
-        return self.user
+        return self.own
 
     @property
     def needs(self) -> list[ZnodeNeed]:
@@ -64,11 +71,11 @@ class ZnodeCell:
 
 ZNODE_CELLS = [
     cell
-    for case in CASES
-    if (whole := ZnodeCell(case)).command in ZNODES
-    for cell in (*(ZnodeCell(case, need) for need in whole.needs), whole)
+    for case, asked in CASES.items()
+    if asked.brokers <= 2 and not asked.runs_spark and not asked.hangs
+    for cell in (*(ZnodeCell(case, need) for need in ZnodeCell(case).needs), ZnodeCell(case))
 ]
-"""All that lack something come before the one that may do it."""
+"""All that lack something come before the one that may do it. A command without a row needs nothing."""
 
 
 class ZnodeStory(RightsStory):
@@ -77,24 +84,32 @@ class ZnodeStory(RightsStory):
     def __init__(self, folder: Path, admin: str, server: SecuredZooKeeper) -> None:
         self.folder, self._admin, self.server = folder, admin, server
         self._prepared = set()
+        asyncio.run(self._make_lock_folder())
 
-    def run_through_zookeeper(
-        self, cell: ZnodeCell, capture: pytest.CaptureFixture[str], output: str = "json", *more: str
-    ) -> Ran:
+    async def _make_lock_folder(self) -> None:
+        """Make what the first plan makes that somebody carries out who may change the root."""
+        async with await ZkClient.connect(self.server.connect_string, security=self._security) as client:
+            await client.ensure_path("/klamm")
+
+    @property
+    def _security(self) -> ZkSecurity:
+        return zk_security({}, {}, self.server.jaas("kafka"))
+
+    def run_through_zookeeper(self, cell: ZnodeCell, capture: pytest.CaptureFixture[str]) -> Ran:
         """Grant the cell its rights, and run the command as its user."""
         asyncio.run(self._grant(cell))
         case = CASES[cell.case]
-        words = [*cell.command.split(), *case.words.format(**self.names(cell)).split()]
+        said = f"{case.words} {_MORE_WORDS.get(cell.command, '')}".format(**self.names(cell))
+        words = [*cell.command.split(), *said.split()]
         config = self.folder / f"{cell.user}.properties"
         config.write_text(f"klamm.zookeeper.digest={cell.user}:{PASSWORD}\n")
-        where = ("--zookeeper", self.server.connect_string, "--command-config", config, "-o", output)
-        return in_process(*words, *where, *more, capture=capture, stdin=case.stdin)
+        where = ("--zookeeper", self.server.connect_string, "--command-config", config, "-o", "json")
+        return in_process(*words, *where, capture=capture, stdin=case.stdin)
 
     async def _grant(self, cell: ZnodeCell) -> None:
         """Give every znode the list that Kafka gives it, with the rights of the cell's user beside it."""
-        digest = base64.b64encode(hashlib.sha1(f"{cell.user}:{PASSWORD}".encode()).digest()).decode()  # noqa: S324
-        security = zk_security({}, {}, self.server.jaas("kafka"))
-        async with await ZkClient.connect(self.server.connect_string, security=security) as client:
+        digest = base64.b64encode(hashlib.sha1(f"{cell.user}:{PASSWORD}".encode()).digest()).decode()
+        async with await ZkClient.connect(self.server.connect_string, security=self._security) as client:
             for path in await _tree(client):
                 needs = [need for need in cell.needs if need != cell.missing and need.is_about(path)]
                 rights = max((_CHANGE if need.is_change else _READ for need in needs), default=0)
@@ -132,12 +147,20 @@ def check_znodes(story: ZnodeStory, cell: ZnodeCell, capture: pytest.CaptureFixt
     story.prepare(cell, capture)
     ran, missing = story.run_through_zookeeper(cell, capture), cell.missing
     told = [right["resource"] for right in hidden(ran) if right["resource"].startswith("znode:")]
-    if missing is None:
+    if cell.command not in ZNODES:
+        assert (told, "ZooKeeper does not allow" in ran.err + ran.out) == ([], False), ran.err
+    elif missing is None:
         assert (ran.code, told) == (CASES[cell.case].code, []), ran.err
     elif missing.without is Without.HIDDEN:
         assert (ran.code, told) == (CASES[cell.case].code, [f"znode:{missing.path}"]), ran.err
-        assert not ran.out.startswith("{") or {"resource": told[0], "operation": "read"} in ran.json["hidden"]
+        if ran.out.startswith("{") and "klamm" not in ran.json:
+            assert {"resource": told[0], "operation": "read"} in ran.json["hidden"], (
+                "an object says it, a plan is a file"
+            )
     else:
         assert (ran.code, ran.error["kind"]) == (4, "authorization"), ran.err
         assert f"ZooKeeper does not allow digest:{cell.user} to do this: {missing.path}" in ran.error["message"]
         assert "--jaas-config" in ran.error["hint"], ran.err
+        # Else it would look as if nothing had changed.
+        is_last = missing.path in _LAST or (cell.command in _MAKES_TOPICS and missing.path != "/config/topics")
+        assert ("it wrote /" in ran.error["hint"]) == is_last, ran.err
