@@ -83,8 +83,8 @@ _ZNODES_HEAD = """\
 Where brokers run with `zookeeper.set.acl=true`, or `klamm zk secure` has closed the znodes, everybody may read all but
 secrets, and only the brokers' own user may change anything. With `--zookeeper` alone a command needs the following on
 the znode and on all below it, and no more: tests run each command with exactly these, and without each one, on klamm's
-brokers and on Apache Kafka. To read, a session needs `r` in the access list; to change, `crwd`. Other commands read what
-everybody may read.
+brokers and on Apache Kafka. To read, a session needs `r` in the access list; to change, `crwd`. Other commands read
+what everybody may read.
 
 If a right is missing, klamm names the znode, its access list and who asks. Some changes take several writes: then klamm
 also says what it has written before it was refused.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import html
 import re
+import shlex
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,7 @@ from kafka_tools import run_tool
 from klamm_program import Ran, in_process
 from kraft_cluster import KRaftCluster
 from patience import within
-from rights_story import CASES, CELLS, Cell, RightsStory, check
+from rights_story import CASES, CELLS, Cell, RightsStory, check, check_remedies
 from secured_kafka import MODULES, SecuredKafka, jaas
 
 from engine.admin.acls.values import AclRow, rule_of
@@ -50,6 +51,29 @@ def test_a_command_works_with_its_rights_and_says_what_it_lacks(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     check(story, cell, capsys)
+
+
+@pytest.mark.parametrize("case", dict.fromkeys(cell.case for cell in CELLS_OF_ONE_BROKER))
+def test_the_rules_that_klamm_names_are_those_to_add(
+    case: str, story: RightsStory, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    check_remedies(story, case, capsys)
+
+
+def test_the_rule_for_a_certificate_can_be_typed_as_it_stands(
+    kafka: SecuredKafka, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Names in certificates have blanks, commas and quotes."""
+    store = kafka.ca.sign('Alice "al" O\'Neil, of A & B').write_pem(kafka.folder / "odd.pem")
+    config = kafka.client("MUTUAL", ssl_keystore_type="PEM", ssl_keystore_location=str(store))
+    run("topics", "create", "odd", "--partitions", "1", "--replication-factor", "1")
+    asked = ("topics", "describe", "odd", "-b", kafka.address("MUTUAL"), "--command-config", config, "-o", "plain")
+    refused = in_process(*asked, capture=capsys)
+    (rule,) = re.findall(r"klamm (acls add .*)", refused.err)
+    assert refused.code == 4
+    run(*shlex.split(rule))
+    until(lambda: in_process(*asked, capture=capsys).code == 0)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Each command's rights in ZooKeeper, with exactly these and without each, on Apache Kafka and a ZooKeeper with logins."""
+"""Each command's rights in ZooKeeper, with exactly these and without each, on Apache Kafka and with real logins."""
 
 from __future__ import annotations
 

@@ -66,11 +66,13 @@ async def quotas_that_count(cluster: Cluster, entity: Entity) -> list[OwnedQuota
 
 
 async def _quotas_of_kind(cluster: Cluster, kind: EntityType) -> list[OwnedQuota]:
-    return [quota for configs in await _described(cluster, kind, None) for quota in _owned(configs)]
+    return [quota for configs in await described_quotas(cluster, kind, None) for quota in _owned(configs)]
 
 
-async def _described(cluster: Cluster, kind: EntityType, entity: Entity | None) -> list[EntityConfigs]:
-    """Return what is set, without users' credentials where these are asked for by themselves."""
+async def described_quotas(cluster: Cluster, kind: EntityType, entity: Entity | None) -> list[EntityConfigs]:
+    """Return what is set for one entity, or (None) for all of a kind, without users' credentials where these are asked
+    for by themselves: they need another right.
+    """
     if cluster.source is Source.WIRE:
         from engine.admin.configs.quotas_by_wire import describe_clients
 
@@ -86,7 +88,7 @@ async def quotas_of(cluster: Cluster, entity: Entity) -> dict[str, float | str]:
     Raises:
         NotFound: nothing is.
     """
-    (configs,) = await _described(cluster, entity.type, entity)
+    (configs,) = await described_quotas(cluster, entity.type, entity)
     quotas = {quota.quota: quota.value for quota in _owned(configs)}
     if not quotas:
         raise NotFound(f"no quota is set for {entity}")
