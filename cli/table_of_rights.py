@@ -277,6 +277,7 @@ ZNODES: Mapping[str, tuple[str, ...]] = {
     "plan apply": _RUN_BY_ZNODE,
     "plan resume": _RUN_BY_ZNODE,
     "plan rollback": _RUN_BY_ZNODE,
+    "brokers describe": (_BROKERS,),
     "brokers demote": ("change /admin",),
     "brokers restore": ("change /admin",),
     "cluster health": (_BROKERS,),

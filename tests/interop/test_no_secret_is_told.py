@@ -7,12 +7,11 @@ import json
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from klamm_program import PROGRAM, Ran, environment, in_process
-from secured_kafka import PASSWORDS, SecuredKafka, jaas, secured_kafka
+from secured_kafka import PASSWORDS, SecuredKafka, jaas
 
 from cli.framework.invocation import TargetOptions
 from engine.admin.cluster.client_properties import load_properties
@@ -25,13 +24,6 @@ MARK = "Secr3t"
 KEY_PASSWORD = f"key-{MARK}"
 TRUST_PASSWORD = f"trust-{MARK}"
 DYNAMIC_PASSWORD = f"dynamic-{MARK}"
-
-
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
-    folder = tmp_path_factory.mktemp("secured")
-    with secured_kafka(folder, {"log.dirs": f"{folder}/data,{folder}/more"}) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import html
+import json
 import re
 import shlex
 import time
@@ -285,6 +286,42 @@ def test_the_dashboard_marks_what_somebody_may_not_see(
     lines = [line.strip() for line in shown.splitlines() if "⊘" in line]
     assert lines.count("⊘") >= 3, "before what is lacking, in place of the topic's size, and of its settings"
     assert "settings: ⊘" in lines
+
+
+def test_a_dry_run_of_a_cancellation_asks_for_the_right_to_stop_moves_between_log_dirs(
+    kafka: SecuredKafka, run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing else is under way: the brokers keep no list of these moves."""
+    throttle = "replica.alter.log.dirs.io.max.bytes.per.second"
+    run("configs", "alter", "--broker", "0", "--add-config", f"{throttle}=1", "--yes")
+    run("topics", "create", "moves", "--partitions", "1", "--replication-factor", "1")
+    run("produce", "moves", stdin="x" * 900_000 + "\n" + "y" * 900_000 + "\n" + "z" * 900_000 + "\n")
+    dirs = run("brokers", "log-dirs", "--topic-list", "moves", "-o", "json").json
+    (free,) = (one["log_dir"] for one in dirs if not one["replicas"])
+    plan = {"version": 1, "partitions": [{"topic": "moves", "partition": 0, "replicas": [0], "log_dirs": [free]}]}
+    (file := tmp_path / "plan.json").write_text(json.dumps(plan))
+    named = ("--reassignment-json-file", str(file))
+    run("reassign", "execute", *named, "--yes", "--no-wait", code=5)
+    alice = ("-b", kafka.address("LOGIN"), "--command-config", kafka.login("LOGIN", "SCRAM-SHA-512", "alice"))
+    rule = ("--allow-principal", "User:alice", "--cluster-resource")
+
+    def says(code: int, *parts: str) -> object:
+        def is_said() -> bool:
+            ran = in_process("reassign", "cancel", *named, "--dry-run", *alice, capture=capsys)
+            return ran.code == code and all(part in ran.err for part in parts)
+
+        return until(is_said)
+
+    try:
+        run("acls", "add", *rule, "--operation", "describe")
+        says(4, "stop 1 move between log dirs", "User:alice lacks alter on the cluster")
+        run("acls", "add", *rule, "--operation", "alter")
+        says(0, "stop 1 move between log dirs")
+        assert run("reassign", "cancel", *named, "--yes").err.count("stays in its log dir on broker 0") == 1
+        says(0, "none of the partition reassignments are active")
+    finally:
+        run("acls", "remove", *rule, "--operation", "describe", "--operation", "alter", "--yes")
+        run("configs", "alter", "--broker", "0", "--delete-config", throttle, "--yes")
 
 
 SECRET = 'n3w, "Secr3t" = ü'
