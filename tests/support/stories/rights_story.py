@@ -410,7 +410,8 @@ def check_remedies(story: RightsStory, case: str, capture: pytest.CaptureFixture
         ran = story.run(cell, capture, "plain")
         # A list names topics of other cases, too.
         told = {rule for rule in re.findall(r"klamm (acls add .*)", ran.err) if any(name in rule for name in own)}
-        if not told - typed:
+        is_changed = ran.code == CASES[case].code and "--yes" in CASES[case].words
+        if is_changed or not told - typed:
             break
         for rule in told - typed:
             story.as_admin(rule, capture)
@@ -433,8 +434,9 @@ def check_picture(story: RightsStory, cell: Cell) -> None:
         assert f"User:{cell.user}lacksdescribeontopic" in shown, shown
     else:
         where = story.resource(missing, cell).replace("cluster", "the cluster").replace(":", " ")
-        told = f"User:{cell.user} lacks {missing.right.operation.word} on {where}".replace(" ", "")
-        assert told[:60] in shown, shown
+        # Topics of other cases may come before it.
+        told = f"{missing.right.operation.word} on {where}".replace(" ", "")
+        assert told[:30] in shown.partition(f"User:{cell.user}lacks")[2], shown
 
 
 def hidden(ran: Ran, own: str | None = None) -> list[dict[str, str]]:
