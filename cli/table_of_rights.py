@@ -143,6 +143,9 @@ RIGHTS: Mapping[str, tuple[str, ...]] = {
     "topics delete": ("Delete Topic", _BESIDE, _MATCHES),
     "configs describe": (
         "DescribeConfigs Topic: with --topic",
+        "Describe Topic?: with --entity-type",
+        "DescribeConfigs Topic?: with --entity-type",
+        "Describe Cluster?: names of hidden topics, with --entity-type",
         "DescribeConfigs Cluster: with --broker, --client or --user",
         "Describe Cluster: with --user",
     ),

@@ -85,6 +85,7 @@ CASES: Mapping[str, Case] = {
     "topics alter": Case("{t} --partitions 2 --yes", group=GROUP),
     "topics delete": Case("{t}|absent --yes", group=GROUP),
     "configs describe --topic": Case("--topic {t}"),
+    "configs describe --entity-type": Case("--entity-type topics"),
     "configs describe --broker": Case(
         "--broker 0", ("configs alter --broker 0 --add-config log.cleaner.threads=1 --yes",)
     ),
