@@ -311,10 +311,19 @@ class Invocation:
             self._tell_hidden(missing, principal)
 
     def _missing(self, denied: Iterable[Right]) -> list[Right]:
-        """Return the missing rights that hide something in a cluster, except those already named."""
+        """Return the missing rights that hide something in a cluster, except those already named.
+
+        Of topics that ZooKeeper lists, a broker may refuse less than the whole work needs.
+        """
+        from engine.admin.cluster.rights import asked_for
+        from engine.common.acl import ResourceType
+
+        wanted = dict.fromkeys(
+            asked_for(right, self.rights) if right.resource_type is ResourceType.TOPIC else right for right in denied
+        )
         return [
             right
-            for right in denied
+            for right in wanted
             if (right.operation, right.resource_type) in self.rights
             and (right.operation.word, right.resource) not in self._refusals_shown
         ]

@@ -54,7 +54,9 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RightsStory]:
             time.sleep(0.02)
         create_topic(f"{host}:9092", "t-elect-unclean", assignment={0: [2]})
         assert program.terminate() == 0
-        yield RightsStory(folder, f"{host}:9092", f"{host}:9093", CELLS)
+        running = RightsStory(folder, f"{host}:9092", f"{host}:9093", CELLS)
+        running.zookeeper = zookeeper.connect_string
+        yield running
 
 
 @pytest.fixture
@@ -302,13 +304,17 @@ def test_an_exporter_says_what_is_hidden_while_it_goes_on_and_once(
         ("replicas verify", ""),
         ("transactions find-hanging", ""),
         ("transactions find-hanging", "--broker-id 0"),
+        # ZooKeeper tells of all topics, and only brokers of their offsets.
+        ("offsets", "--zookeeper {z}"),
+        ("replicas verify", "--zookeeper {z}"),
+        ("transactions find-hanging", "--zookeeper {z}"),
     ],
 )
 def test_who_asks_for_all_topics_is_told_which_are_hidden(
     command: str, words: str, story: RightsStory, capsys: Capture, beside_unnamed: Callable[[str], Cell]
 ) -> None:
     cell = beside_unnamed(command)
-    asked = [*command.split(), *words.format(**story.names(cell)).split()]
+    asked = [*command.split(), *words.format(**story.names(cell), z=story.zookeeper).split()]
     login = ("-b", story.login, "--command-config", story.config_of(cell), *(() if "-o" in asked else ("-o", "json")))
     ran = in_process(*asked, *login, capture=capsys)
     assert ran.code in (0, 1), ran.err

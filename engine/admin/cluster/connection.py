@@ -78,6 +78,7 @@ class Cluster:
         timeout_s: float = 30.0,
         settings: SettingsSilence | None = None,
         is_dry_run: bool = False,
+        asks_only_brokers: bool = False,
         needs: Sequence[Requirement] = (),
         essential: Sequence[Requirement] = (),
     ) -> None:
@@ -90,6 +91,7 @@ class Cluster:
             settings: what an earlier cluster of the same command has found out about ZooKeeper, and brokers that wait
                 for it.
             is_dry_run: a change is only tried; later waits are shorter than if it had been sent.
+            asks_only_brokers: lists come from brokers, even if ZooKeeper is named too.
         """
         self.target = target
         self._accepted = accepted
@@ -99,6 +101,7 @@ class Cluster:
         self.timeout_s = timeout_s
         self.waits = Waits()
         self.is_dry_run = is_dry_run
+        self._lists_by_wire = asks_only_brokers or target.source is Source.WIRE
         self._settings = settings or SettingsSilence()
         self._zk: ZkClient | None = None
         self._has_sent = False
@@ -226,7 +229,7 @@ class Cluster:
         """Whether lists may lack topics: those that a principal may not see, not one who is nobody in particular."""
         from engine.kafka.client.security import ANONYMOUS
 
-        return self.source is Source.WIRE and self.principal != ANONYMOUS
+        return self._lists_by_wire and self.principal != ANONYMOUS
 
     @property
     def zookeeper_identity(self) -> str:

@@ -268,6 +268,8 @@ class Named(Protocol):
 class RightsStory:
     """The running cluster, as its super user and as the users of the cells see it."""
 
+    zookeeper = ""
+
     def __init__(self, folder: Path, admin: str, login: str, cells: Iterable[Cell]) -> None:
         """``admin`` and ``login`` are the addresses of a listener of super users, and of one with OAUTHBEARER."""
         self.folder, self._admin, self.login = folder, admin, login
