@@ -12,7 +12,6 @@ from patience import within
 from rights_story import SETTINGS
 from znode_rights_story import ZNODE_CELLS, ZnodeCell, ZnodeStory, check_znodes, zookeeper_of_super_brokers
 
-from cli.table_of_rights import ZNODES, znode_needs_of
 from engine.local.broker_probe import known_broker_ids
 
 Capture = pytest.CaptureFixture[str]
@@ -47,8 +46,3 @@ def test_a_command_works_with_its_rights_and_names_the_znode_that_it_may_not_use
     # Some commands leave a file for the way back.
     monkeypatch.chdir(tmp_path)
     check_znodes(story, cell, capsys)
-
-
-def test_each_row_has_a_cell() -> None:
-    shown = {(cell.command, need) for cell in ZNODE_CELLS for need in cell.needs}
-    assert shown == {(words, need) for words in ZNODES for need in znode_needs_of(words)}
