@@ -71,7 +71,7 @@ OPTIONS: Mapping[Parameter, str] = {
     Parameter.ACL_OPERATION: "--operation {OPERATION}",
     Parameter.ACL_ON_CLUSTER: "--cluster-resource",
     Parameter.ACL_PATTERN_TYPE: "--resource-pattern-type {TYPE}",
-    Parameter.ACL_PRINCIPAL: "--allow-principal {PRINCIPAL}",
+    Parameter.ACL_PRINCIPAL: "--allow-principal {User:NAME}",
     Parameter.ACL_TOPIC: "--topic {NAME}",
     Parameter.ACL_TRANSACTIONAL_ID: "--transactional-id {ID}",
     Parameter.ACL_USER: "--user-principal {PRINCIPAL}",
