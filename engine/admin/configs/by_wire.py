@@ -114,7 +114,7 @@ async def _describe_all_topics(wire: WireCluster, *, include_all: bool) -> list[
     topics = sorted(topic.name for topic in response.topics if topic.name is not None)
     return [
         _described(Entity(EntityType.TOPIC, result.resource_name), result, include_all=include_all)
-        async for result in _describe_topics(wire, topics, keys=None, with_synonyms=True)
+        async for result in _describe_topics(wire, topics, keys=None, with_synonyms=True, skips_hidden=True)
         if result.error_code == ErrorCode.NONE
     ]
 
@@ -162,8 +162,12 @@ async def _describe_topics(
     *,
     with_synonyms: bool = False,
     on_unknown: Complain | None = None,
+    skips_hidden: bool = False,
 ) -> AsyncIterator[DescribeConfigsResult]:
-    """Yield the topics' settings as they come: after each answer an event loop does other things."""
+    """Yield the topics' settings as they come: after each answer an event loop does other things.
+
+    With ``on_unknown`` or ``skips_hidden`` those are left out that this principal may not see.
+    """
     for start in range(0, len(topics), _TOPICS_PER_REQUEST):
         resources = [
             DescribeConfigsResource(
@@ -173,7 +177,7 @@ async def _describe_topics(
         ]
         request = DescribeConfigsRequest(resources=resources, include_synonyms=with_synonyms)
         try:
-            results = await _answers(wire, request, on_unknown)
+            results = await _answers(wire, request, on_unknown, skips_hidden=skips_hidden)
         except (Unreachable, RemoteProtocolError) as error:
             if on_unknown is None:
                 raise
@@ -186,7 +190,7 @@ async def _describe_topics(
 
 
 async def _answers(
-    wire: WireCluster, request: DescribeConfigsRequest, on_unknown: Complain | None
+    wire: WireCluster, request: DescribeConfigsRequest, on_unknown: Complain | None, *, skips_hidden: bool
 ) -> list[DescribeConfigsResult]:
     """Return the answers about topics; for a topic that has vanished, that fact."""
     limit_s = ANSWER_LIMIT_S if on_unknown is None else beside_limit_s(wire)
@@ -197,11 +201,12 @@ async def _answers(
             if result.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 refuse(result.error_code, result.error_message, f"topic {result.resource_name}")
         except Refused as error:
+            # ``WireCluster.denied`` has what is hidden.
+            if error.kind is FailureKind.AUTHORIZATION and (skips_hidden or on_unknown is not None):
+                continue
             if on_unknown is None:
                 raise
-            # ``WireCluster.denied`` has what is hidden.
-            if error.kind is not FailureKind.AUTHORIZATION:
-                on_unknown(f"settings of topic {result.resource_name} are not known: {error}")
+            on_unknown(f"settings of topic {result.resource_name} are not known: {error}")
         else:
             results.append(result)
     return results
