@@ -269,6 +269,7 @@ def guarded(spec: HandlerSpec, authorizer: Authorizer) -> HandlerSpec:
     return replace(
         spec,
         handler=behind(GUARDS[spec.key], spec.key, spec.handler, authorizer),
+        plain_handler=None,
         large_handler=None if large is None else behind(GUARDS[spec.key], spec.key, large, authorizer),
     )
 
