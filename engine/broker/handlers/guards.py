@@ -1,4 +1,4 @@
-"""What each request needs, by API; a handler without an entry here does not serve. Source: KafkaApis of Kafka 3.9."""
+"""What each request needs, by API. No API is served without an entry here. Source: KafkaApis of Kafka 3.9."""
 
 from __future__ import annotations
 

@@ -144,6 +144,8 @@ class Route:
         """Return a copy whose encoder does not copy what its handler has encoded; compiled on first use."""
         route = copy.copy(self)
         route.encode = encoder(self.response_class, self.api_version, is_large=True)
+        if self.count_errors is not None:
+            route.count_errors = error_counter(self.response_class, self.api_version, is_large=True)
         return route
 
     def show_answers(self, hook: AnswerHook | None) -> None:
