@@ -65,6 +65,14 @@ async def test_a_section_for_brokers_is_a_login_by_digest_md5_too(server: Secure
 
 
 @in_event_loop
+async def test_a_server_without_logins_is_told_apart_from_a_wrong_password(
+    server: SecuredZooKeeper, zk_chroot: str
+) -> None:
+    with pytest.raises(AuthFailed, match=r"ZooKeeper refuses kafka by DIGEST-MD5: .*it is not set up for such logins"):
+        await opened(zk_chroot, zk_security({}, {}, server.jaas("kafka")))
+
+
+@in_event_loop
 async def test_it_logs_in_again_on_each_connection(server: SecuredZooKeeper) -> None:
     async with await opened(server.connect_string, zk_security({}, {}, server.jaas("kafka"))) as client:
         await client.create("/again", b"")
