@@ -289,9 +289,15 @@ def test_the_dashboard_marks_what_somebody_may_not_see(
 
 
 def test_a_dry_run_of_a_cancellation_asks_for_the_right_to_stop_moves_between_log_dirs(
-    kafka: SecuredKafka, run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kafka: SecuredKafka,
+    run: Run,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Nothing else is under way: the brokers keep no list of these moves."""
+    # The way back is left there.
+    monkeypatch.chdir(tmp_path)
     throttle = "replica.alter.log.dirs.io.max.bytes.per.second"
     run("configs", "alter", "--broker", "0", "--add-config", f"{throttle}=1", "--yes")
     run("topics", "create", "moves", "--partitions", "1", "--replication-factor", "1")
