@@ -41,8 +41,9 @@ _TOPICS_PER_REQUEST = 500
 class WireConfigReader:
     """Reads settings from brokers."""
 
-    def __init__(self, wire: WireCluster) -> None:
+    def __init__(self, wire: WireCluster, keys: Sequence[str] | None = None) -> None:
         self._wire = wire
+        self._keys = keys
 
     async def describe(self, entity: Entity, *, include_all: bool) -> EntityConfigs:
         if entity.type.is_of_clients:
@@ -50,7 +51,7 @@ class WireConfigReader:
 
             (described,) = await describe_clients(self._wire, entity.type, entity)
             return described
-        return await describe_entity(self._wire, entity, include_all=include_all)
+        return await describe_entity(self._wire, entity, include_all=include_all, keys=self._keys)
 
     async def describe_all(self, kind: EntityType, *, include_all: bool) -> list[EntityConfigs]:
         if kind.is_of_clients:
@@ -79,8 +80,12 @@ class WireConfigReader:
             return EntityConfigs(entity.type, entity.name, (), str(error))
 
 
-async def describe_entity(wire: WireCluster, entity: Entity, *, include_all: bool) -> EntityConfigs:
+async def describe_entity(
+    wire: WireCluster, entity: Entity, *, include_all: bool, keys: Sequence[str] | None = None
+) -> EntityConfigs:
     """Return an entity's settings: those set for it, or (``include_all``) all that are in force.
+
+    With ``keys``, only these: a broker has more than two hundred.
 
     Raises:
         NotFound: there is no such topic or broker.
@@ -88,7 +93,9 @@ async def describe_entity(wire: WireCluster, entity: Entity, *, include_all: boo
         Unreachable: nobody answers, or the broker not within its time limit.
     """
     resource = DescribeConfigsResource(
-        resource_type=entity.type.resource_type, resource_name=entity.name or "", configuration_keys=None
+        resource_type=entity.type.resource_type,
+        resource_name=entity.name or "",
+        configuration_keys=None if keys is None else list(keys),
     )
     request = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
     if entity.type is EntityType.TOPIC:
@@ -284,7 +291,8 @@ async def _check_deletions(wire: WireCluster, entity: Entity, deletions: Sequenc
         return
     deadline = time.monotonic() + (SETTLE_S if entity.type is EntityType.BROKER else 0.0)
     while True:
-        present = {entry.name for entry in (await describe_entity(wire, entity, include_all=False)).configs}
+        described = await describe_entity(wire, entity, include_all=False, keys=deletions)
+        present = {entry.name for entry in described.configs}
         absent = [key for key in deletions if key not in present]
         if not absent:
             return

@@ -375,7 +375,7 @@ async def _broker_rates(cluster: Cluster, broker: int, *, wants_broker: bool = F
 
 
 async def _rates_of(cluster: Cluster, entity: Entity, *, wants_broker: bool = False) -> dict[str, str]:
-    reader = await config_reader(cluster, wants_brokers=wants_broker)
+    reader = await config_reader(cluster, wants_brokers=wants_broker, keys=RATES)
     settings = settings_of(await reader.describe(entity, include_all=False))
     return {key: value for key, value in settings.items() if key in RATES}
 
