@@ -119,6 +119,32 @@ def _synonym(one: dict[str, str]) -> str:
     return f"{one['source']}:{one['name']}={one['value']}"
 
 
+def test_quotas_of_zero_and_less_are_taken_as_kafka_configs_takes_them(kafka: Operated) -> None:
+    """Byte rates that allow nothing limit nobody: test_quotas_on_kafka shows it."""
+    keys = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
+    whose = {
+        "theirs": ("--entity-type", "clients", "--entity-name"),
+        "by_wire": ("--client",),
+        "by_znode": ("--client",),
+    }
+    for text in ("0", "-1"):
+        added = ",".join(f"{key}={text}" for key in keys)
+        theirs(kafka, CONFIGS, "--alter", *whose["theirs"], "theirs", "--add-config", added)
+        for name, znodes in (("by_wire", False), ("by_znode", True)):
+            ran = kafka("quotas", "set", "--client", name, "--add-config", added, znodes=znodes)
+            assert ran.code == 0 and f"producer_byte_rate={text} limits nobody" in ran.out, ran.err + ran.out
+        told = {name: kafka.json("configs", "describe", "--client", name)["configs"] for name in whose}
+        values = {name: {config["name"]: config["value"] for config in configs} for name, configs in told.items()}
+        assert values == dict.fromkeys(whose, dict.fromkeys(keys, f"{float(text)}"))
+    tool = run_tool(CONFIGS, *kafka.by_wire, "--alter", "--entity-type", "ips", "--entity-name", "127.0.0.9",
+                    "--add-config", "connection_creation_rate=-1")  # fmt: skip
+    assert tool.returncode == 1, tool.stdout
+    refused = kafka("quotas", "set", "--ip", "127.0.0.9", "--connection-creation-rate", "-1")
+    assert (refused.code, "must be 0 or more" in refused.err) == (2, True), refused.err
+    for name in whose:
+        assert kafka("quotas", "remove", "--client", name).code == 0
+
+
 def test_quotas_and_credentials(kafka: Operated) -> None:
     theirs(kafka, CONFIGS, "--alter", "--entity-type", "users", "--entity-name", "alice", "--add-config", SCRAM)
     pair = ("--user", "alice", "--client", "app/1")
@@ -155,7 +181,7 @@ def test_quotas_and_credentials(kafka: Operated) -> None:
     )
     assert "Quota configs for user-principal 'alice', client-id 'app/1' are" in said
     for words, code, message in (
-        ([*pair, "--add-config", "consumer_byte_rate=1.5"], 2, "must be a whole number above 0"),
+        ([*pair, "--add-config", "consumer_byte_rate=1.5"], 2, "must be a whole number"),
         ([*pair, "--add-config", "nonsense=1"], 2, "only quotas can be set"),
         ([*pair, "--delete-config", "consumer_byte_rate"], 2, "(not set)"),
         (["--user-defaults", "--add-config", "SCRAM-SHA-256=[password=x]"], 2, "credentials cannot be altered"),
