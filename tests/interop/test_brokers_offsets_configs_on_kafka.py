@@ -120,29 +120,27 @@ def _synonym(one: dict[str, str]) -> str:
 
 
 def test_quotas_of_zero_and_less_are_taken_as_kafka_configs_takes_them(kafka: Operated) -> None:
-    """Byte rates that allow nothing limit nobody: test_quotas_on_kafka shows it."""
-    keys = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
-    whose = {
-        "theirs": ("--entity-type", "clients", "--entity-name"),
-        "by_wire": ("--client",),
-        "by_znode": ("--client",),
-    }
-    for text in ("0", "-1"):
-        added = ",".join(f"{key}={text}" for key in keys)
-        theirs(kafka, CONFIGS, "--alter", *whose["theirs"], "theirs", "--add-config", added)
-        for name, znodes in (("by_wire", False), ("by_znode", True)):
-            ran = kafka("quotas", "set", "--client", name, "--add-config", added, znodes=znodes)
-            assert ran.code == 0 and f"producer_byte_rate={text} limits nobody" in ran.out, ran.err + ran.out
-        told = {name: kafka.json("configs", "describe", "--client", name)["configs"] for name in whose}
-        values = {name: {config["name"]: config["value"] for config in configs} for name, configs in told.items()}
-        assert values == dict.fromkeys(whose, dict.fromkeys(keys, f"{float(text)}"))
-    tool = run_tool(CONFIGS, *kafka.by_wire, "--alter", "--entity-type", "ips", "--entity-name", "127.0.0.9",
-                    "--add-config", "connection_creation_rate=-1")  # fmt: skip
-    assert tool.returncode == 1, tool.stdout
-    refused = kafka("quotas", "set", "--ip", "127.0.0.9", "--connection-creation-rate", "-1")
-    assert (refused.code, "must be 0 or more" in refused.err) == (2, True), refused.err
-    for name in whose:
+    """Byte rates of 0 limit nobody: test_quotas_on_kafka shows it. Of the others, Kafka refuses whole ones below 0."""
+    added = "producer_byte_rate=0,consumer_byte_rate=0,request_percentage=0,controller_mutation_rate=-1"
+    theirs(kafka, CONFIGS, "--alter", "--entity-type", "clients", "--entity-name", "theirs", "--add-config", added)
+    for name, znodes in (("by_wire", False), ("by_znode", True)):
+        ran = kafka("quotas", "set", "--client", name, "--add-config", added, znodes=znodes)
+        assert ran.code == 0 and "producer_byte_rate=0 limits nobody" in ran.err, ran.err
+    expected = {key: f"{float(text)}" for key, text in (pair.split("=") for pair in added.split(","))}
+    for name in ("theirs", "by_wire", "by_znode"):
+        told = kafka.json("configs", "describe", "--client", name)["configs"]
+        assert {config["name"]: config["value"] for config in told} == expected, name
         assert kafka("quotas", "remove", "--client", name).code == 0
+    for kind, name, refused in (
+        ("client", "refused", "producer_byte_rate=-1"),
+        ("ip", "127.0.0.9", "connection_creation_rate=-1"),
+    ):
+        words = ("--entity-type", f"{kind}s", "--entity-name", name, "--add-config", refused)
+        tool = run_tool(CONFIGS, *kafka.by_wire, "--alter", *words)
+        assert tool.returncode == 1, tool.stdout
+        for znodes in (False, True):
+            ran = kafka("quotas", "set", f"--{kind}", name, "--add-config", refused, znodes=znodes)
+            assert (ran.code, "must be a whole number, 0 or more" in ran.err) == (2, True), ran.err
 
 
 def test_quotas_and_credentials(kafka: Operated) -> None:

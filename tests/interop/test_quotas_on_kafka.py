@@ -194,7 +194,7 @@ def test_the_first_of_eight_levels_counts(brokers: Addresses) -> None:
     assert len(set(waits["klamm"])) == len(LEVELS) + 1
 
 
-@pytest.mark.parametrize("limit", [0.0, -3.0, 2.0**62])
+@pytest.mark.parametrize("limit", [0.0, 2.0**62])
 def test_senseless_quotas(brokers: Addresses, limit: float) -> None:
     """Kafka takes them, and nobody waits for a number of bytes that can never be met."""
     set_quotas(brokers, ({"client-id": "odd"}, {"producer_byte_rate": limit, "consumer_byte_rate": limit}))

@@ -116,16 +116,14 @@ def _number(key: str, text: str) -> float:
         raise BadRequest(f"cannot parse quota configuration value for {key}: {text}") from None
     if not math.isfinite(value):
         raise BadRequest(f"{key} must be a number, not {text}")
-    if QuotaKey(key).is_whole and not value.is_integer():
-        raise BadRequest(f"{key} must be a whole number, not {text}")
-    if key == QuotaKey.CONNECTION_RATE and value < 0:
-        raise BadRequest(f"{key} must be 0 or more, not {text}")
+    if QuotaKey(key).is_whole and (not value.is_integer() or value < 0):
+        raise BadRequest(f"{key} must be a whole number, 0 or more, not {text}")
     return value
 
 
 def limits_nobody(key: str, text: str | None) -> bool:
     """Whether brokers ignore this value: Kafka's arithmetic overflows where no byte at all is allowed."""
-    return text is not None and key in (QuotaKey.PRODUCE, QuotaKey.FETCH) and float(text) <= 0
+    return text is not None and key in (QuotaKey.PRODUCE, QuotaKey.FETCH) and float(text) == 0
 
 
 def written(name: str | None) -> str:
