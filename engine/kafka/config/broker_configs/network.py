@@ -28,9 +28,8 @@ class NetworkKeys:
 
     listeners = STRING("PLAINTEXT://:9092", HIGH, dynamic=PER_BROKER).with_effect(
         "Addresses to listen on, as `NAME://host:port,…`. An empty host or `0.0.0.0` is every address of the machine, "
-        "of IPv4 and IPv6. A name that is not a security protocol needs an entry in `listener.security.protocol.map`. "
-        "At run time, a listener with a new name opens and one that is left out closes; one that keeps its name keeps "
-        "its address until the next start."
+        "of IPv4 and IPv6. Names that are no security protocols need entries in `listener.security.protocol.map`. At "
+        "run time, listeners open and close by name; one that stays keeps its address."
     )
     advertised_listeners = STRING(None, HIGH, dynamic=PER_BROKER).with_effect(
         "Addresses for clients and other brokers, if they differ from `listeners` (NAT, containers, load "
