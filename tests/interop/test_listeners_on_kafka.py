@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from apache_kafka import ApacheKafkaBroker
@@ -17,7 +18,8 @@ KAFKA, KLAMM = 21392, 21492
 def test_both_engines_open_close_and_refuse_alike(tmp_path: Path) -> None:
     host = own_loopback_address()
     kafka, klamm = (
-        ChangingListeners(tmp_path / name, host, port) for name, port in (("kafka", KAFKA), ("klamm", KLAMM))
+        ChangingListeners(tmp_path / name, host, port, has_logins_in_file=True)
+        for name, port in (("kafka", KAFKA), ("klamm", KLAMM))
     )
     with EmbeddedZooKeeper(host=host, fsync=False) as zookeeper:
         connect = zookeeper.connect_string
@@ -30,7 +32,12 @@ def test_both_engines_open_close_and_refuse_alike(tmp_path: Path) -> None:
             ours.wait_until_started()
             said = {port: listeners_come_and_go(broker) for port, broker in ((KAFKA, kafka), (KLAMM, klamm))}
     plain = {
-        port: [each.replace(str(port), "PORT").replace(str(port + 1), "NEXT") for each in told]
+        port: [
+            re.sub(r"Invalid value \S+: (.*) for configuration (.*)", r"\2: \1", each)
+            .replace(str(port + 1), "NEXT")
+            .replace(str(port), "PORT")
+            for each in told
+        ]
         for port, told in said.items()
     }
     print(*plain[KAFKA], *plain[KLAMM], sep="\n")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from broker_program import BrokerProgram, settings
 from certificates import Authority
-from listener_changes import LATER, ChangingListeners, listeners_come_and_go
+from listener_changes import LATER, LOGINS, ChangingListeners, listeners_come_and_go
 
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
@@ -22,7 +22,7 @@ class World:
 
     def __init__(self, folder: Path, zookeeper: EmbeddedZooKeeper) -> None:
         host = own_loopback_address()
-        self.changing = ChangingListeners(folder, host, PORT)
+        self.changing = ChangingListeners(folder, host, PORT, has_logins_in_file=False)
         self._settings = settings(folder, host, f"{zookeeper.connect_string}/{folder.name}") | self.changing.settings()
         self._folder, self._stack = folder, ExitStack()
         self.start()
@@ -47,10 +47,19 @@ def world(tmp_path: Path, zookeeper: EmbeddedZooKeeper) -> Iterator[World]:
 
 def test_they_come_and_go(world: World) -> None:
     said = listeners_come_and_go(world.changing)
-    assert [bool(each) for each in said] == [False, True, True, True, True, True, False, False]
-    for words, each in zip(("existing listener", "Security protocol", "inter.broker", "subset", "parse"), said[1:],
-                           strict=False):  # fmt: skip
-        assert words in each
+    for words, each in zip(("", "Security protocol", "inter.broker", "subset", "parse", "", ""), said, strict=True):
+        assert words in each and bool(words) == bool(each), said
+    assert world.changing.change(dict.fromkeys(world.changing.opening)) == ""
+
+
+def test_logins_of_an_open_listener_stay(world: World) -> None:
+    """Kafka stores such a change, which has no effect, and refuses all changes of listeners from then on."""
+    changing = world.changing
+    assert changing.change(changing.opening) == ""
+    changing.wait_until_told()
+    other = changing.opening[LOGINS].replace("al1ce", "other")
+    assert "existing listener ListenerName(LATER)" in changing.change({LOGINS: other})
+    changing.wait_until_told()
 
 
 def test_what_is_stored_counts_when_the_broker_starts(world: World) -> None:
@@ -67,7 +76,7 @@ def test_a_listener_that_cannot_be_served_is_refused_and_one_whose_address_is_ta
     changing = world.changing
     for texts, words in (
         ({f"{LATER}ssl.keystore.location": str(tmp_path / "none.pem")}, "cannot be read (no such file or directory)"),
-        ({f"{LATER}plain.sasl.jaas.config": "nonsense"}, "JAAS"),
+        ({LOGINS: "nonsense"}, "JAAS"),
     ):
         assert words in changing.change({**changing.opening, **texts})
     late = Authority().sign("broker", days=(-9, -2)).write_pem(tmp_path / "late.pem")

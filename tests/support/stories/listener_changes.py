@@ -26,6 +26,7 @@ from engine.kafka.protocol.apis.sasl_handshake import SaslHandshakeRequest
 BROKER_RESOURCE = 4
 CA = Authority()
 LATER = "listener.name.later."
+LOGINS = f"{LATER}plain.sasl.jaas.config"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 MAP = "PLAINTEXT:PLAINTEXT,LATER:SASL_SSL"
 
@@ -33,7 +34,8 @@ MAP = "PLAINTEXT:PLAINTEXT,LATER:SASL_SSL"
 class ChangingListeners:
     """A broker whose listener PLAINTEXT is at ``port``. ``LATER``, over SASL_SSL, comes at the next port."""
 
-    def __init__(self, folder: Path, host: str, port: int) -> None:
+    def __init__(self, folder: Path, host: str, port: int, *, has_logins_in_file: bool) -> None:
+        """``has_logins_in_file``: who may log in at ``LATER`` stands in the broker's file."""
         folder.mkdir(parents=True, exist_ok=True)
         self.host, self.port = host, port
         store = CA.sign("broker", [host]).write_pem(folder / "later.pem")
@@ -43,18 +45,20 @@ class ChangingListeners:
             "listener.security.protocol.map": MAP,
             f"{LATER}ssl.keystore.type": "PEM",
             f"{LATER}ssl.keystore.location": str(store),
-            f"{LATER}plain.sasl.jaas.config": f'{PLAIN} required user_alice="al1ce-Secr3t";',
         }
-
-    def settings(self) -> dict[str, str]:
-        """Return what the broker's file needs beside the fewest settings."""
-        return {
+        self._in_file = {
             "listeners": self.at("PLAINTEXT"),
             "advertised.listeners": self.at("PLAINTEXT"),
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT",
             "sasl.enabled.mechanisms": "PLAIN",
             "password.encoder.secret": "enc0der-Secr3t",
         }
+        logins = self._in_file if has_logins_in_file else self.opening
+        logins[LOGINS] = f'{PLAIN} required user_alice="al1ce-Secr3t";'
+
+    def settings(self) -> dict[str, str]:
+        """Return what the broker's file needs beside the fewest settings."""
+        return self._in_file
 
     def at(self, *names: str, **ports: int) -> str:
         numbers = {"PLAINTEXT": self.port, "LATER": self.port + 1, **ports}
@@ -118,7 +122,6 @@ def listeners_come_and_go(broker: ChangingListeners) -> list[str]:
     with broker.log_in() as inside, WireClient(f"{broker.host}:{broker.port}") as other:
         other.ask(MetadataRequest(topics=[]), 9)
         said += [
-            broker.change({f"{LATER}plain.sasl.jaas.config": f'{PLAIN} required user_alice="other-Secr3t";'}),
             broker.change({"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,LATER:SSL"}),
             broker.change({"listeners": broker.at("LATER"), "advertised.listeners": broker.at("LATER")}),
             broker.change({"listeners": broker.at("PLAINTEXT")}),
@@ -128,7 +131,8 @@ def listeners_come_and_go(broker: ChangingListeners) -> list[str]:
         # As long as it keeps its name, it stays where it is.
         said.append(broker.change({"listeners": broker.at("PLAINTEXT", "LATER", LATER=broker.port + 2)}))
         assert inside.ask(MetadataRequest(topics=[]), 9).brokers
-        said.append(broker.change(dict.fromkeys(broker.opening)))
+        of_all = [name for name in broker.opening if not name.startswith(LATER)]
+        said.append(broker.change(dict.fromkeys(of_all)))
         broker.wait_until_closed()
         assert inside.is_closed_by_peer()
         assert other.ask(MetadataRequest(topics=[]), 9).brokers
