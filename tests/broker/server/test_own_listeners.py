@@ -47,7 +47,7 @@ def world(tmp_path: Path, zookeeper: EmbeddedZooKeeper) -> Iterator[World]:
 
 def test_they_come_and_go(world: World) -> None:
     said = listeners_come_and_go(world.changing)
-    for words, each in zip(("", "Security protocol", "inter.broker", "subset", "parse", "", ""), said, strict=True):
+    for words, each in zip(("", "Security protocol", "inter.broker", "subset", "parse", "", "", ""), said, strict=True):
         assert words in each and bool(words) == bool(each), said
     assert world.changing.change(dict.fromkeys(world.changing.opening)) == ""
 
