@@ -105,6 +105,11 @@ def is_password(name: str) -> bool:
     return name.endswith(_DYNAMIC_PASSWORDS)
 
 
+def is_login(name: str) -> bool:
+    """Say whether a setting says how peers log in: it may hold passwords."""
+    return name.endswith("sasl.jaas.config")
+
+
 def is_dynamic_for_listeners(name: str) -> bool:
     """Say whether a setting, without the listener's prefix, may change while the listener is open."""
     return name in _OF_LISTENERS_ONLY or name in _CLUSTER_LEVEL_OF_LISTENERS
