@@ -8,6 +8,7 @@ from functools import partial
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Nothing, Report, Section, Table, Tone
 from cli.views.kafka import configs as kafka
+from engine.admin.configs.quotas import limits_nobody
 from engine.admin.configs.values import ConfigChange, ConfigEntry, ConfigSource, Entity, EntityConfigs
 
 
@@ -70,7 +71,10 @@ def altered_report(
     )
     shown = Table(_CHANGES[2:], [(change.name, change.old, change.new) for change in changes])
     as_kafka = None if is_dry_run else partial(kafka.altered_text, entity, by_shortcuts=by_shortcuts)
-    return Report(data, table, (Section(f"{entity}: {result}", shown),), as_kafka=as_kafka)
+    notes = [
+        f"{change.name}={change.new} limits nobody" for change in changes if limits_nobody(change.name, change.new)
+    ]
+    return Report(data, table, (Section(f"{entity}: {result}", shown),), notes=tuple(notes), as_kafka=as_kafka)
 
 
 def _row(entry: ConfigEntry) -> tuple[object, ...]:
