@@ -28,7 +28,9 @@ _CHANGES = (Column("entity_type"), Column("entity_name"), Column("name"), Column
 _ALL = (Column("entity_type"), Column("entity_name"), *_SETTING)
 
 
-def configs_report(entities: Sequence[EntityConfigs], *, is_single: bool, shows_all: bool = False) -> Report:
+def configs_report(
+    entities: Sequence[EntityConfigs], *, is_single: bool, shows_all: bool = False, may_lack_some: bool = False
+) -> Report:
     """A section per entity that has settings. A single entity has its section even without settings."""
     rows = [
         (entity.entity_type, entity.entity_name or "<default>", *_row(entry))
@@ -36,7 +38,7 @@ def configs_report(entities: Sequence[EntityConfigs], *, is_single: bool, shows_
         for entry in entity.configs
     ]
     shown = [entity for entity in entities if entity.configs]
-    notes: tuple[str, ...] = () if shown else ("nothing is set" if entities else Nothing("nothing is set"),)
+    notes: tuple[str, ...] = () if shown else (Nothing("nothing is set") if may_lack_some else "nothing is set",)
     failed = [entity for entity in entities if entity.error is not None]
     if failed:
         notes = tuple(
