@@ -53,6 +53,8 @@ class HandlerSpec:
     """As Kafka's documentation lists them. Which of them a request needs depends on what it asks for, and some replace
     each other: ``handlers.guards`` decides.
     """
+    plain_handler: Callable[..., Any] | None = None
+    """Answers usual requests from their bytes, later; gives None for others, which ``handler`` answers."""
 
 
 class Requester(Enum):
@@ -94,6 +96,7 @@ class Route:
         "large_handler",
         "name",
         "new_answers",
+        "plain_handler",
         "request_has_tags",
         "requester",
         "response_class",
@@ -149,6 +152,7 @@ class Route:
         """Show the answers of later requests to the hook; None: to nobody."""
         spec = self._spec
         self.handler = _hooked(spec.handler, hook)
+        self.plain_handler = spec.plain_handler if hook is None else None
         self.large_handler = _hooked(spec.large_handler or spec.handler, hook)
 
     def fault_response(self) -> Any:
