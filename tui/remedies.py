@@ -52,6 +52,7 @@ _PLACES: Mapping[Operation, str] = {
     Operation.READ_RAW_ZNODE: "screen ZooKeeper (:zk {})",
     Operation.LIST_ZNODES: "screen ZooKeeper (:zk {})",
     Operation.CHECK_ZOOKEEPER: "screen ZooKeeper (0)",
+    Operation.VERIFY_REPLICAS: "klamm replicas verify --topic {}",
     Operation.MERGE_STATE_CHANGES: "klamm state-changes merge {}",
     Operation.START_LOCAL_CLUSTER: "klamm local up",
     Operation.KEEP_LAG_HISTORY: "klamm spark lag --out {}",

@@ -159,6 +159,8 @@ def _line_format(
         raise UsageError(f"--input must be lines or jsonl, not {input_format!r}")
     if input_format == "jsonl" and (has_headers or key_separator is not None or null_marker is not None):
         raise UsageError("--headers, --key-separator and --null-marker are for --input lines")
+    if key_separator == "":
+        raise UsageError("--key-separator is empty: give the text between key and value")
     return LineFormat(
         None if key_separator is None else key_separator.encode(),
         has_headers,

@@ -189,9 +189,10 @@ def _class_taken(given: list[str]) -> str:
 
 
 def _check_action(tool: KafkaTool, chosen: Sequence[str], rest: Sequence[str]) -> None:
-    actions = [option for option, change in tool.options.items() if option.startswith("--") and _is_action(change)]
+    actions = [option for option, change in tool.options.items() if _is_action(change)]
     if actions and len(chosen) != 1 and not {"--help", "-h"} & set(rest):
-        raise UsageError(f"{tool.name} needs one action: {', '.join(actions[:-1])} or {actions[-1]}")
+        listed = ", ".join(actions[:-1])
+        raise UsageError(f"{tool.name} needs one action: {f'{listed} or ' if listed else ''}{actions[-1]}")
 
 
 def _is_action(change: Change) -> bool:

@@ -56,6 +56,7 @@ COMMANDS: Mapping[Operation, str] = {
     Operation.READ_RAW_ZNODE: "klamm zk get {PATH} --raw",
     Operation.LIST_ZNODES: "klamm zk tree {PATH} --depth 1",
     Operation.CHECK_ZOOKEEPER: "klamm zk get / --zookeeper {HOST:PORT}",
+    Operation.VERIFY_REPLICAS: "klamm replicas verify --topic {TOPIC}",
     Operation.MERGE_STATE_CHANGES: "klamm state-changes merge {broker-*/logs}",
     Operation.START_LOCAL_CLUSTER: "klamm local up",
     Operation.KEEP_LAG_HISTORY: "klamm spark lag --out {PATH}",

@@ -137,6 +137,9 @@ def test_wrong_input_is_named_by_its_line(program: Program, topic_name: str) -> 
         "1 record sent before the line that cannot be sent",
         "error: no key separator ':': line 2 of stdin",
     ]
+    ran = program("produce", topic_name, "--key-separator", "", stdin="a:b\n")
+    assert ran.code == 2
+    assert ran.err.startswith("error: --key-separator is empty: give the text between key and value: klamm produce\n")
     assert program("produce", "absent", stdin="x").code == 2
     assert program("consume", "absent", "-e").code == 2
     dry = program("produce", topic_name, "--dry-run", stdin="x\n")

@@ -60,6 +60,7 @@ class Operation(Enum):
     LIST_ZNODES = "the znodes below"
     CHECK_ZOOKEEPER = "a look at ZooKeeper's root"
     KEEP_LAG_HISTORY = "keep a lag history"
+    VERIFY_REPLICAS = "a comparison of the replicas of the topic"
     MERGE_STATE_CHANGES = "the merged state-change logs"
     START_LOCAL_CLUSTER = "a local cluster"
 

@@ -247,7 +247,9 @@ def partition_checks(facts: HealthFacts) -> Callable[[TopicSnapshot, PartitionSn
 def _controller(facts: HealthFacts) -> Iterator[tuple[Check, list[str]]]:
     snapshot = facts.snapshot
     if snapshot.controller_id == NO_CONTROLLER:
-        yield Check.NO_CONTROLLER, ["no broker is the controller"]
+        is_absent = snapshot.source is SnapshotSource.ZOOKEEPER and snapshot.cluster_id is None
+        why = ": no cluster is in this ZooKeeper, or not under this chroot (it has no /cluster/id)" if is_absent else ""
+        yield Check.NO_CONTROLLER, [f"no broker is the controller{why}"]
     elif snapshot.controller_id not in snapshot.live_broker_ids:
         yield Check.NO_CONTROLLER, [f"broker {snapshot.controller_id} is the controller, but is not alive"]
     elif facts.idle_controller is not None:

@@ -17,6 +17,7 @@ from enum import Enum
 
 from engine.admin.cluster.asking import ANSWER_LIMIT_S
 from engine.admin.cluster.errors import LoginRefused, NotFound, Refused, Unknown, Unreachable
+from engine.admin.cluster.remedies import Do, Operation, Phrase
 from engine.admin.cluster.waits import Observer, ignore_line
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster
 from engine.admin.offsets.listing import FoundOffset, ask_offsets
@@ -24,7 +25,7 @@ from engine.admin.records.consumed import ConsumedRecord, ConsumedRecords, visib
 from engine.admin.records.fetching import FetchFrom, fetch
 from engine.admin.records.leaders import LeaderReaders, LedTopic, check_partitions, led_topics, refuse_lasting
 from engine.admin.topics.selection import topic_not_found
-from engine.common.errors import ErrorCode
+from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_LEADER, IsolationLevel, TopicPartition
 from engine.common.quantities import counted
 from engine.common.topic_id import ZERO_TOPIC_ID
@@ -330,11 +331,18 @@ class Consumer:
         is_committed = self._options.isolation is IsolationLevel.READ_COMMITTED
         aborted = (data.aborted_transactions or []) if is_committed else None
         start, visible = position.next_offset, []
-        for place, header, is_visible in visible_batches(data.records, aborted):
-            if is_visible:
-                visible.append((place, header))
-            # A wrapper of an old format has its last offset in the header, every other batch its whole range.
-            position.next_offset = max(position.next_offset, header.next_offset)
+        try:
+            for place, header, is_visible in visible_batches(data.records, aborted):
+                if is_visible:
+                    visible.append((place, header))
+                # A wrapper of an old format has its last offset in the header, every other batch its whole range.
+                position.next_offset = max(position.next_offset, header.next_offset)
+        except KafkaError as error:
+            # What comes before it is good, and the next answer begins with it.
+            if position.next_offset == start:
+                compare = Phrase("see which replicas are good: ", Do(Operation.VERIFY_REPLICAS, position.name.topic))
+                where = f"{position} on broker {position.leader_id}"
+                raise Refused(error.code, error.message, where=where, hint=compare) from None
         if not visible:
             return None
         return ConsumedRecords(position.name, data.records, visible, start, position.stop_offset)

@@ -11,8 +11,10 @@ from functools import cached_property
 from itertools import repeat
 from typing import NamedTuple, Protocol
 
+from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.kafka.protocol.records.attributes import TimestampType
+from engine.kafka.protocol.records.checksum import verify_crc
 from engine.kafka.protocol.records.decode import iter_batch_records, iter_batch_values
 from engine.kafka.protocol.records.header import BatchHeader, iter_batches
 from engine.kafka.protocol.records.layout import Buffer
@@ -33,10 +35,16 @@ def visible_batches(buffer: Buffer, aborted: Iterable[Aborted] | None) -> Iterat
     """Yield each batch's position and header, and whether its records are for the reader.
 
     Markers never are. With ``aborted`` None (READ_UNCOMMITTED) everything else is.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE at a batch whose checksum is wrong, or that is none.
     """
     waiting = sorted(aborted or (), key=lambda transaction: transaction.first_offset, reverse=True)
     aborting: set[int] = set()
     for position, header in iter_batches(buffer):
+        if not verify_crc(buffer, position, header.size_bytes):
+            message = f"the checksum of the batch at offset {header.base_offset} is wrong"
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, message)
         while waiting and waiting[-1].first_offset <= header.last_offset:
             aborting.add(waiting.pop().producer_id)
         if header.is_control:

@@ -289,7 +289,7 @@ class _LogLoader:
         self._recovered = producers
         if cut_bytes:
             logger.warning(
-                "A segment ends in bytes that are not a whole batch: cut partition=%s base_offset=%d cut_bytes=%d "
+                "A batch is damaged or not whole: cut it and what follows it partition=%s base_offset=%d cut_bytes=%d "
                 "end_offset=%d",
                 self._topic_partition,
                 segment.base_offset,

@@ -43,7 +43,12 @@ TLS_KEYS = {
     "zookeeper.ssl.ocsp.enable": "zookeeper.ssl.ocsp",
 }
 """Kafka's keys, and the system property of ZooKeeper's client that each stands for (``ZkConfigs`` of Kafka 3.9)."""
-_DIGEST_MODULES = ("org.apache.zookeeper.server.auth.DigestLoginModule",)
+_DIGEST_MODULES = (
+    "org.apache.zookeeper.server.auth.DigestLoginModule",
+    "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "org.apache.kafka.common.security.scram.ScramLoginModule",
+)
+"""ZooKeeper's client takes name and password from any of them, and DIGEST-MD5 is what it does with these."""
 _KERBEROS_MODULES = ("com.sun.security.auth.module.Krb5LoginModule", "com.ibm.security.auth.module.Krb5LoginModule")
 _DIGEST_SERVER_NAME = "zk-sasl-md5"
 """ZooKeeper's servers have this name in DIGEST-MD5, whatever their host (``SecurityUtils`` of ZooKeeper)."""

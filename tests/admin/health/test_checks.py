@@ -178,6 +178,18 @@ def test_controllers(controller_id: int, seen: dict[int, int | None], check: Che
     assert assess(changed).status is HealthStatus.CRITICAL
 
 
+@pytest.mark.parametrize("cluster_id", [None, "4L6g3nShT-eMCtK--X86sw"])
+def test_a_zookeeper_that_lost_its_data_is_named_as_the_cause(cluster_id: str | None) -> None:
+    healthy = facts(live=())
+    lost = replace(healthy.snapshot, topics=(), controller_id=-1, cluster_id=cluster_id)
+    told = "no broker is the controller"
+    if cluster_id is None:
+        told += ": no cluster is in this ZooKeeper, or not under this chroot (it has no /cluster/id)"
+    assert found(replace(healthy, snapshot=lost)) == {Check.NO_CONTROLLER: (told,)}
+    by_wire = replace(lost, source=SnapshotSource.WIRE)
+    assert found(replace(healthy, snapshot=by_wire))[Check.NO_CONTROLLER] == ("no broker is the controller",)
+
+
 @pytest.mark.parametrize("isr", [(0, 1), (0,)])
 def test_more_in_sync_wanted_than_there_are_replicas(isr: tuple[int, ...]) -> None:
     """From Kafka 3.7 on a partition then needs all its replicas (KIP-966).

@@ -18,7 +18,7 @@ from engine.admin.cluster.wire import WireCluster
 from engine.admin.records import consume
 from engine.admin.records.consume import ConsumeOptions, Consumer
 from engine.admin.records.consumed import ConsumedRecord, ConsumedRecords, visible_batches
-from engine.common.errors import ErrorCode, KafkaError
+from engine.common.errors import ErrorCode
 from engine.common.model import EARLIEST_TIMESTAMP, TopicPartition
 from engine.common.topic_id import ZERO_TOPIC_ID
 from engine.kafka.protocol.api_keys import ApiKey
@@ -569,8 +569,33 @@ def test_bytes_that_are_no_records_end_it() -> None:
         log = Log(3)
         log.batches = [(0, bytes(90))]
         lead(cluster, 0, {0: log})
-        with pytest.raises(KafkaError):
+        with pytest.raises(Refused):
             await read(wire, partitions=(0,))
+
+    play(scene)
+
+
+@pytest.mark.parametrize("damaged", [0, 1, 2])
+def test_a_damaged_batch_is_not_read_and_what_comes_before_it_is(damaged: int) -> None:
+    """One bit of a value has changed on the leader's disk: what is there is a record, and not the one that was sent."""
+
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        log = Log(9)
+        base, data = log.batches[damaged]
+        assert data[-2:-1] == b"%d" % (base + 2)
+        log.batches[damaged] = base, data[:-2] + bytes([data[-2] ^ 1]) + data[-1:]
+        lead(cluster, 0, {0: log})
+        consumer = Consumer(wire, "t", ConsumeOptions((0,), EARLIEST_TIMESTAMP, until_end=True, give_up_s=5.0))
+        await consumer.open()
+        found: list[int] = []
+        with pytest.raises(Refused) as caught:
+            async with aclosing(consumer.batches()) as batches:
+                async for some in batches:
+                    found += [record.record.offset for record in some.records]
+        assert found == [*range(base)]
+        assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+        assert str(caught.value) == f"the checksum of the batch at offset {base} is wrong"
+        assert str(caught.value.where) == "topic t partition 0 on broker 0"
 
     play(scene)
 

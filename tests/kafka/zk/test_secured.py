@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from certificates import Authority
 from event_loop import in_event_loop
-from secured_zookeeper import SecuredZooKeeper, digest_module, secured_zookeeper
+from secured_zookeeper import DIGEST_MODULE, SecuredZooKeeper, digest_module, secured_zookeeper
 
 from engine.common.errors import ConfigError
 from engine.kafka.zk.client import ZkClient
@@ -49,6 +49,27 @@ async def test_what_a_login_by_digest_md5_creates_is_its_own(server: SecuredZooK
         assert await stranger.get(f"/{user}-has")
         with pytest.raises(NoAuth, match=f"/{user}-has"):
             await stranger.set(f"/{user}-has", b"x")
+
+
+@pytest.mark.parametrize("module", ["plain.PlainLoginModule", "scram.ScramLoginModule"])
+@in_event_loop
+async def test_a_section_for_brokers_is_a_login_by_digest_md5_too(server: SecuredZooKeeper, module: str) -> None:
+    """Kafka takes such a file as well: ZooKeeper's client only asks the module for a name and a password."""
+    jaas = server.folder / f"{module}.conf"
+    own = server.jaas("alice").read_text("utf-8").replace(DIGEST_MODULE, f"org.apache.kafka.common.security.{module}")
+    jaas.write_text(own, encoding="utf-8")
+    async with await opened(server.connect_string, zk_security({}, {}, jaas)) as client:
+        assert client.security.identities == ("sasl:alice",)
+        await client.create(f"/{module}")
+        assert identities((await client.get_acl(f"/{module}"))[0])[0] == ("sasl", "alice", 31)
+
+
+@in_event_loop
+async def test_a_server_without_logins_is_told_apart_from_a_wrong_password(
+    server: SecuredZooKeeper, zk_chroot: str
+) -> None:
+    with pytest.raises(AuthFailed, match=r"ZooKeeper refuses kafka by DIGEST-MD5: .*it is not set up for such logins"):
+        await opened(zk_chroot, zk_security({}, {}, server.jaas("kafka")))
 
 
 @in_event_loop

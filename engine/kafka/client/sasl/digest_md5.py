@@ -18,6 +18,8 @@ def digest_md5_exchange(username: str, password: str, *, service: str, server_na
         SaslError: the server's messages are malformed, or it does not know the password.
     """
     challenge = _fields((yield b"").decode("utf-8", "replace"))
+    if not challenge:
+        raise SaslError("the server sent no challenge: it is not set up for such logins")
     nonce, realm = challenge.get("nonce", ""), challenge.get("realm", server_name)
     if not nonce or "auth" not in challenge.get("qop", "auth").split(","):
         raise SaslError("the server's DIGEST-MD5 challenge is malformed, or asks for encryption")

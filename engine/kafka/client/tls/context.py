@@ -73,10 +73,11 @@ def server_context(settings: TlsSettings, client_auth: str) -> ssl.SSLContext:
     _set_ciphers(context, entries)
     if not _present(context, entries):
         raise ConfigError("ssl.keystore.location is missing: a listener with TLS needs a key and a certificate")
+    # Before it asks for certificates: whoever tries it out here has none.
+    _try_out(context, own_chain(settings), _origin(entries, "ssl.keystore"))
     if client_auth != "none":
         _trust(context, entries)
         context.verify_mode = ssl.CERT_REQUIRED if client_auth == "required" else ssl.CERT_OPTIONAL
-    _try_out(context, own_chain(settings), _origin(entries, "ssl.keystore"))
     return context
 
 
@@ -153,7 +154,7 @@ def _try_out(context: ssl.SSLContext, chain: tuple[bytes, ...], where: str) -> N
 
 
 def _refusal(client: ssl.SSLContext, server: ssl.SSLContext) -> str | None:
-    """Return why a client does not accept a server; None if it does. What the server thinks of it does not count."""
+    """Return why a client and a server that asks for no certificate do not agree; None if they do."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = client.wrap_bio(to_client, to_server), server.wrap_bio(to_server, to_client, server_side=True)
     for _ in range(4):
@@ -165,9 +166,7 @@ def _refusal(client: ssl.SSLContext, server: ssl.SSLContext) -> str | None:
             except ssl.SSLCertVerificationError as error:
                 return error.verify_message
             except ssl.SSLError as error:
-                if end is ends[0] or not ends[0].version():
-                    return (error.reason or "TLS failed").lower().replace("_", " ")
-                return None
+                return (error.reason or "TLS failed").lower().replace("_", " ")
             if end is ends[0]:
                 return None
     return "the handshake does not end"

@@ -121,12 +121,11 @@ class Metadata:
         self.alive = {HERE, THERE}
         self.update_listeners: list[Callable[[], None]] = []
 
-    def partitions(self, topic: str) -> dict[int, int]:
-        return {p.partition: leader for p, leader in self.leaders.items() if p.topic == topic}
+    def partitions(self, topic: str) -> dict[int, Any]:
+        return {p.partition: SimpleNamespace(leader=leader) for p, leader in self.leaders.items() if p.topic == topic}
 
     def partition_info(self, partition: TopicPartition) -> Any:
-        leader = self.leaders.get(partition)
-        return None if leader is None else SimpleNamespace(leader=leader)
+        return self.partitions(partition.topic).get(partition.partition)
 
     def has_alive_broker(self, broker_id: int) -> bool:
         return broker_id in self.alive

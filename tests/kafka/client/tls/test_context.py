@@ -71,6 +71,19 @@ def test_what_cannot_be_used(entries: dict[str, str], message: str, tmp_path: Pa
     assert "wr0ng" not in str(caught.value)
 
 
+@pytest.mark.parametrize("client_auth", ["none", "requested", "required"])
+@pytest.mark.parametrize("versions", ["TLSv1.2", "TLSv1.3", "TLSv1.2,TLSv1.1,TLSv1", "TLSv1.2,TLSv1.3"])
+def test_a_listener_may_ask_for_certificates_in_each_version(versions: str, client_auth: str, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    CA.sign("me").write_pem(store)
+    trust = tmp_path / "trust"
+    trust.write_text(CA.pem)
+    entries = {"ssl.keystore.location": str(store), "ssl.keystore.type": "PEM", "ssl.enabled.protocols": versions}
+    entries |= {"ssl.truststore.location": str(trust), "ssl.truststore.type": "PEM"}
+    modes = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+    assert server_context(tls_settings(entries), client_auth).verify_mode == modes[client_auth]
+
+
 @pytest.mark.parametrize("store_type", ["PEM", "PKCS12"])
 @pytest.mark.parametrize("between", [1, 9])
 def test_a_store_may_hold_the_authorities_between_a_certificate_and_the_one_that_is_trusted(
