@@ -32,6 +32,7 @@ _PLACES: Mapping[Operation, str] = {
     Operation.AWAIT_REASSIGNMENT: "see screen Reassignments (6)",
     Operation.RESUME_PLAN: "resume (R) on screen Plans (7), with {} open",
     Operation.PLAN_REBALANCE: "rebalance (B)",
+    Operation.LIMIT_PRODUCERS: "quota (Q)",
     Operation.LIST_GROUPS: "screen Groups (5)",
     Operation.DESCRIBE_GROUP: "the group (:g {})",
     Operation.LIST_OFFSETS: "screen Partitions (4)",

@@ -362,7 +362,8 @@ def footer_items(screen: PageScreen) -> list[KeyItem]:
         shown = [entry for entry in shown if entry.id not in idle and (not entry.is_of_rows or entry.id == "row.open")]
         # What changes something is worth its place on the problem that it may mend.
         shown = [entry for entry in shown if entry.id in mends or not (entry.changes or entry.group is Group.PLANS)]
-    shown.sort(key=lambda action: (action.id not in mends, not action.pages))
+    order = {action_id: place for place, action_id in enumerate(mends)}
+    shown.sort(key=lambda action: (order.get(action.id, len(order)), not action.pages))
     if screen.off_board.is_plan_under_way:
         shown.sort(key=lambda action: action.id not in OF_A_RUN)
     if page != "timeline" and screen.pages[screen.location.page].is_trouble is None:

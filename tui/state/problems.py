@@ -162,6 +162,7 @@ def problems_of(board: Board) -> Sequence[Problem]:
         *_of_cluster(board),
         *_of_moves(board),
         *_of_plans(board),
+        *_of_quota(board),
         *_doubts(board),
         *_of_groups(board),
         *_of_queries(board),
@@ -309,19 +310,38 @@ def _may_shrink(trend: DirTrend | None) -> bool:
 
 def _filling(board: Board, dirs: Sequence[DirTrend]) -> Problem:
     """Return the log dirs of one broker that need room, the most urgent first: often they share a volume."""
-    broker = dirs[0].broker
+    first = dirs[0]
+    broker = first.broker
     is_soon = any(trend.full_in_s is not None and trend.full_in_s < NO_ROOM_SOON_S for trend in dirs)
     seen = [since for trend in dirs if (since := board.since.get(("log dir", broker, trend.log_dir))) is not None]
     more = f", and {counted(len(dirs) - 1, 'more log dir')}" if len(dirs) > 1 else ""
     return Problem(
         f"disks of broker {broker}", Tone.BAD if is_soon else Tone.WARN,
-        f"broker {broker} disk fills up", f"{_room_left(dirs[0])}{more}",
+        f"broker {broker} disk fills up", f"{_room_left(first)}{more}",
         min(seen, key=lambda since: since.at_ms, default=None),
         Location("brokers", row=str(broker), only=Only.FILLING),
         examples=tuple(map(_room_left, dirs)),
-        advice=spelled(room_advice(dirs[0], board.dir_trends, board.frame, board.history)),
-        mends=("settings.alter", "plan.rebalance") if _may_shrink(dirs[0]) else ("plan.rebalance",),
+        advice=spelled(
+            room_advice(first, board.dir_trends, board.frame, board.history, is_held=_is_held(board, first))
+        ),
+        mends=(*["producers.quota"] * (first.is_urgent and first.is_produced),
+               *["settings.alter"] * _may_shrink(first), "plan.rebalance"),
     )  # fmt: skip
+
+
+def _is_held(board: Board, trend: DirTrend) -> bool:
+    """Whether a quota was set that is about to slow the topic down that fills a log dir."""
+    quota, grower = board.producer_quota, trend.grower
+    return quota is not None and grower is not None and 2 * quota < grower.bytes_per_s
+
+
+def _of_quota(board: Board) -> Iterator[Problem]:
+    """Yield a reminder of the quota that was set while a disk filled up, until it is removed."""
+    if (quota := board.producer_quota) is not None:
+        yield Problem(
+            "producers", Tone.WARN, "producers have a quota", f"each client id may send {byte_rate(quota)} to a broker",
+            None, Location("brokers"), advice="remove it once the disks have room (Q)", mends=("producers.quota",),
+        )  # fmt: skip
 
 
 def _room_left(trend: DirTrend) -> str:
