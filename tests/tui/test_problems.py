@@ -33,17 +33,18 @@ from tui.drawing.lines import text_of
 from tui.drawing.units import NOTHING, short_count
 from tui.operations.elections import Elect
 from tui.operations.settings import ALL_CLIENTS, AlterSettings
-from tui.pages import all_pages, brokers, groups, overview, partitions, topics, zookeeper
-from tui.pages.all_pages import aside_of
+from tui.pages import asides, brokers, groups, overview, partitions, topics, zookeeper
+from tui.pages.asides import aside_of
 from tui.pages.page import View, rows_at
 from tui.pages.timeline import change_text
+from tui.pages.why import age_text, why_lines
 from tui.screen.action_handlers import chosen
 from tui.screen.offers import Ask, EditSettings, NotNow, offer_for
 from tui.screen.page_screen import footer_items
 from tui.state.board import Board
 from tui.state.location import Location, Only
 from tui.state.off_board import ShownRecord, ZnodeLevel
-from tui.state.problems import Problem, age_text, problems_of, why_lines
+from tui.state.problems import Problem, problems_of
 
 
 def shown(scene: str | FakeFeed, look: Callable[[Driven], Awaitable[None]], **options: object) -> None:
@@ -881,7 +882,7 @@ def test_any_record_is_shown_as_text_that_a_terminal_can_take() -> None:
 
     def told(**parts: Any) -> str:
         shown = ShownRecord(name, 5, **parts)
-        return "\n".join("".join(text for text, _ in line).rstrip() for line in all_pages._record(shown, 70))
+        return "\n".join("".join(text for text, _ in line).rstrip() for line in asides._record(shown, 70))
 
     odd = Record(7, 2**62, None, b"\xff\x1b[2J" + b"x" * 1_500, [("trace", b"1"), ("none", None)])
     lines = told(record=odd).splitlines()

@@ -39,11 +39,12 @@ from tui.operations.groups import ResetOffsets
 from tui.operations.partitions import AbortHanging
 from tui.operations.reassignments import CancelReassignments, RemoveThrottles
 from tui.pages.brokers import BrokerItem
+from tui.pages.why import why_lines
 from tui.screen.action_handlers import chosen
 from tui.screen.offers import Ask, NotNow, Offer, offer_for
 from tui.state.board import Board
 from tui.state.location import Location
-from tui.state.problems import problems_of, why_lines
+from tui.state.problems import problems_of
 from tui.state.session import Session
 
 

@@ -22,8 +22,9 @@ from tui.pages import brokers, reassignments
 from tui.pages.groups import status_cell, time_lag_cell, trend_cell, unknown_text
 from tui.pages.page import Page, View
 from tui.pages.timeline import run_line, severity, short_kind
+from tui.pages.why import age_text, why_lines
 from tui.state.board import Board
-from tui.state.problems import Problem, age_text, problems_of, why_lines
+from tui.state.problems import Problem, problems_of
 
 WORDS = {HealthStatus.OK: "healthy", HealthStatus.WARNING: "warning", HealthStatus.CRITICAL: "critical"}
 _TONES = {HealthStatus.OK: Tone.GOOD, HealthStatus.WARNING: Tone.WARN, HealthStatus.CRITICAL: Tone.BAD}

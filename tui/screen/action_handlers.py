@@ -22,15 +22,16 @@ from tui.drawing.lines import Line, line
 from tui.drawing.table_model import Filter
 from tui.operations.operation import EXPECTED, failure_text
 from tui.pages import logs, replicas, timeline
-from tui.pages.all_pages import aside_of
+from tui.pages.asides import aside_of
 from tui.pages.clusters import cluster_tone
 from tui.pages.page import rows_at
+from tui.pages.why import why_lines
 from tui.screen.main_screen import MainScreen
 from tui.screen.offers import OPERATIONS, offer_for
 from tui.screen.page_screen import why_not
 from tui.state.fleet import Member
 from tui.state.location import Location
-from tui.state.problems import problems_of, why_lines
+from tui.state.problems import problems_of
 from tui.state.status import source_lines
 
 

@@ -19,7 +19,8 @@ from tui.drawing.table_model import Filter, TableModel
 from tui.drawing.units import clock_time, plain
 from tui.frame_app import FrameApp
 from tui.pages import clusters, overview
-from tui.pages.all_pages import aside_of, pages_of
+from tui.pages.all_pages import pages_of
+from tui.pages.asides import aside_of
 from tui.pages.clusters import cluster_mark
 from tui.pages.overview import health_word
 from tui.pages.page import View
