@@ -555,7 +555,7 @@ def test_a_disk_that_no_retention_saves_offers_to_hold_the_producers_back_first(
         board._dir_trends = [replace(trend, full_in_s=200.0)]
         (row, *_) = problems_of(board)
         assert row.mends == ("producers.quota", "settings.alter", "plan.rebalance")
-        assert row.advice.startswith("hold the producers back: quota (Q) (works at once); then lower "), row.advice
+        assert row.advice.startswith("hold the producers back, which works at once: quota (Q); then lower "), row.advice
         driven.main.draw(is_new_data=False)
         driven.app.session.target = ClusterTarget("made up", Origin.OPTIONS, bootstrap=(("made-up", 1),))
         keys = [item.key for item in footer_items(driven.main)]
@@ -565,8 +565,8 @@ def test_a_disk_that_no_retention_saves_offers_to_hold_the_producers_back_first(
         assert isinstance(offer, Ask)
         (rate,) = offer.fields
         assert trend.free_bytes is not None
-        assert trend.free_bytes / 600 / 3 == pytest.approx(22_000_000, rel=0.03)
-        assert rate.value == "22M", "what three brokers send lasts for ten minutes"
+        assert trend.free_bytes / 900 / 3 == pytest.approx(14_500_000, rel=0.03)
+        assert rate.value == "15M", "what three brokers send lasts for a quarter of an hour"
         assert offer.build({"rate": "22k"}) == AlterSettings.of(ALL_CLIENTS, {"producer_byte_rate": "22000"})
         assert offer.build({"rate": " "}).deletions == ("producer_byte_rate",)
         board.producer_quota = 22_000.0

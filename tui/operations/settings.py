@@ -29,8 +29,8 @@ _OWN = {EntityType.TOPIC: ConfigSource.DYNAMIC_TOPIC_CONFIG, EntityType.BROKER: 
 _OPTIONS = {EntityType.TOPIC: "--topic", EntityType.BROKER: "--broker"}
 ALL_CLIENTS = Entity(EntityType.CLIENT, None)
 _OF_QUOTAS = (
-    "it holds for each client id without a quota of its own, on each broker, until you remove it (Q)",
-    "a record that waits longer than its producer's delivery.timeout.ms (2 minutes by default) fails there",
+    "it holds for each client id without its own, on each broker, until you remove it (Q)",
+    "a record that waits for longer than delivery.timeout.ms (by default 2 minutes) fails",
 )
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from plans.options import PlanOptions, Strategy
 
 
-_HELD_S = 600
+_HELD_S = 900
 """Producers are held back so far that a disk has room for this long, until a lower retention has made some."""
 
 

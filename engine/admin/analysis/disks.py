@@ -167,7 +167,7 @@ def room_advice(
     held: tuple[Words, ...] = ()
     if trend.is_urgent and trend.is_produced and not is_held:
         # Brokers obey a quota at once. Everything else takes minutes.
-        held = "hold the producers back: ", Operation.LIMIT_PRODUCERS, " (works at once)"
+        held = "hold the producers back, which works at once: ", Operation.LIMIT_PRODUCERS
     if not frees:
         return Phrase(*held, "; then " if held else "", made)
     return Phrase(frees, *((", too late at this rate: ", *held) if held else ()), "; if it fills on after that: ", made)

@@ -331,7 +331,7 @@ def test_a_disk_that_is_full_before_a_lower_retention_makes_room_needs_its_produ
     frame, history = _played(_big_and_small(), 25)
     trend = replace(dir_trends(frame, history)[0], full_in_s=left_s)
     told = str(room_advice(trend, [trend], frame, history))
-    assert told.startswith("hold the producers back: ") is is_urgent, told
+    assert told.startswith("hold the producers back, ") is is_urgent, told
     assert ("then lower file.delete.delay.ms" in told) is is_urgent, told
     held = str(room_advice(trend, [trend], frame, history, is_held=True))
     assert held.startswith("lower file.delete.delay.ms" if is_urgent else "lower the retention"), held
