@@ -125,6 +125,9 @@ class Work:
             else:
                 self._screen.show_text(f"{operation.title}: failed", [line((text, Tone.BAD))], command)
             return
+        entity = getattr(operation, "entity", None)
+        if entity is not None and entity.type.is_of_clients:
+            await self._look_for_quota()
         session.feed.refresh()
         await self._screen.app.push_screen(OutcomeDialog(outcome, command))
 
