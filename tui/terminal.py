@@ -72,7 +72,7 @@ class Terminal(LinuxDriver):
 
     def start_application_mode(self) -> None:
         """Take the screen, and say so at once: the first picture may take some tenths of a second."""
-        super().start_application_mode()
+        super().start_application_mode()  # type: ignore[no-untyped-call]
         self.write(f"\x1b[H{OPENING}")
         self.flush()
 

@@ -235,9 +235,8 @@ def _theme(screen: MainScreen) -> None:
 
 def _command(screen: MainScreen) -> None:
     registry = screen.dashboard.session.registry
-    screen.app.push_screen(
-        CommandDialog(lambda text: suggestions(text, registry, partial(_named, screen))), partial(_run_command, screen)
-    )
+    dialog = CommandDialog(lambda text: suggestions(text, registry, partial(_named, screen)))
+    screen.ask(dialog, partial(_run_command, screen))
 
 
 def _named(screen: MainScreen, page: str) -> list[str]:
@@ -263,8 +262,8 @@ def places(screen: MainScreen) -> Iterator[tuple[str, str, Location]]:
         yield f"broker {broker}", "its partitions", Location("partitions", broker=int(broker))
 
 
-def _run_command(screen: MainScreen, text: str | None) -> None:
-    if text is None or not text.removeprefix(":").strip():
+def _run_command(screen: MainScreen, text: str) -> None:
+    if not text.removeprefix(":").strip():
         return
     word, _, rest = text.strip().removeprefix(":").partition(" ")
     if word == "plan" and rest.strip():
@@ -337,11 +336,10 @@ def ask_for_cluster(screen: MainScreen) -> None:
         for profile in profiles.profiles
     ]
 
-    def chosen(name: str | None) -> None:
-        if name is not None:
-            screen.run_in_background(_switch(screen, name), name="switch", exclusive=True, group="switch")
+    def chosen(name: str) -> None:
+        screen.run_in_background(_switch(screen, name), name="switch", exclusive=True, group="switch")
 
-    screen.app.push_screen(MenuDialog(f"Clusters of {profiles.path}", choices), chosen)
+    screen.ask(MenuDialog(f"Clusters of {profiles.path}", choices), chosen)
 
 
 def open_member(screen: MainScreen, member: Member) -> None:

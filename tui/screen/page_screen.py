@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from tui.actions import PAGES, Action, Group, key_label
-from tui.dialogs.dialog import TextDialog
+from tui.dialogs.dialog import Dialog, TextDialog
 from tui.drawing.cells import Tone
 from tui.drawing.lines import Line, fitted, line, width_of
 from tui.drawing.table_model import Filter, TableModel
@@ -276,6 +276,15 @@ class PageScreen(Screen[None]):
     def show_text(self, title: str, lines: list[Line], command: str = "") -> None:
         """Show lines, and a command to copy, until the window is closed."""
         self.app.push_screen(TextDialog(title, lines, copied=command, is_wide=True, folds=True))
+
+    def ask(self, dialog: Dialog[Any], then: Callable[[Any], object]) -> None:
+        """Open a window; what is chosen or typed there goes to ``then``, and nothing does if the window is left."""
+
+        def answered(answer: Any | None) -> None:
+            if answer is not None:
+                then(answer)
+
+        self.app.push_screen(dialog, answered)
 
     # The filter
 
