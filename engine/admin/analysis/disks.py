@@ -164,7 +164,7 @@ def room_advice(
     if (roomier := _roomier_broker(trend, trends)) is not None:
         ways.append(Phrase("move replicas away: ", Operation.PLAN_REBALANCE, f" (broker {roomier} has most room)"))
     made = Phrase(*[part for way in ways or ["add a disk or a broker"] for part in ("; or ", way)][1:])
-    held: tuple[Words, ...] = ()
+    held: tuple[str | Operation, ...] = ()
     if trend.is_urgent and trend.is_produced and not is_held:
         # Brokers obey a quota at once. Everything else takes minutes.
         held = "hold the producers back, which works at once: ", Operation.LIMIT_PRODUCERS
