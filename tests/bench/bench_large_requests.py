@@ -9,7 +9,8 @@ the loop's thread between two probes.
 
 Later requests use the memory again that earlier ones have left in the heap. With ``KLAMM_BENCH_FRESH=1`` each array
 that is grown comes to a new broker, which has answered one small request of that API: the memory is all that the
-request takes. Other parts are left out.
+request takes with its answer, and the last figure is how many times the larger of the two that is. Other parts are
+left out.
 """
 
 from __future__ import annotations
@@ -81,7 +82,8 @@ def row(broker: LocalBroker, key: ApiKey, version: int, path: FieldPath) -> list
     wall_ms, cpu_ms = asyncio.run(take_held_ms(broker))
     memory_mb = (memory_kb(broker, "VmHWM") - before_kb) / 1024
     sizes_mb = f"{memory_mb:.1f} {len(frame) / 2**20:.1f} {size / 2**20:.1f}"
-    figures = f"{taken_s:.2f} {wall_ms:.0f} {cpu_ms:.0f} {sizes_mb} {memory_mb * 2**20 / len(frame):.1f}".split()
+    times_larger = memory_mb * 2**20 / max(len(frame), size)
+    figures = f"{taken_s:.2f} {wall_ms:.0f} {cpu_ms:.0f} {sizes_mb} {times_larger:.1f}".split()
     return [key.name, version, ".".join(filter(None, path)), *figures, outcome]
 
 
@@ -148,7 +150,7 @@ def main() -> None:
         "memory, MB",
         "frame, MB",
         "answer, MB",
-        "ratio",
+        "times the larger",
         "",
     )
     print(f"{ELEMENTS:,} elements each")

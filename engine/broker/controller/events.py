@@ -6,7 +6,7 @@ gets when it is dropped because the controller resigned.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import ClassVar
@@ -245,10 +245,10 @@ class AlterPartitionItem:
     """A leader's request for one partition. ``isr_epochs`` are the members' broker epochs; -1 is unknown."""
 
     leader_epoch: int
-    isr: tuple[int, ...]
+    isr: Sequence[int]
     partition_epoch: int
     leader_recovery_state: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
-    isr_epochs: tuple[int, ...] = ()
+    isr_epochs: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)

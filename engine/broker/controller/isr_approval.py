@@ -96,7 +96,11 @@ class IsrChanges:
                 decision = self._decide(event, partition, item)
                 if decision is None:
                     accepted[partition] = LeaderAndIsr(
-                        event.broker_id, item.leader_epoch, item.isr, item.leader_recovery_state, item.partition_epoch
+                        event.broker_id,
+                        item.leader_epoch,
+                        tuple(item.isr),
+                        item.leader_recovery_state,
+                        item.partition_epoch,
                     )
                 else:
                     answer[partition] = decision
@@ -162,7 +166,7 @@ class IsrChanges:
         if reason is None:
             return None
         wanted = LeaderAndIsr(
-            event.broker_id, item.leader_epoch, item.isr, item.leader_recovery_state, item.partition_epoch
+            event.broker_id, item.leader_epoch, tuple(item.isr), item.leader_recovery_state, item.partition_epoch
         )
         self._log.info(
             f"Rejecting AlterPartition from node {event.broker_id} for {partition} because {reason}: "
@@ -225,6 +229,6 @@ def _is_wanted_state(broker_id: int, item: Item, current: LeaderAndIsr) -> bool:
     """Return whether the request is fulfilled already: it came again because its answer was lost."""
     return (
         current.leader == broker_id
-        and current.isr == item.isr
+        and current.isr == tuple(item.isr)
         and current.leader_recovery_state is item.leader_recovery_state
     )

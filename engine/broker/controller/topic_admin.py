@@ -144,8 +144,13 @@ class NewTopic:
     name: str
     num_partitions: int = BROKER_DEFAULT
     replication_factor: int = BROKER_DEFAULT
-    assignments: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    configs: Mapping[str, str | None] = field(default_factory=dict)
+    assignments: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    configs: dict[str, str | None] = field(default_factory=dict)
+
+    @property
+    def has_numbers(self) -> bool:
+        """Whether one of the two numbers is given."""
+        return (self.num_partitions, self.replication_factor) != (BROKER_DEFAULT, BROKER_DEFAULT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,9 +210,8 @@ class TopicAdmin:
         return CreatedTopic(wanted.name, assignment, topic_id, overrides)
 
     def _assignment_of(self, wanted: NewTopic) -> Assignment:
-        given = (wanted.num_partitions, wanted.replication_factor) != (BROKER_DEFAULT, BROKER_DEFAULT)
         if wanted.assignments:
-            if given:
+            if wanted.has_numbers:
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST,
                     "Both numPartitions or replicationFactor and replicasAssignments were set. "
@@ -282,7 +286,7 @@ class TopicAdmin:
         internal = internal_topic(name, self._config())
         if internal is None:
             return NewTopic(name)
-        return NewTopic(name, internal.num_partitions, internal.replication_factor, configs=internal.configs)
+        return NewTopic(name, internal.num_partitions, internal.replication_factor, configs={**internal.configs})
 
     # Delete
 

@@ -233,9 +233,11 @@ def _topics(
         lambda: (topic.name for topic in asked.topics),
         version=min(context.api_version, FROM_BROKERS - 1),
     )
+    # Very many would drive all others out of the cache, and fill it.
+    result = _result.__wrapped__ if is_large(context) else _result
     for partition, error in errors:
         if partition is not None:
-            topics.add(partition.topic, _result(partition.partition, error))
+            topics.add(partition.topic, result(partition.partition, error))
         yield
     return topics.topics()
 

@@ -19,7 +19,7 @@ import socket
 from collections import Counter
 from collections.abc import Sequence
 
-from engine.broker.handlers.answer_lists import answer_list, repeated
+from engine.broker.handlers.answer_lists import answer_list, answer_lists, each_once, repeated
 from engine.broker.handlers.config_resources import invalid_request
 from engine.broker.handlers.context import Broker, RequestContext
 from engine.broker.handlers.in_turns import AT_ONCE_MAX, in_lists
@@ -42,7 +42,7 @@ from engine.runtime.turns import Breather, carry_out
 
 logger = logging.getLogger("kafka.server.ZkAdminManager")
 
-_USER, _CLIENT, _IP = "user", "client-id", "ip"
+_TYPES = _USER, _CLIENT, _IP = "user", "client-id", "ip"
 
 Entity = dict[str, str | None]
 """An entity's names by type; None is the default."""
@@ -66,10 +66,8 @@ async def alter_client_quotas(context: RequestContext, request: AlterClientQuota
             ahead[key] += 1
     for entry in request.entries:
         await breather.give_way()
-        named = await _named(entry, breather)
-        answer = ResponseEntryData(
-            entity=[ResponseEntityData(entity_type=kind, entity_name=name) for kind, name in named.items()]
-        )
+        named, parts = await _named(context, entry, breather)
+        answer = ResponseEntryData(entity=parts)
         try:
             await _alter(context.broker, named, entry.ops, breather, validate_only=request.validate_only)
         except KafkaError as error:
@@ -93,13 +91,27 @@ def _key(entry: RequestEntryData) -> _Key | None:
     return frozenset({part.entity_type: part.entity_name for part in entry.entity}.items())
 
 
-async def _named(entry: RequestEntryData, breather: Breather) -> Entity:
-    """Return the names by their types; of a type that comes twice, the last."""
+async def _named(
+    context: RequestContext, entry: RequestEntryData, breather: Breather
+) -> tuple[Entity, list[ResponseEntityData]]:
+    """Return the names by their types, of a type that comes twice the last, and the same for the answer.
+
+    Of very many types the names of some are left out: one that does not exist is among the others.
+    """
     named: Entity = {}
-    for parts in in_lists(entry.entity):
-        named.update((part.entity_type, part.entity_name) for part in parts)
+    if len(entry.entity) <= AT_ONCE_MAX:
+        named.update((part.entity_type, part.entity_name) for part in entry.entity)
+        return named, [ResponseEntityData(entity_type=kind, entity_name=name) for kind, name in named.items()]
+    lists = answer_lists(context, AlterClientQuotasResponse, "entries.entity")
+    answered: list[ResponseEntityData] = [] if lists is None else lists.of_parts()
+    pairs = await carry_out(each_once(context, lambda: ((part.entity_type, part.entity_name) for part in entry.entity)))
+    for kind, name in pairs:
+        if kind is not None:
+            if len(named) <= len(_TYPES):
+                named[kind] = name
+            answered.append(ResponseEntityData(entity_type=kind, entity_name=name))
         await breather.give_way()
-    return named
+    return named, answered if lists is None else lists.settled(answered)
 
 
 async def _alter(
@@ -126,7 +138,7 @@ async def _path(entity: Entity, breather: Breather) -> str:
     names = {}
     for kind, name in entity.items():
         await breather.give_way()
-        if kind not in (_USER, _CLIENT, _IP):
+        if kind not in _TYPES:
             raise invalid_request(f"Unhandled client quota entity type: {kind}")
         if name == "":
             raise invalid_request(f"Empty {kind} not supported")

@@ -10,12 +10,13 @@ Version notes
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterator, Sequence
 
 from engine.broker.controller.events import AlterPartition, AlterPartitionAnswer, AlterPartitionItem, PartitionKey
 from engine.broker.handlers.answer_lists import ByTopic, each_once
 from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.in_turns import in_lists, in_turns
+from engine.broker.handlers.in_turns import in_lists
 from engine.broker.handlers.registry import handles
 from engine.common.errors import ErrorCode
 from engine.common.model import LeaderAndIsr, LeaderRecoveryState
@@ -51,9 +52,7 @@ async def alter_partition(context: RequestContext, request: AlterPartitionReques
         items: dict[PartitionKey, AlterPartitionItem] = {}
         for key, asked in batch:
             if key is not None and asked is not None:
-                if isinstance(asked.new_isr_with_epochs, LazyArray):
-                    asked.new_isr_with_epochs = await in_turns(asked.new_isr_with_epochs, lambda member: member)
-                items[key] = _item(asked, context.api_version)
+                items[key] = await _item(asked, context.api_version)
         event = AlterPartition(request.broker_id, request.broker_epoch, context.api_version, items)
         answer: AlterPartitionAnswer = await context.broker.controller.ask(event)
         if isinstance(answer, ErrorCode):
@@ -74,13 +73,23 @@ def _asked(
         yield from (((key, asked.partition_index), asked) for asked in topic.partitions)
 
 
-def _item(partition: RequestPartitionData, api_version: int) -> AlterPartitionItem:
+async def _item(partition: RequestPartitionData, api_version: int) -> AlterPartitionItem:
+    isr: Sequence[int] = partition.new_isr
+    epochs: Sequence[int] = ()
+    members = partition.new_isr_with_epochs
+    if isinstance(members, LazyArray):
+        # Very many take less memory as an array than as a tuple.
+        isr, epochs, breather = array("i"), array("q"), Breather()
+        for some in in_lists(members):
+            isr.extend(member.broker_id for member in some)
+            epochs.extend(member.broker_epoch for member in some)
+            await breather.give_way()
+    elif api_version >= _FIRST_WITH_BROKER_EPOCHS:
+        isr = tuple(member.broker_id for member in members)
+        epochs = tuple(member.broker_epoch for member in members)
+    elif not isinstance(isr, array):
+        isr = tuple(isr)
     recovery = LeaderRecoveryState.RECOVERING if partition.leader_recovery_state else LeaderRecoveryState.RECOVERED
-    if api_version >= _FIRST_WITH_BROKER_EPOCHS:
-        isr = tuple(member.broker_id for member in partition.new_isr_with_epochs)
-        epochs = tuple(member.broker_epoch for member in partition.new_isr_with_epochs)
-    else:
-        isr, epochs = tuple(partition.new_isr), ()
     return AlterPartitionItem(partition.leader_epoch, isr, partition.partition_epoch, recovery, epochs)
 
 

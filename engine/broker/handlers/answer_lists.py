@@ -5,8 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator
-from functools import partial
-from operator import attrgetter
+from functools import partial, reduce
 from typing import Any, TypeVar, cast
 
 from engine.broker.handlers.context import RequestContext
@@ -15,7 +14,7 @@ from engine.broker.network.routes import drop_long_texts
 from engine.common.errors import LocalProtocolError
 from engine.kafka.protocol.codec import Outgoing, decoder, encoder
 from engine.kafka.protocol.declaration import Response, Struct
-from engine.kafka.protocol.large_arrays import EncodedList
+from engine.kafka.protocol.large_arrays import EncodedList, EncodedPiece, Portion
 from engine.kafka.protocol.types import Array
 
 K = TypeVar("K", bound=Hashable)
@@ -26,38 +25,49 @@ class AnswerLists:
     """Makes the lists of a large request's answer."""
 
     def __init__(self, message: type[Response], version: int, path: str) -> None:
-        self._encode, self._decode = encoder(message, version), decoder(message, version)
-        self._message = message
-        self._topics, _, self._parts = path.partition(".")
-        self._topic: Any = _element(message, self._topics)
+        """``path``: fields that are arrays, from the message down to the parts of a topic, or of whatever else."""
+        self._encode, self._decode = encoder(message, version, is_large=True), decoder(message, version)
+        self._path = path.split(".")
+        self._structs: list[Any] = [message]
+        for field in self._path:
+            self._structs.append(_element(self._structs[-1], field))
 
     def of_topics(self) -> list[Any]:
         """Return an empty list of topics, or of whatever else the answer is about."""
-        field, message = self._topics, self._message
-        return self._list(lambda topics: message(**{field: topics}), attrgetter(field), self._topic)
+        return self.at(max(0, len(self._path) - 2))
 
     def of_parts(self) -> list[Any]:
         """Return an empty list of what one topic has."""
-        topics, message, field, topic = self._topics, self._message, self._parts, self._topic
-        return self._list(
-            lambda parts: message(**{topics: [topic(**{field: parts})]}),
-            lambda answer: getattr(getattr(answer, topics)[0], field),
-            _element(topic, field),
-        )
+        return self.at(len(self._path) - 1)
 
-    def _list(self, wrap: Callable[[list[Any]], Any], unwrap: Callable[[Any], list[Any]], element: Any) -> list[Any]:
-        def encoded(elements: list[Any]) -> bytes:
-            out = Outgoing()
+    def at(self, depth: int) -> list[Any]:
+        """Return an empty list for an array of the path; the message's own has the depth 0."""
+        path, structs = self._path[: depth + 1], self._structs
+
+        def wrapped(elements: Any) -> Any:
+            for place in range(depth, 0, -1):
+                elements = [structs[place](**{path[place]: elements})]
+            return structs[0](**{path[0]: elements})
+
+        def encoded(elements: list[Any]) -> EncodedPiece:
+            out, portion = Outgoing(), Portion(elements)
             try:
-                self._encode(out, wrap(elements))
+                self._encode(out, wrapped(portion))
             except LocalProtocolError:
                 if not sum(map(drop_long_texts, elements)):
                     raise
                 return encoded(elements)
-            return bytes(out)
+            return portion.piece_of(out)
 
-        arrays = [field.name for field in element.wire_fields if isinstance(field.type, Array)]
-        return cast("list[Any]", EncodedList(encoded, lambda data: unwrap(self._decode(data, 0)[0]), arrays))
+        def decoded(data: bytes) -> list[Any]:
+            found = self._decode(data, 0)[0]
+            for field in path[:-1]:
+                found = getattr(found, field)[0]
+            return cast("list[Any]", getattr(found, path[-1]))
+
+        fields = getattr(structs[depth + 1], "wire_fields", ())
+        arrays = [field.name for field in fields if isinstance(field.type, Array)]
+        return cast("list[Any]", EncodedList(encoded, decoded, arrays))
 
     def settled(self, parts: list[Any]) -> list[Any]:
         """Return a list of parts that is complete."""
@@ -79,7 +89,7 @@ def answer_lists(context: RequestContext, message: type[Response], path: str) ->
     None: the request is not large, and usual lists will do.
 
     Args:
-        path: the array's field in the message; behind a dot, that of an array in its elements.
+        path: as for ``AnswerLists``.
     """
     if context.size_bytes < LARGE_FRAME_BYTES:
         return None
@@ -98,8 +108,8 @@ class ByTopic:
         again: Collection[Hashable],
     ) -> None:
         """``again``: topics of a large request that come more than once."""
-        topics, _, self._parts = path.partition(".")
-        self._topic, self._name, self._again = _element(message, topics), name, {*again}
+        *outer, self._parts = path.split(".")
+        self._topic, self._name, self._again = reduce(_element, outer, cast("Any", message)), name, {*again}
         self._lists = lists
         self._topics: list[Any] = [] if self._lists is None else self._lists.of_topics()
         self._open: dict[Hashable, list[Any]] = {}
@@ -202,25 +212,31 @@ def another(entries: list[Any]) -> list[Any]:
     return cast("list[Any]", entries.empty()) if isinstance(entries, EncodedList) else []
 
 
-_BUCKETS = 256
+def digest(key: Hashable) -> int:
+    """Return a number of 39 bits, which different keys hardly ever share."""
+    return hash(key) & (1 << 39) - 1
 
 
-def repeated_hashes(keys: Iterable[Hashable | None]) -> Generator[None, None, set[int]]:
-    """Return the hashes that several of the keys have: a set of very many keys would take many times their bytes.
+def repeated_digests(keys: Iterable[Hashable | None]) -> Generator[None, None, set[int]]:
+    """Return the digests that several of the keys have: a set of very many keys would take many times their bytes.
 
-    Different keys hardly ever have the same hash. None is no key. A step is a key.
+    None is no key. A step is a key.
     """
-    buckets: defaultdict[int, array[int]] = defaultdict(partial(array, "q"))
+    # The last 8 bits say in which array the others are, so a key takes 4 bytes.
+    buckets: defaultdict[int, array[int]] = defaultdict(partial(array, "i"))
     for key in keys:
         if key is not None:
-            number = hash(key)
-            buckets[number % _BUCKETS].append(number)
+            number = digest(key)
+            buckets[number & 255].append(number >> 8)
         yield
     repeated: set[int] = set()
-    for bucket in buckets.values():
+    for last, bucket in buckets.items():
         seen: set[int] = set()
         for number in bucket:
-            (repeated if number in seen else seen).add(number)
+            if number in seen:
+                repeated.add(number << 8 | last)
+            else:
+                seen.add(number)
             yield
     return repeated
 
@@ -231,10 +247,10 @@ def repeated(keys: Callable[[], Iterable[K | None]]) -> Generator[None, None, se
     Args:
         keys: yields the keys, each time that it is called.
     """
-    hashes = yield from repeated_hashes(keys())
+    digests = yield from repeated_digests(keys())
     counts: Counter[K] = Counter()
-    for key in keys() if hashes else ():
-        if key is not None and hash(key) in hashes:
+    for key in keys() if digests else ():
+        if key is not None and digest(key) in digests:
             counts[key] += 1
         yield
     return {key for key, count in counts.items() if count > 1}
@@ -272,3 +288,40 @@ def each_once(
                 yield None, value
 
     return found()
+
+
+class ErrorCodes:
+    """The error codes of partitions by topic, in the order in which they came. A partition takes six bytes."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, tuple[array[int], array[int]]] = {}
+
+    def add(self, topic: str, index: int, code: int) -> None:
+        """Note an outcome; the last of a partition counts."""
+        found = self._topics.get(topic)
+        if found is None:
+            found = self._topics[topic] = array("i"), array("h")
+        found[0].append(index)
+        found[1].append(code)
+
+    def topics(
+        self,
+        context: RequestContext,
+        lists: AnswerLists | None,
+        part: Callable[[int, int], Any],
+        finish: Callable[[str, list[Any]], Any],
+    ) -> Generator[None, None, list[Any]]:
+        """Return what ``finish`` makes of each topic and its parts. A step is a partition.
+
+        Args:
+            lists: makes the lists of a large request's answer.
+        """
+        topics: list[Any] = [] if lists is None else lists.of_topics()
+        for name, (indexes, codes) in self._topics.items():
+            parts: list[Any] = [] if lists is None else lists.of_parts()
+            for index, code in (yield from each_once(context, partial(zip, indexes, codes))):
+                if index is not None:
+                    parts.append(part(index, code))
+                yield
+            topics.append(finish(name, parts if lists is None else lists.settled(parts)))
+        return topics if lists is None else lists.settled(topics)

@@ -40,6 +40,8 @@ from engine.kafka.config.topic_config_values import validate_topic_config
 from engine.kafka.config.topic_configs import TOPIC_CONFIG_DEF
 from engine.kafka.config.values import REDACTED, InvalidConfigurationError, ReconfigurationError, RequirementError
 from engine.kafka.protocol.apis import alter_configs, incremental_alter_configs
+from engine.kafka.protocol.large_arrays import LazyArray
+from engine.kafka.protocol.wire import STRING_BYTES_MAX
 from engine.runtime.room import ask_others
 from engine.runtime.turns import Breather, carry_out
 
@@ -58,7 +60,7 @@ class ResourceChange:
 
     type_code: int
     name: str
-    changes: tuple[ConfigChange, ...]
+    changes: Sequence[ConfigChange]
     is_replacement: bool
 
     @property
@@ -107,8 +109,9 @@ async def change_configs(
             change = ResourceChange(asked.resource_type, asked.resource_name, (), is_replacement)
             take(change, Outcome(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."))
             continue
-        changes = await in_turns(asked.configs, change_of)
-        change = ResourceChange(asked.resource_type, asked.resource_name, tuple(changes), is_replacement)
+        configs = asked.configs
+        changes = configs.mapped(change_of) if isinstance(configs, LazyArray) else await in_turns(configs, change_of)
+        change = ResourceChange(asked.resource_type, asked.resource_name, changes, is_replacement)
         take(change, await _outcome(broker, change, validate_only))
 
 
@@ -154,19 +157,20 @@ async def _change(broker: Broker, asked: ResourceChange, validate_only: bool) ->
 
 
 async def _check_form(asked: ResourceChange) -> None:
-    names: set[str] = set()
+    if await carry_out(repeated(lambda: (change.name for change in asked.changes))):
+        raise invalid_request("Error due to duplicate config keys")
     without_value: list[str] = []
     breather = Breather()
     for changes in in_lists(asked.changes):
-        names.update(change.name for change in changes)
         without_value += [
             change.name
             for change in changes
             if change.value is None and (asked.is_replacement or change.operation != AlterOperation.DELETE)
         ]
+        if sum(map(len, without_value)) > STRING_BYTES_MAX:
+            # Too long to be sent: nobody sees the rest.
+            break
         await breather.give_way()
-    if len(names) < len(asked.changes):
-        raise invalid_request("Error due to duplicate config keys")
     if without_value:
         raise invalid_request(f"Null value not supported for : {', '.join(without_value)}")
 
@@ -177,7 +181,7 @@ async def _change_topic(broker: Broker, asked: ResourceChange, validate_only: bo
         raise invalid_request("Default topic resources are not allowed.")
     ask_others()
     stored = {} if asked.is_replacement else await broker.zk.configs.get_entity_configs(f"{TOPICS}/{topic}")
-    texts = _apply(stored, asked.changes, TOPIC_CONFIG_DEF)
+    texts = await _apply(stored, asked.changes, TOPIC_CONFIG_DEF, {})
     if not await topic_exists(broker, topic):
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")
     validate_topic_config(texts, broker.dynamic_configs.current)
@@ -199,11 +203,9 @@ async def _change_broker(broker: Broker, asked: ResourceChange, validate_only: b
     kept = {name: text for name, text in stored.items() if name not in clear or is_login(name)}
     readable = {name: text for name, text in clear.items() if name not in kept}
     usable, _ = usable_dynamic_config(readable, is_per_broker=is_per_broker)
-    texts = _apply(usable, asked.changes, BROKER_AND_THROTTLE_DEF)
+    texts = await _apply(usable, asked.changes, BROKER_AND_THROTTLE_DEF, kept)
     _validate_broker(broker, texts, is_per_broker)
     await _check_stores(broker, texts, is_per_broker)
-    for change in asked.changes:
-        kept.pop(change.name, None)
     if not validate_only:
         try:
             new = await asyncio.to_thread(encoded, texts, encoder, stored)
@@ -244,12 +246,30 @@ def _change_loggers(broker: Broker, asked: ResourceChange, validate_only: bool) 
         change_loggers(asked.changes)
 
 
-def _apply(stored: Mapping[str, str], changes: Sequence[ConfigChange], definition: ConfigDef) -> dict[str, str]:
-    known = set(AlterOperation)
-    unknown = next((c.operation for c in changes if c.operation not in known), None)
-    if unknown is not None:
-        raise invalid_request(f"Unknown operations type {unknown}")
-    return apply_changes(stored, changes, definition)
+async def _apply(
+    stored: Mapping[str, str],
+    changes: Sequence[ConfigChange],
+    definition: ConfigDef,
+    kept: dict[str, str],
+) -> dict[str, str]:
+    """Return the texts after the changes; ``kept`` loses those of the same names."""
+    known, breather = set(AlterOperation), Breather()
+    for some in in_lists(changes):
+        unknown = next((c.operation for c in some if c.operation not in known), None)
+        if unknown is not None:
+            raise invalid_request(f"Unknown operations type {unknown}")
+        await breather.give_way()
+    texts = dict(stored)
+    for some in in_lists(changes):
+        apply_changes(texts, some, definition)
+        for change in some:
+            kept.pop(change.name, None)
+        if definition is TOPIC_CONFIG_DEF:
+            # The first that no topic has is refused in the end, and the others are not needed for that.
+            for name in [name for name in texts if name not in definition and name not in stored][1:]:
+                del texts[name]
+        await breather.give_way()
+    return texts
 
 
 def _log_update(broker: Broker, what: str, texts: Mapping[str, str]) -> None:

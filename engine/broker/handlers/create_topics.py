@@ -15,7 +15,7 @@ Version notes
 from __future__ import annotations
 
 from engine.broker.controller.topic_admin import CreatedTopic, NewTopic
-from engine.broker.handlers.answer_lists import answer_list, kept, repeated
+from engine.broker.handlers.answer_lists import answer_list, each_once, kept, repeated
 from engine.broker.handlers.context import Broker, RequestContext
 from engine.broker.handlers.in_turns import in_lists, in_turns
 from engine.broker.handlers.registry import handles
@@ -23,6 +23,7 @@ from engine.common.errors import ErrorCode, KafkaError
 from engine.common.topic_id import ZERO_TOPIC_ID
 from engine.common.topic_names import CLUSTER_METADATA_TOPIC
 from engine.kafka.config.describe import describe_topic
+from engine.kafka.config.topic_configs import TOPIC_CONFIG_DEF
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.create_topics import (
     CreatableTopic,
@@ -31,6 +32,7 @@ from engine.kafka.protocol.apis.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from engine.kafka.protocol.wire import STRING_BYTES_MAX
 from engine.runtime.turns import Breather, carry_out
 
 _FIRST_WITH_CONFIGS = 5
@@ -55,7 +57,7 @@ async def create_topics(context: RequestContext, request: CreateTopicsRequest) -
         try:
             _check_request(topic, is_repeated=topic.name in twice)
             made = await context.broker.topic_admin.create_topic(
-                await _wanted(topic, breather), validate_only=request.validate_only, allow=allow
+                await _wanted(context, topic, breather), validate_only=request.validate_only, allow=allow
             )
             result = _succeeded(context, made, validate_only=request.validate_only)
             created[topic.name] = made, kept(results, result)
@@ -74,16 +76,29 @@ def _check_request(topic: CreatableTopic, *, is_repeated: bool) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic.")
 
 
-async def _wanted(topic: CreatableTopic, breather: Breather) -> NewTopic:
-    assignments: dict[int, tuple[int, ...]] = {}
-    for of_partitions in in_lists(topic.assignments):
-        assignments.update((a.partition_index, tuple(a.broker_ids)) for a in of_partitions)
+async def _wanted(context: RequestContext, topic: CreatableTopic, breather: Breather) -> NewTopic:
+    wanted = NewTopic(topic.name, topic.num_partitions, topic.replication_factor)
+    if wanted.has_numbers and topic.assignments:
+        # It is refused, whatever they are.
+        wanted.assignments[0] = ()
+    for of_partitions in in_lists(() if wanted.has_numbers else topic.assignments):
+        wanted.assignments.update((a.partition_index, tuple(a.broker_ids)) for a in of_partitions)
         await breather.give_way()
-    configs: dict[str, str | None] = {}
-    for batch in in_lists(topic.configs):
-        configs.update((config.name, config.value) for config in batch)
+    configs = await carry_out(each_once(context, lambda: ((config.name, config.value) for config in topic.configs)))
+    has_unknown, without_value = False, 0
+    for name, value in configs:
         await breather.give_way()
-    return NewTopic(topic.name, topic.num_partitions, topic.replication_factor, assignments, configs)
+        if name is None or (name not in TOPIC_CONFIG_DEF and has_unknown and value is not None):
+            # The first that no topic has is refused in the end, and the others are not needed for that.
+            continue
+        if value is None:
+            without_value += len(name)
+            if without_value > STRING_BYTES_MAX:
+                # The refusal is too long to be sent: nobody sees the rest.
+                break
+        has_unknown |= name not in TOPIC_CONFIG_DEF
+        wanted.configs[name] = value
+    return wanted
 
 
 async def _wait(broker: Broker, created: dict[str, tuple[CreatedTopic, CreatableTopicResult]], timeout_ms: int) -> None:

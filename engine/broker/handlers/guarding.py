@@ -20,7 +20,7 @@ from types import CoroutineType, GeneratorType
 from typing import Any, Final
 
 from engine.broker.fetch.reads import GuardedReads
-from engine.broker.handlers.answer_lists import answer_list, is_large, join, repeated_hashes
+from engine.broker.handlers.answer_lists import answer_list, digest, is_large, join, repeated_digests
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import Steps, carried_out
 from engine.broker.handlers.refusals import NO_CLUSTER, NO_GROUP, NO_TXN, Partitions, element, whole
@@ -267,11 +267,11 @@ def needs_each(
         message = response_class(request.api_key)
         made = partial(element(message, answered), error_code=code, **more)
         entries = answer_list(ask.context, message, answered)
-        repeated: set[int] | None = (yield from repeated_hashes(refused)) if is_large(ask.context) else None
+        repeated: set[int] | None = (yield from repeated_digests(refused)) if is_large(ask.context) else None
         seen: set[str] = set()
         for name in refused:
             yield
-            if repeated is None or hash(name) in repeated:
+            if repeated is None or digest(name) in repeated:
                 if name in seen:
                     continue
                 seen.add(name)

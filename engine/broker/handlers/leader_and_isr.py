@@ -18,10 +18,12 @@ from __future__ import annotations
 
 import logging
 
+from engine.broker.handlers.answer_lists import answer_lists
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.preconditions import is_stale
 from engine.broker.handlers.registry import handles
 from engine.broker.replication.leader_and_isr_change import (
+    FIRST_BY_TOPIC,
     become_leader_or_follower,
     leader_and_isr_refusal,
     states_in_turns,
@@ -37,8 +39,10 @@ logger = logging.getLogger("kafka.server.KafkaApis")
 @handles(ApiKey.LEADER_AND_ISR, requires=["ClusterAction Cluster"])
 async def leader_and_isr(context: RequestContext, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
     """Take the roles that the controller assigns."""
+    path = "topics.partition_errors" if context.api_version >= FIRST_BY_TOPIC else "partition_errors"
+    lists = answer_lists(context, LeaderAndIsrResponse, path)
     if is_stale(context.broker, request.broker_epoch):
-        return await leader_and_isr_refusal(request, ErrorCode.STALE_BROKER_EPOCH, context.api_version)
+        return await leader_and_isr_refusal(request, ErrorCode.STALE_BROKER_EPOCH, context.api_version, lists)
     if request.controller_epoch >= context.broker.replica_manager.controller_epoch:
         await _load_topic_configs(context, request)
     return await become_leader_or_follower(
@@ -46,6 +50,7 @@ async def leader_and_isr(context: RequestContext, request: LeaderAndIsrRequest) 
         request,
         correlation_id=context.correlation_id,
         api_version=context.api_version,
+        lists=lists,
     )
 
 

@@ -11,6 +11,7 @@ Version notes
 
 from __future__ import annotations
 
+from engine.broker.handlers.answer_lists import answer_list, is_large
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import Steps, each, in_steps
 from engine.broker.handlers.registry import handles
@@ -30,15 +31,19 @@ _STATES = {state.kafka_name: state for state in transaction_state.TransactionSta
 @in_steps
 def list_transactions(context: RequestContext, request: ListTransactionsRequest) -> Steps[ListTransactionsResponse]:
     """List transactional ids."""
-    known, unknown = set(), []
+    known, unknown = set(), answer_list(context, ListTransactionsResponse, "unknown_state_filters")
+    coordinator = context.broker.transaction_coordinator
     for name in request.state_filters:
         if name in _STATES:
             known.add(_STATES[name])
         else:
             unknown.append(name)
         yield
-    found = context.broker.transaction_coordinator.list_transactions(
-        producer_ids=frozenset(request.producer_id_filters),
+    # Of very many only those that there are. No producer has the id -1.
+    there = {transaction.producer_id for transaction in coordinator.transactions} if is_large(context) else None
+    producer_ids = frozenset(id_ for id_ in request.producer_id_filters if there is None or id_ in there)
+    found = coordinator.list_transactions(
+        producer_ids=producer_ids or [-1] if request.producer_id_filters else (),
         states=known if request.state_filters else None,
         duration_ms=request.duration_filter,
     )

@@ -26,7 +26,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from engine.broker.handlers.answer_lists import answer_list, repeated_hashes
+from engine.broker.handlers.answer_lists import answer_list, digest, repeated_digests
 from engine.broker.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_REQUESTED, TOPIC_OPERATIONS
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import in_lists
@@ -95,7 +95,7 @@ async def _piece_by_piece(
         with_ids += [topic for topic in batch if topic.topic_id != ZERO_TOPIC_ID]
         await Turns.of_loop().wait()
     topics = with_ids or topics
-    repeated = await carry_out(repeated_hashes(map(key, topics)))
+    repeated = await carry_out(repeated_digests(map(key, topics)))
     answered: set[tuple[str | None, bytes]] = set()
     answers = answer_list(context, MetadataResponse, "topics")
     for start in range(0, len(topics), TOPICS_AT_ONCE):
@@ -111,7 +111,7 @@ async def _piece_by_piece(
         response: Any = answer if isinstance(answer, MetadataResponse) else await answer
         for topic in response.topics:
             named = topic.name, topic.topic_id
-            if topic.partitions or hash(named) in repeated:
+            if topic.partitions or digest(named) in repeated:
                 # An existing topic may be named by its id, too.
                 if named in answered:
                     continue

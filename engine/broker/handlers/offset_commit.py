@@ -23,7 +23,7 @@ from typing import Any
 from engine.broker.coordinator.groups.commit_gathering import CommitErrors
 from engine.broker.coordinator.groups.offset_requests import utf16_length
 from engine.broker.coordinator.groups.values import CommittedOffset, Committer, Offsets
-from engine.broker.handlers.answer_lists import answer_lists, repeated_hashes
+from engine.broker.handlers.answer_lists import answer_lists, repeated_digests
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import each_part, in_turns, pieces
 from engine.broker.handlers.preconditions import are_static_members_refused
@@ -125,7 +125,7 @@ async def _response_in_turns(
         missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if next(flags) else None
         return _answer(index, missing or errors.get(TopicPartition(name, index), error))
 
-    if not await carry_out(repeated_hashes(_names(request))):
+    if not await carry_out(repeated_digests(_names(request))):
         return OffsetCommitResponse(
             topics=await carry_out(
                 each_part(

@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 from engine.broker.coordinator.transactions.verifier import Verified
 from engine.broker.handlers import produce_transactions
-from engine.broker.handlers.answer_lists import answer_lists, kept, repeated_hashes
+from engine.broker.handlers.answer_lists import answer_lists, kept, repeated_digests
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import Steps, pieces
 from engine.broker.handlers.produce_checks import (
@@ -162,7 +162,7 @@ async def produce_in_turns(context: RequestContext, request: ProduceRequest) -> 
         return await _answer_later(context, request, outcome, ProduceResponse(responses=answers.topics))
     if outcome.verified is not None:
         await context.broker.transaction_verifier.settle(outcome.verified)
-    names_twice = await carry_out(repeated_hashes(_names(request)))
+    names_twice = await carry_out(repeated_digests(_names(request)))
     append = _append_last_of_each_in_turns if names_twice else _append_each_in_turns
     responses = await append(context, request, outcome, breather)
     return await _answer_later(context, request, outcome, ProduceResponse(responses=responses))

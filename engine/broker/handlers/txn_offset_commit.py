@@ -22,8 +22,9 @@ from engine.broker.coordinator.groups.values import CommittedOffset, Committer, 
 from engine.broker.coordinator.transactions.state_machine import ProducerIdAndEpoch
 from engine.broker.coordinator.transactions.verifier import Verified
 from engine.broker.coordinator.writer import commit_error
+from engine.broker.handlers.answer_lists import ErrorCodes, answer_lists
 from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.in_turns import Steps, by_topic, in_steps, pieces
+from engine.broker.handlers.in_turns import PER_STEP, Steps, by_topic, in_steps, pieces
 from engine.broker.handlers.preconditions import are_transactions_refused
 from engine.broker.handlers.registry import handles
 from engine.broker.network.request import Deferred
@@ -54,23 +55,23 @@ def txn_offset_commit(
     context: RequestContext, request: TxnOffsetCommitRequest
 ) -> Steps[TxnOffsetCommitResponse | Deferred | Coroutine[Any, Any, object]]:
     """Store a group's offsets as part of a transaction."""
-    offsets, errors = yield from _split(context, request)
+    offsets, missing = yield from _split(context, request)
     if are_transactions_refused(context):
-        return (yield from _steps(context, errors | dict.fromkeys(offsets, ErrorCode.UNSUPPORTED_VERSION)))
+        return (yield from _steps(context, dict.fromkeys(offsets, ErrorCode.UNSUPPORTED_VERSION), missing))
     if not offsets:
-        return (yield from _steps(context, errors))
+        return (yield from _steps(context, {}, missing))
     error = context.broker.group_coordinator.offsets.status(request.group_id)
     if error is not NO_ERROR:
-        return (yield from _steps(context, errors | dict.fromkeys(offsets, error)))
-    return _store(context, request, offsets, errors)
+        return (yield from _steps(context, dict.fromkeys(offsets, error), missing))
+    return _store(context, request, offsets, missing)
 
 
 def _store(
-    context: RequestContext, request: TxnOffsetCommitRequest, offsets: Offsets, errors: CommitErrors
+    context: RequestContext, request: TxnOffsetCommitRequest, offsets: Offsets, missing: ErrorCodes | None
 ) -> TxnOffsetCommitResponse | Deferred | Coroutine[Any, Any, object]:
     groups = context.broker.group_coordinator
     if not context.broker.dynamic_configs.current.transaction_partition_verification_enable:
-        return _commit(context, request, offsets, errors, None)
+        return _commit(context, request, offsets, missing, None)
     verifier = context.broker.transaction_verifier
     verified = verifier.begin(
         request.transactional_id,
@@ -79,22 +80,26 @@ def _store(
         knows_abortable=context.api_version >= ABORTABLE_SINCE,
     )
     if verifier.settle_here(verified):
-        return _commit(context, request, offsets, errors, verified)
-    return _verify_first(context, request, offsets, errors, verified)
+        return _commit(context, request, offsets, missing, verified)
+    return _verify_first(context, request, offsets, missing, verified)
 
 
 async def _verify_first(
-    context: RequestContext, request: TxnOffsetCommitRequest, offsets: Offsets, errors: CommitErrors, verified: Verified
+    context: RequestContext,
+    request: TxnOffsetCommitRequest,
+    offsets: Offsets,
+    missing: ErrorCodes | None,
+    verified: Verified,
 ) -> object:
     await context.broker.transaction_verifier.settle(verified)
-    return _commit(context, request, offsets, errors, verified)
+    return _commit(context, request, offsets, missing, verified)
 
 
 def _commit(
     context: RequestContext,
     request: TxnOffsetCommitRequest,
     offsets: Offsets,
-    errors: CommitErrors,
+    missing: ErrorCodes | None,
     verified: Verified | None,
 ) -> TxnOffsetCommitResponse | Deferred:
     refusal = verification = None
@@ -106,11 +111,11 @@ def _commit(
         if refusal is ErrorCode.NETWORK_EXCEPTION:
             # Older clients would not try again for it. For this one they do, and need not look for the coordinator.
             refusal = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        return _response(context, errors | dict.fromkeys(offsets, commit_error(refusal)))
+        return _response(context, dict.fromkeys(offsets, commit_error(refusal)), missing)
     deferred = Deferred()
 
     def done(error: ErrorCode, refused: CommitErrors) -> None:
-        deferred.complete(_response(context, dict.fromkeys(offsets, error) | refused | errors))
+        deferred.complete(_response(context, dict.fromkeys(offsets, error) | refused, missing))
 
     context.broker.group_coordinator.offsets.commit_in_transaction(
         request.group_id,
@@ -128,44 +133,57 @@ def _commit(
 
 def _split(
     context: RequestContext, request: TxnOffsetCommitRequest
-) -> Generator[None, None, tuple[Offsets, CommitErrors]]:
-    """Return the offsets of existing partitions, and the errors of the others."""
+) -> Generator[None, None, tuple[Offsets, ErrorCodes | None]]:
+    """Return the offsets of existing partitions, and the errors of the others, if any."""
     now_ms = context.broker.clock.now_ms()
     offsets: Offsets = {}
-    errors: CommitErrors = {}
+    missing: ErrorCodes | None = None
     for topic in pieces(request.topics, "partitions"):
         yield
         name = topic.name
         existing = context.broker.metadata_cache.partitions(name)
         for asked in topic.partitions:
             index = asked.partition_index
-            # Same as TopicPartition(…) and CommittedOffset(…), without their detour through Python.
-            partition = _new(TopicPartition, (name, index))
             if index not in existing:
-                errors[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                missing = missing or ErrorCodes()
+                missing.add(name, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 continue
-            offsets[partition] = _new(
+            # Same as TopicPartition(…) and CommittedOffset(…), without their detour through Python.
+            offsets[_new(TopicPartition, (name, index))] = _new(
                 CommittedOffset,
                 (asked.committed_offset, asked.committed_metadata or "", asked.committed_leader_epoch, now_ms, None),
             )
-    return offsets, errors
+    return offsets, missing
 
 
-def _response(context: RequestContext, errors: CommitErrors) -> TxnOffsetCommitResponse:
-    return at_once(_steps(context, errors))
+def _response(context: RequestContext, found: CommitErrors, missing: ErrorCodes | None) -> TxnOffsetCommitResponse:
+    return at_once(_steps(context, found, missing))
 
 
-def _steps(context: RequestContext, errors: CommitErrors) -> Generator[None, None, TxnOffsetCommitResponse]:
+def _steps(
+    context: RequestContext, found: CommitErrors, missing: ErrorCodes | None
+) -> Generator[None, None, TxnOffsetCommitResponse]:
     if context.api_version < LOADING_SINCE:
         loading, unavailable = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE
-        errors = {partition: unavailable if error is loading else error for partition, error in errors.items()}
-    topics = yield from by_topic(errors.items(), _answer)
-    return TxnOffsetCommitResponse(
-        topics=[TxnOffsetCommitResponseTopic(name=topic, partitions=partitions) for topic, partitions in topics]
-    )
+        found = {partition: unavailable if error is loading else error for partition, error in found.items()}
+    if missing is None:
+        topics = yield from by_topic(found.items(), _answer)
+        return TxnOffsetCommitResponse(
+            topics=[TxnOffsetCommitResponseTopic(name=topic, partitions=partitions) for topic, partitions in topics]
+        )
+    for number, ((topic, index), error) in enumerate(found.items()):
+        missing.add(topic, index, error)
+        if number % PER_STEP == 0:
+            yield
+    lists = answer_lists(context, TxnOffsetCommitResponse, "topics.partitions")
+    return TxnOffsetCommitResponse(topics=(yield from missing.topics(context, lists, _answer.__wrapped__, _topic)))
 
 
 @lru_cache(maxsize=10_000)
 def _answer(index: int, error: ErrorCode) -> TxnOffsetCommitResponsePartition:
     """Return the answer for a partition. Responses share it: they are encoded and never changed."""
     return TxnOffsetCommitResponsePartition(partition_index=index, error_code=error)
+
+
+def _topic(name: str, partitions: list[TxnOffsetCommitResponsePartition]) -> TxnOffsetCommitResponseTopic:
+    return TxnOffsetCommitResponseTopic(name=name, partitions=partitions)

@@ -12,12 +12,15 @@ Version notes
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
-from engine.broker.coordinator.transactions.marker_writer import Marker, MarkerErrors
+from engine.broker.coordinator.transactions.marker_writer import Marker
+from engine.broker.handlers.answer_lists import ErrorCodes, answer_lists
 from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.in_turns import by_topic, in_steps, pieces
+from engine.broker.handlers.in_turns import Steps, in_steps, pieces
 from engine.broker.handlers.preconditions import are_transactions_refused
 from engine.broker.handlers.registry import handles
 from engine.broker.network.request import Deferred
@@ -34,30 +37,32 @@ from engine.kafka.protocol.apis.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
+_new: Callable[..., Any] = tuple.__new__
+
 
 @handles(ApiKey.WRITE_TXN_MARKERS, requires=["Alter Cluster", "ClusterAction Cluster"])
 @in_steps
 def write_txn_markers(
     context: RequestContext, request: WriteTxnMarkersRequest
-) -> Generator[None, None, WriteTxnMarkersResponse | Deferred]:
+) -> Steps[WriteTxnMarkersResponse | Deferred]:
     """Write markers."""
-    errors: dict[int, MarkerErrors] = {}
+    outcomes: defaultdict[int, ErrorCodes] = defaultdict(ErrorCodes)
     if are_transactions_refused(context):
         for marker in request.markers:
             for named in _pieces(marker):
-                refused = dict.fromkeys(named, ErrorCode.UNSUPPORTED_VERSION)
-                errors.setdefault(marker.producer_id, {}).update(refused)
+                for topic, index in named:
+                    outcomes[marker.producer_id].add(topic, index, ErrorCode.UNSUPPORTED_VERSION)
                 yield
-        return (yield from _response(errors))
+        return (yield from _response(context, outcomes))
     left = 0
     deferred: Deferred | None = None
 
     def written(producer_id: int, partition: TopicPartition, error: ErrorCode, _: int) -> None:
         nonlocal left
         left -= 1
-        errors.setdefault(producer_id, {})[partition] = error
+        outcomes[producer_id].add(partition.topic, partition.partition, error)
         if left == 0 and deferred is not None:
-            deferred.complete(at_once(_response(errors)))
+            deferred.complete(at_once(_response(context, outcomes)))
 
     for marker in request.markers:
         for named in _pieces(marker):
@@ -70,7 +75,7 @@ def write_txn_markers(
             yield
         yield
     if not left:
-        return (yield from _response(errors))
+        return (yield from _response(context, outcomes))
     deferred = Deferred()
     return deferred
 
@@ -78,19 +83,23 @@ def write_txn_markers(
 def _pieces(marker: WritableTxnMarker) -> Iterator[list[TopicPartition]]:
     """Return the partitions of a marker in pieces, none of which names a partition twice."""
     for topic in pieces(marker.topics, "partition_indexes"):
-        yield [TopicPartition(topic.name, index) for index in dict.fromkeys(topic.partition_indexes)]
+        # As TopicPartition(…), without its detour through Python.
+        yield [_new(TopicPartition, (topic.name, index)) for index in dict.fromkeys(topic.partition_indexes)]
 
 
-def _response(errors: dict[int, MarkerErrors]) -> Generator[None, None, WriteTxnMarkersResponse]:
-    answer = WriteTxnMarkersResponse()
-    for producer_id, found in errors.items():
-        topics = [
-            WritableTxnMarkerTopicResult(name=topic, partitions=partitions)
-            for topic, partitions in (yield from by_topic(found.items(), _result))
-        ]
-        answer.markers.append(WritableTxnMarkerResult(producer_id=producer_id, topics=topics))
-    return answer
+def _response(context: RequestContext, outcomes: dict[int, ErrorCodes]) -> Steps[WriteTxnMarkersResponse]:
+    lists = answer_lists(context, WriteTxnMarkersResponse, "markers.topics.partitions")
+    markers: list[WritableTxnMarkerResult] = [] if lists is None else lists.at(0)
+    for producer_id, codes in outcomes.items():
+        topics = yield from codes.topics(context, lists, _part, _topic)
+        markers.append(WritableTxnMarkerResult(producer_id=producer_id, topics=topics))
+        yield
+    return WriteTxnMarkersResponse(markers=markers)
 
 
-def _result(index: int, error: ErrorCode) -> WritableTxnMarkerPartitionResult:
-    return WritableTxnMarkerPartitionResult(partition_index=index, error_code=error)
+def _part(index: int, code: int) -> WritableTxnMarkerPartitionResult:
+    return WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
+
+
+def _topic(name: str, parts: list[WritableTxnMarkerPartitionResult]) -> WritableTxnMarkerTopicResult:
+    return WritableTxnMarkerTopicResult(name=name, partitions=parts)

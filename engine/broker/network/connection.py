@@ -43,7 +43,6 @@ from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.codec import Outgoing
 from engine.kafka.protocol.decoder_source import MEMORY_BYTES_MIN, memory_bytes_max
 from engine.kafka.protocol.frames import skip_header_tags
-from engine.kafka.protocol.large_arrays import EncodedList
 from engine.kafka.protocol.produce_frames import names_many_partitions
 from engine.runtime.discards import Discards, message_in_pieces
 from engine.runtime.offload import beside_loop
@@ -537,6 +536,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._context.is_request_log_on:
             request_logger.debug("Received %s %r %r", route.name, request, body)
+        route = route.of_large_answers()
         try:
             answer = route.large_handler(request, body)
             if type(answer) is CoroutineType:
@@ -555,13 +555,6 @@ class Connection(asyncio.BufferedProtocol):
         encoded = Outgoing()
 
         def encode() -> list[object]:
-            for value in [getattr(answer, name, None) for name in answer.__slots__]:
-                if isinstance(value, EncodedList):
-                    # It can be encoded only once.
-                    for element in value.objects:
-                        drop_long_texts(element)
-                    # To count its errors, and to encode it.
-                    value.reads_left = 1 if route.count_errors is None else 2
             self._encode(route, request.correlation_id, answer, encoded)
             return [*message_in_pieces(answer), *message_in_pieces(body)]
 
@@ -649,10 +642,12 @@ class Connection(asyncio.BufferedProtocol):
             # What follows an end is never handled.
             self._is_held |= answer is not NO_RESPONSE
             return answer
-        held = answer if type(answer) is Outgoing else Outgoing()
-        if held is not answer:
+        if type(answer) is Outgoing:
+            held = answer
+        else:
+            held = Outgoing()
             self._encode(route, correlation_id, answer, held)
-        self._held_bytes += len(held)
+        self._held_bytes += held.memory_bytes if held.ranges else len(held)
         return held
 
     def _deferred_completed(self) -> None:
@@ -673,7 +668,7 @@ class Connection(asyncio.BufferedProtocol):
             self._pending.popleft()
             self._in_flight -= slot.weight
             if type(answer) is Outgoing:
-                self._held_bytes -= len(answer)
+                self._held_bytes -= answer.memory_bytes if answer.ranges else len(answer)
                 out.append_whole(answer)
             else:
                 self._encode(slot.route, slot.correlation_id, answer, out)
@@ -698,12 +693,12 @@ class Connection(asyncio.BufferedProtocol):
             route.encode(out, response)
         except Exception:
             del out[start + (9 if route.response_has_tags else 8) :]
+            if out.ranges:
+                del out.ranges[ranges_before:]
             if not _encoded_without_long_texts(route, response, out):
                 # If raised further, it would reach the code that completed the answer, and leave the peer hanging.
                 logger.exception("Cannot encode an answer api=%s version=%d", route.name, route.api_version)
                 del out[start:]
-                if out.ranges:
-                    del out.ranges[ranges_before:]
                 self._end(CloseReason.FAULT)
                 self._context.totals.unanswered += 1
                 return

@@ -5,6 +5,7 @@ The network knows handlers only as callables; ``engine.broker.server`` fills the
 
 from __future__ import annotations
 
+import copy
 from collections import defaultdict
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from engine.kafka.protocol.api_keys import ApiKey, request_header_version, respo
 from engine.kafka.protocol.codec import decoder, encoder
 from engine.kafka.protocol.declaration import Struct, request_class, response_class
 from engine.kafka.protocol.frames import skip_header_tags
+from engine.kafka.protocol.large_arrays import EncodedList
 from engine.kafka.protocol.wire import STRING_BYTES_MAX
 
 AnswerHook = Callable[[RequestHead, Any], None]
@@ -135,6 +137,12 @@ class Route:
         bounded = decoder(request_class(ApiKey(self.api_key)), self.api_version, is_bounded=True)
         return bounded(frame, skip_header_tags(frame, position) if self.request_has_tags else position)[0]
 
+    def of_large_answers(self) -> Route:
+        """Return a copy whose encoder does not copy what its handler has encoded; compiled on first use."""
+        route = copy.copy(self)
+        route.encode = encoder(self.response_class, self.api_version, is_large=True)
+        return route
+
     def show_answers(self, hook: AnswerHook | None) -> None:
         """Show the answers of later requests to the hook; None: to nobody."""
         spec = self._spec
@@ -173,14 +181,14 @@ class RouteTable(dict[int, Route | None]):
         for route in self.values():
             if route is not None:
                 route.show_answers(hook)
-        for copy in self._copies:
-            copy.show_answers(hook)
+        for of_listener in self._copies:
+            of_listener.show_answers(hook)
 
     def of_listener(self) -> RouteTable:
         """Return a table with the same handlers that counts the requests of one listener."""
-        copy = RouteTable(self._handlers, self._unsupported_api_versions, self._before_encoding)
-        self._copies.append(copy)
-        return copy
+        of_listener = RouteTable(self._handlers, self._unsupported_api_versions, self._before_encoding)
+        self._copies.append(of_listener)
+        return of_listener
 
     def __missing__(self, word: int) -> Route | None:
         key, version = word >> 16, word & 0xFFFF
@@ -266,8 +274,8 @@ def drop_long_texts(answer: Any) -> bool:
     has_dropped = False
     for name in answer.__slots__:
         value = getattr(answer, name)
-        if isinstance(value, list):
-            for element in value:
+        if isinstance(value, list | EncodedList):
+            for element in value if isinstance(value, list) else value.objects:
                 has_dropped |= isinstance(element, Struct) and drop_long_texts(element)
         elif name == "error_message" and value is not None and len(value.encode()) > STRING_BYTES_MAX:
             answer.error_code, answer.error_message = -1, None

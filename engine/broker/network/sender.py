@@ -14,10 +14,11 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol, cast
+from typing import Any, Final, Protocol
 
 from engine.broker.network.cold_ranges import PORTION_BYTES, bring_in, is_cached, read_if_cached
 from engine.kafka.protocol.codec import Outgoing
+from engine.kafka.protocol.large_arrays import EncodedPiece
 from engine.runtime.descriptors import descriptors_for_duplicates
 
 SENDFILE_BYTES_MIN = 32 * 1024
@@ -184,11 +185,18 @@ class SocketSender:
         """Queue ``out`` in wire order; copy in the first small ranges, because they are most likely sent at once."""
         view, start, copied = memoryview(out), 0, bytearray()
         room = 0 if self._queue else GATHERED_BYTES_MAX
-        for position, part in out.ranges:
-            # Records that a handler returns without their bytes are always a range of a file.
-            source = cast("FileRangeLike", part)
+        # A piece, or records that a handler returns without their bytes, which are always a range of a file.
+        source: Any
+        for position, source in out.ranges:
             copied += view[start:position]
             start = position
+            if type(source) is EncodedPiece:
+                if copied:
+                    self._enqueue(memoryview(copied))
+                    copied = bytearray()
+                self._enqueue(source.data)
+                room = 0
+                continue
             size_bytes = source.size_bytes
             if size_bytes < SENDFILE_BYTES_MIN and size_bytes <= room:
                 data = read_if_cached(source.fd, size_bytes, source.position)

@@ -6,7 +6,7 @@ Source: ReplicaManager.becomeLeaderOrFollower of Kafka 3.9; the lines of state-c
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from engine.broker.log.log import Log
 from engine.broker.replication.fetch_state import InitialFetchState
@@ -36,8 +36,8 @@ REPLICAS_TOLD_MAX = 1_000
 CREATED_AT_ONCE_MAX = 100
 """Logs created before the event loop gets a turn: their log lines alone take milliseconds."""
 
-
-_FIRST_BY_TOPIC = 5
+FIRST_BY_TOPIC = 5
+"""The first version whose answer groups partitions by topic."""
 
 
 class _Wanted(NamedTuple):
@@ -72,20 +72,29 @@ def _states_in_steps(request: LeaderAndIsrRequest) -> Iterator[PartitionStates |
 
 
 async def leader_and_isr_refusal(
-    request: LeaderAndIsrRequest, error: ErrorCode, api_version: int
+    request: LeaderAndIsrRequest, error: ErrorCode, api_version: int, lists: Any = None
 ) -> LeaderAndIsrResponse:
     """Return the answer that refuses the whole request."""
     errors: dict[TopicPartition, ErrorCode] = {}
-    if api_version < _FIRST_BY_TOPIC:
+    if api_version < FIRST_BY_TOPIC:
         errors = {topic_partition: error async for topic_partition, _, _ in states_in_turns(request)}
-    return await _response(request, error, errors, api_version)
+    return await _response(request, error, errors, api_version, lists)
 
 
 async def become_leader_or_follower(
-    manager: ReplicaManager, request: LeaderAndIsrRequest, *, correlation_id: int, api_version: int
+    manager: ReplicaManager,
+    request: LeaderAndIsrRequest,
+    *,
+    correlation_id: int,
+    api_version: int,
+    lists: Any = None,
 ) -> LeaderAndIsrResponse:
-    """Carry a LeaderAndIsr request out. The caller checks broker epochs."""
-    change = LeaderAndIsrChange(manager, request, correlation_id, api_version)
+    """Carry a LeaderAndIsr request out. The caller checks broker epochs.
+
+    Args:
+        lists: makes the lists of a large request's answer (``AnswerLists``).
+    """
+    change = LeaderAndIsrChange(manager, request, correlation_id, api_version, lists)
     return await manager.undisturbed(change.carry_out)
 
 
@@ -93,11 +102,17 @@ class LeaderAndIsrChange:
     """One request under way."""
 
     def __init__(
-        self, manager: ReplicaManager, request: LeaderAndIsrRequest, correlation_id: int, api_version: int
+        self,
+        manager: ReplicaManager,
+        request: LeaderAndIsrRequest,
+        correlation_id: int,
+        api_version: int,
+        lists: Any,
     ) -> None:
         self._manager = manager
         self._request = request
         self._api_version = api_version
+        self._lists = lists
         self._log = manager.state_change_log
         self._errors: dict[TopicPartition, ErrorCode] = {}
         self._leaders: list[_Wanted] = []
@@ -135,7 +150,9 @@ class LeaderAndIsrChange:
                 f"{self._correlation_id} since its controller epoch {request.controller_epoch} is old. Latest known "
                 f"controller epoch is {manager.controller_epoch}"
             )
-            response = await leader_and_isr_refusal(request, ErrorCode.STALE_CONTROLLER_EPOCH, self._api_version)
+            response = await leader_and_isr_refusal(
+                request, ErrorCode.STALE_CONTROLLER_EPOCH, self._api_version, self._lists
+            )
         else:
             manager.controller_epoch = request.controller_epoch
             response = await self._apply()
@@ -152,7 +169,7 @@ class LeaderAndIsrChange:
         self._manager.fetchers.update_topic_ids(self._new_topic_ids)
         self._manager.fetchers.end_idle()
         self._manager.leadership_changed(new_leaders, [*new_followers, *self._resigned])
-        return await _response(self._request, ErrorCode.NONE, self._errors, self._api_version)
+        return await _response(self._request, ErrorCode.NONE, self._errors, self._api_version, self._lists)
 
     # -- which partitions
 
@@ -402,26 +419,34 @@ class LeaderAndIsrChange:
 
 
 async def _response(
-    request: LeaderAndIsrRequest, error: ErrorCode, errors: dict[TopicPartition, ErrorCode], api_version: int
+    request: LeaderAndIsrRequest,
+    error: ErrorCode,
+    errors: dict[TopicPartition, ErrorCode],
+    api_version: int,
+    lists: Any,
 ) -> LeaderAndIsrResponse:
     """Return the answer, made in turns; the errors are freed. A partition without an error gets the request's."""
     breather = Breather()
-    partitions, topics = [], []
-    if api_version < _FIRST_BY_TOPIC:
+    partitions: list[LeaderAndIsrPartitionError] = []
+    topics: list[LeaderAndIsrTopicError] = []
+    if lists is not None and api_version >= FIRST_BY_TOPIC:
+        topics = lists.of_topics()
+    if api_version < FIRST_BY_TOPIC:
+        partitions = [] if lists is None else lists.of_topics()
         for tp, code in errors.items():
             await breather.give_way()
             partitions.append(
                 LeaderAndIsrPartitionError(topic_name=tp.topic, partition_index=tp.partition, error_code=code)
             )
-    for topic in request.topic_states if api_version >= _FIRST_BY_TOPIC else ():
+    for topic in request.topic_states if api_version >= FIRST_BY_TOPIC else ():
         await breather.give_way()
-        answered = LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=[])
-        topics.append(answered)
+        of_topic: list[LeaderAndIsrPartitionError] = [] if lists is None else lists.of_parts()
         for state in topic.partition_states:
             await breather.give_way()
             code = errors.get(TopicPartition(topic.topic_name, state.partition_index), error)
-            answered.partition_errors.append(
-                LeaderAndIsrPartitionError(partition_index=state.partition_index, error_code=code)
-            )
+            of_topic.append(LeaderAndIsrPartitionError(partition_index=state.partition_index, error_code=code))
+        if lists is not None:
+            of_topic = lists.settled(of_topic)
+        topics.append(LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=of_topic))
     Discards.of_loop().put(in_pieces(errors))
     return LeaderAndIsrResponse(error_code=error, partition_errors=partitions, topics=topics)

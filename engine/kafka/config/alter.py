@@ -40,22 +40,20 @@ class ConfigChange:
         return AlterOperation(self.operation)
 
 
-def apply_changes(texts: Mapping[str, str], changes: Iterable[ConfigChange], definition: ConfigDef) -> dict[str, str]:
-    """Return the texts after the changes. A list is appended to its default if it is not set, as in Kafka.
+def apply_changes(texts: dict[str, str], changes: Iterable[ConfigChange], definition: ConfigDef) -> None:
+    """Carry out the changes in the texts. A list is appended to its default if it is not set, as in Kafka.
 
     Raises:
         InvalidConfigurationError: APPEND or SUBTRACT on something that is not a list.
         ValueError: an unknown operation.
     """
-    changed = dict(texts)
     for change in changes:
         if change.checked_operation is AlterOperation.DELETE:
-            changed.pop(change.name, None)
+            texts.pop(change.name, None)
         elif change.checked_operation is AlterOperation.SET:
-            changed[change.name] = change.value or ""
+            texts[change.name] = change.value or ""
         else:
-            changed[change.name] = _changed_list(changed.get(change.name), change, definition)
-    return changed
+            texts[change.name] = _changed_list(texts.get(change.name), change, definition)
 
 
 def validate_broker_change(texts: Mapping[str, str], configs: DynamicConfigs, *, is_per_broker: bool) -> None:

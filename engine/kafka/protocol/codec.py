@@ -14,10 +14,11 @@ from engine.kafka.protocol.api_keys import API_SPECS
 from engine.kafka.protocol.declaration import Message, Request, Response
 from engine.kafka.protocol.decoder_source import compile_decoder
 from engine.kafka.protocol.encoder_source import compile_encoder
+from engine.kafka.protocol.large_arrays import EncodedPiece
 
 
 class SizedRange(Protocol):
-    """Bytes in a file, which are sent from there."""
+    """Bytes that are sent from where they are: a part of a file, or an ``EncodedPiece`` in memory."""
 
     @property
     def size_bytes(self) -> int:
@@ -37,6 +38,11 @@ class Outgoing(bytearray):
         if not self.ranges:
             self.ranges = []
         self.ranges.append((len(self), record_range))
+
+    @property
+    def memory_bytes(self) -> int:
+        """Length without ranges of files."""
+        return len(self) + sum([part.size_bytes for _, part in self.ranges if type(part) is EncodedPiece])
 
     @property
     def size_bytes(self) -> int:
@@ -83,13 +89,16 @@ def decoder(cls: type[M], version: int, *, is_bounded: bool = False) -> Decoder[
     return found
 
 
-def encoder(cls: type[M], version: int) -> Encoder[M]:
+def encoder(cls: type[M], version: int, *, is_large: bool = False) -> Encoder[M]:
     """Return the encoder for one version of a message.
+
+    Args:
+        is_large: it splices in what is encoded already, ``EncodedList``. Others encode it once more.
 
     Raises:
         LocalProtocolError: the API has no such version.
     """
-    found: Encoder[M] = _encoder(cls, version)
+    found: Encoder[M] = _encoder(cls, version, is_large)
     return found
 
 
@@ -100,9 +109,9 @@ def _decoder(cls: type[Message], version: int, is_bounded: bool) -> Any:
 
 
 @cache
-def _encoder(cls: type[Message], version: int) -> Any:
+def _encoder(cls: type[Message], version: int, is_large: bool) -> Any:
     _check(cls, version)
-    return compile_encoder(cls, version)
+    return compile_encoder(cls, version, is_large=is_large)
 
 
 def _check(cls: type[Message], version: int) -> None:

@@ -1,7 +1,8 @@
 """Generates the Python source of an encoder for one version of a message.
 
 One struct call packs adjacent fields of fixed size, the length that follows them and an empty section of tagged
-fields. Nested structs are encoded in place, without calls.
+fields. Nested structs are encoded in place, without calls. Only an encoder of large answers knows arrays that are
+encoded already (``large_arrays``): it splices them in.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 from engine.common.errors import LocalProtocolError
 from engine.kafka.protocol.declaration import NEW_LIST, Field, Message, Struct
+from engine.kafka.protocol.large_arrays import EncodedList, Portion
 from engine.kafka.protocol.source import Source
 from engine.kafka.protocol.types import BYTES, RECORDS, STRING, UUID, Array, Blob, Scalar
 from engine.kafka.protocol.wire import PACK_REPEATED, STRING_BYTES_MAX, Unfit, append_varint
@@ -92,11 +94,16 @@ def _short(value: object) -> str:
 
 
 _BYTES_LIKE = frozenset((bytes, bytearray, memoryview))
+_PARTLY_ENCODED = frozenset((EncodedList, Portion))
 
 
-def compile_encoder(cls: type[Message], version: int) -> Any:
-    """Return a function (out, value) -> None that appends the value to an ``Outgoing``."""
-    return _EncoderWriter(cls, version).compile()
+def compile_encoder(cls: type[Message], version: int, *, is_large: bool) -> Any:
+    """Return a function (out, value) -> None that appends the value to an ``Outgoing``.
+
+    Args:
+        is_large: the value's arrays may be encoded already.
+    """
+    return _EncoderWriter(cls, version, is_large=is_large).compile()
 
 
 class _Run:
@@ -112,9 +119,10 @@ class _Run:
 
 
 class _EncoderWriter:
-    def __init__(self, cls: type[Message], version: int) -> None:
+    def __init__(self, cls: type[Message], version: int, *, is_large: bool) -> None:
         self._cls = cls
         self._version = version
+        self._is_large = is_large
         self._is_flexible = cls.is_flexible_in(version)
         self._source = Source()
         self._packers: dict[str, str] = {}
@@ -123,6 +131,7 @@ class _EncoderWriter:
             Unfit=Unfit,
             append_varint=append_varint,
             bytes_like=_BYTES_LIKE,
+            partly_encoded=_PARTLY_ENCODED,
             unencodable=unencodable,
             unfit=(Unfit, struct.error, AttributeError, TypeError, ValueError, OverflowError),
             message=cls,
@@ -241,6 +250,8 @@ class _EncoderWriter:
             repeated = source.constant(PACK_REPEATED[element.code], "repeated")
             self._line(f"if {items}: {self._out} += {repeated}[len({items})](*{items})")
             return
+        if self._is_large and self._out == "out":
+            self._line(f"if {items}.__class__ in partly_encoded: {items} = {items}.spliced_into(out)")
         with self._block(f"for {item} in {items}:"):
             if isinstance(element, Blob):
                 inner = _Run()

@@ -86,6 +86,15 @@ class LazyArray(Sequence[Any]):
     def __repr__(self) -> str:
         return repr(list(self))
 
+    def mapped(self, change: Callable[[Any], Any]) -> LazyArray:
+        """Return an array of what ``change`` makes of each element whenever somebody looks at it."""
+
+        def read(buffer: Any, position: int, frame: Frame) -> tuple[Any, int]:
+            element, position = self._read(buffer, position, frame)
+            return change(element), position
+
+        return LazyArray(read, self._count, self._buffer, self._starts, self._frame)
+
     def starting_at(self, first: int) -> Iterator[Any]:
         """Yield the elements from this one on."""
         if first >= self._count:
@@ -141,28 +150,71 @@ class PickedArray(Sequence[Any]):
             at = place + 1
 
 
+class EncodedPiece:
+    """Some elements of an answer's array, encoded."""
+
+    __slots__ = ("_end", "_start", "message")
+
+    def __init__(self, message: bytes, start: int, end: int) -> None:
+        self.message, self._start, self._end = message, start, end
+        """``message``: a whole answer with these elements alone."""
+
+    @property
+    def size_bytes(self) -> int:
+        return self._end - self._start
+
+    @property
+    def data(self) -> memoryview:
+        """The elements' own bytes."""
+        return memoryview(self.message)[self._start : self._end]
+
+
+class Portion:
+    """Stands for an array while an encoder for large answers runs, and notes where its elements are then."""
+
+    __slots__ = ("_elements", "_end", "_start")
+
+    def __init__(self, elements: list[Any]) -> None:
+        self._elements, self._start, self._end = elements, 0, 0
+
+    def __len__(self) -> int:
+        return len(self._elements)
+
+    def spliced_into(self, out: bytearray) -> Iterator[Any]:
+        """Yield the elements, which the encoder appends to ``out``."""
+        self._start = len(out)
+        yield from self._elements
+        self._end = len(out)
+
+    def piece_of(self, out: bytearray) -> EncodedPiece:
+        return EncodedPiece(bytes(out), self._start, self._end)
+
+
 class EncodedList(Iterable[Any]):
     """An array of an answer that grows element by element, and encodes what it has taken, piece by piece."""
 
-    __slots__ = ("_arrays", "_count", "_decode", "_encode", "_pieces", "_rest", "_weight", "reads_left")
+    __slots__ = ("_arrays", "_count", "_decode", "_encode", "_pieces", "_rest", "_weight")
 
     def __init__(
-        self, encode: Callable[[list[Any]], bytes], decode: Callable[[bytes], list[Any]], arrays: Sequence[str] = ()
+        self,
+        encode: Callable[[list[Any]], EncodedPiece],
+        decode: Callable[[bytes], list[Any]],
+        arrays: Sequence[str] = (),
     ) -> None:
         """``arrays``: the fields of an element that are arrays themselves. A piece has few of their elements, too."""
         self._encode, self._decode, self._arrays = encode, decode, arrays
         self._weight = 0
-        self._pieces: list[bytes | list[Any]] = []
+        self._pieces: list[EncodedPiece | list[Any]] = []
         self._rest: list[Any] = []
         self._count = 0
-        self.reads_left = -1
-        """How many times it will be read, or -1: the last reader frees the pieces one after the other."""
 
     def append(self, element: Any) -> None:
         """Add an element that will not change any more. One that is large itself stays as it is."""
         weight = 1
         for name in self._arrays:
-            weight += len(getattr(element, name) or ())
+            inner = getattr(element, name) or ()
+            # A piece cannot splice in what another list has encoded.
+            weight += LAZY_MIN if inner.__class__ is EncodedList else len(inner)
         if weight > LAZY_MIN:
             self.keep(element)
             return
@@ -215,12 +267,17 @@ class EncodedList(Iterable[Any]):
         return self._count
 
     def __iter__(self) -> Iterator[Any]:
-        self.reads_left -= 1
-        is_last = self.reads_left == 0
-        for number, piece in enumerate(self._pieces):
-            if is_last:
-                self._pieces[number] = b""
-            yield from piece if isinstance(piece, list) else self._decode(piece)
+        for piece in self._pieces:
+            yield from piece if isinstance(piece, list) else self._decode(piece.message)
+        yield from self._rest
+
+    def spliced_into(self, out: Any) -> Iterator[Any]:
+        """Splice in the pieces; yield each other element in its turn, which the encoder appends to ``out``."""
+        for piece in self._pieces:
+            if isinstance(piece, list):
+                yield from piece
+            else:
+                out.splice(piece)
         yield from self._rest
 
 

@@ -12,6 +12,7 @@ import pytest
 from network_serving import correlation_ids, metadata_request, read_frame, run, serving
 
 from engine.broker.controller.topic_admin import MetadataWaiter
+from engine.broker.handlers.answer_lists import answer_list
 from engine.broker.network import connection
 from engine.broker.network.connection import LARGE_FRAME_BYTES, PRODUCED_AT_ONCE_MAX
 from engine.broker.network.request import Deferred, LargeAnswer, RequestHead
@@ -20,7 +21,12 @@ from engine.broker.replication.metadata_cache import MetadataCache
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from engine.kafka.protocol.apis.fetch import FetchRequest, FetchResponse, FetchTopic
-from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from engine.kafka.protocol.apis.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
 from engine.kafka.protocol.apis.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from engine.kafka.protocol.frames import encode_request
 from engine.kafka.protocol.produce_frames import names_many_partitions
@@ -315,6 +321,50 @@ def test_large_requests_that_wait_for_the_cluster_keep_a_bounded_memory(monkeypa
                         await asyncio.sleep(0.001)
             for _, writer in peers:
                 writer.close()
+
+    run(check)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_large_answer_is_sent_from_where_its_handler_encoded_it(*, waits: bool) -> None:
+    """With a copy of it the broker would take its bytes twice."""
+    held_bytes = 0
+    bodies: list[MetadataRequest] = []
+
+    async def metadata(request: RequestHead, body: MetadataRequest) -> MetadataResponse | Deferred:
+        nonlocal held_bytes
+        # What the request takes must not make room for a copy.
+        bodies.append(body)
+        context: Any = request
+        topics = answer_list(context, MetadataResponse, "topics")
+        for topic in body.topics or ():
+            topics.append(MetadataResponseTopic(error_code=3, name=topic.name))
+        answer = MetadataResponse(topics=topics)
+        held_bytes = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        if not waits:
+            return answer
+        deferred = Deferred()
+        asyncio.get_running_loop().call_soon(deferred.complete, answer)
+        return deferred
+
+    async def check() -> None:
+        async with serving({ApiKey.METADATA: metadata}) as (_, host, port):
+            reader, writer = await asyncio.open_connection(host, port)
+            names = [MetadataRequestTopic(name="x" * 200) for _ in range(20_000)]
+            frame = bytes(encode_request(MetadataRequest(topics=names), 12, 3, "c"))
+            tracemalloc.start()
+            try:
+                writer.write(frame)
+                size = int.from_bytes(await reader.readexactly(4), "big")
+                for _ in range(size // 1000):
+                    await reader.readexactly(1000)
+                assert size > len(frame)
+                # What it reads is in the same process.
+                assert tracemalloc.get_traced_memory()[1] - held_bytes < size / 4
+            finally:
+                tracemalloc.stop()
+            writer.close()
 
     run(check)
 

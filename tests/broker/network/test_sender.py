@@ -18,6 +18,7 @@ from virtual_time import ManualClock
 from engine.broker.log.file_range import FileRange, OpenFile
 from engine.broker.network.sender import GATHERED_BYTES_MAX, SENDFILE_BYTES_MIN, RangeTruncated, SocketSender
 from engine.kafka.protocol.codec import Outgoing
+from engine.kafka.protocol.large_arrays import EncodedPiece
 
 NOW_MS = ManualClock().monotonic_ms
 
@@ -43,7 +44,9 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 def answer(data: tuple[OpenFile, bytes], sizes: list[int]) -> tuple[Outgoing, bytes]:
-    """Return an answer with a range of each size and some bytes around each, and the bytes that the peer should get."""
+    """Return an answer with a range of each size, a piece in memory behind each and some bytes around both, and the
+    bytes that the peer should get.
+    """
     file, content = data
     out, expected = Outgoing(), bytearray()
     for number, size in enumerate(sizes):
@@ -53,6 +56,12 @@ def answer(data: tuple[OpenFile, bytes], sizes: list[int]) -> tuple[Outgoing, by
         position = number * 1000 % (len(content) - size)
         out.splice(FileRange(file, position, size))
         expected += content[position : position + size]
+        if number % 2:
+            out += b"between"
+            expected += b"between"
+        piece = EncodedPiece(b"left out" + 500 * head + b"left out", 8, 8 + 500 * len(head))
+        out.splice(piece)
+        expected += piece.data
     out += b"end"
     return out, bytes(expected + b"end")
 

@@ -36,6 +36,7 @@ from engine.kafka.protocol.apis.api_versions import ApiVersionsRequest
 from engine.kafka.protocol.apis.metadata import MetadataResponse
 from engine.kafka.protocol.codec import Outgoing
 from engine.kafka.protocol.frames import encode_request
+from engine.kafka.protocol.large_arrays import EncodedPiece
 
 PATIENCE_S = 30.0
 REFUSED = (asyncio.IncompleteReadError, ssl.SSLError, ConnectionError)
@@ -103,12 +104,13 @@ def test_answers_come_in_order_whatever_their_size_and_wherever_they_are(tmp_pat
     content = random.Random(1).randbytes(3_000_000)
     (tmp_path / "f").write_bytes(content)
     file = OpenFile(os.open(tmp_path / "f", os.O_RDONLY))
-    sizes = [0, 1, 20_000, 16_384, 3_000_000, 500, 700_000]
+    sizes = [0, 1, 20_000, 16_384, 2_999_999, 500, 700_000]
 
     def from_file(request: RequestHead, body: Any) -> Outgoing:
         size = sizes[request.correlation_id]
-        out = Outgoing(struct.pack(">ii", 4 + size + 3, request.correlation_id))
+        out = Outgoing(struct.pack(">ii", 4 + 2 * size + 3, request.correlation_id))
         out.splice(FileRange(file, 0, size))
+        out.splice(EncodedPiece(content, 1, 1 + size))
         out += b"end"
         return out
 
@@ -119,7 +121,7 @@ def test_answers_come_in_order_whatever_their_size_and_wherever_they_are(tmp_pat
             for number, size in enumerate(sizes):
                 frame = await read_frame(reader)
                 assert struct.unpack_from(">i", frame)[0] == number
-                assert frame[4:] == content[:size] + b"end"
+                assert frame[4:] == content[:size] + content[1 : 1 + size] + b"end"
             writer.close()
 
     run(check)

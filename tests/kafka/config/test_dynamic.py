@@ -7,6 +7,7 @@ import pytest
 from engine.common.errors import ConfigError
 from engine.kafka.config.alter import AlterOperation, ConfigChange, apply_changes, validate_broker_change
 from engine.kafka.config.broker import BrokerConfig
+from engine.kafka.config.definition import ConfigDef
 from engine.kafka.config.dynamic import BROKERS, DEFAULT_ENTITY, TOPICS, USERS, DynamicConfigs
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.config.topic_configs import TOPIC_CONFIG_DEF
@@ -217,6 +218,12 @@ def change(name: str, operation: AlterOperation, value: str | None = None) -> Co
     return ConfigChange(name, operation, value)
 
 
+def applied(before: dict[str, str], changes: list[ConfigChange], definition: ConfigDef) -> dict[str, str]:
+    texts = dict(before)
+    apply_changes(texts, changes, definition)
+    return texts
+
+
 @pytest.mark.parametrize(
     ("before", "changes", "after"),
     [
@@ -243,7 +250,7 @@ def change(name: str, operation: AlterOperation, value: str | None = None) -> Co
     ],
 )
 def test_changes(before: dict[str, str], changes: list[ConfigChange], after: dict[str, str]) -> None:
-    assert apply_changes(before, changes, TOPIC_CONFIG_DEF) == after
+    assert applied(before, changes, TOPIC_CONFIG_DEF) == after
 
 
 @pytest.mark.parametrize(
@@ -256,7 +263,7 @@ def test_changes(before: dict[str, str], changes: list[ConfigChange], after: dic
 )
 def test_changes_that_make_no_sense(name: str, operation: AlterOperation, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        apply_changes({}, [change(name, operation, "1")], TOPIC_CONFIG_DEF)
+        applied({}, [change(name, operation, "1")], TOPIC_CONFIG_DEF)
     assert str(caught.value) == message
 
 
@@ -284,9 +291,9 @@ def test_very_long_lists_are_changed_in_one_pass() -> None:
     """Each entry was compared with each other one: 3 s for a few requests, and minutes for this one."""
     name, many = "leader.replication.throttled.replicas", 60_000
     old, new = ([f"{n}:{broker}" for n in range(many)] for broker in (1, 2))
-    grown = apply_changes({name: ",".join(old)}, [change(name, AlterOperation.APPEND, ",".join(new))], TOPIC_CONFIG_DEF)
+    grown = applied({name: ",".join(old)}, [change(name, AlterOperation.APPEND, ",".join(new))], TOPIC_CONFIG_DEF)
     assert grown[name].split(",") == old + new
-    left = apply_changes(grown, [change(name, AlterOperation.SUBTRACT, ",".join(old))], TOPIC_CONFIG_DEF)
+    left = applied(grown, [change(name, AlterOperation.SUBTRACT, ",".join(old))], TOPIC_CONFIG_DEF)
     assert left[name].split(",") == new
     twice = change(name, AlterOperation.SUBTRACT, "0:1,0:1,1:1")
-    assert apply_changes({name: "0:1,1:1,0:1,0:1"}, [twice], TOPIC_CONFIG_DEF)[name] == "0:1"
+    assert applied({name: "0:1,1:1,0:1,0:1"}, [twice], TOPIC_CONFIG_DEF)[name] == "0:1"

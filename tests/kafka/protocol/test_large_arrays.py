@@ -23,7 +23,7 @@ from engine.kafka.protocol.apis.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from engine.kafka.protocol.codec import Outgoing, decoder, encoder
-from engine.kafka.protocol.large_arrays import LAZY_MIN, EncodedList, LazyArray, PickedArray
+from engine.kafka.protocol.large_arrays import LAZY_MIN, EncodedList, EncodedPiece, LazyArray, PickedArray, Portion
 from engine.kafka.protocol.types import Array
 
 
@@ -144,11 +144,26 @@ def test_an_array_inside_elements_is_walked_through_once() -> None:
     assert encoded(OffsetFetchRequest(groups=list(read)), 8) == data
 
 
-def answer_list() -> EncodedList:
-    def encode(topics: list[Any]) -> bytes:
-        return encoded(MetadataResponse(topics=topics), 12)
+def piece(topics: Any) -> EncodedPiece:
+    out, portion = Outgoing(), Portion(topics)
+    encoder(MetadataResponse, 12, is_large=True)(out, MetadataResponse(topics=portion))  # type: ignore[arg-type]
+    return portion.piece_of(out)
 
-    return EncodedList(encode, lambda data: decoder(MetadataResponse, 12)(data, 0)[0].topics)
+
+def answer_list(encode: Any = piece, arrays: list[str] | None = None) -> EncodedList:
+    return EncodedList(encode, lambda data: decoder(MetadataResponse, 12)(data, 0)[0].topics, arrays or ())
+
+
+def spliced(message: Any) -> bytes:
+    """Return the bytes of an answer as they are sent, without another encoding of what is encoded."""
+    out, whole, start = Outgoing(), bytearray(), 0
+    encoder(type(message), 12, is_large=True)(out, message)
+    for position, part in out.ranges:
+        assert isinstance(part, EncodedPiece)
+        whole += out[start:position] + part.data
+        start = position
+    assert out.size_bytes == out.memory_bytes == len(whole) + len(out) - start
+    return bytes(whole + out[start:])
 
 
 @settings(max_examples=30)
@@ -172,36 +187,52 @@ def test_an_encoded_list_holds_what_it_was_given(steps: list[str], data: st.Data
                 (made.append if step == "append" else made.keep)(topic)
     assert len(made) == len(expected)
     assert list(made) == list(made) == expected
-    assert encoded(MetadataResponse(topics=made), 12) == encoded(MetadataResponse(topics=expected), 12)  # type: ignore[arg-type]
+    bytes_expected = encoded(MetadataResponse(topics=expected), 12)
+    assert encoded(MetadataResponse(topics=made), 12) == bytes_expected  # type: ignore[arg-type]
+    assert spliced(MetadataResponse(topics=made)) == bytes_expected  # type: ignore[arg-type]
     assert list(made.settled) == expected
 
 
 def test_an_element_that_is_large_itself_is_not_encoded_on_the_event_loop() -> None:
     pieces: list[int] = []
 
-    def encode(topics: list[Any]) -> bytes:
+    def encode(topics: list[Any]) -> EncodedPiece:
         pieces.append(len(topics))
-        return encoded(MetadataResponse(topics=topics), 12)
+        return piece(topics)
 
     partition = MetadataResponsePartition()
     sizes = [LAZY_MIN, *[LAZY_MIN // 2 - 1] * 5, 0]
     topics = [MetadataResponseTopic(name=str(n), partitions=[partition] * size) for n, size in enumerate(sizes)]
-    made = EncodedList(encode, lambda data: decoder(MetadataResponse, 12)(data, 0)[0].topics, ["partitions"])
+    made = answer_list(encode, ["partitions"])
     for topic in topics:
         made.append(topic)
     assert list(made) == topics
     assert pieces == [2, 2]
 
 
-def test_the_last_reader_of_an_encoded_list_frees_it() -> None:
+def test_what_is_encoded_is_not_copied_again() -> None:
     made = answer_list()
-    for number in range(3 * LAZY_MIN):
+    for number in range(100_000):
         made.append(MetadataResponseTopic(name=str(number)))
-    made.reads_left = 2
-    assert len(list(made)) == 3 * LAZY_MIN
-    assert all(made._pieces)
-    assert [topic.name for topic in made] == [str(number) for number in range(3 * LAZY_MIN)]
-    assert not any(made._pieces)
+    tracemalloc.start()
+    try:
+        out = Outgoing()
+        encoder(MetadataResponse, 12, is_large=True)(out, MetadataResponse(topics=made))  # type: ignore[arg-type]
+        assert out.size_bytes > 2_000_000
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_an_encoded_list_in_an_element_is_spliced_in() -> None:
+    """Although it has few elements: a piece of the outer list could not hold pieces."""
+    partitions: Any = EncodedList(lambda _: EncodedPiece(b"!", 0, 1), lambda data: [], ["replica_nodes"])
+    for number in range(3):
+        partitions.append(MetadataResponsePartition(partition_index=number, replica_nodes=[1] * (LAZY_MIN - 1)))
+    made = answer_list(arrays=["partitions"])
+    made.append(MetadataResponseTopic(name="few", partitions=partitions))
+    assert len(list(made.objects)) == 1
+    assert spliced(MetadataResponse(topics=made)).count(b"!") == 3  # type: ignore[arg-type]
 
 
 def test_a_kept_element_may_be_changed() -> None:

@@ -1,0 +1,130 @@
+"""What a large request takes beside its bytes and those of its answer: no object for each thing that it names."""
+
+from __future__ import annotations
+
+import inspect
+import tracemalloc
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from event_loop import in_event_loop
+from grown_requests import grown
+
+from engine.broker.coordinator.transactions.marker_writer import MarkerWriter
+from engine.broker.handlers.add_partitions_to_txn import add_partitions_to_txn
+from engine.broker.handlers.alter_client_quotas import alter_client_quotas
+from engine.broker.handlers.alter_configs import alter_configs
+from engine.broker.handlers.alter_partition import alter_partition
+from engine.broker.handlers.create_topics import create_topics
+from engine.broker.handlers.incremental_alter_configs import incremental_alter_configs
+from engine.broker.handlers.leader_and_isr import leader_and_isr
+from engine.broker.handlers.list_transactions import list_transactions
+from engine.broker.handlers.txn_offset_commit import txn_offset_commit
+from engine.broker.handlers.update_features import update_features
+from engine.broker.handlers.write_txn_markers import write_txn_markers
+from engine.broker.network.request import Deferred, LargeAnswer
+from engine.broker.quotas.client_quotas import UNLIMITED
+from engine.common.errors import ErrorCode, KafkaError
+from engine.kafka.config.metadata_version import MetadataVersion
+from engine.kafka.protocol.api_keys import API_SPECS, ApiKey
+from engine.kafka.protocol.codec import Outgoing, decoder, encoder
+from engine.kafka.protocol.declaration import request_class, response_class
+
+ELEMENTS = 25_000
+
+
+def broker() -> Any:
+    """Return a broker that is the controller, and has one topic without a partition."""
+
+    async def stored(_: str) -> dict[str, str]:
+        return {}
+
+    async def ask(event: Any) -> Any:
+        return dict.fromkeys(event.partitions, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    async def refuse(wanted: Any, **_: object) -> None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{len(wanted.assignments)} {len(wanted.configs)}")
+
+    clock = SimpleNamespace(now_ms=lambda: 0, monotonic_ms=lambda: 0)
+    replicas = SimpleNamespace(hosted_partition=lambda _: None)
+    writer = MarkerWriter(replicas, clock, timeout_ms=0, offsets_ended=lambda *_: None)  # type: ignore[arg-type]
+    return SimpleNamespace(
+        broker_id=0,
+        # A LeaderAndIsr comes too late.
+        broker_epoch=2**60,
+        clock=clock,
+        config=SimpleNamespace(inter_broker_protocol_version=MetadataVersion.IBP_3_9_IV0),
+        controller=SimpleNamespace(is_active=True, ask=ask),
+        dynamic_configs=SimpleNamespace(current=None),
+        metadata_cache=SimpleNamespace(partitions=lambda _: {}, topics={"t"}),
+        quotas=SimpleNamespace(mutation_quota=lambda *_, **__: UNLIMITED),
+        topic_admin=SimpleNamespace(create_topic=refuse),
+        transaction_coordinator=SimpleNamespace(
+            marker_writer=writer, transactions=(), list_transactions=lambda **_: []
+        ),
+        zk=SimpleNamespace(configs=SimpleNamespace(get_entity_configs=stored)),
+    )
+
+
+async def answered(handler: Callable[[Any, Any], Any], key: ApiKey, frame: bytes, version: int) -> Outgoing:
+    context: Any = SimpleNamespace(broker=broker(), api_version=version, size_bytes=len(frame))
+    body = decoder(request_class(key), version, is_bounded=True)(frame, 0)[0]
+    if key in (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS):
+        (resource,) = body.resources  # type: ignore[attr-defined]
+        resource.resource_type, resource.resource_name = 2, "t"
+    answer = handler(context, body)
+    if inspect.isawaitable(answer):
+        answer = await answer
+    if isinstance(answer, Deferred | LargeAnswer):
+        answer = answer.response
+    out = Outgoing()
+    encoder(response_class(key), version, is_large=True)(out, answer)
+    return out
+
+
+@pytest.mark.parametrize(
+    ("handler", "key", "version", "path"),
+    [
+        (add_partitions_to_txn, ApiKey.ADD_PARTITIONS_TO_TXN, 3, "v3_and_below_topics.partitions"),
+        (alter_client_quotas, ApiKey.ALTER_CLIENT_QUOTAS, 1, "entries.entity"),
+        (alter_partition, ApiKey.ALTER_PARTITION, 2, "topics.partitions.new_isr"),
+        (alter_partition, ApiKey.ALTER_PARTITION, 3, "topics.partitions.new_isr_with_epochs"),
+        (alter_configs, ApiKey.ALTER_CONFIGS, 2, "resources.configs"),
+        (create_topics, ApiKey.CREATE_TOPICS, 7, "topics.assignments"),
+        (create_topics, ApiKey.CREATE_TOPICS, 7, "topics.assignments.broker_ids"),
+        (create_topics, ApiKey.CREATE_TOPICS, 7, "topics.configs"),
+        (leader_and_isr, ApiKey.LEADER_AND_ISR, 7, "topic_states"),
+        (incremental_alter_configs, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, "resources.configs"),
+        (list_transactions, ApiKey.LIST_TRANSACTIONS, 1, "state_filters"),
+        (list_transactions, ApiKey.LIST_TRANSACTIONS, 1, "producer_id_filters"),
+        (txn_offset_commit, ApiKey.TXN_OFFSET_COMMIT, 4, "topics.partitions"),
+        (update_features, ApiKey.UPDATE_FEATURES, 1, "feature_updates"),
+        (write_txn_markers, ApiKey.WRITE_TXN_MARKERS, 1, "markers.topics.partition_indexes"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and "." in value else getattr(value, "name", ""),
+)
+@in_event_loop
+async def test_a_large_request_takes_little_memory(handler: Any, key: ApiKey, version: int, path: str) -> None:
+    assert API_SPECS[key].supports(version)
+    few, many = (frame_of(key, version, path, elements) for elements in (1, ELEMENTS))
+    # What the first request of a kind makes stays.
+    await answered(handler, key, few, version)
+    tracemalloc.start()
+    try:
+        out = await answered(handler, key, many, version)
+        peak = tracemalloc.get_traced_memory()[1] + len(many)
+    finally:
+        tracemalloc.stop()
+    # The broker's own parts take some thousand bytes, whatever the request names.
+    assert peak <= 4 * len(many) + 1.5 * out.size_bytes + 50_000
+
+
+def frame_of(key: ApiKey, version: int, path: str, elements: int) -> bytes:
+    request, out = grown(key, version, tuple(path.split(".")), elements, 0, broker_epoch=0), Outgoing()
+    for resource in getattr(request, "resources", ()):
+        for config in resource.configs:
+            config.value = "1"
+    encoder(type(request), version)(out, request)
+    return bytes(out)
