@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
+from functools import cache
 from typing import Annotated
 
 import typer
@@ -59,8 +60,9 @@ def main(arguments: Sequence[str]) -> int:
         return unexpected(talk, error)
 
 
+@cache
 def root_command() -> RootGroup:
-    """Return the root command; no command's module is imported yet."""
+    """Return the root command, which a process makes once; no command's module is imported yet."""
     app = typer.Typer(
         name="klamm",
         cls=RootGroup,

@@ -21,7 +21,7 @@ from cli.output.format import OutputFormat
 from cli.table_of_absent_tools import ABSENT_TOOLS
 from cli.table_of_commands import ENTRIES
 from cli.table_of_kafka_tools import TOOLS
-from cli.table_of_rights import RIGHTS, needs_of
+from cli.table_of_rights import RIGHTS, ZNODES, needs_of, znode_needs_of
 from plans.plan_file import plan_schema_text
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "cli.md"
@@ -70,7 +70,24 @@ the rest does so, says what is hidden, and with `-o json` prints `{"hidden": [{"
 as a line on stderr; where stdout has an object and not a list, `hidden` is in it too. Kafka leaves some things out of
 its lists and does not say so: then neither can klamm, unless log dirs show topics that the lists lack.
 
-With `--zookeeper` alone klamm asks no broker, and [the access lists of znodes](../guides/who-may-do-what.md) apply.
+With `--zookeeper` alone klamm changes znodes, and asks brokers only for sizes, offsets and records: then [the access
+lists of znodes](#through-zookeeper) count too.
+
+"""
+
+
+_ZNODES_HEAD = """\
+
+## Through ZooKeeper
+
+Where brokers run with `zookeeper.set.acl=true`, or `klamm zk secure` has closed the znodes, everybody may read all but
+secrets, and only the brokers' own user may change anything. With `--zookeeper` alone a command needs the following on
+the znode and on all below it, and no more: tests run each command with exactly these, and without each one, on klamm's
+brokers and on Apache Kafka. To read, a session needs `r` in the access list; to change, `crwd`. Other commands read
+what everybody may read.
+
+If a right is missing, klamm names the znode, its access list and who asks. Some changes take several writes: then klamm
+also says what it has written before it was refused.
 
 """
 
@@ -93,7 +110,9 @@ def rights_page() -> str:
     rows = [f"| `{words}` | {need} | {need.consequence} |" for words in RIGHTS for need in needs_of(words)]
     nothing = ", ".join(f"`{words}`" for words, needs in RIGHTS.items() if not needs)
     table = "\n".join(("| command | needs | remarks |", "|---|---|---|", *rows))
-    return f"{_RIGHTS_HEAD}{table}\n\nNothing is needed for {nothing}.\n"
+    by_znode = [f"| `{words}` | {need} | {need.consequence} |" for words in ZNODES for need in znode_needs_of(words)]
+    znodes = "\n".join(("| command | needs | remarks |", "|---|---|---|", *by_znode))
+    return f"{_RIGHTS_HEAD}{table}\n\nNothing is needed for {nothing}.\n{_ZNODES_HEAD}{znodes}\n"
 
 
 def main() -> None:
@@ -244,9 +263,13 @@ def _command(words: str, command: KlammCommand, entry: Entry) -> Iterator[str]:
     if own:
         yield from own
         yield ""
-    if needs := needs_of(words):
-        rights = ", ".join(f"{need} ({need.consequence})" if need.consequence else str(need) for need in needs)
-        yield f"Needs [these ACLs](rights.md): {rights}.\n"
+    for what, needs in (
+        ("[these ACLs](rights.md)", needs_of(words)),
+        ("[these znodes](rights.md#through-zookeeper), with `--zookeeper` alone", znode_needs_of(words)),
+    ):
+        if needs:
+            rights = ", ".join(f"{need} ({need.consequence})" if need.consequence else str(need) for need in needs)
+            yield f"Needs {what}: {rights}.\n"
     panels = {_panel(param) for param in command.params}
     shared = [panel.lower() for panel in (CLUSTER_PANEL, COMMON_PANEL) if panel in panels]
     yield f"Takes the shared options: {', '.join(shared)}.\n"

@@ -1,6 +1,7 @@
 """Which access rules each command needs: the lines of its help, and the page ``docs/reference/rights.md``.
 
-``tests/support/stories/rights_story.py`` holds each row against a real authorizer.
+``tests/support/stories/rights_story.py`` holds each row against a real authorizer, and ``znode_rights_story.py`` each
+row about znodes against a real ZooKeeper.
 """
 
 from __future__ import annotations
@@ -69,6 +70,46 @@ class Need:
         return ", ".join(filter(None, (self.remark, effect)))
 
 
+@dataclass(frozen=True, slots=True)
+class ZnodeNeed:
+    """A right that a command needs on a znode and all below it, where Kafka's tools do not give it to everybody."""
+
+    is_change: bool
+    """To write, create and delete there; else to read."""
+    path: str
+    without: Without
+    remark: str
+
+    @classmethod
+    def of(cls, row: str) -> ZnodeNeed:
+        """Read a row such as ``read /config/users?: quotas of users``."""
+        match = re.fullmatch(r"(read|change) (/[a-z_/-]*)(\??)(?:: (.+))?", row)
+        assert match is not None, row
+        return cls(match[1] == "change", match[2], Without(match[3]), match[4] or "")
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Each of these options needs it; none if it always is."""
+        return tuple(re.findall(r"--[a-z-]+", self.remark))
+
+    def is_about(self, path: str) -> bool:
+        """Whether it is on this znode."""
+        return f"{path}/".startswith(f"{self.path}/")
+
+    def __str__(self) -> str:
+        return f"{'change' if self.is_change else 'read'} {self.path}"
+
+    @property
+    def consequence(self) -> str:
+        """The remark, and what becomes of a command without the right where it is not refused."""
+        return ", ".join(filter(None, (self.remark, "hidden without it" * (self.without is Without.HIDDEN))))
+
+
+def znode_needs_of(words: str) -> tuple[ZnodeNeed, ...]:
+    """Return what the command with these words needs in ZooKeeper; nothing if it reads what everybody may read."""
+    return tuple(map(ZnodeNeed.of, ZNODES.get(words, ())))
+
+
 def needs_of(words: str) -> tuple[Need, ...]:
     """Return what the command with these words needs; nothing if it asks no broker."""
     return tuple(map(Need.of, RIGHTS.get(words, ())))
@@ -102,6 +143,9 @@ RIGHTS: Mapping[str, tuple[str, ...]] = {
     "topics delete": ("Delete Topic", _BESIDE, _MATCHES),
     "configs describe": (
         "DescribeConfigs Topic: with --topic",
+        "Describe Topic?: with --entity-type",
+        "DescribeConfigs Topic?: with --entity-type",
+        "Describe Cluster?: names of hidden topics, with --entity-type",
         "DescribeConfigs Cluster: with --broker, --client or --user",
         "Describe Cluster: with --user",
     ),
@@ -199,3 +243,55 @@ RIGHTS: Mapping[str, tuple[str, ...]] = {
 }
 """The rules of Kafka's authorizer that a command needs when it asks brokers. A right that another one implies is not
 listed beside it. For ``--zookeeper`` alone the access lists of znodes count instead."""
+
+_SET_TOPIC = ("change /config/topics: with --topic", "change /config/brokers: with --broker")
+_SET_CLIENT = ("change /config/clients: with --client", "change /config/users: with --user")
+_TELL = "change /config/changes"
+_ACLS = ("change /kafka-acl", "change /kafka-acl-changes")
+_BROKERS = "read /config/brokers?: settings of brokers"
+_THROTTLES = "read /config/brokers?: throttles that are left"
+_RUN_BY_ZNODE = (_BROKERS, "change /admin", "change /klamm: the lock of plans")
+
+ZNODES: Mapping[str, tuple[str, ...]] = {
+    "topics create": ("change /config/topics", "change /brokers/topics"),
+    "topics alter": ("change /brokers/topics",),
+    "topics delete": ("change /admin/delete_topics",),
+    "configs describe": ("read /config/brokers: with --broker", "read /config/users: with --user"),
+    "configs alter": (*_SET_TOPIC, *_SET_CLIENT, _TELL),
+    "quotas list": ("read /config/users?: quotas of users",),
+    "quotas describe": ("read /config/users: with --user",),
+    "quotas usage": ("read /config/users?: quotas of users",),
+    "quotas set": (*_SET_CLIENT, _TELL),
+    "quotas remove": (*_SET_CLIENT, _TELL),
+    "elect preferred": ("change /admin",),
+    "reassign execute": ("change /admin",),
+    "reassign cancel": (_THROTTLES,),
+    "plan rebalance": (_BROKERS,),
+    "plan decommission": (_BROKERS,),
+    "plan replace": (_BROKERS,),
+    "plan expand": (_BROKERS,),
+    "plan racks": (_BROKERS,),
+    "plan factor": (_BROKERS,),
+    "plan move": (_BROKERS,),
+    "plan leaders": (_BROKERS,),
+    "plan log-dirs": (_BROKERS,),
+    "plan check": (_BROKERS,),
+    "plan verify": (_THROTTLES,),
+    "plan apply": _RUN_BY_ZNODE,
+    "plan resume": _RUN_BY_ZNODE,
+    "plan rollback": _RUN_BY_ZNODE,
+    "brokers describe": (_BROKERS,),
+    "brokers demote": ("change /admin",),
+    "brokers restore": ("change /admin",),
+    "cluster health": (_BROKERS,),
+    "cluster snapshot": (_BROKERS,),
+    "perf suite": ("change /config/topics", "change /brokers/topics", "change /admin/delete_topics"),
+    "acls add": _ACLS,
+    "acls remove": _ACLS,
+    "acls apply": _ACLS,
+    "users list": ("read /config/users",),
+    "users set": ("change /config/users", _TELL),
+    "users remove": ("change /config/users", _TELL),
+}
+"""What a command needs in a ZooKeeper that Kafka's tools have closed, if it asks only that. Other commands read what
+everybody may read there."""

@@ -14,13 +14,12 @@ from typing import Any
 import highspy
 import numpy as np
 
-from plans.cap_rules import byte_room, is_allowed, undone_of
 from plans.construction import choose_leaders
 from plans.highs import new_solver, run_limited
 from plans.levels import Levels, fixed_counts
-from plans.loads import ByteLimits, held_bytes
+from plans.loads import ByteLimits, byte_room, held_bytes
 from plans.options import Aim
-from plans.problem import Problem, ProblemPartition, bits, mask_of, ordered, shared_racks
+from plans.problem import Problem, ProblemPartition, bits, is_allowed, mask_of, ordered, shared_racks, undone_of
 from plans.scoring import Lists
 from plans.work import Work
 

@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from engine.common.quantities import counted
-from plans.cap_rules import byte_room, undone_of
 from plans.levels import Levels
-from plans.loads import ByteLimits, held_bytes
+from plans.loads import ByteLimits, byte_room, held_bytes
 from plans.options import Minimise
-from plans.problem import Problem, mask_of, shared_racks
+from plans.problem import Problem, mask_of, shared_racks, undone_of
 from plans.scoring import Lists, costs_of
 from plans.solving import Solved, broker_counts, first_figure, may_use_solver, solve
 from plans.work import Work

@@ -267,3 +267,10 @@ def _water_level(bounds: Sequence[tuple[int, int]], whole: float) -> float:
 def _rack_of(problem: Problem, broker: int) -> str:
     rack = problem.brokers[broker].rack_name
     return f" in rack {rack}" if rack is not None and problem.rack_count > 1 else ""
+
+
+def byte_room(problem: Problem) -> dict[int, int]:
+    """Return what brokers with a capacity may hold: one that is already too full gets no fuller."""
+    held = held_bytes(problem, [partition.current for partition in problem.partitions])
+    capacities = enumerate(problem.capacities)
+    return {broker: max(capacity, held[broker]) for broker, capacity in capacities if capacity is not None}

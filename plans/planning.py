@@ -9,7 +9,6 @@ from engine.common.listing import first_few
 from engine.common.model import NO_LEADER, ReplicaAssignment
 from engine.common.snapshot import ClusterSnapshot
 from plans.building import BuiltProblem, build_problem
-from plans.cap_rules import is_allowed
 from plans.capping import cap_note, rank, remaining_moves, within_caps
 from plans.digest import input_digest
 from plans.errors import PlanError
@@ -17,7 +16,7 @@ from plans.loads import ByteLimits, byte_limits, held_bytes
 from plans.made import MadePlan
 from plans.options import PlanOptions, Strategy
 from plans.plan_file import ANY_LOG_DIR, FORMAT, KAFKA_VERSION, Envelope, PlanEntry, PlanFile
-from plans.problem import Problem, mask_of, ordered
+from plans.problem import Problem, is_allowed, mask_of, ordered
 from plans.score import Score
 from plans.scoring import Lists, broker_scores, costs_of, measures_of
 from plans.solving import Progress, Solved, first_figure, gap_between, is_met, level_notes, solve
@@ -42,9 +41,9 @@ def settled(
 ) -> Solved:
     """Return the best placement found, also by starting from earlier results."""
     problem = built.problem
-    if problem.is_capped:
-        return _solved(problem, limits, work, progress, _SHARE)
     solved = _solved(problem, limits, work, progress, _SHARE)
+    if problem.is_capped:
+        return solved
     for _ in range(_ROUNDS_MAX):
         if solved.is_level and limits.is_kept(problem, solved.after):
             break

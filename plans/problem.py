@@ -113,6 +113,22 @@ def shared_racks(brokers: Sequence[ProblemBroker], replicas: Sequence[int]) -> i
     return len(replicas) - len({brokers[index].rack for index in replicas})
 
 
+def is_allowed(problem: Problem, partition: ProblemPartition, held: int) -> bool:
+    """Whether a set of replicas is one that the plan may give to the partition."""
+    return (
+        not held & ~partition.may_hold
+        and held & partition.must_hold == partition.must_hold
+        and held.bit_count() == partition.factor
+        and shared_racks(problem.brokers, list(bits(held))) <= partition.shared_racks_max
+    )
+
+
+def undone_of(partition: ProblemPartition, held: tuple[int, ...]) -> int:
+    """Return how many replicas are misplaced, surplus or missing; a leader that must go counts as one more."""
+    is_led = bool(partition.may_lead >> held[0] & 1)
+    return (mask_of(held) & ~partition.may_hold).bit_count() + abs(len(held) - partition.factor) + (not is_led)
+
+
 def ordered(current: tuple[int, ...], held: int, leader: int) -> tuple[int, ...]:
     """Return the list: what stays keeps its place, what is new takes the places of what leaves, the leader is first."""
     fresh = list(bits(held & ~mask_of(current)))

@@ -66,6 +66,7 @@ _RULE: Mapping[Parameter, str] = {
     Parameter.ACL_GROUP: "--group {}",
     Parameter.ACL_OPERATION: "--operation {}",
     Parameter.ACL_ON_CLUSTER: "--cluster-resource",
+    Parameter.ACL_PATTERN_TYPE: "--resource-pattern-type {}",
     Parameter.ACL_PRINCIPAL: "--allow-principal {}",
     Parameter.ACL_TOPIC: "--topic {}",
     Parameter.ACL_TRANSACTIONAL_ID: "--transactional-id {}",

@@ -29,6 +29,7 @@ from cli.framework.command import CommandGroup
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.framework.plan_guard import BesidePlan, minds_plan
+from cli.output.format import OutputFormat
 from cli.output.report import Report
 from engine.runtime.input_files import read_input
 
@@ -80,6 +81,8 @@ async def describe(
     from cli.framework.cluster_session import open_cluster
     from cli.views.configs import configs_report
     from engine.admin.configs.access import describe_entities, describe_entity
+    from engine.admin.configs.values import EntityType
+    from engine.admin.log_dirs.describing import note_topics_left_out
 
     chosen = chosen_entity(
         entity_type or (),
@@ -100,6 +103,9 @@ async def describe(
         else:
             entities = await describe_entities(cluster, chosen.kind, include_all=show_all)
             entities = [described for described in entities if chosen.takes(described.entity_name)]
+            if chosen.kind is EntityType.TOPIC and invocation.output is not OutputFormat.KAFKA:
+                listed = [described.entity_name or "" for described in entities]
+                await note_topics_left_out(cluster, listed)
     return configs_report(entities, is_single=chosen.entity is not None, shows_all=show_all)
 
 

@@ -75,7 +75,8 @@ async def list_quotas(invocation: Invocation) -> Report:
     from engine.admin.configs.quota_reading import all_quotas
 
     async with open_cluster(invocation) as cluster:
-        return quotas_report(await all_quotas(cluster))
+        quotas = await all_quotas(cluster)
+        return quotas_report(quotas, some_are_hidden=bool(cluster.hidden_znodes))
 
 
 @group.command(
@@ -107,13 +108,13 @@ async def describe(
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.quotas import in_force_report
-    from engine.admin.configs.quota_reading import all_quotas, in_force
+    from engine.admin.configs.quota_reading import quotas_that_count
 
     entity = _entity(
         entity_type, entity_name, entity_default, client, client_defaults, user, user_defaults, ip, ip_defaults
     )
     async with open_cluster(invocation) as cluster:
-        return in_force_report(entity, in_force(entity, await all_quotas(cluster)))
+        return in_force_report(entity, await quotas_that_count(cluster, entity))
 
 
 @group.command(

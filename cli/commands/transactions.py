@@ -191,7 +191,6 @@ async def find_hanging(
     from cli.framework.cluster_session import open_cluster
     from cli.views.transactions import hanging_report
     from engine.admin.log_dirs.describing import note_topics_left_out
-    from engine.admin.topics.access import topic_reader
     from engine.admin.topics.selection import select_topics
     from engine.admin.transactions.hanging import find_hanging as find
     from engine.common.acl import AclOperation
@@ -209,7 +208,8 @@ async def find_hanging(
             older_than_ms=older_ms,
         )
         if selection.wants_list and cluster.may_hide_topics:
-            listed = [entry.topic for entry in await (await topic_reader(cluster)).names()]
+            # As brokers list them: ZooKeeper lists those too that they hide.
+            listed = [entry.name or "" for entry in (await (await cluster.wire()).metadata(None)).topics]
             brokers = None if broker_id is None else [broker_id]
             await note_topics_left_out(cluster, listed, selection.choose, brokers, AclOperation.READ)
     return hanging_report(hanging.transactions, exit_code=invocation.tell_failures(hanging.failures))

@@ -139,7 +139,7 @@ def _changed(user: str, mechanisms: list[str], change: str) -> Report:
 
 
 def _new_password(invocation: Invocation, path: Path | None) -> str:
-    """Return the password from where the user has it.
+    """Return the password from a file, the environment, or a person who types it twice.
 
     Raises:
         UsageError: nobody can be asked, or the two that were typed differ.

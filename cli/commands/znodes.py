@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 group = CommandGroup("zk", "Look at the znodes, decoded, and say who may change them.")
 
 Path = Annotated[str, typer.Argument(metavar="PATH", help="Path of the znode, relative to the chroot.")]
-Raw = Annotated[bool, typer.Option("--raw", help="Show the data as it is stored.")]
+Raw = Annotated[bool, typer.Option("--raw", help="Show the data as it is stored, without secrets.")]
 
 
 @group.command(

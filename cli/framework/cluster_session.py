@@ -29,6 +29,7 @@ async def open_cluster(invocation: Invocation, *, for_change: bool = False) -> A
         timeout_s=invocation.timeout_s,
         settings=invocation.settings,
         is_dry_run=invocation.is_dry_run,
+        asks_only_brokers=invocation.asks == "wire",
         needs=invocation.rights,
         essential=invocation.essential_rights,
     )

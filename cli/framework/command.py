@@ -98,11 +98,15 @@ class KlammCommand(TyperCommand):
 
     def format_epilog(self, ctx: Context, formatter: Any) -> None:
         """Write the rights that it needs, and the examples, unwrapped: they are for copying."""
-        from cli.table_of_rights import needs_of
+        from cli.table_of_rights import needs_of, znode_needs_of
 
-        if needs := needs_of(self.words):
-            with formatter.section("ACLs, where brokers have an authorizer"):
-                formatter.write_dl([(str(need), need.consequence) for need in needs])
+        for title, needs in (
+            ("ACLs, where brokers have an authorizer", needs_of(self.words)),
+            ("Znodes, with --zookeeper alone, where ZooKeeper has access lists", znode_needs_of(self.words)),
+        ):
+            if needs:
+                with formatter.section(title):
+                    formatter.write_dl([(str(need), need.consequence) for need in needs])
         if self.examples:
             with formatter.section("Examples"):
                 formatter.write("".join(f"{'':{formatter.current_indent}}{line}\n" for line in self.examples))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from engine.admin.cluster.connection import Cluster
     from engine.admin.cluster.errors import AdminError
     from engine.admin.cluster.remedies import Operation, Words
-    from engine.admin.cluster.rights import Right
+    from engine.admin.cluster.rights import Right, ZnodeRight
     from engine.admin.cluster.settings_silence import SettingsSilence
     from engine.admin.cluster.target import ClusterTarget, Naming
     from engine.common.acl import Requirement
@@ -299,6 +299,8 @@ class Invocation:
                 missing = self._missing(cluster.denied)
             if missing:
                 self._tell_hidden(missing, cluster.principal)
+            if cluster.hidden_znodes:
+                self._tell_hidden(cluster.hidden_znodes, cluster.zookeeper_identity)
         return code
 
     def tell_hidden_so_far(self, denied: Iterable[Right], principal: str | None) -> None:
@@ -309,21 +311,30 @@ class Invocation:
             self._tell_hidden(missing, principal)
 
     def _missing(self, denied: Iterable[Right]) -> list[Right]:
-        """Return the missing rights that hide something in a cluster, except those already named."""
+        """Return the missing rights that hide something in a cluster, except those already named.
+
+        Of topics that ZooKeeper lists, a broker may refuse less than the whole work needs.
+        """
+        from engine.admin.cluster.rights import asked_for
+        from engine.common.acl import ResourceType
+
+        wanted = dict.fromkeys(
+            asked_for(right, self.rights) if right.resource_type is ResourceType.TOPIC else right for right in denied
+        )
         return [
             right
-            for right in denied
+            for right in wanted
             if (right.operation, right.resource_type) in self.rights
             and (right.operation.word, right.resource) not in self._refusals_shown
         ]
 
-    def _tell_hidden(self, missing: Sequence[Right], principal: str | None) -> None:
+    def _tell_hidden(self, missing: Sequence[Right | ZnodeRight], principal: str | None) -> None:
         if self.talk.is_json:
             self.talk.tell({"hidden": _rights_as_json(missing), "principal": principal})
             return
         from cli.framework.remedies import spelled
 
-        by_right: dict[tuple[object, object], list[Right]] = {}
+        by_right: dict[tuple[object, object], list[Right | ZnodeRight]] = {}
         for right in missing:
             by_right.setdefault((right.operation, right.resource_type), []).append(right)
         for first, *others in by_right.values():
@@ -343,7 +354,9 @@ class Invocation:
                 stream.write(as_kafka.out)
             self.talk.echo(as_kafka.said)
             return
-        missing = [right for cluster in self.denials for right in self._missing(cluster.denied)]
+        missing: list[Right | ZnodeRight] = []
+        for cluster in self.denials:
+            missing += [*self._missing(cluster.denied), *cluster.hidden_znodes]
         if missing and not report.is_file and not isinstance(report.data, list | tuple):
             data = json_value(report.data)
             hidden = {"hidden": _rights_as_json(missing)}
@@ -383,5 +396,5 @@ class Invocation:
             raise Stop(Failure(ExitCode.USAGE, "usage", "this profile is read-only", target.name, hint))
 
 
-def _rights_as_json(rights: Sequence[Right]) -> list[dict[str, str]]:
+def _rights_as_json(rights: Sequence[Right | ZnodeRight]) -> list[dict[str, str]]:
     return [{"resource": right.resource, "operation": right.operation.word} for right in rights]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from cli.exit_codes import ExitCode
-from cli.output.report import Column, Kind, Report, Section, Table, Tone
+from cli.output.report import Column, Kind, Nothing, Report, Section, Table, Tone
 from cli.views.kafka import configs as kafka
 from engine.admin.configs.values import ConfigChange, ConfigEntry, ConfigSource, Entity, EntityConfigs
 
@@ -35,7 +35,7 @@ def configs_report(entities: Sequence[EntityConfigs], *, is_single: bool, shows_
         for entry in entity.configs
     ]
     shown = [entity for entity in entities if entity.configs]
-    notes: tuple[str, ...] = () if shown else ("nothing is set",)
+    notes: tuple[str, ...] = () if shown else ("nothing is set" if entities else Nothing("nothing is set"),)
     failed = [entity for entity in entities if entity.error is not None]
     if failed:
         notes = tuple(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cli.exit_codes import ExitCode
-from cli.output.report import Column, Kind, Report, Section, Table, Tone
+from cli.output.report import Column, Kind, Nothing, Report, Section, Table, Tone
 from cli.views.kafka.reassignment import elected_text
 from engine.admin.elections.scope_and_result import ElectionPreview, ElectionResult, ElectionType, PartitionElection
 from engine.common.model import NO_LEADER
@@ -83,7 +83,7 @@ def _row(result: PartitionElection) -> tuple[object, ...]:
 
 def _notes(results: Sequence[PartitionElection]) -> tuple[str, ...]:
     if not results:
-        return ("no partitions",)
+        return (Nothing("no partitions"),)
     counts = {kind: sum(result.result is kind for result in results) for kind in ElectionResult}
     parts = [f"{count} {kind.value.replace('_', ' ')}" for kind, count in counts.items() if count]
     return (f"{counted(len(results), 'partition')}: {', '.join(parts)}",)

@@ -85,10 +85,10 @@ def _amount(usage: QuotaUsage, value: float | None) -> str | None:
     return f"{value:.1f} %" if usage.quota == "request_percentage" else f"{value:.1f}/s"
 
 
-def quotas_report(quotas: Sequence[OwnedQuota]) -> Report:
-    """All that is set."""
+def quotas_report(quotas: Sequence[OwnedQuota], *, some_are_hidden: bool = False) -> Report:
+    """All that is set, as far as it can be seen."""
     rows = [(quota.user, quota.client_id, quota.ip, quota.quota, quota.value) for quota in quotas]
-    notes = () if quotas else ("no quota is set",)
+    notes = () if quotas else ("no quota that can be seen is set" if some_are_hidden else "no quota is set",)
     return Report(quotas, Table(_COLUMNS, rows), (Section(body=Table(_COLUMNS, rows)),) if quotas else (), notes)
 
 

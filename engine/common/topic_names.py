@@ -14,6 +14,9 @@ CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 
 INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC})
 
+SUITE_TOPIC_PREFIX = "klamm-perf-suite-"
+"""What the names of topics begin with that the suite of speed tests makes for a moment."""
+
 NAME_LENGTH_MAX = 249
 """With a partition number and a suffix the name must fit into the 255 bytes of a file name."""
 

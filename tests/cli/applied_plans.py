@@ -28,6 +28,8 @@ def plan_cluster(folder: Path) -> LocalCluster:
     settings = {
         "auto.create.topics.enable": "false",
         "auto.leader.rebalance.enable": "false",
+        # Every command about all partitions meets those of the lock's group.
+        "offsets.topic.num.partitions": "3",
         "controlled.shutdown.retry.backoff.ms": "100",
         "replica.fetch.max.bytes": "65536",
         # The lock of plans outlives a killed operator by its session time-out.

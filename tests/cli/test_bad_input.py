@@ -9,17 +9,21 @@ import json
 import re
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kazoo.client import KazooClient
 from klamm_program import PROGRAM, Ran, environment, in_process
 from patience import within
 
 from engine.local.addresses import own_loopback_address
 
 Recorded = Callable[[str], str]
+Tree = dict[str, tuple[bytes, int, int]]
 Capture = pytest.CaptureFixture[str]
 PLAN = ("--reassignment-json-file", "plan.json")
 GENERATE = ("reassign", "generate", "--topics-to-move-json-file", "topics.json", "--broker-list")
@@ -92,26 +96,47 @@ def test_the_chroot_is_wrong(recorded: Recorded, capsys: Capture, words: tuple[s
 class Untouched:
     """Runs commands on a recorded cluster, and checks that they change nothing."""
 
-    def __init__(self, where: str, capture: Capture) -> None:
-        self._where = ("--zookeeper", where)
-        self._capture = capture
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._reader = KazooClient(where)
+        self._reader.start()
         self._before = self._tree()
 
-    def __call__(self, *words: str, code: int = 2) -> Ran:
-        ran = in_process(*words, *self._where, capture=self._capture)
+    def __call__(self, *words: str, capture: Capture, code: int = 2) -> Ran:
+        ran = in_process(*words, "--zookeeper", self._where, capture=capture)
         assert ran.code == code, ran.err
         assert self._tree() == self._before
         assert not list(Path.cwd().glob("rollback-*"))
         return ran
 
-    def _tree(self) -> list[tuple[str, Any, int, int]]:
-        znodes = in_process("zk", "tree", "--raw", "-o", "json", *self._where, capture=self._capture).json
-        return [(znode["path"], znode["data"], znode["version"], znode["mzxid"]) for znode in znodes]
+    def _tree(self) -> Tree:
+        """Return the data, version and last change of every znode."""
+        found: Tree = {}
+        level = ["/"]
+        while level:
+            answers = [(path, self._reader.get_async(path), self._reader.get_children_async(path)) for path in level]
+            level = []
+            for path, data, children in answers:
+                text, stat = data.get(10)
+                found[path] = (text, stat.version, stat.mzxid)
+                level += [f"{path.rstrip('/')}/{name}" for name in children.get(10)]
+        return found
+
+    def close(self) -> None:
+        self._reader.stop()
+        self._reader.close()
+
+
+@pytest.fixture(scope="module")
+def leaderless(recorded: Recorded) -> Iterator[Untouched]:
+    """A recorded cluster in ZooKeeper. Its znodes before the first test count for all tests."""
+    with closing(Untouched(recorded("leaderless"))) as cluster:
+        yield cluster
 
 
 @pytest.fixture
-def untouched(recorded: Recorded, capsys: Capture) -> Untouched:
-    return Untouched(recorded("leaderless"), capsys)
+def untouched(leaderless: Untouched, capsys: Capture) -> Callable[..., Ran]:
+    return partial(leaderless, capture=capsys)
 
 
 def partition(topic: str = "lag", index: int = 0, *replicas: int, **more: Any) -> dict[str, Any]:
@@ -143,7 +168,7 @@ BAD_PLANS = {
 
 @pytest.mark.parametrize("kind", BAD_PLANS)
 @pytest.mark.parametrize("command", ["execute", "verify", "cancel"])
-def test_plan_files_that_are_wrong(untouched: Untouched, command: str, kind: str) -> None:
+def test_plan_files_that_are_wrong(untouched: Callable[..., Ran], command: str, kind: str) -> None:
     text, message = BAD_PLANS[kind]
     write("plan.json", text)
     ran = (
@@ -163,7 +188,7 @@ def test_plan_files_that_are_wrong(untouched: Untouched, command: str, kind: str
         (plan(partition("lag", 0, 2, 0), partition("absent", 3, 0)), "unable to find partition: absent-3"),
     ],
 )
-def test_plans_that_do_not_fit_the_cluster(untouched: Untouched, document: Any, message: str) -> None:
+def test_plans_that_do_not_fit_the_cluster(untouched: Callable[..., Ran], document: Any, message: str) -> None:
     write("plan.json", document)
     for words in (("--yes",), ("--dry-run",), ("--throttle", "50000000", "--yes")):
         assert message in untouched("reassign", "execute", *PLAN, *words).err
@@ -178,11 +203,11 @@ def test_a_cluster_that_must_not_be_changed_may_be_tried_dry(recorded: Recorded,
         assert in_process(*words, "--cluster", "prod", "--dry-run", capture=capsys).code == 0
 
 
-def test_a_throttle_that_makes_no_sense(untouched: Untouched) -> None:
+def test_a_throttle_that_makes_no_sense(untouched: Callable[..., Ran]) -> None:
     assert "a throttle below" in untouched("reassign", "execute", *PLAN, "--throttle", "5").err
 
 
-def test_a_plan_that_moves_nothing_is_done(untouched: Untouched) -> None:
+def test_a_plan_that_moves_nothing_is_done(untouched: Callable[..., Ran]) -> None:
     write("plan.json", plan(partition("lag", 0, 0, 2)))
     ran = untouched("reassign", "execute", *PLAN, "--yes", code=0)
     assert "nothing to move" in ran.err
@@ -190,7 +215,7 @@ def test_a_plan_that_moves_nothing_is_done(untouched: Untouched) -> None:
     untouched("reassign", "verify", *PLAN, code=0)
 
 
-def test_a_plan_of_a_topic_that_is_gone_is_told_apart(untouched: Untouched) -> None:
+def test_a_plan_of_a_topic_that_is_gone_is_told_apart(untouched: Callable[..., Ran]) -> None:
     write("plan.json", plan(partition("gone", 0, 0, 2), partition("lag", 0, 0, 2)))
     ran = untouched("reassign", "verify", *PLAN, code=1)
     assert [row[2] for row in ran.rows] == ["not_found", "complete"]
@@ -213,7 +238,7 @@ def test_a_plan_of_a_topic_that_is_gone_is_told_apart(untouched: Untouched) -> N
         ('{"topics":[{"topic":"move"}]}', "0", "larger than available brokers: 1"),
     ],
 )
-def test_what_cannot_be_generated(untouched: Untouched, text: str, brokers: str, message: str) -> None:
+def test_what_cannot_be_generated(untouched: Callable[..., Ran], text: str, brokers: str, message: str) -> None:
     write("topics.json", text)
     assert message in untouched(*GENERATE, brokers, "--proposed", "out.json").err
     assert not Path("out.json").exists()
@@ -231,7 +256,7 @@ def test_what_cannot_be_generated(untouched: Untouched, text: str, brokers: str,
         ('{"partitions":[{"topic":"lag","partition":9}]}', "lag-9"),
     ],
 )
-def test_elections_of_what_is_not_there(untouched: Untouched, text: str, message: str) -> None:
+def test_elections_of_what_is_not_there(untouched: Callable[..., Ran], text: str, message: str) -> None:
     write("partitions.json", text)
     assert message in untouched(*ELECT, "--yes").err
 
@@ -257,7 +282,7 @@ def test_elections_of_what_is_not_there(untouched: Untouched, text: str, message
         (("zk", "tree", "/no/such/znode"), "/no/such/znode"),
     ],
 )
-def test_other_wrong_values(untouched: Untouched, words: tuple[str, ...], message: str) -> None:
+def test_other_wrong_values(untouched: Callable[..., Ran], words: tuple[str, ...], message: str) -> None:
     assert message in untouched(*words).err
 
 
@@ -269,7 +294,7 @@ def test_other_wrong_values(untouched: Untouched, words: tuple[str, ...], messag
         (("topics", "alter", "lag", "--partitions", "1"), "INVALID_PARTITIONS"),
     ],
 )
-def test_what_kafka_would_refuse_is_refused(untouched: Untouched, words: tuple[str, ...], error: str) -> None:
+def test_what_kafka_would_refuse_is_refused(untouched: Callable[..., Ran], words: tuple[str, ...], error: str) -> None:
     assert error in untouched(*words, code=4).err
 
 
@@ -283,7 +308,7 @@ def test_what_kafka_would_refuse_is_refused(untouched: Untouched, words: tuple[s
         ("reassign", "generate", "--broker-list", "0,2", "--topics-to-move-json-file"),
     ],
 )
-def test_files_that_cannot_be_read(untouched: Untouched, words: tuple[str, ...]) -> None:
+def test_files_that_cannot_be_read(untouched: Callable[..., Ran], words: tuple[str, ...]) -> None:
     Path("folder").mkdir()
     for name in ("nowhere.json", "folder"):
         assert name in untouched(*words, name).err

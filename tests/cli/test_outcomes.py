@@ -150,28 +150,25 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
             ran = in_process(*words, *where, capture=Unread(), stdin=stdin)  # type: ignore[arg-type]
             assert ran.code == 0, words
 
-        def make(topic: str, assignment: str, *more: str) -> None:
-            run("topics", "create", topic, "--replica-assignment", assignment, *more)
+        def make(assignment: str, topics: Sequence[str], *more: str) -> None:
+            run("topics", "create", *topics, "--replica-assignment", assignment, *more)
 
-        make("kept", "0:1,1:0")
+        def each(*names: str) -> list[str]:
+            return [f"{name}-{own}" for name in names for own in OWN]
+
+        make("0:1,1:0", ["kept"])
         run("produce", "kept", "--partition", "0", stdin="a\nb\nc\n")
+        make("0", each("altered", "doomed", "moving", "hung"))
+        make("0", each("set"), "--config", "retention.ms=3600000", "--config", "retention.bytes=1000000")
+        make("1:0", each("second"))
+        make("0:1", each("planned"))
+        reset = ("groups", "reset-offsets", *each("g", "gone"), "--topic", "kept", "--to-latest")
+        run(*reset, "--execute", "--yes", "--rollback-file", str(folder / "offsets.json"))
         for own in OWN:
-            for topic, assignment in (
-                ("altered", "0"),
-                ("doomed", "0"),
-                ("second", "1:0"),
-                ("moving", "0"),
-                ("hung", "0"),
-            ):
-                make(f"{topic}-{own}", assignment)
-            make(f"set-{own}", "0", "--config", "retention.ms=3600000", "--config", "retention.bytes=1000000")
-            make(f"planned-{own}", "0:1")
             run("quotas", "set", "--client", f"kept-{own}", "--producer-byte-rate", "1M")
             run("produce", f"moving-{own}", stdin="a\nb\nc\n")
             hang(cluster.bootstrap_servers.split(",")[0], f"hung-{own}")
             run("produce", "kept", "--transactional-id", f"tx-{own}")
-            for group in (f"g-{own}", f"gone-{own}"):
-                run("groups", "reset-offsets", "--group", group, "--topic", "kept", "--to-latest", "--execute", "--yes")
         order = {(f"second-{own}", 0): [0, 1] for own in OWN}
         execute = ("reassign", "execute", "--wait", "--yes", "--reassignment-json-file")
         back = ("--rollback-file", str(folder / "back.json"))

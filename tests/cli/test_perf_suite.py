@@ -19,9 +19,10 @@ from cli.exit_codes import ExitCode
 from cli.views.perf_suite import suite_report, write_plot
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import ClusterTarget, Origin, parse_addresses
-from engine.admin.perf.suite import TOPIC_PREFIX, Case, CaseResult, experiments, rates_of
+from engine.admin.perf.suite import Case, CaseResult, experiments, rates_of
 from engine.admin.perf.suite_disks import WatchedDisks
 from engine.admin.perf.suite_run import Suite, SuiteOptions, WorkerFailed, WorkerFigures, cpu_seconds, find_processes
+from engine.common.topic_names import SUITE_TOPIC_PREFIX
 from engine.local.cluster import LocalCluster
 
 SHORT = ["--seconds", "300ms", "--producer-bytes", "2M"]
@@ -36,7 +37,7 @@ def program(
 
 
 def topics_of_suites(program: Callable[..., Ran]) -> list[str]:
-    return [name for name in program("topics", "list").out.split() if name.startswith(TOPIC_PREFIX)]
+    return [name for name in program("topics", "list").out.split() if name.startswith(SUITE_TOPIC_PREFIX)]
 
 
 def test_a_run_measures_compares_draws_and_leaves_nothing(program: Callable[..., Ran], tmp_path: Path) -> None:

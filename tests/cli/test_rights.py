@@ -8,7 +8,6 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import ExitStack, aclosing
 from pathlib import Path
-from typing import Any
 
 import pytest
 from broker_program import BrokerProgram, settings
@@ -19,10 +18,7 @@ from wire_client import create_topic
 
 from cli.commands.exporter import Page
 from cli.framework.invocation import Invocation
-from cli.framework.root import load
-from cli.table_of_commands import ENTRIES
-from cli.table_of_rights import RIGHTS, Need, Without, needs_of
-from engine.kafka.acls import IMPLIED, SUPPORTED
+from cli.table_of_rights import Need
 from engine.local.addresses import own_loopback_address
 from engine.local.broker_probe import known_broker_ids
 from engine.local.zookeeper import EmbeddedZooKeeper
@@ -54,7 +50,9 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RightsStory]:
             time.sleep(0.02)
         create_topic(f"{host}:9092", "t-elect-unclean", assignment={0: [2]})
         assert program.terminate() == 0
-        yield RightsStory(folder, f"{host}:9092", f"{host}:9093", CELLS)
+        running = RightsStory(folder, f"{host}:9092", f"{host}:9093", CELLS)
+        running.zookeeper = zookeeper.connect_string
+        yield running
 
 
 @pytest.fixture
@@ -133,6 +131,51 @@ def test_a_dry_run_names_the_right_that_the_change_would_lack(words: str, story:
     finally:
         told = " --operation ".join(("", "describe", "describe-configs", "delete"))
         story.as_admin(f"acls remove --yes {rule}{told}", capsys)
+
+
+@pytest.mark.parametrize(
+    ("words", "lacks"),
+    [
+        ("delete", ["delete on group {g}"]),
+        ("delete-offsets --topic {t}", ["delete on group {g}", "read on topic {t}"]),
+        ("reset-offsets --all-topics --to-latest", ["read on group {g}", "read on topic {t}"]),
+    ],
+)
+def test_a_dry_run_names_the_right_on_the_group(
+    words: str, lacks: list[str], story: RightsStory, capsys: Capture
+) -> None:
+    """Who may describe a group and its topics sees the offsets, and may not change them."""
+    cell = Cell("tokens list")
+    story.prepare(cell, capsys)
+    names = {"t": "committed", "g": f"dry-{words.replace(' ', '-').replace('{t}', 't')}"}
+    if "committed" not in story.as_admin("topics list -o plain", capsys).out.split():
+        story.as_admin("topics create committed --replica-assignment 0", capsys)
+    commit = "groups reset-offsets --group {g} --topic {t} --to-earliest --execute --yes"
+    story.as_admin(commit.format(**names), capsys)
+    login = ("-b", story.login, "--command-config", story.config_of(cell), "-o", "json", "--dry-run")
+    asked = ("groups", *words.format(**names).split(), "--group", names["g"], *login)
+    rule = f"--allow-principal User:{cell.user}"
+    for on in (f"--group {names['g']}", "--topic committed"):
+        story.as_admin(f"acls add {rule} --operation describe {on}", capsys)
+
+    def tried(said: str, code: int) -> Ran:
+        """Run it until every broker has heard of the rules."""
+        is_in_time = within(30)
+        while said not in (ran := in_process(*asked, capture=capsys)).err or ran.code != code:
+            assert is_in_time(), ran
+        return ran
+
+    try:
+        for lack in lacks:
+            refused = tried(f"User:{cell.user} lacks {lack.format(**names)}", 4)
+            assert "would" not in refused.err and "would" not in refused.out
+            operation, _, kind, name = lack.format(**names).split()
+            story.as_admin(f"acls add {rule} --operation {operation} --{kind} {name}", capsys)
+        assert "lacks" not in tried("dry run: would", 0).err
+    finally:
+        for on in (f"--group {names['g']}", "--topic committed"):
+            told = " --operation ".join(("", "describe", "delete", "read"))
+            story.as_admin(f"acls remove --yes {rule} {on}{told}", capsys)
 
 
 ALTER_CLUSTER = Need.of("Alter Cluster").right
@@ -257,13 +300,17 @@ def test_an_exporter_says_what_is_hidden_while_it_goes_on_and_once(
         ("replicas verify", ""),
         ("transactions find-hanging", ""),
         ("transactions find-hanging", "--broker-id 0"),
+        # ZooKeeper tells of all topics, and only brokers of their offsets.
+        ("offsets", "--zookeeper {z}"),
+        ("replicas verify", "--zookeeper {z}"),
+        ("transactions find-hanging", "--zookeeper {z}"),
     ],
 )
 def test_who_asks_for_all_topics_is_told_which_are_hidden(
     command: str, words: str, story: RightsStory, capsys: Capture, beside_unnamed: Callable[[str], Cell]
 ) -> None:
     cell = beside_unnamed(command)
-    asked = [*command.split(), *words.format(**story.names(cell)).split()]
+    asked = [*command.split(), *words.format(**story.names(cell), z=story.zookeeper).split()]
     login = ("-b", story.login, "--command-config", story.config_of(cell), *(() if "-o" in asked else ("-o", "json")))
     ran = in_process(*asked, *login, capture=capsys)
     assert ran.code in (0, 1), ran.err
@@ -426,38 +473,5 @@ def test_a_demotion_that_is_refused_leaves_no_rollback(
         assert f"nothing was changed, and {saved} is removed again" in ran.err
         assert [*tmp_path.iterdir()] == []
     finally:
-        story.as_admin(f"acls remove --yes --allow-principal User:{cell.user} --cluster-resource", capsys)
-
-
-def test_every_command_that_asks_a_cluster_has_its_rights_and_a_case() -> None:
-    asking = set()
-    for entry in ENTRIES:
-        command: Any = load(entry)
-        for word, subcommand in getattr(command, "commands", {"": command}).items():
-            if any("--bootstrap-server" in param.opts for param in subcommand.params):
-                asking.add(f"{entry.name} {word}".strip())
-    # It only writes a name for a cluster.
-    asking.remove("profiles add")
-    assert set(RIGHTS) == asking
-    held = {Cell(case).command for case in CASES}
-    assert asking - held == {words for words in RIGHTS if not RIGHTS[words] and words not in held}
-
-
-def test_each_option_of_the_table_has_a_case_unless_it_is_a_throttle() -> None:
-    shown = {(cell.command, need) for cell in CELLS if cell.missing is None for need in cell.needs}
-    absent = {
-        (words, need.right)
-        for words in {cell.command for cell in CELLS}
-        for need in needs_of(words)
-        if (words, need) not in shown and "--throttle" not in need.options
-    }
-    of_a_key = ("top", Need.of("Read Topic").right)  # tests/tui/test_rights.py presses it
-    assert absent == {("perf producer", Need.of("Write TransactionalId").right), of_a_key}
-
-
-@pytest.mark.parametrize("words", RIGHTS)
-def test_a_row_exists_in_kafka_and_is_not_implied_by_another(words: str) -> None:
-    always = [need.right for need in needs_of(words) if not need.options and need.without is not Without.AT_A_KEY]
-    for operation, resource_type in always:
-        assert operation in SUPPORTED[resource_type]
-        assert not any((implied, resource_type) in always for implied in IMPLIED.get(operation, ()))
+        rule = f"--allow-principal User:{cell.user} --operation describe"
+        story.as_admin(f"acls remove --yes {rule} --cluster-resource", capsys)

@@ -24,6 +24,7 @@ def kafka_jars() -> None:
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
-    """A broker with a listener for each security protocol; a file's own."""
-    with secured_kafka(tmp_path_factory.mktemp("secured")) as running:
+    """A broker with a listener for each security protocol, and two log dirs; a file's own."""
+    folder = tmp_path_factory.mktemp("secured")
+    with secured_kafka(folder, {"log.dirs": f"{folder}/data,{folder}/more"}) as running:
         yield running

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -113,7 +114,16 @@ def test_a_keytab_and_a_ticket_log_in(realm: Realm, port: int, capsys: pytest.Ca
     assert made.code == 0, made.err
     by_ticket = realm.client(ticket_module(realm.anna))
     seen = run(realm, by_ticket, "topics", "list", capture=capsys, port=port)
-    assert (seen.code, seen.json) == (0, []), "anna may see no topic"
+    own = f"orders-{port}"
+    assert (seen.code, own in seen.out) == (0, False), "anna may not see the topic"
+    described = ("topics", "describe", own)
+    refused = run(realm, by_ticket, *described, capture=capsys, port=port)
+    assert (refused.code, refused.error["principal"]) == (4, "User:anna"), refused.err
+    rule = shlex.split(refused.error["hint"].partition("klamm ")[2])
+    assert run(realm, by_keytab, *rule, capture=capsys, port=port).code == 0
+    is_in_time = within(30)
+    while (seen := run(realm, by_ticket, *described, capture=capsys, port=port)).code:
+        assert is_in_time(), seen.err
 
 
 def test_brokers_of_both_engines_replicate_from_each_other(realm: Realm, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,12 +7,11 @@ import json
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from klamm_program import PROGRAM, Ran, environment, in_process
-from secured_kafka import PASSWORDS, SecuredKafka, jaas, secured_kafka
+from secured_kafka import PASSWORDS, SecuredKafka, jaas
 
 from cli.framework.invocation import TargetOptions
 from engine.admin.cluster.client_properties import load_properties
@@ -25,13 +24,6 @@ MARK = "Secr3t"
 KEY_PASSWORD = f"key-{MARK}"
 TRUST_PASSWORD = f"trust-{MARK}"
 DYNAMIC_PASSWORD = f"dynamic-{MARK}"
-
-
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
-    folder = tmp_path_factory.mktemp("secured")
-    with secured_kafka(folder, {"log.dirs": f"{folder}/data,{folder}/more"}) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
@@ -95,8 +87,21 @@ READ = (
     ("tokens", "list"),
     ("transactions", "list"),
     ("consume", "orders", "--until-end"),
+    ("exporter", "--once"),
+    ("acls", "export"),
+    ("brokers", "metrics"),
 )
-OF_ZOOKEEPER = (("zk", "tree", "--acl"), ("zk", "get", "/config/users/alice"), ("zk", "get", "/config/brokers/0"))
+OF_ZOOKEEPER = (
+    ("zk", "tree", "--acl"),
+    ("zk", "tree", "--raw"),
+    ("zk", "get", "/config/users/alice"),
+    ("zk", "get", "/config/users/alice", "--raw"),
+    ("zk", "get", "/config/brokers/0"),
+    ("quotas", "list"),
+    ("users", "list"),
+    ("cluster", "snapshot", "-"),
+)
+SCREENS = ("overview", "brokers", "topics", "groups", "plans", "zookeeper")
 WRONG = (
     ("topics", "describe", "none"),
     ("configs", "alter", "--broker", "0", "--add-config", f"ssl.key.password={DYNAMIC_PASSWORD}", "--yes"),
@@ -120,6 +125,8 @@ def test_no_output_holds_a_secret(
         return in_process(*words, capture=capsys)
 
     assert run("topics", "create", "orders", "--partitions", "1", *where).code == 0
+    (token,) = run("tokens", "create", "-o", "json", *where).json
+    secrets = [*secrets, token["hmac"]]
     told: dict[str, str] = {}
 
     def keep(name: str, ran: Ran) -> None:
@@ -134,12 +141,15 @@ def test_no_output_holds_a_secret(
             keep(" ".join((*words, *style)), ran)
     for words in OF_ZOOKEEPER:
         keep(" ".join(words), run(*words, "-v", "-o", "json", *znodes))
+    # It prints where an error comes from, too.
+    monkeypatch.setenv("KLAMM_DEBUG", "1")
     for words in WRONG:
         keep(" ".join(words[:3]), run(*words, "-v", "-o", "json", *where))
     for user, password in (("admin", f"wrong-{MARK}"), ("nobody", f"no-{MARK}")):
         login = kafka.login("SAFE", "SCRAM-SHA-512", user, password)
         words = ("topics", "list", "-v", "-b", kafka.address("SAFE"), "--command-config", login)
         keep(f"refused {user}", run(*words))
+    monkeypatch.delenv("KLAMM_DEBUG")
     snapshot, plan, picture = tmp_path / "snapshot.json", tmp_path / "plan.json", tmp_path / "top.svg"
     keep("snapshot", run("cluster", "snapshot", snapshot, "--sizes", *where))
     # A plan with something to do: two partitions with records lie in the same log dir.
@@ -166,12 +176,28 @@ def test_no_output_holds_a_secret(
         assert ran.code == 0, ran.err
         keep(" ".join(words), ran)
     profiles.unlink()
-    keep("screenshot", run("top", "--screenshot", picture, *where))
+    reset = (
+        "groups",
+        "reset-offsets",
+        "--group",
+        "readers",
+        "--topic",
+        "orders",
+        "--to-earliest",
+        "--execute",
+        "--yes",
+    )
+    keep("reset", run(*reset, "--rollback-file", tmp_path / "offsets.csv", "-v", *where))
+    for screen in SCREENS:
+        both = (*where, "--zookeeper", kafka.zookeeper)
+        keep(f"screenshot {screen}", run("top", "--screen", screen, "--screenshot", picture.with_stem(screen), *both))
     for file in tmp_path.rglob("*"):
         if file.is_file():
             told[str(file)] = file.read_text("utf-8", "replace")
     journal = Path(f"{plan}.journal")
-    assert all(file.exists() for file in (snapshot, plan, journal, picture)), [*tmp_path.iterdir()]
+    pictures = [picture.with_stem(screen) for screen in SCREENS]
+    files = (snapshot, plan, journal, tmp_path / "offsets.csv", *pictures)
+    assert all(file.exists() for file in files), [*tmp_path.iterdir()]
     assert {name: secret for name, text in told.items() for secret in secrets if secret in text} == {}
 
 

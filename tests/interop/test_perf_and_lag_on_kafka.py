@@ -18,7 +18,7 @@ from lag_story import every_kind_of_reader, readers_of_transactions, readers_tha
 from spark_traces import one_source, write_checkpoint
 from wire_client import wait_until_no_transaction_is_open
 
-from engine.admin.perf.suite import TOPIC_PREFIX
+from engine.common.topic_names import SUITE_TOPIC_PREFIX
 from engine.local.cluster import LocalCluster
 
 PRODUCER = "org.apache.kafka.tools.ProducerPerformance"
@@ -92,7 +92,7 @@ def test_the_suite_runs_there_and_leaves_nothing(program: Program) -> None:
     (case,) = ran.json["cases"]
     assert case["sent_per_sec"] > 0 and case["read_per_sec"] > 0 and case["p99_latency_ms"] > 0
     assert "<svg" in Path("pair.svg").read_text()
-    assert [name for name in program("topics", "list").out.split() if name.startswith(TOPIC_PREFIX)] == []
+    assert [name for name in program("topics", "list").out.split() if name.startswith(SUITE_TOPIC_PREFIX)] == []
 
 
 def test_lines_are_those_of_kafkas_tools(program: Program, kafka: str) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import html
+import json
 import re
+import shlex
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +17,7 @@ from kafka_tools import run_tool
 from klamm_program import Ran, in_process
 from kraft_cluster import KRaftCluster
 from patience import within
-from rights_story import CASES, CELLS, Cell, RightsStory, check
+from rights_story import CASES, CELLS, Cell, RightsStory, check, check_remedies
 from secured_kafka import MODULES, SecuredKafka, jaas
 
 from engine.admin.acls.values import AclRow, rule_of
@@ -50,6 +52,29 @@ def test_a_command_works_with_its_rights_and_says_what_it_lacks(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     check(story, cell, capsys)
+
+
+@pytest.mark.parametrize("case", dict.fromkeys(cell.case for cell in CELLS_OF_ONE_BROKER))
+def test_the_rules_that_klamm_names_are_those_to_add(
+    case: str, story: RightsStory, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    check_remedies(story, case, capsys)
+
+
+def test_the_rule_for_a_certificate_can_be_typed_as_it_stands(
+    kafka: SecuredKafka, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Names in certificates have blanks, commas and quotes."""
+    store = kafka.ca.sign('Alice "al" O\'Neil, of A & B').write_pem(kafka.folder / "odd.pem")
+    config = kafka.client("MUTUAL", ssl_keystore_type="PEM", ssl_keystore_location=str(store))
+    run("topics", "create", "odd", "--partitions", "1", "--replication-factor", "1")
+    asked = ("topics", "describe", "odd", "-b", kafka.address("MUTUAL"), "--command-config", config, "-o", "plain")
+    refused = in_process(*asked, capture=capsys)
+    (rule,) = re.findall(r"klamm (acls add .*)", refused.err)
+    assert refused.code == 4
+    run(*shlex.split(rule))
+    until(lambda: in_process(*asked, capture=capsys).code == 0)
 
 
 @pytest.fixture
@@ -261,6 +286,42 @@ def test_the_dashboard_marks_what_somebody_may_not_see(
     lines = [line.strip() for line in shown.splitlines() if "⊘" in line]
     assert lines.count("⊘") >= 3, "before what is lacking, in place of the topic's size, and of its settings"
     assert "settings: ⊘" in lines
+
+
+def test_a_dry_run_of_a_cancellation_asks_for_the_right_to_stop_moves_between_log_dirs(
+    kafka: SecuredKafka, run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing else is under way: the brokers keep no list of these moves."""
+    throttle = "replica.alter.log.dirs.io.max.bytes.per.second"
+    run("configs", "alter", "--broker", "0", "--add-config", f"{throttle}=1", "--yes")
+    run("topics", "create", "moves", "--partitions", "1", "--replication-factor", "1")
+    run("produce", "moves", stdin="x" * 900_000 + "\n" + "y" * 900_000 + "\n" + "z" * 900_000 + "\n")
+    dirs = run("brokers", "log-dirs", "--topic-list", "moves", "-o", "json").json
+    (free,) = (one["log_dir"] for one in dirs if not one["replicas"])
+    plan = {"version": 1, "partitions": [{"topic": "moves", "partition": 0, "replicas": [0], "log_dirs": [free]}]}
+    (file := tmp_path / "plan.json").write_text(json.dumps(plan))
+    named = ("--reassignment-json-file", str(file))
+    run("reassign", "execute", *named, "--yes", "--no-wait", code=5)
+    alice = ("-b", kafka.address("LOGIN"), "--command-config", kafka.login("LOGIN", "SCRAM-SHA-512", "alice"))
+    rule = ("--allow-principal", "User:alice", "--cluster-resource")
+
+    def says(code: int, *parts: str) -> object:
+        def is_said() -> bool:
+            ran = in_process("reassign", "cancel", *named, "--dry-run", *alice, capture=capsys)
+            return ran.code == code and all(part in ran.err for part in parts)
+
+        return until(is_said)
+
+    try:
+        run("acls", "add", *rule, "--operation", "describe")
+        says(4, "stop 1 move between log dirs", "User:alice lacks alter on the cluster")
+        run("acls", "add", *rule, "--operation", "alter")
+        says(0, "stop 1 move between log dirs")
+        assert run("reassign", "cancel", *named, "--yes").err.count("stays in its log dir on broker 0") == 1
+        says(0, "none of the partition reassignments are active")
+    finally:
+        run("acls", "remove", *rule, "--operation", "describe", "--operation", "alter", "--yes")
+        run("configs", "alter", "--broker", "0", "--delete-config", throttle, "--yes")
 
 
 SECRET = 'n3w, "Secr3t" = ü'

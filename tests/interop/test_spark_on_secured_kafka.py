@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -86,6 +87,20 @@ def test_written_and_read_in_batches_and_streams(
     assert not [text for text in told if PASSWORDS["admin"] in text]
 
 
+def command_lines() -> list[str]:
+    """Return what ``ps`` shows of this process and of all that it has started."""
+    parents, lines = {}, {}
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            parents[process.name] = (process / "stat").read_text().rpartition(")")[2].split()[1]
+            lines[process.name] = (process / "cmdline").read_text("utf-8", "replace").replace("\0", " ")
+    ours, found = {str(os.getpid())}, set[str]()
+    while ours:
+        found |= ours
+        ours = {child for child, parent in parents.items() if parent in ours} - found
+    return [line for pid, line in lines.items() if pid in found]
+
+
 def unpacked(file: Path) -> str:
     """Return what an event log holds by now; its last frame is still open."""
     found = b""
@@ -121,6 +136,8 @@ def test_a_store_that_spark_sends_and_what_its_pages_and_logs_say(
         assert is_in_time(), [*events.rglob("*")]
         time.sleep(0.2)
     told["event log"] = logged
+    told["ps"] = "\n".join(command_lines())
+    assert "java" in told["ps"], "Spark runs beside"
     assert not [name for name, text in told.items() if PASSWORDS["admin"] in text]
 
 

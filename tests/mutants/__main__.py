@@ -244,10 +244,14 @@ TESTED_BY = {
         "broker/coordinator/groups/test_offsets.py",
         "broker/coordinator/groups/test_commit_gathering.py",
         "broker/coordinator/groups/test_coordinator.py",
+        "broker/handlers/test_plain_commits.py",
     ],
+    "engine/broker/coordinator/groups/commit_form.py": ["broker/handlers/test_plain_commits.py"],
+    "engine/broker/handlers/plain_commits.py": ["broker/handlers/test_plain_commits.py"],
     "engine/broker/coordinator/groups/commit_gathering.py": [
         "broker/coordinator/groups/test_commit_gathering.py",
         "broker/coordinator/groups/test_very_many_offsets.py",
+        "broker/handlers/test_plain_commits.py",
     ],
     "engine/broker/coordinator/groups/state_machine.py": [
         "broker/coordinator/groups/test_state_machine.py",
@@ -325,6 +329,7 @@ TESTED_BY = {
     ],
     "engine/broker/log/cleaner/batch_cleaner.py": ["broker/log/test_batch_cleaner.py"],
     "engine/broker/log/cleaner/record_scan.py": ["broker/log/test_record_scan.py"],
+    "engine/broker/log/cleaner/record_runs.py": ["broker/log/test_record_scan.py"],
     "engine/broker/log/cleaner/choice.py": ["broker/log/test_cleaner_choice.py"],
     "engine/broker/log/cleaner/transactions.py": [
         "broker/log/test_cleaned_transactions.py",

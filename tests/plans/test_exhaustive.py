@@ -15,12 +15,11 @@ from small_clusters import drawn_cluster
 
 from engine.common.snapshot import ClusterSnapshot
 from plans.building import build_problem
-from plans.cap_rules import byte_room, is_allowed, undone_of
 from plans.errors import PlanError
-from plans.loads import byte_limits, held_bytes
+from plans.loads import byte_limits, byte_room, held_bytes
 from plans.options import Aim, Minimise, PlanOptions, Strategy
 from plans.planning import make_plan
-from plans.problem import Problem, ProblemPartition, bits, mask_of, shared_racks
+from plans.problem import Problem, ProblemPartition, bits, is_allowed, mask_of, shared_racks, undone_of
 from plans.scoring import costs_of
 from plans.solving import first_figure
 

@@ -273,6 +273,7 @@ async def cancel(
     from cli.views.kafka.reassignment import cancelled_text
     from cli.views.reassignment import cancelled_notes, cancelled_report
     from engine.admin.reassignment.cancel import cancel_reassignments, prepare_cancellation
+    from engine.admin.reassignment.log_dirs import find_log_dir_moves
 
     plan = _plan_or_all(reassignment_json_file, is_all=is_all)
     async with open_cluster(invocation, for_change=True) as cluster:
@@ -286,7 +287,11 @@ async def cancel(
         if running:
             topics = {name.topic for name in running}
             is_risky |= await minds_plan(invocation, cluster, topics, is_forced=force)
-        if (running and not invocation.confirm(what, lines, is_destructive=is_risky)) or invocation.is_dry_run:
+        if running:
+            invocation.confirm(what, lines, is_destructive=is_risky)
+        if invocation.is_dry_run:
+            if moving := await find_log_dir_moves(cluster, prepared.plan):
+                invocation.goes_ahead(f"stop {counted(len(moving), 'move')} between log dirs")
             return cancelled_report(prepared.preview)
         goes_on = "it may be cancelled already; check with: klamm reassign list"
         cancelled = await cancel_reassignments(cluster, prepared, goes_on=goes_on, keeps_throttles=preserve_throttles)

@@ -66,6 +66,7 @@ class UsageOfBrokers:
     usages: Sequence[QuotaUsage]
     troubles: Sequence[tuple[int, str]]
     has_quotas: bool
+    """Some are set, or may be where ZooKeeper hides them."""
 
 
 async def read_usage(
@@ -82,7 +83,7 @@ async def read_usage(
     return UsageOfBrokers(
         sorted((usage for answer in answers for usage in usages_of(answer, quotas)), key=_rank),
         [(answer.broker, answer.trouble) for answer in answers if answer.trouble is not None],
-        bool(quotas),
+        bool(quotas or cluster.hidden_znodes),
     )
 
 

@@ -127,7 +127,7 @@ async def _read_sources(
     *,
     measures: bool,
 ) -> list[BrokerReading]:
-    """Read all sources at once. A text in place of one says why there is none."""
+    """Read all sources at once. Where a broker has none, a text says why."""
     by_jmx = {broker: source for broker, source in sources.items() if _is_jmx(source)}
     read = read_jmx(by_jmx, wanted, limit_s, within_s) if by_jmx else _nothing()
     by_http = [

@@ -24,7 +24,7 @@ from engine.admin.cluster.errors import (
     ZooKeeperUnreachable,
 )
 from engine.admin.cluster.remedies import NAME_ZOOKEEPER, Give, Operation, Parameter, Phrase, Words
-from engine.admin.cluster.rights import NOT_TOLD, Right, asked_for
+from engine.admin.cluster.rights import LOG_IN_AS_BROKERS, NOT_TOLD, Right, ZnodeRight, asked_for
 from engine.admin.cluster.settings_silence import SettingsSilence
 from engine.admin.cluster.target import ClusterTarget, Side, Source
 from engine.admin.cluster.waits import Accepted, Complain, Observer, OnRead, Waits, ignore_line, ignore_progress
@@ -78,6 +78,7 @@ class Cluster:
         timeout_s: float = 30.0,
         settings: SettingsSilence | None = None,
         is_dry_run: bool = False,
+        asks_only_brokers: bool = False,
         needs: Sequence[Requirement] = (),
         essential: Sequence[Requirement] = (),
     ) -> None:
@@ -90,6 +91,7 @@ class Cluster:
             settings: what an earlier cluster of the same command has found out about ZooKeeper, and brokers that wait
                 for it.
             is_dry_run: a change is only tried; later waits are shorter than if it had been sent.
+            asks_only_brokers: lists come from brokers, even if ZooKeeper is named too.
         """
         self.target = target
         self._accepted = accepted
@@ -98,12 +100,14 @@ class Cluster:
         self.on_read = on_read
         self.timeout_s = timeout_s
         self.waits = Waits()
-        self._is_dry_run = is_dry_run
+        self.is_dry_run = is_dry_run
+        self._lists_by_wire = asks_only_brokers or target.source is Source.WIRE
         self._settings = settings or SettingsSilence()
         self._zk: ZkClient | None = None
         self._has_sent = False
         self.needs, self._essential = needs, essential
         self._denied: dict[Right, None] = {}
+        self._hidden_znodes: dict[ZnodeRight, None] = {}
         self._wire: WireCluster | None = None
 
     async def __aenter__(self) -> Cluster:
@@ -131,7 +135,6 @@ class Cluster:
         from engine.kafka.zk.operations import acl_texts
 
         path = full_path.removeprefix(zk.chroot) or "/"
-        who = " and ".join(zk.security.identities) or "a session without a login"
         acl: tuple[str, ...] = ()
         try:
             try:
@@ -143,11 +146,15 @@ class Cluster:
         except ZooKeeperError:
             # Nor may this session see who is allowed.
             acl = ()
-        whom = (
-            f"its access list is {', '.join(acl)}; log in as somebody whom it names" if acl else "log in as the brokers"
-        )
-        hint = Phrase(whom, ", by a JAAS section Client: ", Give(Parameter.JAAS_CONFIG))
-        return ZnodeForbidden(f"ZooKeeper does not allow {who} to do this", where=path, hint=hint)
+        hint = LOG_IN_AS_BROKERS
+        if acl:
+            whom = f"its access list is {', '.join(acl)}; log in as somebody whom it names"
+            hint = Phrase(whom, ", by a JAAS section Client: ", Give(Parameter.JAAS_CONFIG))
+        if zk.written:
+            # A change may take several writes, and the one that tells the brokers comes last.
+            begun = ", ".join(dict.fromkeys(zk.written))
+            hint = Phrase(hint, f"; it wrote {begun} before, so look: ", _shown_by(zk.written[0]))
+        return ZnodeForbidden(f"ZooKeeper does not allow {self.zookeeper_identity} to do this", where=path, hint=hint)
 
     async def hidden(self, topics: Sequence[str]) -> Refused | None:
         """Return a refusal if one of these topics, which a list lacks, may be hidden: lists omit those.
@@ -180,6 +187,10 @@ class Cluster:
             for topic in answers
             if topic.topic_authorized_operations != NOT_TOLD and not topic.topic_authorized_operations >> operation & 1
         ]
+        return self.refusals_for_want_of(rights)
+
+    def refusals_for_want_of(self, rights: Sequence[Right]) -> dict[str, Refused]:
+        """Note that these rights are missing; return the refusal for want of each, by the name of its resource."""
         self.note_denied(rights)
         return {
             right.name: Refused(right.code, where=right.resource_words).for_want_of(right, self.principal)
@@ -218,7 +229,22 @@ class Cluster:
         """Whether lists may lack topics: those that a principal may not see, not one who is nobody in particular."""
         from engine.kafka.client.security import ANONYMOUS
 
-        return self.source is Source.WIRE and self.principal != ANONYMOUS
+        return self._lists_by_wire and self.principal != ANONYMOUS
+
+    @property
+    def zookeeper_identity(self) -> str:
+        """Who asks ZooKeeper."""
+        return " and ".join(self.target.zookeeper_security.identities) or "a session without a login"
+
+    def note_hidden_znode(self, full_path: str) -> None:
+        """Note that this session may not read a znode, with its chroot; the caller shows the rest."""
+        chroot = "" if self._zk is None else self._zk.chroot
+        self._hidden_znodes[ZnodeRight(full_path.removeprefix(chroot) or "/")] = None
+
+    @property
+    def hidden_znodes(self) -> list[ZnodeRight]:
+        """The znodes that could not be read so far, beside what was shown."""
+        return list(self._hidden_znodes)
 
     def note_denied(self, rights: Iterable[Right]) -> None:
         """Note rights that were missing where a broker was asked over a connection of its own."""
@@ -351,7 +377,7 @@ class Cluster:
                 waits=self.waits,
                 settings=self._settings,
                 look_at_zookeeper=self._look_at_zookeeper if self.target.may_ask_zookeeper else None,
-                is_dry_run=self._is_dry_run,
+                is_dry_run=self.is_dry_run,
                 denied=self._denied,
             )
         return self._wire

@@ -75,6 +75,7 @@ class Parameter(Enum):
     ACL_GROUP = "group of the rule"
     ACL_OPERATION = "operation of the rule"
     ACL_ON_CLUSTER = "the cluster"
+    ACL_PATTERN_TYPE = "pattern type of the rule"
     ACL_PRINCIPAL = "principal of the rule"
     ACL_TOPIC = "topic of the rule"
     ACL_TRANSACTIONAL_ID = "transactional id of the rule"

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from engine.admin.cluster.remedies import Give, Operation, Parameter, Phrase
 from engine.common.acl import AclOperation, Requirement, ResourceType
 from engine.common.errors import ErrorCode
+from engine.common.topic_names import SUITE_TOPIC_PREFIX
 from engine.kafka.acls import IMPLIED
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.declaration import Request, Response, Struct
@@ -138,15 +139,42 @@ class Right(NamedTuple):
 
     def remedy(self, principal: str | None) -> Phrase:
         """Return what an administrator does who wants a principal (None: one that only the brokers know) to have it."""
-        name = shlex.quote(self.name) if self.name else None
-        on: Parameter | Give = Parameter.ACL_ON_CLUSTER
+        on: Parameter | Give | Phrase = Parameter.ACL_ON_CLUSTER
         if self.resource_type is not ResourceType.CLUSTER:
-            on = Give(_RULE_ON[self.resource_type], name)
+            on = Give(_RULE_ON[self.resource_type], shlex.quote(self.name) if self.name else None)
+        if self.resource_type is ResourceType.TOPIC and self.name.startswith(SUITE_TOPIC_PREFIX):
+            # The next topic has another name.
+            on = Phrase(
+                Give(Parameter.ACL_TOPIC, SUITE_TOPIC_PREFIX), " ", Give(Parameter.ACL_PATTERN_TYPE, "prefixed")
+            )
         return Phrase(
             "an administrator can allow it: ", Operation.ADD_ACL,
             " ", Give(Parameter.ACL_PRINCIPAL, shlex.quote(principal) if principal else None),
             " ", Give(Parameter.ACL_OPERATION, self.operation.word), " ", on,
         )  # fmt: skip
+
+
+class ZnodeRight(NamedTuple):
+    """The right to read a znode, which its access list gives."""
+
+    path: str
+    operation: AclOperation = AclOperation.READ
+    resource_type: None = None
+
+    @property
+    def resource(self) -> str:
+        return f"znode:{self.path}"
+
+    def __str__(self) -> str:
+        return f"{self.operation.word} on znode {self.path}"
+
+    def remedy(self, _: str | None) -> Phrase:
+        return LOG_IN_AS_BROKERS
+
+
+LOG_IN_AS_BROKERS = Phrase(
+    "log in to ZooKeeper as the brokers, by a JAAS section Client: ", Give(Parameter.JAAS_CONFIG)
+)
 
 
 def asked_for(right: Right, needs: Sequence[Requirement]) -> Right:

@@ -197,7 +197,7 @@ class WireCluster:
             raise Unreachable(silence, where=client.address) from error
 
     async def ask_what_zookeeper_keeps(self, request: Request, *, limit_s: float) -> Any:
-        """Ask any broker for what it reads from ZooKeeper, unless that is dead or such a question just got no answer.
+        """Ask any broker for what it reads from ZooKeeper, unless ZooKeeper is dead or gave no answer a moment ago.
 
         Raises:
             Unreachable: no broker answers within ``limit_s``, or it is too soon to ask again.

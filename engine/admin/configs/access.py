@@ -37,10 +37,13 @@ class ConfigReader(Protocol):
         """Return the same for all entities of a kind, including the defaults of brokers."""
 
 
-async def config_reader(cluster: Cluster, *, wants_brokers: bool = False) -> ConfigReader:
+async def config_reader(
+    cluster: Cluster, *, wants_brokers: bool = False, keys: Sequence[str] | None = None
+) -> ConfigReader:
     """Return the reader of settings for this cluster.
 
     With ``wants_brokers`` this asks brokers if they are named besides ZooKeeper: they know their files and defaults.
+    With ``keys``, brokers are asked for these settings only when one entity is described.
     """
     source = cluster.source
     if source is Source.ZOOKEEPER and wants_brokers and cluster.changes_by is Side.WIRE:
@@ -55,7 +58,7 @@ async def config_reader(cluster: Cluster, *, wants_brokers: bool = False) -> Con
         case Source.WIRE:
             from engine.admin.configs.by_wire import WireConfigReader
 
-            return WireConfigReader(await cluster.wire())
+            return WireConfigReader(await cluster.wire(), keys)
 
 
 async def describe_entity(cluster: Cluster, entity: Entity, *, include_all: bool) -> EntityConfigs:

@@ -41,8 +41,9 @@ _TOPICS_PER_REQUEST = 500
 class WireConfigReader:
     """Reads settings from brokers."""
 
-    def __init__(self, wire: WireCluster) -> None:
+    def __init__(self, wire: WireCluster, keys: Sequence[str] | None = None) -> None:
         self._wire = wire
+        self._keys = keys
 
     async def describe(self, entity: Entity, *, include_all: bool) -> EntityConfigs:
         if entity.type.is_of_clients:
@@ -50,7 +51,7 @@ class WireConfigReader:
 
             (described,) = await describe_clients(self._wire, entity.type, entity)
             return described
-        return await describe_entity(self._wire, entity, include_all=include_all)
+        return await describe_entity(self._wire, entity, include_all=include_all, keys=self._keys)
 
     async def describe_all(self, kind: EntityType, *, include_all: bool) -> list[EntityConfigs]:
         if kind.is_of_clients:
@@ -79,8 +80,12 @@ class WireConfigReader:
             return EntityConfigs(entity.type, entity.name, (), str(error))
 
 
-async def describe_entity(wire: WireCluster, entity: Entity, *, include_all: bool) -> EntityConfigs:
+async def describe_entity(
+    wire: WireCluster, entity: Entity, *, include_all: bool, keys: Sequence[str] | None = None
+) -> EntityConfigs:
     """Return an entity's settings: those set for it, or (``include_all``) all that are in force.
+
+    With ``keys``, only these: a broker has more than two hundred.
 
     Raises:
         NotFound: there is no such topic or broker.
@@ -88,7 +93,9 @@ async def describe_entity(wire: WireCluster, entity: Entity, *, include_all: boo
         Unreachable: nobody answers, or the broker not within its time limit.
     """
     resource = DescribeConfigsResource(
-        resource_type=entity.type.resource_type, resource_name=entity.name or "", configuration_keys=None
+        resource_type=entity.type.resource_type,
+        resource_name=entity.name or "",
+        configuration_keys=None if keys is None else list(keys),
     )
     request = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
     if entity.type is EntityType.TOPIC:
@@ -114,7 +121,7 @@ async def _describe_all_topics(wire: WireCluster, *, include_all: bool) -> list[
     topics = sorted(topic.name for topic in response.topics if topic.name is not None)
     return [
         _described(Entity(EntityType.TOPIC, result.resource_name), result, include_all=include_all)
-        async for result in _describe_topics(wire, topics, keys=None, with_synonyms=True)
+        async for result in _describe_topics(wire, topics, keys=None, with_synonyms=True, skips_hidden=True)
         if result.error_code == ErrorCode.NONE
     ]
 
@@ -162,8 +169,12 @@ async def _describe_topics(
     *,
     with_synonyms: bool = False,
     on_unknown: Complain | None = None,
+    skips_hidden: bool = False,
 ) -> AsyncIterator[DescribeConfigsResult]:
-    """Yield the topics' settings as they come: after each answer an event loop does other things."""
+    """Yield the topics' settings as they come: after each answer an event loop does other things.
+
+    With ``on_unknown`` or ``skips_hidden`` those are left out that this principal may not see.
+    """
     for start in range(0, len(topics), _TOPICS_PER_REQUEST):
         resources = [
             DescribeConfigsResource(
@@ -173,7 +184,7 @@ async def _describe_topics(
         ]
         request = DescribeConfigsRequest(resources=resources, include_synonyms=with_synonyms)
         try:
-            results = await _answers(wire, request, on_unknown)
+            results = await _answers(wire, request, on_unknown, skips_hidden=skips_hidden)
         except (Unreachable, RemoteProtocolError) as error:
             if on_unknown is None:
                 raise
@@ -186,7 +197,7 @@ async def _describe_topics(
 
 
 async def _answers(
-    wire: WireCluster, request: DescribeConfigsRequest, on_unknown: Complain | None
+    wire: WireCluster, request: DescribeConfigsRequest, on_unknown: Complain | None, *, skips_hidden: bool
 ) -> list[DescribeConfigsResult]:
     """Return the answers about topics; for a topic that has vanished, that fact."""
     limit_s = ANSWER_LIMIT_S if on_unknown is None else beside_limit_s(wire)
@@ -197,11 +208,12 @@ async def _answers(
             if result.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 refuse(result.error_code, result.error_message, f"topic {result.resource_name}")
         except Refused as error:
+            # ``WireCluster.denied`` has what is hidden.
+            if error.kind is FailureKind.AUTHORIZATION and (skips_hidden or on_unknown is not None):
+                continue
             if on_unknown is None:
                 raise
-            # ``WireCluster.denied`` has what is hidden.
-            if error.kind is not FailureKind.AUTHORIZATION:
-                on_unknown(f"settings of topic {result.resource_name} are not known: {error}")
+            on_unknown(f"settings of topic {result.resource_name} are not known: {error}")
         else:
             results.append(result)
     return results
@@ -279,7 +291,8 @@ async def _check_deletions(wire: WireCluster, entity: Entity, deletions: Sequenc
         return
     deadline = time.monotonic() + (SETTLE_S if entity.type is EntityType.BROKER else 0.0)
     while True:
-        present = {entry.name for entry in (await describe_entity(wire, entity, include_all=False)).configs}
+        described = await describe_entity(wire, entity, include_all=False, keys=deletions)
+        present = {entry.name for entry in described.configs}
         absent = [key for key in deletions if key not in present]
         if not absent:
             return

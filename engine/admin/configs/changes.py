@@ -9,7 +9,8 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError
 from engine.admin.configs.access import config_reader, describe_entity
 from engine.admin.configs.credentials import is_credential
-from engine.admin.configs.values import ConfigChange, Entity, EntityType, may_cost_records
+from engine.admin.configs.quota_reading import described_quotas
+from engine.admin.configs.values import ConfigChange, ConfigEntry, Entity, EntityConfigs, EntityType, may_cost_records
 from engine.kafka.config.dynamic_keys import is_password
 
 
@@ -26,8 +27,9 @@ async def read_changes(
     ``tells_inherited``: also what applies to those that are not set, as far as it is known. This is looked up too where
     it decides whether records may be lost.
     """
-    reader = await config_reader(cluster, wants_brokers=entity.type is EntityType.BROKER_LOGGER)
-    present = {entry.name: entry for entry in (await reader.describe(entity, include_all=False)).configs}
+    present: dict[str, ConfigEntry] = {}
+    if not all(map(is_credential, (*additions, *deletions))):
+        present = {entry.name: entry for entry in (await _described(cluster, entity)).configs}
     inherited: dict[str, str | None] = {}
     tells_inherited = tells_inherited or any(map(may_cost_records, (*additions, *deletions)))
     if tells_inherited and any(name not in present for name in (*additions, *deletions)):
@@ -43,3 +45,11 @@ async def read_changes(
             old = None if before is None else before.value
             changes.append(ConfigChange(name, old, new, inherited=inherited.get(name) if before is None else None))
     return changes
+
+
+async def _described(cluster: Cluster, entity: Entity) -> EntityConfigs:
+    if entity.type.is_of_clients:
+        (quotas,) = await described_quotas(cluster, entity.type, entity)
+        return quotas
+    reader = await config_reader(cluster, wants_brokers=entity.type is EntityType.BROKER_LOGGER)
+    return await reader.describe(entity, include_all=False)

@@ -11,6 +11,7 @@ from engine.admin.cluster.target import Source
 from engine.admin.configs.access import describe_entities, describe_entity, told_of
 from engine.admin.configs.quotas import parts_of
 from engine.admin.configs.values import ConfigSource, Entity, EntityConfigs, EntityType
+from engine.kafka.zk.errors import NoAuth
 
 DEFAULT = "<default>"
 """Stands for all users, client ids or addresses that have no quota of their own."""
@@ -28,17 +29,50 @@ class OwnedQuota:
     """Text where ZooKeeper holds something that is no number."""
 
 
+_KINDS = (EntityType.USER, EntityType.USER_CLIENT, EntityType.CLIENT, EntityType.IP)
+
+
 async def all_quotas(cluster: Cluster) -> list[OwnedQuota]:
-    """Return every quota that is set."""
+    """Return every quota that is set; the cluster notes the znodes that hide some.
+
+    Raises:
+        NoAuth: ZooKeeper hides all of them.
+    """
     quotas: list[OwnedQuota] = []
-    for kind in (EntityType.USER, EntityType.USER_CLIENT, EntityType.CLIENT, EntityType.IP):
-        for configs in await _described(cluster, kind, None):
-            quotas += _owned(configs)
+    refusals: list[NoAuth] = []
+    for kind in _KINDS:
+        try:
+            quotas += await _quotas_of_kind(cluster, kind)
+        except NoAuth as error:
+            # Kafka keeps users' quotas beside their passwords, where only brokers may read.
+            refusals.append(error)
+    if len(refusals) == len(_KINDS):
+        raise refusals[0]
+    for refusal in refusals:
+        cluster.note_hidden_znode(refusal.path or "")
     return quotas
 
 
-async def _described(cluster: Cluster, kind: EntityType, entity: Entity | None) -> list[EntityConfigs]:
-    """Return what is set, without users' credentials where these are asked for by themselves."""
+async def quotas_that_count(cluster: Cluster, entity: Entity) -> list[OwnedQuota]:
+    """Return the quotas that count for an entity, as ``in_force``.
+
+    Raises:
+        NoAuth: ZooKeeper hides a level that counts before others, so these may not count.
+    """
+    alone = (EntityType.IP, EntityType.CLIENT)
+    kinds = [entity.type] if entity.type in alone else [kind for kind in _KINDS if kind is not EntityType.IP]
+    quotas = [quota for kind in kinds for quota in await _quotas_of_kind(cluster, kind)]
+    return in_force(entity, quotas)
+
+
+async def _quotas_of_kind(cluster: Cluster, kind: EntityType) -> list[OwnedQuota]:
+    return [quota for configs in await described_quotas(cluster, kind, None) for quota in _owned(configs)]
+
+
+async def described_quotas(cluster: Cluster, kind: EntityType, entity: Entity | None) -> list[EntityConfigs]:
+    """Return what is set for one entity, or (None) for all of a kind, without users' credentials where these are asked
+    for by themselves: they need another right.
+    """
     if cluster.source is Source.WIRE:
         from engine.admin.configs.quotas_by_wire import describe_clients
 
@@ -54,7 +88,7 @@ async def quotas_of(cluster: Cluster, entity: Entity) -> dict[str, float | str]:
     Raises:
         NotFound: nothing is.
     """
-    (configs,) = await _described(cluster, entity.type, entity)
+    (configs,) = await described_quotas(cluster, entity.type, entity)
     quotas = {quota.quota: quota.value for quota in _owned(configs)}
     if not quotas:
         raise NotFound(f"no quota is set for {entity}")

@@ -12,8 +12,10 @@ from engine.admin.cluster.errors import AdminError, OutcomeUnknown, Refused, Unk
 from engine.admin.groups.committing import may_change_again
 from engine.admin.groups.group_reading import describe_groups, find_coordinators
 from engine.admin.groups.resetting import active_refusal, in_both
+from engine.admin.groups.rights import lacking_on_groups
 from engine.admin.groups.scope import FoundGroups, GroupScope, as_error, find_groups
 from engine.admin.groups.values import GroupDescription, GroupType
+from engine.common.acl import AclOperation
 from engine.common.errors import CoordinationError, ErrorCode
 from engine.kafka.protocol.apis.delete_groups import DeleteGroupsRequest
 
@@ -72,7 +74,7 @@ class GroupsToDelete:
 
 
 async def find_groups_to_delete(cluster: Cluster, scope: GroupScope) -> GroupsToDelete:
-    """Find the groups in scope and check whether they have members."""
+    """Find the groups in scope and check whether they have members; in a dry run also whether they may be deleted."""
     groups = await find_groups(cluster, scope)
     refusals: dict[str, AdminError] = in_both(groups)
     described: Mapping[str, GroupDescription | Unknown] = groups.described
@@ -85,6 +87,9 @@ async def find_groups_to_delete(cluster: Cluster, scope: GroupScope) -> GroupsTo
         elif not group.state.is_inactive:
             refusals.setdefault(name, active_refusal(name, group.state, group.members))
     refusals |= await _active_old_groups(cluster, groups, refusals)
+    if cluster.is_dry_run:
+        able = [name for name in groups.brokers if name not in refusals]
+        refusals |= await lacking_on_groups(cluster, AclOperation.DELETE, able, coordinators=groups.coordinators)
     return GroupsToDelete(
         tuple(name for name in groups.brokers if name not in refusals),
         tuple(name for name in groups.zookeeper if name not in refusals),

@@ -14,8 +14,10 @@ from engine.admin.groups.deleting import DeletionResult, failed_or_under_way
 from engine.admin.groups.group_reading import committed_offsets, find_coordinators
 from engine.admin.groups.reset_spec import TopicScope
 from engine.admin.groups.resetting import in_both
+from engine.admin.groups.rights import lacking_on_groups
 from engine.admin.groups.scope import FoundGroups, GroupScope, as_error, find_groups, ids_in, partitions_text
 from engine.admin.groups.values import CommittedOffset, GroupOffsets
+from engine.common.acl import AclOperation
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.kafka.protocol.apis.offset_delete import (
@@ -88,6 +90,7 @@ async def find_offsets_to_delete(
         NotFound: there is no such group.
         NothingCommitted: nothing is committed in a topic.
         BadRequest: it exists both on brokers and in ZooKeeper.
+        Refused: this is a dry run, and the change would be refused.
     """
     found = await find_groups(cluster, GroupScope((group,)), takes_patterns=False)
     for error in (*found.failures, *in_both(found).values()):
@@ -107,6 +110,11 @@ async def find_offsets_to_delete(
             read.update(partition.topic for partition in member.assignment or ())
     if isinstance(committed, Unknown):
         raise as_error(committed, f"group {group}")
+    if cluster.is_dry_run:
+        lacking = await lacking_on_groups(cluster, AclOperation.DELETE, found.brokers, coordinators=found.coordinators)
+        lacking |= await cluster.lacking(AclOperation.READ, [topic for topic, _ in topics.topics])
+        for refusal in lacking.values():
+            raise refusal
     return found, [
         row for topic, wanted in topics.topics for row in _meant(group, topic, wanted, committed, is_read=topic in read)
     ]

@@ -20,6 +20,7 @@ from engine.admin.groups.reset_plan import (
     new_offsets,
 )
 from engine.admin.groups.reset_spec import OffsetsByGroup, ResetSpec, ResetTo, TopicScope
+from engine.admin.groups.rights import lacking_on_groups
 from engine.admin.groups.scope import (
     NO_COORDINATOR,
     FoundGroups,
@@ -37,6 +38,7 @@ from engine.admin.groups.values import (
     GroupType,
 )
 from engine.admin.offsets.listing import end_offsets, offsets_at, start_offsets
+from engine.common.acl import AclOperation
 from engine.common.errors import ErrorCode
 from engine.common.listing import first_few
 from engine.common.model import TopicPartition
@@ -87,6 +89,7 @@ async def plan_reset(
     """Plan a reset. ``topics`` None means all that the group has committed, or what the file names.
 
     A backup only reads: it includes groups with members, and leaves out partitions without an offset, with a warning.
+    A dry run of anything else refuses a group that this principal may not reset.
 
     Raises:
         NotFound: a named topic or partition does not exist.
@@ -99,6 +102,8 @@ async def plan_reset(
     if is_backup:
         standings = _readable(standings)
     meant = {standing.group: _meant(standing, named, spec) for standing in standings}
+    if cluster.is_dry_run and not is_backup:
+        standings = await _allowed(cluster, standings, meant)
     facts = await _facts(
         cluster, spec, [(standing, meant[standing.group]) for standing in standings if standing.refusal is None]
     )
@@ -108,6 +113,22 @@ async def plan_reset(
         for standing in standings
     ]
     return PlannedReset(tuple(sorted(plans, key=lambda plan: plan.group)), found.failures, found.others)
+
+
+async def _allowed(
+    cluster: Cluster, standings: Sequence[_Standing], meant: Mapping[str, Sequence[TopicPartition]]
+) -> list[_Standing]:
+    """Return them with a refusal of each group that a coordinator would not let this principal reset."""
+    able = {one.group for one in standings if one.refusal is None and one.type is not GroupType.ZOOKEEPER}
+    no_group = await lacking_on_groups(cluster, AclOperation.READ, sorted(able))
+    topics = sorted({partition.topic for group in able for partition in meant[group]})
+    no_topic = await cluster.lacking(AclOperation.READ, topics)
+
+    def refused(group: str) -> AdminError | None:
+        of_topics = (no_topic[partition.topic] for partition in meant[group] if partition.topic in no_topic)
+        return no_group.get(group) or next(of_topics, None)
+
+    return [replace(one, refusal=refused(one.group)) if one.group in able else one for one in standings]
 
 
 def _readable(standings: Iterable[_Standing]) -> list[_Standing]:

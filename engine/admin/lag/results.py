@@ -67,7 +67,7 @@ class PartitionLag:
 
     @property
     def is_behind(self) -> bool:
-        """Whether records are unread, as far as is known; not where only markers, gaps or aborted records are."""
+        """Whether records are unread, as far as is known. Markers, gaps and aborted records do not count."""
         return bool(self.lag) and self.reason not in (Reason.NO_RECORDS, Reason.ONLY_ABORTED)
 
 

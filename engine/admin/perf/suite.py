@@ -13,7 +13,6 @@ from typing import Final
 
 from engine.admin.cluster.errors import BadRequest
 
-TOPIC_PREFIX = "klamm-perf-suite-"
 FORMAT = 1
 
 PUBLISHED_PER_SEC: Final[Mapping[tuple[str, str], int]] = {

@@ -19,10 +19,11 @@ from typing import Any, Protocol
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, FailureKind, OutcomeUnknown, StillUnderWay, Unreachable
-from engine.admin.perf.suite import TOPIC_PREFIX, Case, CaseResult, Experiment, records_of_producer
+from engine.admin.perf.suite import Case, CaseResult, Experiment, records_of_producer
 from engine.admin.perf.suite_disks import MustStop, WatchedDisks
 from engine.admin.topics.access import topic_changer, topic_reader
 from engine.admin.topics.changes import NewTopic
+from engine.common.topic_names import SUITE_TOPIC_PREFIX
 
 _LOOK_AT_DISKS_EVERY_S = 1.0
 _FILES_GO_WITHIN_S = 90.0
@@ -77,7 +78,7 @@ class Suite:
         self._workers = workers
         self._disks = disks
         self._options = options
-        self._prefix = f"{TOPIC_PREFIX}{uuid.uuid4().hex[:8]}-"
+        self._prefix = f"{SUITE_TOPIC_PREFIX}{uuid.uuid4().hex[:8]}-"
         self._made: list[str] = []
         self._unanswered: set[str] = set()
         """Those whose creation got no answer."""
@@ -280,7 +281,9 @@ def _lacks_a_right(error: Exception) -> bool:
 
 async def old_topics(cluster: Cluster) -> list[str]:
     """Return topics that a killed run has left behind."""
-    return [name.topic for name in await (await topic_reader(cluster)).names() if name.topic.startswith(TOPIC_PREFIX)]
+    return [
+        name.topic for name in await (await topic_reader(cluster)).names() if name.topic.startswith(SUITE_TOPIC_PREFIX)
+    ]
 
 
 def _summed(case: Case, sent: Sequence[WorkerFigures], read: Sequence[WorkerFigures]) -> CaseResult:

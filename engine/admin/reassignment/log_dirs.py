@@ -133,22 +133,28 @@ def refuse_moves(outcomes: Mapping[Replica, ErrorCode]) -> None:
             raise Refused(code, "the log dir could not be changed", where=f"{name} on broker {broker}")
 
 
-async def stop_log_dir_moves(cluster: Cluster, plan: Sequence[PartitionMove]) -> list[Replica]:
-    """Stop replicas from moving into a dir of the plan; return which. Complain about brokers that cannot be asked."""
+async def find_log_dir_moves(cluster: Cluster, plan: Sequence[PartitionMove]) -> dict[Replica, str]:
+    """Return the replicas that are moving into a dir of the plan, and the dir that each leaves. Complain about brokers
+    that cannot be asked."""
     wanted = [move for move in plan if move.wanted_dirs]
     if not wanted:
-        return []
+        return {}
     named = {broker for move in wanted for broker in move.wanted_dirs}
     live = named & await (await cluster.wire()).live_brokers()
     log_dirs = await read_log_dirs(cluster, live, [move.name for move in wanted])
     for broker in sorted((named - live) | log_dirs.silent):
         cluster.complain(f"broker {broker} does not answer: its moves to other log dirs go on once it does")
-    back = {
+    return {
         (move.name, broker): place.log_dir
         for move in wanted
         for broker in move.wanted_dirs
         if (place := log_dirs.places.get((move.name, broker))) and place.future_dir and place.log_dir
     }
+
+
+async def stop_log_dir_moves(cluster: Cluster, plan: Sequence[PartitionMove]) -> list[Replica]:
+    """Stop replicas from moving into a dir of the plan; return which."""
+    back = await find_log_dir_moves(cluster, plan)
     if back:
         refuse_moves(await move_log_dirs(await cluster.wire(), back))
     return sorted(back)

@@ -42,6 +42,7 @@ from engine.common.errors import CoordinationError
 from engine.common.model import TopicPartition
 from engine.common.quantities import counted
 from engine.common.snapshot import TopicSnapshot
+from engine.kafka.zk.errors import NoAuth
 
 HEARD_S_MAX = 5.0
 """How long brokers may take to read their throttle before the moves begin without them."""
@@ -374,7 +375,7 @@ async def _broker_rates(cluster: Cluster, broker: int, *, wants_broker: bool = F
 
 
 async def _rates_of(cluster: Cluster, entity: Entity, *, wants_broker: bool = False) -> dict[str, str]:
-    reader = await config_reader(cluster, wants_brokers=wants_broker)
+    reader = await config_reader(cluster, wants_brokers=wants_broker, keys=RATES)
     settings = settings_of(await reader.describe(entity, include_all=False))
     return {key: value for key, value in settings.items() if key in RATES}
 
@@ -382,7 +383,12 @@ async def _rates_of(cluster: Cluster, entity: Entity, *, wants_broker: bool = Fa
 async def _brokers_with_settings(cluster: Cluster) -> Set[int]:
     """Return the live brokers, and those that have settings of their own if they can be listed."""
     live = await (await topic_reader(cluster)).live_brokers()
-    return live | await (await reassignment_reader(cluster)).configured_brokers()
+    try:
+        return live | await (await reassignment_reader(cluster)).configured_brokers()
+    except NoAuth as error:
+        # Who may not read them could remove no throttle from them either.
+        cluster.note_hidden_znode(error.path or "")
+        return live
 
 
 async def _rates_of_brokers(cluster: Cluster, brokers: Iterable[int]) -> dict[int, dict[str, str] | str]:

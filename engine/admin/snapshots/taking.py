@@ -127,7 +127,7 @@ async def _broker_configs(cluster: Cluster) -> Mapping[int | None, Mapping[str, 
         cluster.observe(f"the settings of brokers are not known: {error}")
         return configs
     except NoAuth as error:
-        cluster.complain(f"brokers' settings are not known: ZooKeeper does not let this session read {error.path}")
+        cluster.note_hidden_znode(error.path or "")
         return configs
     for entity in described:
         broker_id = None if entity.entity_name is None else int(entity.entity_name)

@@ -168,7 +168,7 @@ class StageReadings:
         return list(dict.fromkeys((*self._denied_before, *self.wire.denied, *self.slow.denied)))
 
     def note_denied(self) -> None:
-        """Tell the frames; a right that was given is missing no longer once everything has been read again, twice."""
+        """Show in the frames which rights are missing. One that is granted later goes once all was read twice again."""
         self._knowledge.denied = tuple(self.denied)
         now_ms = self._clock.monotonic_ms()
         if now_ms >= self._denied_until_ms:

@@ -14,6 +14,7 @@ from engine.admin.cluster.remedies import Do, Operation, Phrase
 from engine.common.model import LeaderIsrAndControllerEpoch, TopicPartition
 from engine.common.topic_id import topic_id_text
 from engine.kafka.acls import AclEntry, ResourcePattern
+from engine.kafka.config.dynamic_keys import is_login, is_password
 from engine.kafka.zk.acls import ExtendedAclChangeZNode, LiteralAclChangeZNode, ResourceZNode
 from engine.kafka.zk.admin_nodes import PreferredReplicaElectionZNode, ReassignPartitionsZNode
 from engine.kafka.zk.brokers import BrokerIdZNode, BrokerRegistration
@@ -180,7 +181,7 @@ def _znode(path: str, data: bytes, stat: ZnodeStat, *, raw: bool) -> Znode:
     return Znode(
         path=path,
         kind=decoded.kind,
-        data=raw_text(data) if raw else decoded.value,
+        data=raw_text(path, data) if raw else decoded.value,
         complaint=None if raw else decoded.complaint,
         version=stat.version,
         children_count=stat.num_children,
@@ -204,9 +205,13 @@ def _missing(path: str) -> NotFound:
 # What a znode contains: Kafka's znodes, decoded by their classes into plain values.
 #
 # A znode with an unknown path is shown as JSON or text. One whose content its class cannot read is shown as text, with
-# the error. Secrets (SCRAM keys) are left out; the raw form has them.
+# the error. Secrets (SCRAM keys, brokers' passwords) are left out, of the raw form too: it is copied into reports.
 
 _REDACTED = "[redacted]"
+_WITH_SECRETS = ("/config/users", "/config/brokers")
+_SCRAM_PART = re.compile(r"(salt|stored_key|server_key)=[^,\"\\\\]*")
+_SETTING = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:\s*)"(?:[^"\\]|\\.?)*("|$)')
+"""A key and its value in JSON; the end of what is damaged may be missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,30 +227,39 @@ def decode_znode(path: str, data: bytes, stat: ZnodeStat) -> DecodedZnode:
     """Return a znode's content as plain values: mappings, lists, texts, numbers, times."""
     known = known_znode(path)
     if known is None:
-        return DecodedZnode(None, _json_or_text(data))
+        return DecodedZnode(None, _json_or_text(path, data))
     kind = known.znode_class.__name__
     if not data:
         return DecodedZnode(kind, None)
     try:
         value = known.decode(data, stat)
     except ZnodeFormatError as error:
-        return DecodedZnode(kind, raw_text(data), str(error))
+        return DecodedZnode(kind, raw_text(path, data), str(error))
     shown = _SHOWN.get(known.znode_class)
     return DecodedZnode(kind, value if shown is None else shown(value))
 
 
-def raw_text(data: bytes) -> str | None:
-    """Return a znode's data as text: UTF-8, or hex with a prefix; None if there is none."""
+def raw_text(path: str, data: bytes) -> str | None:
+    """Return a znode's data as text, without secrets: UTF-8, or hex with a prefix; None if there is none."""
     if not data:
         return None
+    may_hold_secrets = path.startswith(_WITH_SECRETS)
     try:
-        return data.decode("utf-8")
+        text = data.decode("utf-8")
     except UnicodeDecodeError:
-        return f"0x{data.hex()}"
+        return _REDACTED if may_hold_secrets else f"0x{data.hex()}"
+    if not may_hold_secrets:
+        return text
+    text = _SCRAM_PART.sub(rf"\1={_REDACTED}", text)
+    return _SETTING.sub(lambda m: f'"{m[1]}"{m[2]}"{_REDACTED}{m[3]}' if _is_secret(m[1]) else m[0], text)
 
 
-def _json_or_text(data: bytes) -> object:
-    text = raw_text(data)
+def _is_secret(key: str) -> bool:
+    return is_password(key) or is_login(key)
+
+
+def _json_or_text(path: str, data: bytes) -> object:
+    text = raw_text(path, data)
     if text is None or not text.startswith(("{", "[")):
         return text
     try:
@@ -308,6 +322,8 @@ def _config(found: Mapping[str, str]) -> object:
 
 
 def _redacted(key: str, value: str) -> str:
+    if _is_secret(key):
+        return _REDACTED
     if not key.startswith("SCRAM-"):
         return value
     iterations = re.search(r"iterations=\d+", value)

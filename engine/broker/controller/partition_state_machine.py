@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from engine.broker.controller.context import ControllerContext
-from engine.broker.controller.errors import IllegalTransition, StateChangeFailed
 from engine.broker.controller.instructions import (
     CreatePartitionStates,
     GiveWay,
@@ -38,7 +37,12 @@ from engine.broker.controller.logs import (
 )
 from engine.broker.controller.options import ControllerOptions
 from engine.broker.controller.request_batch import RequestBatch
-from engine.broker.controller.states import VALID_PREVIOUS_PARTITION_STATES, PartitionState
+from engine.broker.controller.states import (
+    VALID_PREVIOUS_PARTITION_STATES,
+    IllegalTransition,
+    PartitionState,
+    StateChangeFailed,
+)
 from engine.common.errors import CoordinationError, KlammError
 from engine.common.model import LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
 from engine.kafka.zk.errors import ControllerMoved

@@ -27,7 +27,6 @@ from dataclasses import replace
 from typing import TypeVar
 
 from engine.broker.controller.context import ControllerContext
-from engine.broker.controller.errors import RecordsWouldBeLost, StateChangeFailed
 from engine.broker.controller.events import ProceedWithReassignments
 from engine.broker.controller.instructions import (
     Continue,
@@ -56,7 +55,13 @@ from engine.broker.controller.options import ControllerOptions
 from engine.broker.controller.partition_state_machine import PartitionStateMachine
 from engine.broker.controller.replica_state_machine import ReplicaStateMachine
 from engine.broker.controller.request_batch import RequestBatch
-from engine.broker.controller.states import PartitionAndReplica, PartitionState, ReplicaState
+from engine.broker.controller.states import (
+    PartitionAndReplica,
+    PartitionState,
+    RecordsWouldBeLost,
+    ReplicaState,
+    StateChangeFailed,
+)
 from engine.common.errors import CoordinationError, KlammError
 from engine.common.model import (
     LeaderAndIsr,

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from itertools import islice
 
 from engine.broker.controller.context import ControllerContext
-from engine.broker.controller.errors import RecordsWouldBeLost
 from engine.broker.controller.events import SUCCESS, AlterPartitionReassignments, ApiError, ZkPartitionReassignment
 from engine.broker.controller.instructions import (
     Answer,
@@ -24,6 +23,7 @@ from engine.broker.controller.instructions import (
 from engine.broker.controller.logs import comma, controller_log, scala, scala_map
 from engine.broker.controller.options import ControllerOptions
 from engine.broker.controller.reassignment import REASSIGNED_AT_ONCE_MAX, Reassignments
+from engine.broker.controller.states import RecordsWouldBeLost
 from engine.common.errors import ErrorCode, KlammError
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.kafka.zk.errors import ControllerMoved

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from engine.broker.controller.context import ControllerContext
-from engine.broker.controller.errors import IllegalTransition, StateChangeFailed
 from engine.broker.controller.instructions import SCAN_SIZE, GiveWay, Steps, carry_out, each, select, slices
 from engine.broker.controller.leader_selectors import new_leader
 from engine.broker.controller.leadership import Leadership
@@ -23,7 +22,13 @@ from engine.broker.controller.logs import (
 )
 from engine.broker.controller.options import ControllerOptions
 from engine.broker.controller.request_batch import RequestBatch
-from engine.broker.controller.states import VALID_PREVIOUS_REPLICA_STATES, PartitionAndReplica, ReplicaState
+from engine.broker.controller.states import (
+    VALID_PREVIOUS_REPLICA_STATES,
+    IllegalTransition,
+    PartitionAndReplica,
+    ReplicaState,
+    StateChangeFailed,
+)
 from engine.common.errors import CoordinationError, KlammError
 from engine.common.model import NO_LEADER, LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
 from engine.kafka.zk.errors import ControllerMoved

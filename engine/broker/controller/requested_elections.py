@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from engine.broker.controller.context import ControllerContext
-from engine.broker.controller.errors import StateChangeFailed
 from engine.broker.controller.events import ApiError, ElectionTrigger, ElectionType
 from engine.broker.controller.instructions import (
     DeletePreferredElection,
@@ -30,7 +29,7 @@ from engine.broker.controller.leader_selectors import (
 from engine.broker.controller.logs import comma, controller_log, scala, scala_map
 from engine.broker.controller.options import ControllerOptions
 from engine.broker.controller.partition_state_machine import ElectionResults, PartitionStateMachine
-from engine.broker.controller.states import PartitionState
+from engine.broker.controller.states import PartitionState, StateChangeFailed
 from engine.common.errors import ErrorCode
 from engine.common.model import NO_LEADER, LeaderAndIsr, TopicPartition
 

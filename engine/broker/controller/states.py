@@ -1,4 +1,4 @@
-"""The states of partitions and replicas, and the states from which each may be entered. Tables only."""
+"""The states of partitions and replicas, from which of them each may be entered, and why a change fails. No logic."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple
 
+from engine.common.errors import KlammError
 from engine.common.model import TopicPartition
 
 
@@ -75,3 +76,15 @@ VALID_PREVIOUS_REPLICA_STATES: Mapping[ReplicaState, tuple[ReplicaState, ...]] =
     ReplicaState.DELETION_INELIGIBLE: (ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED),
     ReplicaState.NON_EXISTENT: (ReplicaState.DELETION_SUCCESSFUL,),
 }
+
+
+class StateChangeFailed(KlammError):
+    """A partition or replica could not be moved to the target state. The text is Kafka's."""
+
+
+class IllegalTransition(StateChangeFailed):
+    """The table of states does not allow the move."""
+
+
+class RecordsWouldBeLost(StateChangeFailed):
+    """A reassignment would remove every replica that has all acknowledged records."""

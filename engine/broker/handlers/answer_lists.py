@@ -9,6 +9,7 @@ from functools import partial, reduce
 from typing import Any, TypeVar, cast
 
 from engine.broker.handlers.context import RequestContext
+from engine.broker.metrics.requests import error_counter
 from engine.broker.network.connection import LARGE_FRAME_BYTES
 from engine.broker.network.routes import drop_long_texts
 from engine.common.errors import LocalProtocolError
@@ -27,7 +28,7 @@ class AnswerLists:
     def __init__(self, message: type[Response], version: int, path: str) -> None:
         """``path``: fields that are arrays, from the message down to the parts of a topic, or of whatever else."""
         self._encode, self._decode = encoder(message, version, is_large=True), decoder(message, version)
-        self._path = path.split(".")
+        self._path, self._version = path.split("."), version
         self._structs: list[Any] = [message]
         for field in self._path:
             self._structs.append(_element(self._structs[-1], field))
@@ -65,9 +66,12 @@ class AnswerLists:
                 found = getattr(found, field)[0]
             return cast("list[Any]", getattr(found, path[-1]))
 
-        fields = getattr(structs[depth + 1], "wire_fields", ())
-        arrays = [field.name for field in fields if isinstance(field.type, Array)]
-        return cast("list[Any]", EncodedList(encoded, decoded, arrays))
+        element = structs[depth + 1]
+        if not hasattr(element, "wire_fields"):
+            return cast("list[Any]", EncodedList(encoded, decoded))
+        arrays = [field.name for field in element.wire_fields if isinstance(field.type, Array)]
+        counter = error_counter(element, self._version, is_large=True)
+        return cast("list[Any]", EncodedList(encoded, decoded, arrays, counter))
 
     def settled(self, parts: list[Any]) -> list[Any]:
         """Return a list of parts that is complete."""

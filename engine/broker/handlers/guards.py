@@ -1,4 +1,4 @@
-"""What each request needs, by API; a handler without an entry here does not serve. Source: KafkaApis of Kafka 3.9."""
+"""What each request needs, by API. No API is served without an entry here. Source: KafkaApis of Kafka 3.9."""
 
 from __future__ import annotations
 
@@ -269,6 +269,7 @@ def guarded(spec: HandlerSpec, authorizer: Authorizer) -> HandlerSpec:
     return replace(
         spec,
         handler=behind(GUARDS[spec.key], spec.key, spec.handler, authorizer),
+        plain_handler=None,
         large_handler=None if large is None else behind(GUARDS[spec.key], spec.key, large, authorizer),
     )
 

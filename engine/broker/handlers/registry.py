@@ -24,6 +24,7 @@ Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 
 _HANDLERS: dict[int, HandlerSpec] = {}
+_PLAIN_HANDLERS: dict[int, Callable[..., Any]] = {}
 
 
 def handles(key: ApiKey, *, requires: Iterable[str]) -> Callable[[Handler], Handler]:
@@ -57,10 +58,23 @@ def handles_large(key: ApiKey) -> Callable[[Handler], Handler]:
     return register
 
 
+def handles_plain(key: ApiKey) -> Callable[[Handler], Handler]:
+    """Register a function that answers usual requests from their bytes; the handler answers those it gives None for.
+
+    It gets the frame and the position behind the header. It is not asked if there are rights to check, or quotas.
+    """
+
+    def register(handler: Handler) -> Handler:
+        _PLAIN_HANDLERS[key] = handler
+        return handler
+
+    return register
+
+
 def all_handlers() -> dict[int, HandlerSpec]:
     """Return the table by API key. The first call imports every module of this package, which takes a while."""
     _import_all()
-    return dict(sorted(_HANDLERS.items()))
+    return {key: replace(spec, plain_handler=_PLAIN_HANDLERS.get(key)) for key, spec in sorted(_HANDLERS.items())}
 
 
 @cache

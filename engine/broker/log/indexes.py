@@ -11,7 +11,6 @@ import os
 import struct
 
 from engine.broker.log.file_range import read_fully, write_fully
-from engine.broker.log.segment_paths import SegmentPaths
 from engine.common.errors import CorruptFileError, StorageError
 from engine.kafka.formats.index_entries import (
     ABORTED_TRANSACTION_ENTRY,
@@ -23,7 +22,12 @@ from engine.kafka.formats.index_entries import (
     encode_aborted_transaction,
     iter_aborted_transactions,
 )
-from engine.kafka.formats.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
+from engine.kafka.formats.segment_files import (
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    SegmentPaths,
+)
 from engine.runtime.descriptors import open_file
 
 WRITE_BEHIND_BYTES = 1024

@@ -12,11 +12,10 @@ from engine.broker.log.partition_folder import PartitionFolder
 from engine.broker.log.producer_snapshots import ProducerSnapshots
 from engine.broker.log.segment import LogSegment
 from engine.broker.log.segment_list import SegmentList
-from engine.broker.log.segment_paths import SegmentPaths
 from engine.broker.log.segment_swap import NewSegment, swap_in
 from engine.common.errors import StorageError
 from engine.kafka.config.log_config import LogConfig
-from engine.kafka.formats.segment_files import CLEANED_SUFFIX, DELETED_SUFFIX, SEGMENT_SUFFIXES
+from engine.kafka.formats.segment_files import CLEANED_SUFFIX, DELETED_SUFFIX, SEGMENT_SUFFIXES, SegmentPaths
 
 logger = logging.getLogger(__name__)
 

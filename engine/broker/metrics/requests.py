@@ -8,13 +8,15 @@ its next turn; an answer is sent at once.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final, Protocol
 
 from engine.broker.metrics.measures import RECENT_MAX, Histogram, Meter, Occasional
 from engine.broker.metrics.topics import Conversions
 from engine.kafka.protocol.declaration import Struct
+from engine.kafka.protocol.large_arrays import EncodedList
 from engine.kafka.protocol.types import Array
 
 FROM_CONSUMER, FROM_FOLLOWER = "FetchConsumer", "FetchFollower"
@@ -31,17 +33,32 @@ _WITHOUT_MEANING = ("ResponseQueueTimeMs", "ResponseSendTimeMs")
 ErrorCounter = Callable[[MutableMapping[int, int], Any], None]
 
 
-def error_counter(response: type[Struct], api_version: int) -> ErrorCounter | None:
-    """Return what counts the error codes anywhere in an answer, as Kafka does; None if it has none."""
-    lines = _counting(response, api_version, "told", 1)
+@cache
+def error_counter(response: type[Struct], api_version: int, *, is_large: bool = False) -> ErrorCounter | None:
+    """Return what counts the error codes anywhere in an answer, as Kafka does; None if it has none.
+
+    Args:
+        is_large: the answer's arrays may be encoded already, which counted them.
+    """
+    of_array = "uncounted({}, errors)" if is_large else "{} or ()"
+    lines = _counting(response, api_version, "told", 1, of_array)
     if not lines:
         return None
-    namespace: dict[str, Any] = {}
+    namespace: dict[str, Any] = {"uncounted": _uncounted}
     exec("\n".join(["def count(errors, told):", "    right = 0", *lines, "    errors[0] += right"]), namespace)
     return namespace["count"]  # type: ignore[no-any-return]
 
 
-def _counting(struct: type[Struct], api_version: int, name: str, depth: int) -> list[str]:
+def _uncounted(elements: Any, errors: MutableMapping[int, int]) -> Iterable[Any]:
+    """Add the errors that an array has counted already; return the other elements."""
+    if not isinstance(elements, EncodedList):
+        return elements or ()
+    for code, count in elements.errors.items():
+        errors[code] += count
+    return elements.objects
+
+
+def _counting(struct: type[Struct], api_version: int, name: str, depth: int, of_array: str) -> list[str]:
     indent = "    " * depth
     lines: list[str] = []
     for field in struct.wire_fields:
@@ -59,9 +76,10 @@ def _counting(struct: type[Struct], api_version: int, name: str, depth: int) -> 
             and isinstance(field.type.element, type)
             and issubclass(field.type.element, Struct)
         ):
-            inner = _counting(field.type.element, api_version, f"each{depth}", depth + 1)
+            inner = _counting(field.type.element, api_version, f"each{depth}", depth + 1, of_array)
             if inner:
-                lines += [f"{indent}for each{depth} in {name}.{field.name} or ():", *inner]
+                elements = of_array.format(f"{name}.{field.name}")
+                lines += [f"{indent}for each{depth} in {elements}:", *inner]
     return lines
 
 

@@ -30,6 +30,7 @@ from engine.broker.network.request import (
     NO_RESPONSE,
     NOT_ENCODED,
     Deferred,
+    EncodedAnswer,
     LargeAnswer,
     RequestHead,
 )
@@ -439,13 +440,20 @@ class Connection(asyncio.BufferedProtocol):
             return
         if route.request_has_tags:
             position = skip_header_tags(frame, position)
-        body = None if route.decode is None else route.decode(frame, position)[0]
-        if self._context.is_request_log_on:
-            request_logger.debug("Received %s %r %r", route.name, request, body)
-        try:
-            answer = route.handler(request, body)
-        except Exception:
-            answer = self._fault(route, request)
+        answer = None
+        if route.plain_handler is not None and not self._context.is_request_log_on:
+            try:
+                answer = route.plain_handler(request, frame, position)
+            except Exception:
+                answer = self._fault(route, request)
+        if answer is None:
+            body = None if route.decode is None else route.decode(frame, position)[0]
+            if self._context.is_request_log_on:
+                request_logger.debug("Received %s %r %r", route.name, request, body)
+            try:
+                answer = route.handler(request, body)
+            except Exception:
+                answer = self._fault(route, request)
         if type(answer) is route.response_class and not self._pending:
             self._encode(route, correlation_id, answer, out)
         elif type(answer) is CoroutineType:
@@ -453,11 +461,13 @@ class Connection(asyncio.BufferedProtocol):
             self._context.supervisor.start(self._finish(route, request, answer), route.name)
             self._note_waiting(route, size, begun_s, None)
             return
+        elif type(answer) is Deferred and answer.response is None:
+            self._keep(route, correlation_id, answer, answer.weight)
+            answer.on_complete(self._deferred_completed)
+            self._note_waiting(route, size, begun_s, answer)
+            return
         else:
             self._place(route, correlation_id, answer, out)
-            if type(answer) is Deferred and answer.response is None:
-                self._note_waiting(route, size, begun_s, answer)
-                return
         times = route.times
         if route.is_fetch and self.session.is_follower:
             times = route.follower_times
@@ -651,8 +661,11 @@ class Connection(asyncio.BufferedProtocol):
         return held
 
     def _deferred_completed(self) -> None:
-        if not self._is_handling and self.closed_because is None:
-            self._flush(Outgoing())
+        if self._is_handling or self.closed_because is not None:
+            return
+        self._flush(Outgoing())
+        sender = self._sender
+        if self._is_reading_paused or self.hears_nothing_more or sender is None or sender.queued_bytes:
             self._settle()
             self._go_on()
 
@@ -678,6 +691,15 @@ class Connection(asyncio.BufferedProtocol):
             self._context.totals.unanswered += 1
             if response is not NO_RESPONSE:
                 self._end(CloseReason.FAULT if response is CLOSE_FOR_FAULT else CloseReason.FAILED_ACKS_0)
+            return
+        if type(response) is EncodedAnswer:
+            route.errors[response.error_code] += response.error_count
+            size = 4 + route.response_has_tags + len(response.body)
+            route.new_answers.append(size)
+            out += _ANSWER_HEAD.pack(size, correlation_id)
+            if route.response_has_tags:
+                out.append(0)
+            out += response.body
             return
         if route.counts_errors:
             if route.count_errors is None:

@@ -113,6 +113,18 @@ class LargeAnswer:
         self.response = response
 
 
+class EncodedAnswer:
+    """An answer whose bytes are made already: many requests get the same. It completes deferred answers only."""
+
+    __slots__ = ("body", "error_code", "error_count")
+
+    def __init__(self, body: bytes, error_code: int, error_count: int) -> None:
+        """``error_count``: how many times it has the error, which may be none."""
+        self.body = body
+        self.error_code = error_code
+        self.error_count = error_count
+
+
 class _NoResponse:
     """Type of ``NO_RESPONSE``."""
 

@@ -53,6 +53,8 @@ class HandlerSpec:
     """As Kafka's documentation lists them. Which of them a request needs depends on what it asks for, and some replace
     each other: ``handlers.guards`` decides.
     """
+    plain_handler: Callable[..., Any] | None = None
+    """Answers usual requests from their bytes, later; gives None for others, which ``handler`` answers."""
 
 
 class Requester(Enum):
@@ -94,6 +96,7 @@ class Route:
         "large_handler",
         "name",
         "new_answers",
+        "plain_handler",
         "request_has_tags",
         "requester",
         "response_class",
@@ -141,12 +144,15 @@ class Route:
         """Return a copy whose encoder does not copy what its handler has encoded; compiled on first use."""
         route = copy.copy(self)
         route.encode = encoder(self.response_class, self.api_version, is_large=True)
+        if self.count_errors is not None:
+            route.count_errors = error_counter(self.response_class, self.api_version, is_large=True)
         return route
 
     def show_answers(self, hook: AnswerHook | None) -> None:
         """Show the answers of later requests to the hook; None: to nobody."""
         spec = self._spec
         self.handler = _hooked(spec.handler, hook)
+        self.plain_handler = spec.plain_handler if hook is None else None
         self.large_handler = _hooked(spec.large_handler or spec.handler, hook)
 
     def fault_response(self) -> Any:

@@ -115,6 +115,7 @@ class LeaderAndIsrChange:
         self._lists = lists
         self._log = manager.state_change_log
         self._errors: dict[TopicPartition, ErrorCode] = {}
+        """From version 5 on without partitions that have no replica here: a request may name very many."""
         self._leaders: list[_Wanted] = []
         self._followers: list[_Wanted] = []
         self._resigned: list[Partition] = []
@@ -209,7 +210,8 @@ class LeaderAndIsrChange:
                 f"{self._ignoring}{topic_partition} as itself is not in assigned replica list "
                 f"{','.join(map(str, state.replicas[:REPLICAS_TOLD_MAX]))}"
             )
-            self._errors[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if self._api_version < FIRST_BY_TOPIC or topic_partition in self._errors:
+                self._errors[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return
         wanted = _Wanted(self._manager.host(topic_partition), state, topic_id)
         (self._leaders if state.leader == broker_id else self._followers).append(wanted)
@@ -425,8 +427,11 @@ async def _response(
     api_version: int,
     lists: Any,
 ) -> LeaderAndIsrResponse:
-    """Return the answer, made in turns; the errors are freed. A partition without an error gets the request's."""
-    breather = Breather()
+    """Return the answer, made in turns; the errors are freed.
+
+    A partition without one gets the request's. If that is none, the partition has no replica here.
+    """
+    without, breather = error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, Breather()
     partitions: list[LeaderAndIsrPartitionError] = []
     topics: list[LeaderAndIsrTopicError] = []
     if lists is not None and api_version >= FIRST_BY_TOPIC:
@@ -443,7 +448,7 @@ async def _response(
         of_topic: list[LeaderAndIsrPartitionError] = [] if lists is None else lists.of_parts()
         for state in topic.partition_states:
             await breather.give_way()
-            code = errors.get(TopicPartition(topic.topic_name, state.partition_index), error)
+            code = errors.get(TopicPartition(topic.topic_name, state.partition_index), without)
             of_topic.append(LeaderAndIsrPartitionError(partition_index=state.partition_index, error_code=code))
         if lists is not None:
             of_topic = lists.settled(of_topic)

@@ -92,7 +92,7 @@ class SigningKeys:
         self._supervisor = Supervisor("signing keys")
 
     async def start(self) -> None:
-        """Read the keys; go on reading those of a server, which change.
+        """Read the keys, and keep reading those of a server, because they change.
 
         Raises:
             ConfigError: they cannot be read, or there is none to use.

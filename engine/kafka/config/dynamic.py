@@ -217,7 +217,7 @@ class DynamicConfigs:
         return BrokerConfig(texts, generated_broker_id=self.static.generated_broker_id)
 
     def _drop_at_start_only(self, texts: dict[str, str]) -> list[str]:
-        """Remove what is used at start only and differs from the broker's file; return what to say about it."""
+        """Remove settings that are read at start only and differ from the broker's file; return a sentence for each."""
         at_start = [name for name in texts if name in AT_START_ONLY or is_login(name)]
         names = [name for name in at_start if texts[name] != self.static.originals.get(name)]
         for name in names:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 LOG_SUFFIX = ".log"
 OFFSET_INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
@@ -32,3 +34,22 @@ def offset_of_file_name(name: str) -> int | None:
     """Return the offset at the start of a file's name, or None if the name has none."""
     digits = name.partition(".")[0]
     return int(digits) if digits.isascii() and digits.isdigit() else None
+
+
+class SegmentPaths:
+    """The paths of a segment's files, built on demand: thousands of segments are idle.
+
+    The folder changes when a partition is renamed, the suffix when a file is deleted.
+    """
+
+    __slots__ = ("base_offset", "folder", "suffix")
+
+    def __init__(self, folder: Path, base_offset: int, suffix: str = "") -> None:
+        """``suffix`` is ``.deleted``, ``.cleaned``, ``.swap`` or nothing."""
+        self.folder = folder
+        self.base_offset = base_offset
+        self.suffix = suffix
+
+    def path(self, kind: str) -> Path:
+        """Return the path of the file of ``kind``, e.g. ``.log``."""
+        return self.folder / (segment_file_name(self.base_offset, kind) + self.suffix)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from itertools import islice
 from typing import Any, overload
 
@@ -193,16 +194,19 @@ class Portion:
 class EncodedList(Iterable[Any]):
     """An array of an answer that grows element by element, and encodes what it has taken, piece by piece."""
 
-    __slots__ = ("_arrays", "_count", "_decode", "_encode", "_pieces", "_rest", "_weight")
+    __slots__ = ("_arrays", "_count", "_count_errors", "_decode", "_encode", "_pieces", "_rest", "_weight", "errors")
 
     def __init__(
         self,
         encode: Callable[[list[Any]], EncodedPiece],
         decode: Callable[[bytes], list[Any]],
         arrays: Sequence[str] = (),
+        count_errors: Callable[[MutableMapping[int, int], Any], None] | None = None,
     ) -> None:
         """``arrays``: the fields of an element that are arrays themselves. A piece has few of their elements, too."""
-        self._encode, self._decode, self._arrays = encode, decode, arrays
+        self._encode, self._decode, self._arrays, self._count_errors = encode, decode, arrays, count_errors
+        self.errors: defaultdict[int, int] = defaultdict(int)
+        """How often each error code is in the elements that are encoded."""
         self._weight = 0
         self._pieces: list[EncodedPiece | list[Any]] = []
         self._rest: list[Any] = []
@@ -227,6 +231,9 @@ class EncodedList(Iterable[Any]):
     def _finish_piece(self) -> None:
         if self._rest:
             self._pieces.append(self._encode(self._rest))
+            if self._count_errors is not None:
+                for element in self._rest:
+                    self._count_errors(self.errors, element)
             self._rest, self._weight = [], 0
 
     def keep(self, element: Any) -> None:
@@ -240,6 +247,8 @@ class EncodedList(Iterable[Any]):
         if isinstance(elements, EncodedList):
             self._finish_piece()
             self._pieces += elements._pieces
+            for code, count in elements.errors.items():
+                self.errors[code] += count
             self._rest, self._weight = list(elements._rest), elements._weight
             self._count += len(elements)
             return
@@ -249,7 +258,7 @@ class EncodedList(Iterable[Any]):
 
     def empty(self) -> EncodedList:
         """Return another list for the same array."""
-        return EncodedList(self._encode, self._decode, self._arrays)
+        return EncodedList(self._encode, self._decode, self._arrays, self._count_errors)
 
     @property
     def settled(self) -> EncodedList | list[Any]:

@@ -18,10 +18,11 @@ from typing import Any, TypeVar
 
 from engine.kafka.zk import requests
 from engine.kafka.zk.connect_string import normalized_chroot, split_connect_string
-from engine.kafka.zk.errors import ConnectionLost, NodeExists, NoNode, SessionLost, ZooKeeperError
+from engine.kafka.zk.errors import ConnectionLost, NoAuth, NodeExists, NoNode, SessionLost, ZooKeeperError
 from engine.kafka.zk.operations import (
     ANY_VERSION,
     Acl,
+    Check,
     Create,
     Delete,
     Operation,
@@ -75,6 +76,8 @@ class ZkClient:
         """Paths of the last writes whose outcome is unknown: the caller gave up, or the session ended. Empty paths
         stand for several writes at once."""
         self.write_count = 0
+        self.written: deque[str] = deque(maxlen=10)
+        """Paths of the last writes that succeeded, but for those of many at once."""
         self._watches = WatchRegistry()
         self._keeper = SessionKeeper(
             hosts,
@@ -321,6 +324,7 @@ class ZkClient:
         (outcome,) = await self.multi_many([operations])
         if isinstance(outcome, ZooKeeperError):
             raise outcome
+        self.written += [operation.path for operation in operations if not isinstance(operation, Check)]
         return outcome
 
     async def multi_many(self, multis: Iterable[Sequence[Operation]]) -> list[MultiOutcome]:
@@ -345,6 +349,10 @@ class ZkClient:
             await self.create(path, acl=acl)
         except NodeExists:
             return
+        except NoAuth:
+            # ZooKeeper asks for the right to create before it looks whether the znode exists.
+            if await self.exists(path) is None:
+                raise
         except NoNode:
             parent = path.rpartition("/")[0]
             if not parent:
@@ -448,7 +456,9 @@ class ZkClient:
     async def _write(self, operation: Operation) -> OperationResult:
         session = self._keeper.current()
         with self._noting_lost(operation.path):
-            return await write_one(session, operation, self.chroot)
+            result = await write_one(session, operation, self.chroot)
+        self.written.append(operation.path)
+        return result
 
     @contextmanager
     def _noting_lost(self, path: str) -> Iterator[None]:

@@ -11,7 +11,7 @@ from znode_trees import TREES
 
 from cli.output.values import json_value
 from engine.admin.cluster.errors import BadRequest, NotFound
-from engine.admin.znodes.tree import Znode, checked_path, decode_znode, get_tree, get_znode
+from engine.admin.znodes.tree import Znode, checked_path, decode_znode, get_tree, get_znode, raw_text
 from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.operations import ZnodeStat
 
@@ -53,10 +53,26 @@ def test_what_they_say() -> None:
     assert decode_znode("/unknown", b"\xff\x00", STAT).value == "0xff00"
 
 
+SCRAM = '{"version":1,"config":{"SCRAM-SHA-256":"salt=aSecr3t,stored_key=bSecr3t,server_key=cSecr3t,iterations=8192"}}'
+BROKER = '{"version":1,"config":{"listener.name.a.ssl.key.password":"enc:x,y\\"Secr3t","log.cleaner.threads":"2"}}'
+
+
 def test_secrets_are_not_shown() -> None:
-    stored = '{"version":1,"config":{"SCRAM-SHA-256":"salt=abc,stored_key=def,server_key=ghi,iterations=8192"}}'
-    shown = value("/config/users/alice", stored)
-    assert shown == {"SCRAM-SHA-256": "iterations=8192 [redacted]"}
+    assert value("/config/users/alice", SCRAM) == {"SCRAM-SHA-256": "iterations=8192 [redacted]"}
+    shown = {"listener.name.a.ssl.key.password": "[redacted]", "log.cleaner.threads": "2"}
+    assert value("/config/brokers/0", BROKER) == shown
+
+
+@pytest.mark.parametrize(("path", "stored"), [("/config/users/alice", SCRAM), ("/config/brokers/0", BROKER)])
+def test_neither_is_the_raw_form_of_secrets_whole_or_damaged(path: str, stored: str) -> None:
+    whole = raw_text(path, stored.encode()) or ""
+    assert "Secr3t" not in whole and json.loads(whole)["version"] == 1
+    assert ("iterations=8192" in whole) == path.startswith("/config/users")
+    for length in range(1, len(stored)):
+        found = decode_znode(path, stored[:length].encode(), STAT)
+        told = f"{found.value} {found.complaint}"
+        assert found.complaint is not None and "Secr3t" not in told and "enc:" not in told, stored[:length]
+    assert raw_text(path, b"\xff" + stored.encode()) == "[redacted]"
 
 
 @pytest.mark.parametrize("data", [b"{", b"[]", b'{"version":1}', b"\xff\xfe"])

@@ -27,8 +27,7 @@ from controller_world import World
 from soak import rounds
 
 from engine.broker.controller import events
-from engine.broker.controller.errors import IllegalTransition
-from engine.broker.controller.states import PartitionAndReplica, PartitionState, ReplicaState
+from engine.broker.controller.states import IllegalTransition, PartitionAndReplica, PartitionState, ReplicaState
 from engine.common.model import TopicPartition
 
 SEEDS = rounds("KLAMM_CONTROLLER_MODEL_SEEDS", 250)

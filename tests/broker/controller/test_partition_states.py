@@ -6,10 +6,14 @@ import pytest
 from controller_world import World
 from fake_zookeeper import tp
 
-from engine.broker.controller.errors import IllegalTransition, StateChangeFailed
 from engine.broker.controller.leader_selectors import OFFLINE_ELECTION, UNCLEAN_ELECTION
 from engine.broker.controller.partition_state_machine import ElectionResults, PartitionStateMachine
-from engine.broker.controller.states import VALID_PREVIOUS_PARTITION_STATES, PartitionState
+from engine.broker.controller.states import (
+    VALID_PREVIOUS_PARTITION_STATES,
+    IllegalTransition,
+    PartitionState,
+    StateChangeFailed,
+)
 from engine.common.model import LeaderAndIsr
 
 LEGAL = {

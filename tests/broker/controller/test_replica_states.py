@@ -7,8 +7,7 @@ import pytest
 from controller_world import World
 from fake_zookeeper import tp
 
-from engine.broker.controller.errors import IllegalTransition
-from engine.broker.controller.states import PartitionAndReplica, ReplicaState
+from engine.broker.controller.states import IllegalTransition, PartitionAndReplica, ReplicaState
 
 NON_EXISTENT, NEW, ONLINE, OFFLINE = (
     ReplicaState.NON_EXISTENT,

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from engine.broker.handlers.answer_lists import ByTopic, each_once
+from engine.broker.metrics.requests import error_counter
 from engine.broker.network.connection import LARGE_FRAME_BYTES
 from engine.common.turns import at_once
 from engine.kafka.protocol.apis.elect_leaders import ElectLeadersResponse, PartitionResult
 from engine.kafka.protocol.codec import Outgoing, encoder
+from engine.kafka.protocol.large_arrays import EncodedList
 
 SMALL: Any = SimpleNamespace(size_bytes=0, api_version=2)
 LARGE: Any = SimpleNamespace(size_bytes=LARGE_FRAME_BYTES, api_version=2)
@@ -55,6 +58,29 @@ def test_topics_that_come_once_are_encoded_at_once() -> None:
         answer.add(name, PartitionResult(partition_id=1))
     topics: Any = answer.topics()
     assert len(list(topics.objects)) < 500
+
+
+@pytest.mark.parametrize("partitions_each", [1, 2000])
+def test_the_errors_of_a_large_answer_are_counted_without_decoding_it(
+    partitions_each: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who counts may hold the event loop."""
+    path = "replica_election_results.partition_result"
+    counts = []
+    monkeypatch.delattr(EncodedList, "__iter__")
+    for context in (SMALL, LARGE):
+        names = [f"topic-{number}" for number in range(3000 // partitions_each)]
+        answer = at_once(ByTopic.of(context, ElectLeadersResponse, path, "topic", lambda names=names: names))  # type: ignore[misc]
+        for number, name in enumerate(names):
+            for partition in range(partitions_each):
+                part = PartitionResult(partition_id=partition, error_code=(number + partition) % 3)
+                answer.add(name, part, may_change=partition == 1)
+        response = ElectLeadersResponse(error_code=7, replica_election_results=answer.topics())
+        count, errors = error_counter(ElectLeadersResponse, 2, is_large=context is LARGE), Counter[int]()
+        assert count is not None
+        count(errors, response)
+        counts.append(errors)
+    assert counts[0] == counts[1] and counts[0].total() > 1000
 
 
 def test_a_key_that_comes_again_has_its_first_place_and_its_last_value() -> None:

@@ -14,7 +14,6 @@ from engine.broker.log.cleaner.cleaning import CleanedSegments, Pace
 from engine.broker.log.cleaner.messages import CleaningLimits
 from engine.broker.log.indexes import TransactionIndex
 from engine.broker.log.segment import LogSegment
-from engine.broker.log.segment_paths import SegmentPaths
 from engine.common.errors import StorageError
 from engine.kafka.formats.index_entries import RELATIVE_OFFSET_MAX, AbortedTransaction
 from engine.kafka.formats.segment_files import (
@@ -23,6 +22,7 @@ from engine.kafka.formats.segment_files import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
+    SegmentPaths,
 )
 from engine.kafka.protocol.records.encode import encode_batch
 from engine.kafka.protocol.records.record import Record

@@ -177,6 +177,22 @@ def test_a_stop_that_cannot_close_a_log_is_not_called_clean(
     assert not (tmp_path / "d" / ".kafka_cleanshutdown").exists()
 
 
+def test_records_are_stored_while_their_indexes_cannot_be_written(tmp_path: Path, shortage: Shortage) -> None:
+    """Entries that are missing only make a search longer. Entries wait in memory, about a hundred of them."""
+    log = open_log(tmp_path / "t-0", LogConfig(index_interval_bytes=0))
+    write(log)
+    shortage.left = 0
+    for number in range(300):
+        log.append_as_leader(data_batch(b"v", timestamp_ms=NOW_MS + number), 0)
+    shortage.left = 1 << 30
+    write(log)
+    log.close()
+    again = open_log(log.dir, log.config)
+    assert [offset for offset, _ in values_of(again)] == list(range(302))
+    assert [values_of(again, offset)[0][0] for offset in (90, 150, 300, 301)] == [90, 150, 300, 301]
+    again.close()
+
+
 def test_closed_files_make_room_for_others(broker: ManagedLogs, tmp_path: Path) -> None:
     broker.create(TP)
     assert open_files_in(tmp_path) > 1

@@ -10,9 +10,9 @@ import pytest
 
 from engine.broker.log import indexes
 from engine.broker.log.indexes import OffsetIndex, TimeIndex, TransactionIndex
-from engine.broker.log.segment_paths import SegmentPaths
 from engine.common.errors import StorageError
 from engine.kafka.formats.index_entries import AbortedTransaction, iter_offset_index, iter_time_index
+from engine.kafka.formats.segment_files import SegmentPaths
 
 BASE = 1_000_000_000_000
 

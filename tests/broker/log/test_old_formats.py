@@ -162,3 +162,21 @@ def test_a_follower_rolls_where_its_log_ends_not_at_the_last_offset_of_a_compres
     again = open_log(tmp_path / "t-0", config(V1), clean=False)
     assert again.gap is None
     assert [offset for offset, _ in values_of(again)] == list(range(40))
+
+
+@pytest.mark.parametrize("version", [V0, V1])
+@pytest.mark.parametrize("damaged", [0, 2, 4])
+def test_after_a_crash_nothing_is_left_from_a_damaged_message_on(tmp_path: Path, version: str, damaged: int) -> None:
+    log = open_log(tmp_path / "t-0", LogConfig(message_format_version=version))
+    ends = [0]
+    for n in range(5):
+        log.append_as_leader(sent(b"%d" % n + b"x" * 40), 0)
+        ends.append(log.size_bytes)
+    expected, path = values_of(log), log.segments[0].path
+    log.abandon()
+    data = bytearray(path.read_bytes())
+    data[ends[damaged + 1] - 2] ^= 1
+    path.write_bytes(data)
+    again = open_log(log.dir, log.config, clean=False)
+    assert values_of(again) == expected[:damaged]
+    assert path.stat().st_size == ends[damaged]

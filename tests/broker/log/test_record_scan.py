@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import random
 from itertools import accumulate, pairwise
+from typing import Any
 
 import pytest
 
+from engine.broker.log.cleaner import record_scan
 from engine.broker.log.cleaner.key_map import EXACT_KEY_BYTES_MAX, fold
+from engine.broker.log.cleaner.record_runs import find_run
 from engine.broker.log.cleaner.record_scan import find_live, find_survivors, index_records, max_timestamp_delta
 from engine.common.errors import KafkaError
 from engine.kafka.protocol.records.encode import encode_records
@@ -141,6 +144,113 @@ def test_an_offset_that_is_not_there_is_not_found() -> None:
     data, start = section_of([record(0, b"a"), record(2, b"b")])
     assert find_live(data, start, len(data), BASE, [BASE + 1], keeps_tombstones=True) is None
     assert find_live(data, start, len(data), BASE, [BASE, BASE + 3], keeps_tombstones=True) is None
+
+
+def alike(count: int, key_bytes: int = 14, value_bytes: int = 80, *, first_delta: int = 0) -> list[Record]:
+    """Return records of which each has another key, of one size, and another time."""
+    return [
+        record(delta, b"%0*d" % (key_bytes, delta % 300), b"v" * value_bytes, time_delta=delta % 100)
+        for delta in range(first_delta, first_delta + count)
+    ]
+
+
+def odd_ones(records: list[Record]) -> dict[str, list[Record]]:
+    """Return the records with one of them changed, in each way that ends a run."""
+    middle = len(records) // 2
+    offset, key = records[middle].offset, records[middle].key
+    changed: dict[str, dict[str, Any]] = {
+        "a key of another size": {"key": b"another"},
+        "a null key": {"key": None, "value": b"v" * 95},
+        "an empty key": {"key": b""},
+        "a key that takes from the value": {"key": b"k" * 15, "value": b"v" * 79},
+        "a tombstone": {"value": None},
+        "a value of another size": {"value": b"short"},
+        "a later time": {"timestamp_ms": T0 + 200},
+        "an earlier time": {"timestamp_ms": T0 - 5},
+        "a much later time, and less value": {"timestamp_ms": T0 + 10_000, "value": b"v" * 78},
+        "a very long key": {"key": b"k" * 100},
+        "a very large record": {"value": b"v" * 10_000},
+        "headers": {"headers": (("h", b"x"),), "value": b"v" * 76},
+    }
+    assert key is not None
+    fields = {name: getattr(records[middle], name) for name in Record.__slots__}
+    made = {
+        name: [*records[:middle], Record(**fields | change), *records[middle + 1 :]] for name, change in changed.items()
+    }
+    made["a gap in the offsets"] = [r for r in records if r.offset != offset]
+    return made
+
+
+@pytest.mark.parametrize("first_delta", [0, 1, 50, 57, 63, 64, 8100, 8185, 8192])
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 40, 64, 100, 200, 1100])
+def test_runs_of_records_are_read_as_each_of_them(count: int, first_delta: int) -> None:
+    records = alike(count, first_delta=first_delta)
+    for name, some in {"all alike": records, **odd_ones(records)}.items():
+        data, start = section_of(some, b"pad")
+        offsets: dict[bytes, int] = {}
+        null_keys = index_records(data, start, len(data), len(some), BASE, offsets) if some else 0
+        expected = {known(r.key): r.offset for r in some if r.key is not None}
+        assert (offsets, null_keys) == (expected, sum(r.key is None for r in some)), name
+        for every in (1, 3, 50):
+            live = [r for r in some if r.key is not None][::every]
+            if live:
+                found = find_live(data, start, len(data), BASE, [r.offset for r in live], keeps_tombstones=False)
+                assert found is not None, name
+                kept = [r for r in live if r.value is not None]
+                assert found.bounds == bounds_of(some, kept, start), name
+
+
+def test_records_of_one_form_are_a_run() -> None:
+    """Otherwise the tests above would try the loops alone."""
+    for records in (alike(100), alike(100, value_bytes=500), alike(100, key_bytes=63)):
+        data, start = section_of(records, b"pad")
+        runs = []
+        while (run := find_run(data, start, len(data), len(records))) is not None:
+            runs.append(run.record_count)
+            start += run.record_count * run.size_bytes
+        assert runs == [64, 36]
+        assert start == len(data)
+
+
+@pytest.mark.parametrize("at", range(0, 3000, 7))
+def test_a_changed_byte_in_a_run_means_what_it_means_elsewhere(at: int) -> None:
+    """A run is not looked at record by record; what it skips must be what the loop reads, or refuses."""
+    data, start = section_of(alike(30))
+    at %= len(data)
+    for byte in (0, 1, 2, 60, 127, 128, 200, 255):
+        changed = data[:at] + bytes([byte]) + data[at + 1 :]
+        outcomes = []
+        for scan in (index_records, _one_by_one):
+            offsets: dict[bytes, int] = {}
+            try:
+                outcomes.append((scan(changed, start, len(data), 30, BASE, offsets), offsets))
+            except KafkaError as error:
+                outcomes.append((error.code, {}))
+        assert outcomes[0] == outcomes[1]
+
+
+def _one_by_one(data: bytes, start: int, end: int, count: int, base: int, offsets: dict[bytes, int]) -> int:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(record_scan, "find_run", lambda *_: None)
+        return index_records(data, start, end, count, base, offsets)
+
+
+def test_an_offset_before_a_run_is_not_found() -> None:
+    data, start = section_of(alike(20, first_delta=5))
+    assert find_live(data, start, len(data), BASE, [BASE + 4, BASE + 6], keeps_tombstones=True) is None
+    assert find_live(data, start, len(data), BASE, [BASE + 6, BASE + 25], keeps_tombstones=True) is None
+
+
+def test_a_tombstone_in_a_run_is_told_of() -> None:
+    records = [record(delta, b"key-%d" % delta, None) for delta in range(10)]
+    data, start = section_of(records)
+    live = [records[3].offset, records[7].offset]
+    found = find_live(data, start, len(data), BASE, live, keeps_tombstones=True)
+    assert found is not None
+    assert (found.bounds, found.has_tombstone) == (bounds_of(records, [records[3], records[7]], start), True)
+    found = find_live(data, start, len(data), BASE, live, keeps_tombstones=False)
+    assert found is not None
+    assert (found.bounds, found.has_tombstone) == ([], False)
 
 
 @pytest.mark.parametrize("change", ["one less", "one more", "cut", "key over the end"])

@@ -20,7 +20,7 @@ from network_serving import answer_with_name, correlation_ids, metadata_request,
 from engine.broker.network import connection as connection_module
 from engine.broker.network.connection import LARGE_FRAME_BYTES, QUEUED_BYTES_MAX, CloseReason
 from engine.broker.network.inbox import BULK_BYTES, Inbox
-from engine.broker.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred, RequestHead
+from engine.broker.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred, EncodedAnswer, RequestHead
 from engine.broker.network.server import ListenerSpec, ServerLimits
 from engine.broker.network.session import IN_FLIGHT_MAX
 from engine.common.errors import OperationError, RemoteProtocolError
@@ -35,7 +35,7 @@ from engine.kafka.protocol.apis.metadata import (
     MetadataResponseBroker,
 )
 from engine.kafka.protocol.apis.produce import ProduceRequest, TopicProduceData
-from engine.kafka.protocol.frames import encode_request
+from engine.kafka.protocol.frames import encode_request, encode_response
 from engine.runtime.receive_buffers import SHARED_BYTES, ReceiveBuffers
 
 
@@ -70,6 +70,51 @@ def test_a_deferred_answer_holds_back_later_answers_but_not_their_handling() -> 
             deferred.complete(MetadataResponse(brokers=[], topics=[]))
             frames = [await read_frame(reader) for _ in range(5)]
             assert correlation_ids(frames) == [0, 1, 2, 3, 4]
+            writer.close()
+
+    run(check)
+
+
+@pytest.mark.parametrize("is_hooked", [False, True])
+def test_a_plain_handler_answers_what_it_can_in_the_requests_order(is_hooked: bool) -> None:
+    """It is not asked if somebody has to see the answers before they are encoded."""
+
+    async def check() -> None:
+        waiting: list[Deferred] = []
+
+        def plain(request: RequestHead, frame: memoryview, position: int) -> Deferred | None:
+            assert bytes(frame[position:]) == metadata_request(f"t{request.correlation_id}", 0)[4 + 8 + 2 + 4 :]
+            if request.correlation_id == 5:
+                raise OSError("a fault")
+            if request.correlation_id % 3 == 0:
+                return None
+            waiting.append(Deferred())
+            return waiting[-1]
+
+        body = encode_response(MetadataResponse(brokers=[], topics=[], cluster_id="plain"), ApiKey.METADATA, 4, 0)[8:]
+        hook = (lambda *_: None) if is_hooked else None
+        async with serving(
+            {ApiKey.METADATA: answer_with_name}, plain_handlers={ApiKey.METADATA: plain}, before_encoding=hook
+        ) as (server, host, port):
+            reader, writer = await asyncio.open_connection(host, port)
+            writer.write(b"".join(metadata_request(f"t{i}", i) for i in range(5)))
+            if not is_hooked:
+                async with asyncio.timeout(30):
+                    while len(waiting) < 3:
+                        await asyncio.sleep(0)
+            for number, deferred in enumerate(reversed(waiting)):
+                deferred.complete(EncodedAnswer(bytes(body), 7 if number else 0, 2))
+            frames = [await read_frame(reader) for _ in range(5)]
+            assert correlation_ids(frames) == list(range(5))
+            assert [b"plain" in frame for frame in frames] == [not is_hooked and i % 3 != 0 for i in range(5)]
+            assert [frame[4:] == body for frame in frames] == [b"plain" in frame for frame in frames]
+            (route,) = [r for table in server.totals.values() for r in table.apis[0].values() if r is not None]
+            assert route.times.answers() == (5, sum(map(len, frames)))
+            if not is_hooked:
+                assert route.errors == {0: 2, 7: 4}
+                writer.write(metadata_request("t5", 5))
+                with pytest.raises(asyncio.IncompleteReadError):
+                    await read_frame(reader)
             writer.close()
 
     run(check)

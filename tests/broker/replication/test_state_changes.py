@@ -260,6 +260,28 @@ class TestLeaderAndIsr:
 
         in_world(tmp_path, test)
 
+    def test_no_object_is_kept_for_a_partition_without_a_replica_here(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        kept: list[int] = []
+
+        def counted(wanted: Any, error: Any, errors: Any, *more: Any) -> Any:
+            kept.append(len(errors))
+            return response(wanted, error, errors, *more)
+
+        response = leader_and_isr_change._response
+        monkeypatch.setattr(leader_and_isr_change, "_response", counted)
+
+        async def test(w: World, manager: ReplicaManager) -> None:
+            elsewhere = [state(2, 0, index=index, replicas=[2, 3]) for index in range(5)]
+            # Named twice, a partition has one answer: the last, or that for its replica here.
+            twice = [state(1, 0, index=3), elsewhere[3], elsewhere[4], state(1, 0, index=4)]
+            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert await lisr(manager, request(*elsewhere[:3], *twice)) == (0, [*[unknown] * 5, 0, 0])
+            assert kept == [2]
+
+        in_world(tmp_path, test)
+
     @pytest.mark.parametrize("version", [4, 5])
     def test_partitions_are_answered_by_topic_since_version_5(self, tmp_path: Path, version: int) -> None:
         async def test(w: World, manager: ReplicaManager) -> None:

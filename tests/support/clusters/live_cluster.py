@@ -20,6 +20,9 @@ def live_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalClus
         "default.replication.factor": "2",
         "num.partitions": "2",
         "auto.leader.rebalance.enable": "false",
+        # Every command about all partitions meets those of internal topics.
+        "offsets.topic.num.partitions": "3",
+        "transaction.state.log.num.partitions": "3",
         # The last broker of a cluster cannot hand its partitions to anybody, and would try three times.
         "controlled.shutdown.retry.backoff.ms": "100",
         # A test of compacted topics waits for the cleaner.

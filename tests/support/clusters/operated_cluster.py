@@ -21,6 +21,9 @@ def of_three_brokers(folder: Path) -> LocalCluster:
     settings = {
         "auto.create.topics.enable": "false",
         "auto.leader.rebalance.enable": "false",
+        # Every command about all partitions meets those of internal topics.
+        "offsets.topic.num.partitions": "3",
+        "transaction.state.log.num.partitions": "3",
         "controlled.shutdown.retry.backoff.ms": "100",
         "replica.fetch.max.bytes": "65536",
         "log.cleaner.backoff.ms": "200",

@@ -56,6 +56,7 @@ async def serving(
     before_encoding: AnswerHook | None = None,
     tls: TlsPolicy | None = None,
     logins: Logins | None = None,
+    plain_handlers: Mapping[ApiKey, Callable[..., Any]] | None = None,
 ) -> AsyncIterator[tuple[SocketServer, str, int]]:
     """Serve ``handlers`` on a free loopback port; yields the server, its host and its port."""
     table = {ApiKey.API_VERSIONS: answer_api_versions, **handlers}
@@ -68,6 +69,7 @@ async def serving(
             asyncio.iscoroutinefunction(handler),
             (large_handlers or {}).get(key),
             tuple(map(Requirement.of, (requires or {}).get(key, ()))),
+            (plain_handlers or {}).get(key),
         )
         for key, handler in table.items()
     }

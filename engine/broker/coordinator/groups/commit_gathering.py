@@ -14,12 +14,15 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
+from engine.broker.coordinator.groups.commit_form import CommitForm
 from engine.broker.coordinator.groups.group import Group
 from engine.broker.coordinator.groups.loading import logger
 from engine.broker.coordinator.groups.records import OFFSETS_BASE_SEQUENCE, offset_value
 from engine.broker.coordinator.groups.settings import OffsetsTopicSettings
 from engine.broker.coordinator.groups.values import CommittedOffset, Offsets
 from engine.broker.coordinator.writer import ReplicatedWriter, commit_error
+from engine.broker.log.append_origin import OwnBatch
+from engine.broker.network.request import Deferred
 from engine.broker.replication.partition import Partition
 from engine.common.clock import Clock
 from engine.common.errors import NO_ERROR, ErrorCode
@@ -45,7 +48,7 @@ offset, leader epoch, length 0, commit timestamp; no headers."""
 
 _PLAIN_SIZE: Final = VARINTS[struct.calcsize(">hqihq")][0]
 
-_FIRST_PLAIN: Final = MetadataVersion.IBP_2_1_IV1
+FIRST_PLAIN: Final = MetadataVersion.IBP_2_1_IV1
 """Values are of version 3 from this version of the brokers' protocol on."""
 
 _NO_DELTAS: Final = b"\0\0"
@@ -70,6 +73,18 @@ def commit_batch(
     for group_id, offsets in commits:
         _add_records(batch, count, group_id, offsets, ibp)
         count += len(offsets)
+    return _sealed(batch, count, now_ms, codec, producer_id, producer_epoch)
+
+
+def _sealed(
+    batch: bytearray,
+    count: int,
+    now_ms: int,
+    codec: Codec,
+    producer_id: int = layout.NO_PRODUCER_ID,
+    producer_epoch: int = layout.NO_PRODUCER_EPOCH,
+) -> memoryview:
+    """Return the batch with its header; its records come behind the room for that."""
     if codec is not Codec.NONE:
         batch[layout.BATCH_OVERHEAD :] = compress(codec, batch[layout.BATCH_OVERHEAD :])
     size_bytes = len(batch)
@@ -99,7 +114,7 @@ def _add_records(out: bytearray, first: int, group_id: str, offsets: Offsets, ib
     varints, join, pack = VARINTS, b"".join, _PLAIN.pack
     group = group_id.encode()
     key_head = _KEY_HEAD.pack(OFFSET_KEY_VERSION, len(group)) + group
-    is_plain_version = ibp >= _FIRST_PLAIN
+    is_plain_version = ibp >= FIRST_PLAIN
     topic_before = None
     topic_head = b""
     plain_size = 0
@@ -147,6 +162,28 @@ class Commit(NamedTuple):
     """The batch of this commit alone, if it was made before: one of very many offsets takes a while."""
 
 
+class FormedCommit(NamedTuple):
+    """The same for a client that commits in the form of its earlier commits."""
+
+    group: Group
+    offsets: tuple[int, ...]
+    epochs: tuple[int, ...]
+    form: CommitForm
+    timestamp_ms: int
+    answer: Deferred
+    batch: None = None
+
+    def as_commit(self) -> Commit:
+        """Return what has the offsets by partition."""
+        _, offsets, epochs, form, timestamp_ms, answer, _ = self
+        return Commit(
+            self.group,
+            form.offsets(offsets, epochs, timestamp_ms),
+            {},
+            lambda error, _: answer.complete(form.answer(error)),
+        )
+
+
 class GatheredCommits:
     """Writes what was added in the event loop's next turn, or on ``flush``. Create it on the loop."""
 
@@ -155,9 +192,9 @@ class GatheredCommits:
         self._settings = settings
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._gathered: dict[Partition, list[Commit]] = {}
+        self._gathered: dict[Partition, list[Commit | FormedCommit]] = {}
 
-    def add(self, partition: Partition, commit: Commit) -> None:
+    def add(self, partition: Partition, commit: Commit | FormedCommit) -> None:
         """Take a commit for a partition of the topic."""
         gathered = self._gathered
         if not gathered:
@@ -186,7 +223,7 @@ class GatheredCommits:
                     self._write(partition, commits[start:end])
                     start, count = end, 0
 
-    def _write(self, partition: Partition, commits: list[Commit]) -> None:
+    def _write(self, partition: Partition, commits: list[Commit | FormedCommit]) -> None:
         is_pending = False
 
         def written(error: ErrorCode, log_offset: int) -> None:
@@ -197,33 +234,44 @@ class GatheredCommits:
                 return
             code = commit_error(error)
             for commit in commits:
-                group, offsets, refused, done, _ = commit
-                first_offset, log_offset = log_offset, log_offset + len(offsets)
-                if error is not NO_ERROR:
-                    if is_pending:
-                        group.offsets.fail_commit(offsets)
-                elif len(offsets) > _NOTED_AT_ONCE:
-                    if not is_pending:
-                        group.offsets.begin_commit(offsets)
-                    self._note(commit, first_offset, iter(offsets.items()))
-                    continue
-                elif is_pending:
-                    group.offsets.end_commit(offsets, first_offset)
+                first_offset, log_offset = log_offset, log_offset + len(commit.offsets)
+                if isinstance(commit, FormedCommit):
+                    group, offsets, epochs, form, timestamp_ms, answer, _ = commit
+                    if error is NO_ERROR:
+                        group.offsets.commit_in_form(form, (offsets, epochs, timestamp_ms, first_offset))
+                    answer.complete(form.done if code is NO_ERROR else form.answer(code))
                 else:
-                    group.offsets.commit(offsets, first_offset)
-                done(code, refused)
+                    self._end(commit, error, first_offset, is_pending=is_pending)
 
-        prepared = commits[0].batch if len(commits) == 1 else None
         try:
-            batch = prepared or self.batch_of([(commit.group.group_id, commit.offsets) for commit in commits])
+            batch, own = self._batch_of(commits)
         except Exception:
             self._unwritable(partition, commits)
             return
-        if not self._writer.append(partition, batch, written):
+        if not self._writer.append(partition, batch, written, own=own):
             # They are not visible until the followers have them.
             is_pending = True
-            for commit in commits:
+            plain = [commit.as_commit() if isinstance(commit, FormedCommit) else commit for commit in commits]
+            for commit in plain:
                 commit.group.offsets.begin_commit(commit.offsets)
+            commits = [*plain]
+
+    def _end(self, commit: Commit, error: ErrorCode, first_offset: int, *, is_pending: bool) -> None:
+        """Make a commit visible, unless it has failed, and answer."""
+        group, offsets, refused, done, _ = commit
+        if error is not NO_ERROR:
+            if is_pending:
+                group.offsets.fail_commit(offsets)
+        elif len(offsets) > _NOTED_AT_ONCE:
+            if not is_pending:
+                group.offsets.begin_commit(offsets)
+            self._note(commit, first_offset, iter(offsets.items()))
+            return
+        elif is_pending:
+            group.offsets.end_commit(offsets, first_offset)
+        else:
+            group.offsets.commit(offsets, first_offset)
+        done(commit_error(error), refused)
 
     def _note(self, commit: Commit, log_offset: int, rest: Iterator[tuple[TopicPartition, CommittedOffset]]) -> None:
         """Make very many offsets visible, some in each turn of the event loop; then answer."""
@@ -238,12 +286,33 @@ class GatheredCommits:
         """Return the batch of commits of groups; may be called in a thread."""
         return commit_batch(commits, self._clock.now_ms(), self._settings.codec, self._settings.ibp)
 
-    def _unwritable(self, partition: Partition, commits: list[Commit]) -> None:
+    def _batch_of(self, commits: list[Commit | FormedCommit]) -> tuple[memoryview, OwnBatch | None]:
+        """Return the batch of commits, and what a log need not look for in it."""
+        prepared = commits[0].batch
+        if prepared is not None:
+            return prepared, None
+        codec, ibp, now_ms = self._settings.codec, self._settings.ibp, self._clock.now_ms()
+        batch = bytearray(layout.BATCH_OVERHEAD)
+        count = 0
+        for commit in commits:
+            if isinstance(commit, FormedCommit):
+                _, offsets, epochs, form, timestamp_ms, _, _ = commit
+                records = form.records(count, offsets, epochs, timestamp_ms)
+                if records is None:
+                    _add_records(batch, count, form.group_id, commit.as_commit().offsets, ibp)
+                else:
+                    batch += records
+            else:
+                _add_records(batch, count, commit.group.group_id, commit.offsets, ibp)
+            count += len(commit.offsets)
+        return _sealed(batch, count, now_ms, codec), OwnBatch(count, now_ms, codec)
+
+    def _unwritable(self, partition: Partition, commits: list[Commit | FormedCommit]) -> None:
         """Handle a value that does not fit into a record: refuse that commit, and write the others without it."""
         if len(commits) > 1:
             for commit in commits:
                 self._write(partition, [commit])
             return
-        (commit,) = commits
+        commit = commits[0].as_commit() if isinstance(commits[0], FormedCommit) else commits[0]
         logger.exception("A commit cannot be written group=%s", commit.group.group_id)
         commit.done(ErrorCode.UNKNOWN_SERVER_ERROR, commit.refused)

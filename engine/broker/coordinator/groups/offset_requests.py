@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from engine.broker.coordinator.groups.commit_form import CommitForm, CommitForms
 from engine.broker.coordinator.groups.commit_gathering import (
     Commit,
     CommitDone,
     CommitErrors,
+    FormedCommit,
     GatheredCommits,
     commit_batch,
 )
@@ -27,10 +29,13 @@ from engine.broker.coordinator.groups.values import CommittedOffset, Committer, 
 from engine.broker.coordinator.ownership import OwnedPartitions
 from engine.broker.coordinator.writer import ReplicatedWriter, commit_error
 from engine.broker.log.producer_entry import Verification
+from engine.broker.network.request import Deferred
 from engine.common.clock import Clock
 from engine.common.errors import NO_ERROR, ErrorCode
 from engine.common.model import TopicPartition
 from engine.runtime.turns import Breather, carry_out
+
+_new: Callable[..., Any] = tuple.__new__
 
 _TOMBSTONES_PER_BATCH: Final = 1_000
 """The names of group and topic take up to half a kilobyte in each record, and a log takes batches of one megabyte."""
@@ -69,6 +74,7 @@ class OffsetRequests:
         self._settings = settings
         self._clock = clock
         self._gathered = GatheredCommits(writer, settings, clock)
+        self.forms = CommitForms()
         self.committed_total = self.expired_total = self.deleted_total = 0
         """Offsets since the start."""
         self._transactions: dict[tuple[int, int], set[str]] = {}
@@ -115,6 +121,24 @@ class OffsetRequests:
             self._gathered.add(owned.partition, Commit(group, offsets, too_large, done, batch))
         else:
             done(NO_ERROR, too_large)
+
+    def commit_in_form(self, form: CommitForm, offsets: tuple[int, ...], epochs: tuple[int, ...]) -> Deferred | None:
+        """Do the same for a commit in the form of earlier ones; None if it may be refused, which ``commit`` decides."""
+        owned = form.owned
+        if owned is None or not owned.is_owned:
+            owned = form.owned = self._groups.locate(form.group_id)[1]
+        if owned is None or owned.is_loading or owned.partition.leader_log is None:
+            return None
+        group = owned.states.get(form.group_id)
+        if group is None or self._machine.check_commit(group, form.committer) is not NO_ERROR:
+            return None
+        self._driver.run()
+        self.committed_total += len(offsets)
+        answer = Deferred()
+        # Same as FormedCommit(…), without its detour through Python.
+        commit = _new(FormedCommit, (group, offsets, epochs, form, self._clock.now_ms(), answer, None))
+        self._gathered.add(owned.partition, commit)
+        return answer
 
     def status(self, group_id: str) -> ErrorCode:
         """Return NONE if this broker coordinates the group."""

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, Final, NamedTuple
 
+from engine.broker.coordinator.groups.commit_form import CommitForm
 from engine.broker.coordinator.groups.values import CommittedOffset, Offsets
 from engine.common.model import TopicPartition
 
 _new: Callable[..., Any] = tuple.__new__
+
+_FORMS_MAX: Final = 100
+
+FormedOffsets = tuple[Sequence[int], Sequence[int], int, int]
+"""Offsets, leader epochs, and time of a commit, and where in the log its first record is."""
 
 
 class StoredOffset(NamedTuple):
@@ -21,16 +27,31 @@ class StoredOffset(NamedTuple):
 class GroupOffsets:
     """A group's offsets. Offsets that are written but not replicated yet are not visible."""
 
-    __slots__ = ("_committed", "_in_transactions", "_pending")
+    __slots__ = ("_in_form", "_in_transactions", "_pending", "_stored")
 
     def __init__(self) -> None:
-        self._committed: dict[TopicPartition, StoredOffset] = {}
+        self._stored: dict[TopicPartition, StoredOffset] = {}
+        """Those that are committed, except for what ``_in_form`` has."""
+        self._in_form: dict[CommitForm, FormedOffsets] = {}
+        """The newest commit in each form, which is put to the others when somebody looks at them."""
         self._pending: Offsets = {}
         self._in_transactions: dict[int, dict[TopicPartition, StoredOffset | None]] = {}
 
     def __len__(self) -> int:
         """Number of committed offsets."""
         return len(self._committed)
+
+    @property
+    def _committed(self) -> dict[TopicPartition, StoredOffset]:
+        if self._in_form:
+            self._unfold()
+        return self._stored
+
+    def _unfold(self) -> None:
+        """Put the commits in forms to the others."""
+        in_form, self._in_form = self._in_form, {}
+        for form, (offsets, epochs, timestamp_ms, log_offset) in in_form.items():
+            self.commit(form.offsets(offsets, epochs, timestamp_ms), log_offset)
 
     @property
     def is_empty(self) -> bool:
@@ -71,6 +92,14 @@ class GroupOffsets:
             if known is None or known[1] < log_offset:
                 # As StoredOffset(…), without its detour through Python.
                 committed[partition] = _new(StoredOffset, (value, log_offset))
+
+    def commit_in_form(self, form: CommitForm, values: FormedOffsets) -> None:
+        """Do the same for a commit whose partitions its form has."""
+        in_form = self._in_form
+        in_form[form] = values
+        if len(in_form) > _FORMS_MAX:
+            # Each generation of a group has forms of its own.
+            self._unfold()
 
     def begin_commit(self, offsets: Offsets) -> None:
         """Note that the offsets are being written. Each commit is identified by its own objects, not by value."""

@@ -115,8 +115,12 @@ class MarkerSender:
     def _send(self, ending: Ending, partitions: Collection[TopicPartition]) -> None:
         by_leader: dict[int, set[TopicPartition]] = {}
         gone = []
+        topic, known = "", self._metadata_cache.partitions("")
         for partition in partitions:
-            info = self._metadata_cache.partition_info(partition)
+            if partition[0] != topic:
+                topic = partition[0]
+                known = self._metadata_cache.partitions(topic)
+            info = known.get(partition[1])
             if info is None:
                 gone.append(partition)
             elif info.leader in by_leader:

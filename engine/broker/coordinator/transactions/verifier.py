@@ -110,12 +110,16 @@ class TransactionVerifier:
         """Find out which of the partitions need the coordinator's approval; ``sequences`` are the first to append."""
         verified = Verified(transactional_id, producer, knows_abortable=knows_abortable)
         now_ms = self._clock.now_ms()
+        hosted = self._replica_manager.partitions.get
         for partition, sequence in sequences.items():
-            try:
-                log = self._replica_manager.partition(*partition).led_log()
-            except KafkaError as error:
-                verified.errors[partition] = error.code
-                continue
+            here = hosted(partition)
+            log = None if here is None else here.leader_log
+            if log is None:
+                try:
+                    log = self._replica_manager.partition(*partition).led_log()
+                except KafkaError as error:
+                    verified.errors[partition] = error.code
+                    continue
             found = log.producers.begin_verification(producer.producer_id, sequence, producer.producer_epoch, now_ms)
             if found is not None:
                 verified.verifications[partition] = found

@@ -30,7 +30,6 @@ from engine.broker.log.cleaner.stats import CleaningStats
 from engine.broker.log.cleaner.transactions import CleanedTransactions
 from engine.broker.log.file_range import write_fully
 from engine.broker.log.segment import LogSegment
-from engine.broker.log.segment_paths import SegmentPaths
 from engine.broker.log.segment_split import first_offset_of
 from engine.broker.log.segment_swap import NewSegment
 from engine.broker.log.small_files import sync_path
@@ -42,6 +41,7 @@ from engine.kafka.formats.segment_files import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
+    SegmentPaths,
 )
 from engine.kafka.protocol.records.checksum import verify_crc
 from engine.kafka.protocol.records.decode import iter_batch_records, record_section

@@ -107,7 +107,7 @@ class ClusterFigures:
             self._census = yield from self._server.controller.core.context.census()
 
     def controller(self) -> MBeans:
-        """Yield the controller, if this broker is the one or not. ``look`` first."""
+        """Yield the controller's figures, whether this broker is the controller or not. Call ``look`` first."""
         now_s = self._ledger.now_s
         controller = self._server.controller
         context = controller.core.context

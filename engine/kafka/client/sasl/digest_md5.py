@@ -54,7 +54,7 @@ def _quoted(text: str) -> str:
 
 
 def _fields(message: str) -> dict[str, str]:
-    """Return the fields up to the first malformed one: to look for others behind it takes the square of the length."""
+    """Return the fields before the first malformed one. A search behind it would take the square of the length."""
     fields, end = {}, 0
     while match := _FIELD.match(message, end):
         name, quoted, plain = match.groups()

@@ -40,6 +40,28 @@ def kerberos_exchange(
     return _exchange(library, context, first)
 
 
+def ticket_owner(options: Mapping[str, str]) -> str | None:
+    """Return whose the tickets in the cache are, ``anna@EXAMPLE.COM``; None if there are none, or no library."""
+    try:
+        library: Any = importlib.import_module("gssapi")
+        return str(library.Credentials(usage="initiate", store=_store(options) or None).name)
+    except ImportError:
+        return None
+    except library.exceptions.GSSError:
+        return None
+
+
+def _store(options: Mapping[str, str]) -> dict[str, str]:
+    """Return where the tickets are, or the keytab that gets them."""
+    if options.get("useKeyTab", "").lower() == "true":
+        keytab = options.get("keyTab", "").removeprefix("file:")
+        # Tickets from a keytab stay in this process: they must not replace those of the person at the terminal.
+        cache = {"ccache": f"MEMORY:klamm {options.get('principal')} {keytab}"}
+        return cache | ({"client_keytab": f"FILE:{keytab}"} if keytab else {})
+    cached = options.get("ticketCache")
+    return {"ccache": f"FILE:{cached.removeprefix('FILE:')}"} if cached else {}
+
+
 def _context(gssapi: Any, service: str, host: str, options: Mapping[str, str], server_principal: str | None) -> Any:
     if server_principal:
         server = gssapi.Name(server_principal.replace("_HOST", host), gssapi.NameType.kerberos_principal)
@@ -47,17 +69,7 @@ def _context(gssapi: Any, service: str, host: str, options: Mapping[str, str], s
         server = gssapi.Name(f"{service}@{host}", gssapi.NameType.hostbased_service)
     principal = options.get("principal")
     name = gssapi.Name(principal, gssapi.NameType.kerberos_principal) if principal else None
-    store: dict[str, str] = {}
-    if options.get("useKeyTab", "").lower() == "true":
-        keytab = options.get("keyTab", "").removeprefix("file:")
-        # Tickets from a keytab stay in this process: they must not replace those of the person at the terminal.
-        store = {
-            "ccache": f"MEMORY:klamm {principal} {keytab}",
-            **({"client_keytab": f"FILE:{keytab}"} if keytab else {}),
-        }
-    elif cache := options.get("ticketCache"):
-        store = {"ccache": f"FILE:{cache.removeprefix('FILE:')}"}
-    credentials = gssapi.Credentials(name=name, usage="initiate", store=store or None)
+    credentials = gssapi.Credentials(name=name, usage="initiate", store=_store(options) or None)
     flags = gssapi.RequirementFlag.mutual_authentication | gssapi.RequirementFlag.out_of_sequence_detection
     return gssapi.SecurityContext(name=server, creds=credentials, usage="initiate", flags=flags)
 

@@ -68,9 +68,18 @@ class SaslSettings:
             **dict.fromkeys(HASHES, options.get("username")),
             "OAUTHBEARER": options.get(f"unsecuredLoginStringClaim_{claim}"),
             # The default rule leaves the host and the realm out.
-            "GSSAPI": options.get("principal", "").partition("@")[0].partition("/")[0],
+            "GSSAPI": self._kerberos_name.partition("@")[0].partition("/")[0],
         }.get(self.mechanism)
         return f"User:{name}" if name else None
+
+    @property
+    def _kerberos_name(self) -> str:
+        options = dict(self.options)
+        if self.mechanism != "GSSAPI" or options.get("principal"):
+            return options.get("principal", "")
+        from engine.kafka.client.sasl.kerberos import ticket_owner
+
+        return ticket_owner(options) or ""
 
     @property
     def mechanism_asked_for(self) -> str:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 
 import pytest
 from coordinator_world import READ, CoordinatorWorld
 from virtual_time import in_virtual_time, run_virtual
 
-from engine.broker.coordinator.groups.commit_gathering import GatheredCommits
-from engine.broker.coordinator.groups.values import CommittedOffset, Committer, Offsets
+from engine.broker.coordinator.groups.commit_gathering import Commit, FormedCommit, GatheredCommits
+from engine.broker.coordinator.groups.values import CommittedOffset, Committer
+from engine.broker.log.append_origin import OwnBatch
 from engine.common.errors import ErrorCode as E
 from engine.common.model import TopicPartition
 from engine.common.turns import at_once
@@ -128,18 +129,18 @@ def test_a_commit_whose_batch_is_made_already_is_written_as_it_is_in_its_turn(
 ) -> None:
     """It was made in a thread because it takes long; the later of two commits counts, so that the order stays."""
     seen: list[list[str]] = []
-    batch_of = GatheredCommits.batch_of
+    batch_of = GatheredCommits._batch_of
 
-    def noted(self: GatheredCommits, commits: Iterable[tuple[str, Offsets]]) -> memoryview:
-        named = list(commits)
-        seen.append([group for group, _ in named])
-        return batch_of(self, named)
+    def noted(self: GatheredCommits, commits: list[Commit | FormedCommit]) -> tuple[memoryview, OwnBatch | None]:
+        if commits[0].batch is None:
+            seen.append([commit.group.group_id for commit in commits])
+        return batch_of(self, commits)
 
     async def test(world: CoordinatorWorld) -> None:
         requests = world.coordinator.offsets
         both = {partition: CommittedOffset(5) for partition in (READ, TopicPartition("read", 1))}
         prepared = requests.prepare("p", both)
-        monkeypatch.setattr(GatheredCommits, "batch_of", noted)
+        monkeypatch.setattr(GatheredCommits, "_batch_of", noted)
         answers: list[E] = []
         for group in order:
             if group == "p":

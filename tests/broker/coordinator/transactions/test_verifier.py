@@ -94,7 +94,9 @@ class World(TransactionWorld):
         self.is_known = True
         """Whether the other broker's address is."""
         self.refusals: dict[TopicPartition, ErrorCode] = {}
-        replica_manager = SimpleNamespace(partition=lambda topic, index: self._partition(TopicPartition(topic, index)))
+        replica_manager = SimpleNamespace(
+            partitions={}, partition=lambda topic, index: self._partition(TopicPartition(topic, index))
+        )
         connections = SimpleNamespace(
             to=lambda broker_id: self.other if self.is_known and broker_id == THERE else None,
             close=self._close,

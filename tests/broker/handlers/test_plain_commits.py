@@ -1,0 +1,420 @@
+"""Commits that are answered from their bytes leave the same log, the same offsets and the same answers as others."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from coordinator_world import READ, CoordinatorWorld, stable, with_world
+from hypothesis import given
+from hypothesis import strategies as st
+from network_serving import session
+
+from engine.broker.coordinator.groups.commit_form import CommitForm, CommitForms
+from engine.broker.coordinator.groups.commit_gathering import commit_batch
+from engine.broker.coordinator.groups.values import CommittedOffset, Committer
+from engine.broker.handlers.context import RequestContext
+from engine.broker.handlers.offset_commit import offset_commit
+from engine.broker.handlers.plain_commits import plain_commit
+from engine.broker.network.request import Deferred, EncodedAnswer
+from engine.common.errors import ErrorCode
+from engine.common.model import TopicPartition
+from engine.kafka.config.metadata_version import parse_metadata_version
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from engine.kafka.protocol.codec import Outgoing, encoder
+from engine.kafka.protocol.frames import decode_request, decode_request_header, encode_request
+from engine.kafka.protocol.records import layout
+from engine.kafka.protocol.records.attributes import Codec
+from engine.kafka.protocol.records.header import iter_batches
+
+IBP = parse_metadata_version("3.9")
+
+
+@dataclass
+class Sender:
+    """Sends commits to a world's coordinator, from their bytes or through the handler."""
+
+    world: CoordinatorWorld
+    topics: dict[str, dict[int, None]] = field(default_factory=lambda: {"read": dict.fromkeys(range(10))})
+    ibp: str = "3.9"
+
+    def __post_init__(self) -> None:
+        self.tell_cluster()
+
+    def tell_cluster(self) -> None:
+        """Let the broker hear of the topics as they are now."""
+        topics = {name: dict(partitions) for name, partitions in self.topics.items()}
+        self.broker: Any = SimpleNamespace(
+            clock=self.world.clock,
+            config=SimpleNamespace(inter_broker_protocol_version=parse_metadata_version(self.ibp)),
+            group_coordinator=self.world.coordinator,
+            metadata_cache=SimpleNamespace(
+                snapshot=object(),
+                partitions=lambda topic: topics.get(topic, {}),
+                contains=lambda partition: partition[1] in topics.get(partition[0], {}),
+            ),
+        )
+
+    def plainly(self, request: OffsetCommitRequest, version: int = 8, extra: bytes = b"") -> Deferred | None:
+        frame = memoryview(bytes(encode_request(request, version, 1, "c"))[4:] + extra)
+        _, position = decode_request_header(frame)
+        context = RequestContext(self.broker, ApiKey.OFFSET_COMMIT, version, 1, "c", session("h"))
+        return plain_commit(context, frame, position)
+
+    def usually(self, request: OffsetCommitRequest, version: int = 8) -> Any:
+        received: Any = decode_request(memoryview(encode_request(request, version, 1, "c"))[4:])[1]
+        context = RequestContext(self.broker, ApiKey.OFFSET_COMMIT, version, 1, "c", session("h"))
+        return offset_commit(context, received)
+
+    async def sent_before(self, request: OffsetCommitRequest) -> None:
+        """Send commits until this form of them is known."""
+        for _ in range(2):
+            if self.plainly(request) is None:
+                self.usually(request)
+            await asyncio.sleep(0)
+
+
+def committing(
+    offsets: dict[int, int], group: str = "g", text: str | None = "", epoch: int = 3, topic: str = "read", **of: Any
+) -> OffsetCommitRequest:
+    partitions = [
+        OffsetCommitRequestPartition(
+            partition_index=index, committed_offset=offset, committed_leader_epoch=epoch, committed_metadata=text
+        )
+        for index, offset in offsets.items()
+    ]
+    return OffsetCommitRequest(
+        group_id=group, topics=[OffsetCommitRequestTopic(name=topic, partitions=partitions)], **of
+    )
+
+
+def body_of(answer: Any, version: int) -> bytes:
+    """Return the bytes of an answer that may have come later."""
+    response = answer.response if isinstance(answer, Deferred) else answer
+    if isinstance(response, EncodedAnswer):
+        return response.body
+    assert isinstance(response, OffsetCommitResponse)
+    out = Outgoing()
+    encoder(OffsetCommitResponse, version)(out, response)
+    return bytes(out)
+
+
+@pytest.mark.parametrize("version", [8, 9])
+@pytest.mark.parametrize("text", ["", None])
+@pytest.mark.parametrize("indexes", [[0], [3, 1, 2], list(range(10))])
+@pytest.mark.parametrize("is_replicated_at_once", [True, False])
+def test_log_offsets_and_answers_are_those_of_any_commit(
+    indexes: list[int], text: str | None, version: int, is_replicated_at_once: bool
+) -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        async def outcome(plain_ones: int) -> tuple[bytes, bytes, object]:
+            await world.lead()
+            sender = Sender(world)
+            start = len(world.partition.log.data)
+            answers = []
+            for number in range(4):
+                world.partition.is_replicated_at_once = is_replicated_at_once
+                request = committing({index: 10 * number + index for index in indexes}, text=text)
+                answer = sender.plainly(request, version) if number >= 4 - plain_ones else None
+                assert (answer is not None) == (plain_ones == 3 and number >= 2), "the second makes the form"
+                answer = answer or sender.usually(request, version)
+                await asyncio.sleep(0)
+                assert answer.is_complete is is_replicated_at_once
+                world.replicate()
+                answers.append(body_of(answer, version))
+            assert len(set(answers)) == 1
+            stored = world.coordinator.offsets.fetch("g", [TopicPartition("read", i) for i in range(11)])
+            log = bytes(world.partition.log.data[start:])
+            await world.move()
+            assert world.coordinator.offsets.fetch("g", [TopicPartition("read", i) for i in range(11)]) == stored
+            return answers[0], without_places(log), stored
+
+        # On virtual time no clock ticks in between.
+        usual, plain = await outcome(0), await outcome(3)
+        assert usual == plain
+
+    with_world(test)
+
+
+def without_places(log: bytes) -> bytes:
+    """Return batches without their offsets."""
+    return b"".join(
+        log[position + 8 : position + header.size_bytes] for position, header in iter_batches(memoryview(log))
+    )
+
+
+@given(
+    group=st.text(min_size=1, max_size=20),
+    topic=st.sampled_from(["t", "topic-" * 30]),
+    values=st.lists(st.tuples(st.integers(-1, 2**63 - 1), st.integers(-(2**31), 2**31 - 1)), min_size=1, max_size=20),
+    before=st.sampled_from([0, 1, 50, 63, 64, 65, 200, 8180, 8192]),
+    timestamp_ms=st.integers(0, 2**50),
+)
+def test_records_are_those_of_any_commit(
+    group: str, topic: str, values: list[tuple[int, int]], before: int, timestamp_ms: int
+) -> None:
+    partitions = [TopicPartition(topic, 7 * number) for number in range(len(values))]
+    form = CommitForm(group, Committer(), partitions, lambda error: error)
+    offsets, epochs = zip(*values, strict=True)
+    filler = {TopicPartition("f", number): CommittedOffset(number) for number in range(before)}
+    in_front = commit_batch([("f", filler)], 1, Codec.NONE, IBP)
+    commit = form.offsets(offsets, epochs, timestamp_ms)
+    both = commit_batch([("f", filler), (group, commit)], 1, Codec.NONE, IBP)
+    for _ in range(2):
+        records = form.records(before, offsets, epochs, timestamp_ms)
+        if records is None:
+            assert before < 64 < before + len(values) or before + len(values) > 8192
+        else:
+            assert records == both[len(in_front) :]
+    assert len(in_front) >= layout.BATCH_OVERHEAD
+
+
+USUAL = committing({0: 1})
+
+
+@pytest.mark.parametrize(
+    "unusual",
+    {
+        "a text": committing({0: 1}, text="x"),
+        "no partition": committing({}),
+        "a partition twice": OffsetCommitRequest(
+            group_id="g",
+            topics=[OffsetCommitRequestTopic(name="read", partitions=[*USUAL.topics[0].partitions] * 2)],
+        ),
+        "two topics": OffsetCommitRequest(group_id="g", topics=USUAL.topics * 2),
+        "no topic": OffsetCommitRequest(group_id="g", topics=[]),
+        "a long group": committing({0: 1}, group="g" * 127),
+        "a member": committing({0: 1}, member_id="m", generation_id_or_member_epoch=1),
+        "a partition that is not there": committing({0: 1, 11: 1}),
+        "a topic that is not there": committing({0: 1}, topic="other"),
+        "a group that is not there": committing({0: 1}, group="other"),
+    }.items(),
+    ids=lambda named: named[0].replace(" ", "-"),
+)
+def test_what_is_not_usual_is_left_to_the_handler(unusual: tuple[str, OffsetCommitRequest]) -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        await world.lead()
+        sender = Sender(world)
+        await sender.sent_before(USUAL)
+        assert sender.plainly(USUAL) is not None
+        for _ in range(4):
+            assert sender.plainly(unusual[1]) is None
+
+    with_world(test)
+
+
+def test_of_the_usual_bytes_none_may_be_missing_or_too_many() -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        await world.lead()
+        sender = Sender(world)
+        await sender.sent_before(USUAL)
+        assert sender.plainly(USUAL, extra=b"\0") is None
+        assert sender.plainly(USUAL, version=7) is None
+        frame = memoryview(encode_request(USUAL, 8, 1, "c"))[4:]
+        _, position = decode_request_header(frame)
+        context = RequestContext(sender.broker, ApiKey.OFFSET_COMMIT, 8, 1, "c", session("h"))
+        assert plain_commit(context, frame, position) is not None
+        for end in range(position, len(frame)):
+            assert plain_commit(context, frame[:end], position) is None
+        for tagged in (1, 2, 3):
+            changed = bytearray(frame)
+            changed[-tagged] = 1
+            assert plain_commit(context, memoryview(changed), position) is None
+
+    with_world(test)
+
+
+def test_each_time_it_is_looked_whether_the_commit_may_be_refused() -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        await world.lead()
+        sender = Sender(world)
+        member_id, generation = await stable(world, "g")
+        request = committing({0: 1}, member_id=member_id, generation_id_or_member_epoch=generation)
+        await sender.sent_before(request)
+        assert sender.plainly(request) is not None
+        await asyncio.sleep(0)
+        sender.topics["read"].pop(0)
+        sender.tell_cluster()
+        assert sender.plainly(request) is None, "the partition is gone"
+        sender.topics["read"][0] = None
+        sender.tell_cluster()
+        assert sender.plainly(request) is not None
+        world.partition.is_leader = False
+        assert sender.plainly(request) is None, "the coordinator's log dir has failed"
+        world.partition.is_leader = True
+        assert sender.plainly(request) is not None
+        await asyncio.sleep(0)
+        await stable(world, "g")
+        assert sender.plainly(request) is None, "another generation"
+        world.resign()
+        assert sender.plainly(request) is None, "another coordinator"
+        await world.lead(waits=False)
+        assert sender.plainly(request) is None, "it is being loaded"
+        await world.lead()
+        assert sender.plainly(committing({0: 1})) is None
+
+    with_world(test)
+
+
+def test_a_commit_keeps_its_member_s_session() -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        await world.lead()
+        sender = Sender(world)
+        member_id, generation = await stable(world, "g")
+        request = committing({0: 1}, member_id=member_id, generation_id_or_member_epoch=generation)
+        answers = []
+        for _ in range(6):
+            await asyncio.sleep(6)
+            answer = sender.plainly(request) or sender.usually(request)
+            await asyncio.sleep(0)
+            answers.append(body_of(answer, 8))
+        assert len(set(answers)) == 1
+        await asyncio.sleep(11)
+        assert sender.plainly(request) is None, "its session of ten seconds is over"
+
+    with_world(test)
+
+
+def test_the_later_commit_counts_whatever_its_way() -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        await world.lead()
+        sender = Sender(world)
+        await sender.sent_before(committing({0: 1, 1: 1}))
+        await sender.sent_before(committing({1: 1}, epoch=4, group_instance_id=None, member_id=""))
+        for number in range(2, 20):
+            request = committing({0: number, 1: number})
+            way = sender.usually if number % 3 == 0 else sender.plainly
+            sender.plainly(request) if number % 4 == 0 else None
+            assert way(committing({0: number + 100, 1: number + 100})) is not None
+            await asyncio.sleep(0)
+            assert world.committed("g") == number + 100
+        assert sender.plainly(committing({0: 5, 1: 5})) is not None
+        world.coordinator.offsets.delete("g", [READ])
+        await asyncio.sleep(0)
+        assert world.committed("g") is None, "it was committed before it was deleted"
+        assert world.committed("g", TopicPartition("read", 1)) == 5
+
+    with_world(test)
+
+
+def test_a_commit_that_is_deleted_before_it_is_replicated_does_not_come_back() -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        await world.lead()
+        sender = Sender(world)
+        await sender.sent_before(USUAL)
+        world.partition.is_replicated_at_once = False
+        answer = sender.plainly(committing({0: 9}))
+        assert answer is not None
+        await asyncio.sleep(0)
+        assert world.committed("g") == 1
+        await world.coordinator.offsets.partitions_deleted([READ])
+        world.replicate()
+        assert answer.is_complete
+        assert world.committed("g") is None
+
+    with_world(test)
+
+
+@pytest.mark.parametrize("refusal", [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR])
+def test_the_answer_to_a_commit_that_cannot_be_written(refusal: ErrorCode) -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        await world.lead()
+        sender = Sender(world)
+        await sender.sent_before(USUAL)
+        world.partition.refusal = refusal
+        answers = [sender.plainly(committing({0: 9})), sender.usually(committing({0: 9}))]
+        await asyncio.sleep(0)
+        plain, usual = (body_of(answer, 8) for answer in answers)
+        assert plain == usual
+        assert world.committed("g") == 1
+        encoded = answers[0].response
+        assert (encoded.error_count, encoded.error_code != 0) == (1, True)
+
+    with_world(test)
+
+
+def test_of_two_commits_the_one_that_fits_is_written() -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        await world.lead()
+        sender = Sender(world)
+        many = dict.fromkeys(range(10), 1)
+        await sender.sent_before(USUAL)
+        await sender.sent_before(committing(many, group="h"))
+        world.partition.batch_bytes_max = 400
+        answers = [sender.plainly(committing({0: 9})), sender.plainly(committing(many, group="h"))]
+        await asyncio.sleep(0)
+        codes = [answer.response.error_code for answer in answers if answer is not None]
+        assert codes == [ErrorCode.NONE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE]
+        assert world.committed("g") == 9
+
+    with_world(test)
+
+
+def test_very_many_commits_of_one_turn() -> None:
+    """The numbers of their records in the batch take one byte, then two; one commit has both."""
+
+    async def test(world: CoordinatorWorld) -> None:
+        await world.lead()
+        sender = Sender(world)
+        groups = [f"g{number}" for number in range(150)]
+        for group in groups:
+            await sender.sent_before(committing(dict.fromkeys(range(10), 1), group=group))
+        answers = [
+            sender.plainly(committing({i: 1000 * number + i for i in range(10)}, group=group))
+            for number, group in enumerate(groups)
+        ]
+        await asyncio.sleep(0)
+        assert all(answer is not None and answer.is_complete for answer in answers)
+        await world.move()
+        for number, group in enumerate(groups):
+            for index in range(10):
+                assert world.committed(group, TopicPartition("read", index)) == 1000 * number + index
+
+    with_world(test)
+
+
+def test_a_client_that_commits_other_partitions_each_time_has_no_form() -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        await world.lead()
+        sender = Sender(world)
+        for number in range(10):
+            request = committing({number: 1})
+            assert sender.plainly(request) is None
+            sender.usually(request)
+            await asyncio.sleep(0)
+
+    with_world(test)
+
+
+def test_old_brokers_and_static_members_that_they_refuse_have_no_form() -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        await world.lead()
+        for ibp, instance_id in (("2.0", None), ("2.2", "i")):
+            sender = Sender(world, ibp=ibp)
+            request = committing({0: 1}, group_instance_id=instance_id)
+            sender.usually(committing({0: 1}))
+            await asyncio.sleep(0)
+            assert [sender.plainly(request) for _ in range(4)] == [None] * 4
+
+    with_world(test)
+
+
+def test_forms_take_a_bounded_amount_of_memory() -> None:
+    forms = CommitForms()
+    for number in range(100_000):
+        for _ in range(3):
+            forms.put(b"%d" % number, (1, 2))
+        assert len(forms) <= 10_000
+        if number == 15_000:
+            assert b"9999" in forms, "one more takes no other's place"
+            assert b"15000" not in forms
+    assert any(b"%d" % number in forms for number in range(80_000, 100_000)), "former ones make way in the end"
