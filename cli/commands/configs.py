@@ -97,6 +97,7 @@ async def describe(
             ("ips", ip, ip_defaults),
         ),
     )
+    may_lack_some = False
     async with open_cluster(invocation) as cluster:
         if chosen.entity is not None:
             entities = [await describe_entity(cluster, chosen.entity, include_all=show_all)]
@@ -106,7 +107,10 @@ async def describe(
             if chosen.kind is EntityType.TOPIC and invocation.output is not OutputFormat.KAFKA:
                 listed = [described.entity_name or "" for described in entities]
                 await note_topics_left_out(cluster, listed)
-    return configs_report(entities, is_single=chosen.entity is not None, shows_all=show_all)
+                may_lack_some = cluster.may_hide_topics
+    return configs_report(
+        entities, is_single=chosen.entity is not None, shows_all=show_all, may_lack_some=may_lack_some
+    )
 
 
 @group.command(

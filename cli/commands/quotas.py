@@ -189,7 +189,8 @@ async def set_quotas(
     """Set quotas of a user, a client id, a client of a user, an address, or of all that have none of their own.
 
     Each broker counts for itself: a client of three brokers may use three times its quota. Brokers
-    follow within a moment, and slow down clients above their quota; they refuse nothing.
+    follow within a moment, and slow down clients above their quota; they refuse nothing. As in Kafka, a byte rate of 0
+    limits nobody.
     """
     from engine.admin.configs.values import parse_additions, plain_value
 

@@ -8,6 +8,7 @@ from functools import partial
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Nothing, Report, Section, Table, Tone
 from cli.views.kafka import configs as kafka
+from engine.admin.configs.quotas import limits_nobody
 from engine.admin.configs.values import ConfigChange, ConfigEntry, ConfigSource, Entity, EntityConfigs
 
 
@@ -27,7 +28,9 @@ _CHANGES = (Column("entity_type"), Column("entity_name"), Column("name"), Column
 _ALL = (Column("entity_type"), Column("entity_name"), *_SETTING)
 
 
-def configs_report(entities: Sequence[EntityConfigs], *, is_single: bool, shows_all: bool = False) -> Report:
+def configs_report(
+    entities: Sequence[EntityConfigs], *, is_single: bool, shows_all: bool = False, may_lack_some: bool = False
+) -> Report:
     """A section per entity that has settings. A single entity has its section even without settings."""
     rows = [
         (entity.entity_type, entity.entity_name or "<default>", *_row(entry))
@@ -35,7 +38,7 @@ def configs_report(entities: Sequence[EntityConfigs], *, is_single: bool, shows_
         for entry in entity.configs
     ]
     shown = [entity for entity in entities if entity.configs]
-    notes: tuple[str, ...] = () if shown else ("nothing is set" if entities else Nothing("nothing is set"),)
+    notes: tuple[str, ...] = () if shown else (Nothing("nothing is set") if may_lack_some else "nothing is set",)
     failed = [entity for entity in entities if entity.error is not None]
     if failed:
         notes = tuple(
@@ -68,7 +71,10 @@ def altered_report(
     )
     shown = Table(_CHANGES[2:], [(change.name, change.old, change.new) for change in changes])
     as_kafka = None if is_dry_run else partial(kafka.altered_text, entity, by_shortcuts=by_shortcuts)
-    return Report(data, table, (Section(f"{entity}: {result}", shown),), as_kafka=as_kafka)
+    notes = [
+        f"{change.name}={change.new} limits nobody" for change in changes if limits_nobody(change.name, change.new)
+    ]
+    return Report(data, table, (Section(f"{entity}: {result}", shown),), notes=tuple(notes), as_kafka=as_kafka)
 
 
 def _row(entry: ConfigEntry) -> tuple[object, ...]:

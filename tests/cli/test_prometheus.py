@@ -212,6 +212,19 @@ def test_public_boards_have_data_from_brokers(watched: Watched, board: str) -> N
         time.sleep(0.5)
 
 
+def test_each_alert_watches_something_that_is_there(watched: Watched, tmp_path: Path) -> None:
+    """An alert about series that nobody writes would never fire."""
+    (group,) = printed("alerts", tmp_path)["groups"]
+    lacking = {re.split(" (?:==|<|>) ", rule["expr"])[0]: rule["alert"] for rule in group["rules"]}
+    assert not set(lacking) & {rule["expr"] for rule in group["rules"]}
+    is_in_time = within(60)
+    while lacking:
+        lacking = {expr: alert for expr, alert in lacking.items() if not watched.value_of(expr)}
+        assert is_in_time(), lacking
+    (evaluated,) = watched.ask("rules")["groups"]
+    assert {rule["health"] for rule in evaluated["rules"]} == {"ok"}, evaluated
+
+
 def test_a_killed_broker_fires_alerts_gives_each_panel_data_and_clears(watched: Watched, tmp_path: Path) -> None:
     panels = {
         target["expr"]: panel["title"]

@@ -119,6 +119,30 @@ def _synonym(one: dict[str, str]) -> str:
     return f"{one['source']}:{one['name']}={one['value']}"
 
 
+def test_quotas_of_zero_and_less_are_taken_as_kafka_configs_takes_them(kafka: Operated) -> None:
+    """Byte rates of 0 limit nobody: test_quotas_on_kafka shows it. Of the others, Kafka refuses whole ones below 0."""
+    added = "producer_byte_rate=0,consumer_byte_rate=0,request_percentage=0,controller_mutation_rate=-1"
+    theirs(kafka, CONFIGS, "--alter", "--entity-type", "clients", "--entity-name", "theirs", "--add-config", added)
+    for name, znodes in (("by_wire", False), ("by_znode", True)):
+        ran = kafka("quotas", "set", "--client", name, "--add-config", added, znodes=znodes)
+        assert ran.code == 0 and "producer_byte_rate=0 limits nobody" in ran.err, ran.err
+    expected = {key: f"{float(text)}" for key, text in (pair.split("=") for pair in added.split(","))}
+    for name in ("theirs", "by_wire", "by_znode"):
+        told = kafka.json("configs", "describe", "--client", name)["configs"]
+        assert {config["name"]: config["value"] for config in told} == expected, name
+        assert kafka("quotas", "remove", "--client", name).code == 0
+    for kind, name, refused in (
+        ("client", "refused", "producer_byte_rate=-1"),
+        ("ip", "127.0.0.9", "connection_creation_rate=-1"),
+    ):
+        words = ("--entity-type", f"{kind}s", "--entity-name", name, "--add-config", refused)
+        tool = run_tool(CONFIGS, *kafka.by_wire, "--alter", *words)
+        assert tool.returncode == 1, tool.stdout
+        for znodes in (False, True):
+            ran = kafka("quotas", "set", f"--{kind}", name, "--add-config", refused, znodes=znodes)
+            assert (ran.code, "must be a whole number, 0 or more" in ran.err) == (2, True), ran.err
+
+
 def test_quotas_and_credentials(kafka: Operated) -> None:
     theirs(kafka, CONFIGS, "--alter", "--entity-type", "users", "--entity-name", "alice", "--add-config", SCRAM)
     pair = ("--user", "alice", "--client", "app/1")
@@ -155,7 +179,7 @@ def test_quotas_and_credentials(kafka: Operated) -> None:
     )
     assert "Quota configs for user-principal 'alice', client-id 'app/1' are" in said
     for words, code, message in (
-        ([*pair, "--add-config", "consumer_byte_rate=1.5"], 2, "must be a whole number above 0"),
+        ([*pair, "--add-config", "consumer_byte_rate=1.5"], 2, "must be a whole number"),
         ([*pair, "--add-config", "nonsense=1"], 2, "only quotas can be set"),
         ([*pair, "--delete-config", "consumer_byte_rate"], 2, "(not set)"),
         (["--user-defaults", "--add-config", "SCRAM-SHA-256=[password=x]"], 2, "credentials cannot be altered"),

@@ -32,6 +32,12 @@ from engine.local.addresses import own_loopback_address
 Run = Callable[..., Ran]
 
 
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some commands leave a file for the way back."""
+    monkeypatch.chdir(tmp_path)
+
+
 CELLS_OF_ONE_BROKER = [cell for cell in CELLS if CASES[cell.case].brokers == 1 and not CASES[cell.case].hangs]
 """A broker that verifies partitions of transactions lets none hang."""
 
@@ -44,21 +50,15 @@ def story(kafka: SecuredKafka, tmp_path_factory: pytest.TempPathFactory) -> Righ
 
 @pytest.mark.parametrize("cell", CELLS_OF_ONE_BROKER, ids=str)
 def test_a_command_works_with_its_rights_and_says_what_it_lacks(
-    cell: Cell,
-    story: RightsStory,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    cell: Cell, story: RightsStory, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     check(story, cell, capsys)
 
 
 @pytest.mark.parametrize("case", dict.fromkeys(cell.case for cell in CELLS_OF_ONE_BROKER))
 def test_the_rules_that_klamm_names_are_those_to_add(
-    case: str, story: RightsStory, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    case: str, story: RightsStory, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     check_remedies(story, case, capsys)
 
 

@@ -5,6 +5,7 @@ Only a credential's iterations are shown, never what a password could be guessed
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import quote, unquote_plus
 
@@ -113,11 +114,16 @@ def _number(key: str, text: str) -> float:
         value = float(text)
     except ValueError:
         raise BadRequest(f"cannot parse quota configuration value for {key}: {text}") from None
-    if QuotaKey(key).is_whole and (not value.is_integer() or value <= 0):
-        raise BadRequest(f"{key} must be a whole number above 0, not {text}")
-    if not 0 < value < float("inf"):
-        raise BadRequest(f"{key} must be above 0, not {text}")
+    if not math.isfinite(value):
+        raise BadRequest(f"{key} must be a number, not {text}")
+    if QuotaKey(key).is_whole and (not value.is_integer() or value < 0):
+        raise BadRequest(f"{key} must be a whole number, 0 or more, not {text}")
     return value
+
+
+def limits_nobody(key: str, text: str | None) -> bool:
+    """Whether brokers ignore this value: Kafka's arithmetic overflows where no byte at all is allowed."""
+    return text is not None and key in (QuotaKey.PRODUCE, QuotaKey.FETCH) and float(text) == 0
 
 
 def written(name: str | None) -> str:

@@ -32,7 +32,6 @@ from engine.kafka.config.dynamic_keys import (
     BROKER_AND_THROTTLE_DEF,
     base_name,
     broker_config_key,
-    is_login,
     usable_dynamic_config,
 )
 from engine.kafka.config.password_encoder import decoded, encoded
@@ -199,8 +198,8 @@ async def _change_broker(broker: Broker, asked: ResourceChange, validate_only: b
     stored = {} if asked.is_replacement else await broker.zk.configs.get_entity_configs(f"{BROKERS}/{entity}")
     encoder = broker.dynamic_configs.password_encoder
     clear, _ = await asyncio.to_thread(decoded, stored, encoder)
-    # A password that another secret encrypted stays as it is, and so do logins, which count at start only.
-    kept = {name: text for name, text in stored.items() if name not in clear or is_login(name)}
+    # A password that another secret encrypted stays as it is.
+    kept = {name: text for name, text in stored.items() if name not in clear}
     readable = {name: text for name, text in clear.items() if name not in kept}
     usable, _ = usable_dynamic_config(readable, is_per_broker=is_per_broker)
     texts = await _apply(usable, asked.changes, BROKER_AND_THROTTLE_DEF, kept)
@@ -228,8 +227,8 @@ def _validate_broker(broker: Broker, texts: Mapping[str, str], is_per_broker: bo
 
 
 async def _check_stores(broker: Broker, texts: Mapping[str, str], is_per_broker: bool) -> None:
-    """Try out changed stores of listeners, in a thread: unpacking one may take tenths of a second."""
-    if any(base_name(name).startswith("ssl.") for name in texts):
+    """Try out new listeners and changed stores, in a thread: unpacking one may take tenths of a second."""
+    if any(name == "listeners" or base_name(name).startswith("ssl.") for name in texts):
         try:
             await asyncio.to_thread(
                 broker.check_listeners, broker.dynamic_configs.preview(texts, is_per_broker=is_per_broker)

@@ -568,6 +568,15 @@ ROWS: Final = (
     Row("kafka.server", "transaction-coordinator-metrics", (), (), "windowed", "time to load a partition"),
     Row(
         "klamm",
+        "ClientQuotas",
+        ("NotShown",),
+        (),
+        "gauge",
+        "clients of quotas that `/metrics` leaves out: for each quota it shows 1,000, first those who had to wait "
+        "lately; `/jolokia` shows all",
+    ),
+    Row(
+        "klamm",
         "EventLoop",
         ("LagMs", "MaxLagMs"),
         (),

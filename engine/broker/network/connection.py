@@ -22,7 +22,7 @@ from types import CoroutineType
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
-from engine.broker.metrics.requests import NetworkTotals
+from engine.broker.metrics.requests import NetworkTotals, RequestTimes
 from engine.broker.network.inbox import Inbox
 from engine.broker.network.request import (
     CLOSE_CONNECTION,
@@ -436,7 +436,7 @@ class Connection(asyncio.BufferedProtocol):
         if is_large:
             self._is_async_running = True
             self._context.supervisor.start(self._handle_large(route, request, frame, position), route.name)
-            self._note_waiting(route, size, begun_s, None)
+            self._note_async(route.follower_times if self.session.is_follower else route.times, size, begun_s)
             return
         if route.request_has_tags:
             position = skip_header_tags(frame, position)
@@ -454,44 +454,46 @@ class Connection(asyncio.BufferedProtocol):
                 answer = route.handler(request, body)
             except Exception:
                 answer = self._fault(route, request)
+        times = route.times
+        if route.is_fetch and self.session.is_follower:
+            times = route.follower_times
         if type(answer) is route.response_class and not self._pending:
             self._encode(route, correlation_id, answer, out)
         elif type(answer) is CoroutineType:
             self._is_async_running = True
             self._context.supervisor.start(self._finish(route, request, answer), route.name)
-            self._note_waiting(route, size, begun_s, None)
+            self._note_async(times, size, begun_s)
             return
         elif type(answer) is Deferred and answer.response is None:
             self._keep(route, correlation_id, answer, answer.weight)
             answer.on_complete(self._deferred_completed)
-            self._note_waiting(route, size, begun_s, answer)
+            times.new_requests.append(size)
+            # Few are timed, and a follower's Fetch almost always waits: to call that for each would cost half of all
+            # counting.
+            if begun_s >= times.timed_from_s:
+                answer.on_answered = self._time_wait(times, begun_s)
             return
         else:
             self._place(route, correlation_id, answer, out)
-        times = route.times
-        if route.is_fetch and self.session.is_follower:
-            times = route.follower_times
         times.new_requests.append(size)
         if begun_s >= times.timed_from_s:
             times.answered_at_once(self._queued_s, perf_counter() - begun_s, times.stands_for(begun_s))
 
-    def _note_waiting(self, route: Route, size_bytes: int, begun_s: float, answer: Deferred | None) -> None:
-        """Count a request that began at ``begun_s``. Its answer comes later: a coroutine's if there is none yet."""
-        times = route.follower_times if self.session.is_follower else route.times
+    def _note_async(self, times: RequestTimes, size_bytes: int, begun_s: float) -> None:
+        """Count a request that began at ``begun_s`` and that a coroutine answers."""
         times.new_requests.append(size_bytes)
-        self._on_async_answer = _do_nothing
-        if begun_s < times.timed_from_s:
-            return
+        is_timed = begun_s >= times.timed_from_s
+        self._on_async_answer = self._time_wait(times, begun_s) if is_timed else _do_nothing
+
+    def _time_wait(self, times: RequestTimes, begun_s: float) -> Callable[[], None]:
+        """Time a request that began at ``begun_s``; return what to call when its answer is there."""
         weight, now_s = times.stands_for(begun_s), perf_counter()
         queued_s, local_s = self._queued_s, now_s - begun_s
 
         def answered() -> None:
             times.answered_later(queued_s, local_s, perf_counter() - now_s, weight)
 
-        if answer is None:
-            self._on_async_answer = answered
-        else:
-            answer.on_answered = answered
+        return answered
 
     def _read_client_id(self, frame: memoryview) -> int:
         """Keep the client id; return where the header continues."""

@@ -206,9 +206,11 @@ class SocketServer:
         logins: Mapping[str, Logins] | None = None,
         rate_window: Window | None = None,
     ) -> None:
-        """``tls`` has the listeners that encrypt, by name, ``logins`` those where peers have to log in."""
-        self._tls = tls or {}
-        self._logins = logins or {}
+        """``tls`` has the listeners that encrypt, by name, ``logins`` those where peers have to log in: also those that
+        open later, if they are there by then.
+        """
+        self._tls = {} if tls is None else tls
+        self._logins = {} if logins is None else logins
         self.limits = limits
         self._clock = clock
         self.connections: set[Connection] = set()
@@ -222,7 +224,8 @@ class SocketServer:
         self._per_ip: Counter[str] = Counter()
         self._per_listener: Counter[str] = Counter()
         self.rates = ConnectionRates(rate_window or Window(), clock, limits.protected_listeners)
-        self._servers: list[asyncio.Server] = []
+        self._servers: dict[str, asyncio.Server] = {}
+        """By listener."""
         self._bound: list[BoundListener] = []
         self._supervisor = Supervisor("network")
         self._is_stopping = False
@@ -246,7 +249,7 @@ class SocketServer:
         loop = asyncio.get_running_loop()
         make = self._maker_of(bound.spec)
         server = await loop.create_server(make, sock=bound.socket, backlog=_backlog(self.limits))
-        self._servers.append(server)
+        self._servers[bound.spec.name] = server
         self._bound.remove(bound)
         host = bound.spec.host or "0.0.0.0"
         logger.info("Awaiting socket connections on %s:%d. listener=%s", host, bound.port, bound.spec.name)
@@ -256,6 +259,15 @@ class SocketServer:
         bound = self.bind(listener)
         await self.accept(bound)
         return listener.host, bound.port
+
+    async def close_listener(self, name: str) -> None:
+        """Close a listener and its connections. What was counted there stays."""
+        server = self._servers.pop(name)
+        server.close()
+        for connection in list(self.connections):
+            if connection.session.listener_name == name:
+                connection.close(CloseReason.STOPPING)
+        await server.wait_closed()
 
     def start_idle_sweep(self) -> None:
         """Start closing connections that have been silent for ``connections.max.idle.ms``, or whose peer is gone."""
@@ -279,7 +291,7 @@ class SocketServer:
 
     def stop_accepting(self) -> None:
         """Accept no new connections; existing ones continue."""
-        for server in self._servers:
+        for server in self._servers.values():
             server.close()
 
     async def stop(self) -> None:
@@ -292,7 +304,7 @@ class SocketServer:
         for connection in list(self.connections):
             connection.close(CloseReason.STOPPING)
         await self._supervisor.stop()
-        for server in self._servers:
+        for server in self._servers.values():
             await server.wait_closed()
 
     def _maker_of(self, listener: ListenerSpec) -> Callable[[], Connection]:

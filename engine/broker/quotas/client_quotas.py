@@ -12,11 +12,12 @@ import logging
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 from engine.broker.metrics.measures import Occasional
 from engine.broker.network.request import NO_RESPONSE, RequestHead
-from engine.broker.quotas.limits import Limits, Owner, entity_of
+from engine.broker.quotas.limits import Limits, Owner, entity_of, known_as
 from engine.common.clock import Clock
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.windowed_rate import METRICS_WINDOW, TokenBucket, Window, WindowedAverage, WindowedRate
@@ -31,6 +32,12 @@ IDLE_MS_MAX: Final = 3600 * 1000
 
 USERS_MAX: Final = 10_000
 """From this many clients on, those with nothing left in the window are forgotten first."""
+
+ACCOUNTS_MAX: Final = 50_000
+"""As many clients are counted one by one, some 30 MB of each kind; those who come then are counted together."""
+
+_OTHERS: Final = "..."
+"""Their name."""
 
 INT_MAX: Final = 2**31 - 1
 
@@ -140,6 +147,9 @@ class _Quota:
             account = self._accounts.get(owner)
             if account is None and len(self._accounts) >= USERS_MAX:
                 self._make_room(now_ms)
+                if limit != NO_LIMIT and len(self._accounts) >= ACCOUNTS_MAX:
+                    owner = Owner(owner.user, _OTHERS) if owner.client_id else Owner(_OTHERS, "")
+                    account = self._accounts.get(owner)
             if account is None and (limit != NO_LIMIT or len(self._accounts) < USERS_MAX):
                 account = self._accounts[owner] = _Account(owner, self.key, self.window, now_ms)
             found = None if account is None else (account, limit)
@@ -181,9 +191,18 @@ class _Quota:
             found.append(Usage(self.key, owner.user, owner.client_id, limit, used, wait_ms))
         return found
 
-    def figures(self, now_ms: int) -> Iterator[tuple[Owner, dict[str, float]]]:
-        """Yield the attributes of each owner's MBean."""
-        for owner, account in list(self._accounts.items()):
+    def figures(self, now_ms: int, most: int | None) -> Iterator[tuple[Owner, dict[str, float]]]:
+        """Yield the attributes of each owner's MBean; if there are more than ``most``, first of those who had to wait.
+
+        The others come by age, so that they are the same from page to page.
+        """
+        shown = list(self._accounts.items())
+        if most is not None and len(shown) > most:
+            since_ms = max(0, now_ms - self.window.whole_ms)
+            waited = [entry for entry in shown if entry[1].throttled_until_ms > since_ms][:most]
+            others = (entry for entry in shown if entry[1].throttled_until_ms <= since_ms)
+            shown = [*waited, *islice(others, most - len(waited))]
+        for owner, account in shown:
             attributes = {"throttle-time": account.throttle_ms.value(now_ms)}
             if account.mutations is not None:
                 limited = self.limits.of(*owner)
@@ -298,14 +317,21 @@ class ClientQuotas:
         now_ms = self._clock.monotonic_ms()
         return [usage for quota in self._quotas.values() for usage in quota.usage(now_ms)]
 
-    def figures(self) -> Iterator[tuple[str, str, str, dict[str, float]]]:
-        """Yield kind, user, client id and attributes of each of Kafka's MBeans; user and client id may be ``""``."""
+    def accounts_beyond(self, most: int) -> int:
+        """Return how many clients ``figures`` leaves out, of all kinds together."""
+        return sum(max(0, len(quota) - most) for quota in self._quotas.values())
+
+    def figures(self, most: int | None = None) -> Iterator[tuple[str, str, str, dict[str, float]]]:
+        """Yield kind, user, client id and attributes of each of Kafka's MBeans; user and client id may be ``""``.
+
+        ``most``: of so many clients of each kind at most.
+        """
         now_ms = self._clock.monotonic_ms()
         for key, quota in self._quotas.items():
             total = {"queue-size": float(quota.queue_size(now_ms))}
             if key is QuotaKey.REQUEST:
                 total["exempt-request-time"] = self._exempt.per_second(now_ms)
-            for owner, attributes in quota.figures(now_ms):
+            for owner, attributes in quota.figures(now_ms, most):
                 if owner == _NOBODY:
                     total |= attributes
                 else:
@@ -413,7 +439,7 @@ class ClientQuotas:
 
 def _client(request: RequestHead) -> Owner:
     # The name of a principal follows its type: "User:alice".
-    return Owner(request.session.principal.partition(":")[2], request.client_id or "")
+    return Owner(known_as(request.session.principal.partition(":")[2]), known_as(request.client_id or ""))
 
 
 def _percent(request: RequestHead) -> float:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Final, NamedTuple
 
 from engine.kafka.zk.configs import DEFAULT_ENTITY, desanitized
 
 ANYBODY: Final = None
 """A user or a client id that stands for all that have no quota of their own."""
+
+
+NAME_CHARS_MAX: Final = 255
+"""A longer name is known by its beginning and its hash."""
+
+_HASH_CHARS: Final = 32
 
 
 class Owner(NamedTuple):
@@ -86,5 +93,15 @@ def entity_of(folder: str, name: str) -> _Entity:
     return _named(user), _named(client) if client else ""
 
 
+def known_as(name: str) -> str:
+    """Return under which name a user or a client id is counted.
+
+    A client says its id in each request, with 32,767 bytes if it likes, and is remembered for a while.
+    """
+    if len(name) <= NAME_CHARS_MAX:
+        return name
+    return f"{name[: NAME_CHARS_MAX - _HASH_CHARS - 3]}...{sha256(name.encode()).hexdigest()[:_HASH_CHARS]}"
+
+
 def _named(znode: str) -> _Name:
-    return ANYBODY if znode == DEFAULT_ENTITY else desanitized(znode)
+    return ANYBODY if znode == DEFAULT_ENTITY else known_as(desanitized(znode))

@@ -136,8 +136,8 @@ class TlsListener:
         return own_chain(settings)[0], context
 
 
-def tls_listeners(config: BrokerConfig) -> dict[str, TlsListener]:
-    """Return the listeners with TLS, by name. Reads their stores.
+def tls_listeners(config: BrokerConfig, only: str | None = None) -> dict[str, TlsListener]:
+    """Return the listeners with TLS, by name; ``only`` that one. Reads their stores.
 
     Raises:
         ConfigError: one of them cannot serve; the text names the listener, the key and the file.
@@ -145,7 +145,7 @@ def tls_listeners(config: BrokerConfig) -> dict[str, TlsListener]:
     return {
         endpoint.listener_name: TlsListener(config, endpoint.listener_name, endpoint.security_protocol)
         for endpoint in config.listener_settings.listeners
-        if endpoint.security_protocol in _TLS
+        if endpoint.security_protocol in _TLS and only in (None, endpoint.listener_name)
     }
 
 

@@ -219,8 +219,10 @@ class ListenerLogins:
         return ConfigError(f"listener {self.name}: {text}", key="listeners")
 
 
-def listener_logins(config: BrokerConfig, environment: Mapping[str, str]) -> dict[str, ListenerLogins]:
-    """Return the logins of the listeners with SASL, by name.
+def listener_logins(
+    config: BrokerConfig, environment: Mapping[str, str], only: str | None = None
+) -> dict[str, ListenerLogins]:
+    """Return the logins of the listeners with SASL, by name; ``only`` that one's.
 
     Raises:
         ConfigError: one of them cannot be served as it is meant; the text names the listener and the key.
@@ -235,5 +237,5 @@ def listener_logins(config: BrokerConfig, environment: Mapping[str, str]) -> dic
     return {
         endpoint.listener_name: ListenerLogins(config, endpoint.listener_name, environment)
         for endpoint in endpoints
-        if endpoint.security_protocol in _SASL
+        if endpoint.security_protocol in _SASL and only in (None, endpoint.listener_name)
     }

@@ -31,7 +31,7 @@ from engine.broker.handlers.registry import all_handlers
 from engine.broker.log.environment import LoadingStopped
 from engine.broker.log.log_manager import LogManager, LogManagerConfig
 from engine.broker.network.routes import HandlerSpec, Route, RouteTable
-from engine.broker.network.server import BoundListener, SocketServer
+from engine.broker.network.server import SocketServer
 from engine.broker.quotas.client_quotas import ClientQuotas
 from engine.broker.replication.alter_partition import AlterPartitionManager
 from engine.broker.replication.controller_channel import ControllerChannel
@@ -53,16 +53,15 @@ from engine.broker.server.log_cleaning import LogCleaner
 from engine.broker.server.log_upkeep import LogUpkeep
 from engine.broker.server.metrics import BrokerMetrics
 from engine.broker.server.metrics_pages import MetricsPages
+from engine.broker.server.own_listeners import OwnListeners
 from engine.broker.server.own_security import OwnSecurity
 from engine.broker.server.reporters import MetricsReport, reporters
 from engine.broker.server.settings import (
-    advertised,
     allows_without_rules,
     channel_settings,
     check_served,
     controller_options,
     controller_quota_window,
-    listener_spec,
     metrics_address,
     quota_window,
     random_cluster_id,
@@ -146,6 +145,7 @@ class KafkaServer:
     log_cleaner: LogCleaner
     metrics: BrokerMetrics
     _security: OwnSecurity
+    _listeners: OwnListeners
     _features: FinalizedFeaturesListener
     _routes: RouteTable
 
@@ -161,12 +161,10 @@ class KafkaServer:
         self.authorizer: Authorizer | None = None
         self.tokens: DelegationTokens | None = None
         self.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
-        self.advertised_listeners: tuple[Endpoint, ...] = ()
         self.metadata_cache = MetadataCache(config.broker_id)
         self._stop_requested = asyncio.Event()
         self.supervisor = Supervisor("broker")
         self._ending: list[_Step] = []
-        self._bound: list[BoundListener] = []
         self._are_logs_loaded = False
         self.is_zookeeper_away = False
 
@@ -192,7 +190,7 @@ class KafkaServer:
         metrics_address(self.config)
         self._reporters = reporters(self.config)
         self._security = OwnSecurity(self.config)
-        self._ends_with("logins", self._security.stop)
+        self._ends_with("logins", lambda: self._security.stop())
         await self._security.start()
         self.loop_lag.start()
         self._ends_with("supervised tasks", self.supervisor.stop)
@@ -209,6 +207,7 @@ class KafkaServer:
         await self._register()
         await self._open_network()
         await self._begin_to_work()
+        self._listeners.follow(self.supervisor, self._announce)
         self.state = BrokerState.RUNNING
         logger.info("[KafkaServer id=%d] started", self.broker_id)
 
@@ -323,11 +322,19 @@ class KafkaServer:
         await self._encode_passwords_anew()
         self.topic_configs = ConfigChangeListener(self.zk.client, self.dynamic_configs, self.clock)
         await self.topic_configs.start()
-        self._security.check_own_user(self.dynamic_configs)
         self._ends_with("settings", self.topic_configs.stop)
+        await self._take_stored_listeners()
+        self._security.check_own_user(self.dynamic_configs)
         self._features = FinalizedFeaturesListener(self.zk.client)
         await self._features.start()
         self._ends_with("finalized features", self._features.stop)
+
+    async def _take_stored_listeners(self) -> None:
+        """Protect listeners as the settings in ZooKeeper say, which may have more of them than this broker's file."""
+        if self.dynamic_configs.current.originals != self.config.originals:
+            await self._security.stop()
+            self._security = OwnSecurity(self.dynamic_configs.current)
+            await self._security.start()
 
     async def _encode_passwords_anew(self) -> None:
         """Encrypt this broker's passwords in ZooKeeper with its new secret, if its file names the old one too."""
@@ -481,9 +488,6 @@ class KafkaServer:
         self._ends_with("transaction verifier", self.transaction_verifier.stop)
 
     def _bind_network(self) -> None:
-        """Listen on all addresses before announcing any: a client that learns an address may connect at once, and
-        waits.
-        """
         config = self.config
         handlers = {key: once_known(self._guarded(spec)) for key, spec in all_handlers().items()}
         self._routes = RouteTable(handlers, answer_unknown_version)
@@ -494,38 +498,52 @@ class KafkaServer:
             announce=lambda is_on: self._routes.show_answers(self.quotas.before_encoding if is_on else None),
         )
         self.supervisor.every(IDLE_CLIENTS_INTERVAL_MS, self.quotas.forget_idle, "idle clients' quotas")
+        self._security.offer_logins(handlers, self.dynamic_configs, self.clock, self.tokens)
         self.network = SocketServer(
             self._routes,
             partial(RequestContext, self),
             server_limits(config),
             self.clock,
             self._security.tls_listeners,
-            self._security.login_policies(handlers, self.dynamic_configs, self.clock, self.tokens),
+            self._security.login_policies,
             quota_window(config),
         )
         follow_limits(self.dynamic_configs, self.network)
         follow_quotas(self.dynamic_configs, self.quotas, self.network.rates)
         self._security.follow(self.dynamic_configs, self.supervisor)
         self._ends_with("network", self.network.stop)
-        self._bound = [self.network.bind(listener_spec(endpoint)) for endpoint in config.listener_settings.listeners]
-        self.advertised_listeners = advertised(config.listener_settings.advertised_listeners, self._bound)
+        self._listeners = OwnListeners(self.network, self._security, self.dynamic_configs)
 
     def _guarded(self, spec: HandlerSpec) -> HandlerSpec:
         return spec if self.authorizer is None else guarded(spec, self.authorizer)
+
+    @property
+    def advertised_listeners(self) -> tuple[Endpoint, ...]:
+        """The addresses that others are told."""
+        return self._listeners.advertised
 
     def check_listeners(self, config: BrokerConfig) -> None:
         """Check settings before they take effect.
 
         Raises:
-            ConfigError: a listener cannot use its new stores.
+            ConfigError: a new listener cannot be served as it is meant, or one cannot use its new stores.
         """
-        self._security.check(config)
+        self._security.check(config, self._listeners.names)
+
+    async def _announce(self) -> None:
+        """Tell the cluster this broker's addresses anew."""
+        await self.zk.brokers.update_broker(self.registration())
+        logger.info(
+            "Updated broker %d at path /brokers/ids/%d with addresses: %s",
+            self.broker_id,
+            self.broker_id,
+            ",".join(map(str, self.advertised_listeners)),
+        )
 
     async def _open_network(self) -> None:
         """Start answering. Earlier, while it waited for its id, this broker would have told clients about no topics."""
         self.metadata_cache.expects_topics = bool(self.log_manager.logs)
-        for listener in self._bound:
-            await self.network.accept(listener)
+        await self._listeners.accept()
         asyncio.get_running_loop().call_later(UNKNOWN_MS_MAX / 1000, self.metadata_cache.known.set)
         self.network.start_idle_sweep()
 

@@ -14,7 +14,7 @@ from engine.broker.metrics.prometheus import PrometheusPage, SeriesPlans
 from engine.broker.server.figures.cluster import ClusterFigures
 from engine.broker.server.figures.measured import MeasuredBroker
 from engine.broker.server.figures.network import NetworkFigures
-from engine.broker.server.figures.process import ProcessFigures
+from engine.broker.server.figures.process import CLIENTS_SHOWN_MAX, ProcessFigures
 from engine.broker.server.figures.replicas import ReplicaFigures
 from engine.broker.server.figures.requests import SAMPLE_S, RequestFigures
 from engine.runtime.turns import Breather
@@ -86,7 +86,7 @@ class BrokerMetrics:
         breather = Breather()
         for _ in self._look(page):
             await breather.give_way()
-        for mbean in self._few():
+        for mbean in self._few(CLIENTS_SHOWN_MAX):
             page.add(mbean)
             await breather.give_way()
         if len(self._plans) > PLANS_MAX:
@@ -110,16 +110,16 @@ class BrokerMetrics:
         yield from self._cluster.look()
 
     def _all(self, *, with_partitions: bool) -> MBeans:
-        yield from self._few()
+        yield from self._few(None)
         yield from self._replicas.topics()
         if with_partitions:
             yield from self._replicas.partitions()
 
-    def _few(self) -> MBeans:
-        """Yield all but those of single topics and partitions."""
+    def _few(self, clients_max: int | None) -> MBeans:
+        """Yield all but those of single topics and partitions; of each quota ``clients_max`` clients."""
         self._count(self._ledger.now_s)
         named, windowed = self._replicas.of_singles, 0
-        for mbean in self._parts():
+        for mbean in self._parts(clients_max):
             if mbean.domain != "klamm":
                 named += mbean.name is not None
                 windowed += len(mbean.attributes) if mbean.name is None else 0
@@ -127,8 +127,8 @@ class BrokerMetrics:
         yield from gauges("kafka.server", "KafkaServer", {"yammer-metrics-count": named + 1})
         yield MBean("kafka.server", "kafka-metrics-count", None, (), {"count": windowed + 1.0})
 
-    def _parts(self) -> MBeans:
-        yield from self._process.of_broker()
+    def _parts(self, clients_max: int | None) -> MBeans:
+        yield from self._process.of_broker(clients_max)
         yield from self._requests.mbeans()
         yield from self._network.network()
         yield from self._network.channels()

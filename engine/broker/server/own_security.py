@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from engine.broker.handlers.sasl_login import api_versions_before_login, unknown_version_before_login
 from engine.broker.network.routes import HandlerSpec, RouteTable
 from engine.broker.security.delegation_tokens import DelegationTokens
 from engine.broker.security.listener_security import TlsListener, inter_broker_security, tls_listeners
-from engine.broker.security.login_settings import listener_logins
+from engine.broker.security.login_settings import ListenerLogins, listener_logins
 from engine.broker.security.logins import LoginPolicy
 from engine.common.clock import Clock
 from engine.common.errors import ConfigError
@@ -39,6 +40,8 @@ class OwnSecurity:
         """
         self.tls_listeners: dict[str, TlsListener] = tls_listeners(config)
         self._logins = listener_logins(config, os.environ)
+        self.login_policies: dict[str, LoginPolicy] = {}
+        """How peers log in on each listener with SASL, from ``offer_logins`` on."""
         self._between_brokers = inter_broker_security(config, self._logins)
 
     def between_brokers(self) -> Security:
@@ -74,14 +77,14 @@ class OwnSecurity:
                     key="sasl.mechanism.inter.broker.protocol",
                 )
 
-    def login_policies(
+    def offer_logins(
         self,
         handlers: Mapping[int, HandlerSpec],
         configs: DynamicConfigs,
         clock: Clock,
         tokens: DelegationTokens | None,
-    ) -> dict[str, LoginPolicy]:
-        """Return how peers log in on each listener with SASL. Until then, they reach only what a login needs."""
+    ) -> None:
+        """Let peers log in on listeners with SASL. Until then, they reach only what a login needs."""
         before: dict[int, HandlerSpec] = {
             key: handlers[key] for key in (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
         }
@@ -91,17 +94,43 @@ class OwnSecurity:
         def user_text(user: str, name: str) -> str | None:
             return configs.stored_texts(USERS, sanitized(user)).get(name)
 
-        return {
-            name: logins.policy(routes.of_listener(), user_text, clock.now_ms, tokens)
-            for name, logins in self._logins.items()
-        }
+        def policy_of(logins: ListenerLogins) -> LoginPolicy:
+            return logins.policy(routes.of_listener(), user_text, clock.now_ms, tokens)
 
-    def check(self, config: BrokerConfig) -> None:
-        """Check settings before they take effect.
+        self._policy_of = policy_of
+        self.login_policies.update((name, policy_of(logins)) for name, logins in self._logins.items())
+
+    async def add(self, name: str, configs: DynamicConfigs, supervisor: Supervisor) -> None:
+        """Protect a listener that is new.
 
         Raises:
-            ConfigError: a listener cannot use its new stores.
+            ConfigError: it cannot be served as it is meant.
         """
+        protections = await asyncio.to_thread(_protections, configs.current, name)
+        for logins in protections.logins.values():
+            await logins.start()
+        self._logins |= protections.logins
+        self.login_policies |= {name: self._policy_of(logins) for name, logins in protections.logins.items()}
+        self.tls_listeners |= protections.tls
+        for listener in protections.tls.values():
+            self._follow_stores(listener, configs, supervisor)
+
+    async def drop(self, name: str) -> None:
+        """Forget a listener that has closed."""
+        self.tls_listeners.pop(name, None)
+        self.login_policies.pop(name, None)
+        if (logins := self._logins.pop(name, None)) is not None:
+            await logins.stop()
+
+    def check(self, config: BrokerConfig, serves: Collection[str]) -> None:
+        """Check settings before they take effect. ``serves`` are the listeners that are open.
+
+        Raises:
+            ConfigError: a new listener cannot be served as it is meant, or one cannot use its new stores.
+        """
+        for endpoint in config.listener_settings.listeners:
+            if endpoint.listener_name not in serves:
+                _protections(config, endpoint.listener_name)
         for listener in self.tls_listeners.values():
             if listener.state(config) != listener.in_use:
                 listener.check(config)
@@ -121,7 +150,23 @@ class OwnSecurity:
             self._between_brokers = inter_broker_security(configs.current, self._logins)
 
         def look(state: object) -> None:
-            if state != listener.in_use:
+            if state != listener.in_use and self.tls_listeners.get(listener.name) is listener:
                 supervisor.start(reload(), "stores")
 
         configs.follow(lambda: listener.state(configs.current), look)
+
+
+class _Protections(NamedTuple):
+    """The TLS and the logins of a listener, each by its name if it has them."""
+
+    tls: dict[str, TlsListener]
+    logins: dict[str, ListenerLogins]
+
+
+def _protections(config: BrokerConfig, name: str) -> _Protections:
+    """Return what protects one listener.
+
+    Raises:
+        ConfigError: it cannot be served as it is meant.
+    """
+    return _Protections(tls_listeners(config, name), listener_logins(config, os.environ, name))

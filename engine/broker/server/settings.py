@@ -17,7 +17,7 @@ from engine.broker.network.server import BoundListener, ListenerSpec, ServerLimi
 from engine.broker.replication.settings import ReplicationSettings
 from engine.broker.security.authorizer import AUTHORIZERS
 from engine.common.errors import ConfigError
-from engine.common.model import Endpoint, address_in_java
+from engine.common.model import Endpoint, SecurityProtocol, address_in_java
 from engine.common.windowed_rate import Window
 from engine.kafka.client.security import Security, plaintext
 from engine.kafka.config.broker import BrokerConfig
@@ -52,16 +52,17 @@ def listener_spec(endpoint: Endpoint) -> ListenerSpec:
     return ListenerSpec(endpoint.listener_name, endpoint.host, endpoint.port, int(endpoint.security_protocol))
 
 
-def advertised(wanted: Sequence[Endpoint], bound: Sequence[BoundListener]) -> tuple[Endpoint, ...]:
-    """Return the advertised addresses: an empty host becomes this machine's name, port 0 the bound port."""
-    ports = {listener.spec.name: listener.port for listener in bound}
+def advertised(wanted: Sequence[Endpoint], bound: Mapping[str, BoundListener]) -> tuple[Endpoint, ...]:
+    """Return the advertised addresses of open listeners: no host becomes this machine's name, port 0 the bound one."""
     return tuple(
         replace(
             endpoint,
             host=endpoint.host or socket.getfqdn(),
-            port=endpoint.port or ports.get(endpoint.listener_name, 0),
+            port=endpoint.port or bound[endpoint.listener_name].port,
+            security_protocol=SecurityProtocol(bound[endpoint.listener_name].spec.security_protocol),
         )
         for endpoint in wanted
+        if endpoint.listener_name in bound
     )
 
 

@@ -12,9 +12,9 @@ from enum import IntEnum
 
 from engine.kafka.config.definition import ConfigDef
 from engine.kafka.config.dynamic import DynamicConfigs
-from engine.kafka.config.dynamic_keys import is_login, validate_dynamic_config
+from engine.kafka.config.dynamic_keys import validate_dynamic_config
 from engine.kafka.config.reconfiguration import check_reconfiguration
-from engine.kafka.config.values import ConfigType, InvalidConfigurationError, ReconfigurationError
+from engine.kafka.config.values import ConfigType, InvalidConfigurationError
 
 
 class AlterOperation(IntEnum):
@@ -63,12 +63,6 @@ def validate_broker_change(texts: Mapping[str, str], configs: DynamicConfigs, *,
         ConfigError: they are not allowed, or the running broker cannot change to them.
     """
     validate_dynamic_config(texts, is_per_broker=is_per_broker)
-    login = next(filter(is_login, texts), None)
-    if login is not None and texts[login] != configs.static.originals.get(login):
-        raise ReconfigurationError(
-            f"klamm applies {login} when a broker starts: change it in the broker's file and restart the broker.",
-            key=login,
-        )
     check_reconfiguration(configs.current, configs.preview(texts, is_per_broker=is_per_broker))
 
 

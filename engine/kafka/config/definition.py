@@ -49,7 +49,6 @@ class ConfigKey(Generic[T]):
         has_effect: False if klamm knows the key for compatibility but nothing reads it.
         synonyms: broker settings that give this one its value, the most specific first.
         is_internal: Kafka leaves it out of its documentation.
-        at_start_only: dynamic in Kafka, but klamm applies it only when the broker starts.
     """
 
     def __init__(
@@ -62,7 +61,6 @@ class ConfigKey(Generic[T]):
         *,
         synonyms: tuple[str, ...] = (),
         is_internal: bool = False,
-        at_start_only: bool = False,
     ) -> None:
         self.name = ""
         self.attribute = ""
@@ -75,7 +73,6 @@ class ConfigKey(Generic[T]):
         self.has_effect = False
         self.synonyms = synonyms
         self.is_internal = is_internal
-        self.at_start_only = at_start_only
         self._stand_in: Callable[[Any], Any] | None = None
         self._convert: Callable[[Any], Any] | None = None
 
@@ -161,7 +158,6 @@ class Facts(TypedDict, total=False):
 
     synonyms: tuple[str, ...]
     is_internal: bool
-    at_start_only: bool
 
 
 class KeyType(Generic[T]):

@@ -35,7 +35,7 @@ All settings that Kafka 3.9 knows in ZooKeeper mode, under Kafka's own names. A 
 as it is. **Effect** says whether klamm does anything with the setting; when the broker starts, it logs each setting
 that is set without effect, and each unknown one. Defaults and limits are Kafka's. **Change** says how a new value takes
 effect: at a *restart*, or *at run time* by `klamm configs alter` (or Kafka's own tool), *per broker* or also for
-all brokers at once. `listeners` and related settings need a restart, unlike in Kafka.
+all brokers at once.
 
 `listener.name.<listener>.<setting>` is a value for only one listener. Those of TLS and SASL have an effect, and so do
 `max.connections` and `max.connection.creation.rate`.
@@ -129,7 +129,7 @@ _LAST: Final[tuple[Column, ...]] = (
 _BROKER_COLUMNS: Final[tuple[Column, ...]] = (
     _NAME,
     *_COMMON,
-    ("Change", lambda key: _CHANGES[DynamicMode.READ_ONLY if key.at_start_only else key.dynamic]),
+    ("Change", lambda key: _CHANGES[key.dynamic]),
     *_LAST,
 )
 _TOPIC_COLUMNS: Final[tuple[Column, ...]] = (_NAME, *_COMMON, ("Default from", _server_settings), *_LAST)

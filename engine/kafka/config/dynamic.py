@@ -13,10 +13,9 @@ from typing import Final, TypeVar
 from engine.common.errors import ConfigError
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.broker_configs import BROKER_CONFIG_DEF
-from engine.kafka.config.dynamic_keys import Throttles, is_login, usable_dynamic_config
+from engine.kafka.config.dynamic_keys import Throttles, usable_dynamic_config
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.config.password_encoder import PasswordEncoder, decoded
-from engine.kafka.config.reconfiguration import AT_START_ONLY
 from engine.kafka.config.topic_config_values import ignored_format_version_warning, topic_log_config, usable_overrides
 
 TOPICS: Final = "topics"
@@ -185,7 +184,7 @@ class DynamicConfigs:
             return []
         clear, undecoded = decoded(texts, self.password_encoder)
         usable, problems = usable_dynamic_config(clear, is_per_broker=not is_default)
-        problems += undecoded + self._drop_at_start_only(usable)
+        problems += undecoded
         try:
             new = self.preview(usable, is_per_broker=not is_default)
         except ConfigError as error:
@@ -215,11 +214,3 @@ class DynamicConfigs:
                     texts.pop(synonym, None)
                 texts[name] = text
         return BrokerConfig(texts, generated_broker_id=self.static.generated_broker_id)
-
-    def _drop_at_start_only(self, texts: dict[str, str]) -> list[str]:
-        """Remove settings that are read at start only and differ from the broker's file; return a sentence for each."""
-        at_start = [name for name in texts if name in AT_START_ONLY or is_login(name)]
-        names = [name for name in at_start if texts[name] != self.static.originals.get(name)]
-        for name in names:
-            del texts[name]
-        return [f"{name} takes effect only from the broker's file, when it starts" for name in names]

@@ -106,8 +106,13 @@ def is_password(name: str) -> bool:
 
 
 def is_login(name: str) -> bool:
-    """Say whether a setting says how peers log in, which klamm uses only when a broker starts."""
+    """Say whether a setting says how peers log in: it may hold passwords."""
     return name.endswith("sasl.jaas.config")
+
+
+def is_dynamic_for_listeners(name: str) -> bool:
+    """Say whether a setting, without the listener's prefix, may change while the listener is open."""
+    return name in _OF_LISTENERS_ONLY or name in _CLUSTER_LEVEL_OF_LISTENERS
 
 
 def validate_dynamic_config(texts: Mapping[str, str], *, is_per_broker: bool) -> None:

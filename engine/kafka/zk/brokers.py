@@ -200,6 +200,11 @@ class BrokerZnodes:
                 self._own_sessions.add(self._client.session_id)
                 return stat.czxid
 
+    async def update_broker(self, registration: BrokerRegistration) -> None:
+        """Write the broker's addresses anew; the controller tells the others."""
+        path = BrokerIdZNode.path(registration.broker.id)
+        await self._client.set(path, BrokerIdZNode.encode(registration), -1)
+
     async def _take_over(self, broker_id: int, deadline_ms: int) -> ZnodeStat | None:
         """Handle an existing registration: return it if it is ours, or None once it is gone."""
         path = BrokerIdZNode.path(broker_id)

@@ -24,13 +24,16 @@ def test_quotas_are_checked_before_they_are_sent() -> None:
         "producer_byte_rate": 5.0,
         "request_percentage": 0.5,
     }
+    # As kafka-configs does, and Kafka's brokers.
+    assert parse_quotas(user, {"producer_byte_rate": "0"}) == {"producer_byte_rate": 0.0}
+    assert parse_quotas(user, {"request_percentage": "-1"}) == {"request_percentage": -1.0}
     for entity, key, text, message in (
         (user, "producer_byte_rate", "1.5", "whole number"),
         (user, "producer_byte_rate", "-1", "whole number"),
         (user, "producer_byte_rate", "abc", "cannot parse"),
-        (user, "request_percentage", "0", "above 0"),
-        (user, "request_percentage", "nan", "above 0"),
-        (user, "request_percentage", "inf", "above 0"),
+        (user, "request_percentage", "nan", "must be a number"),
+        (user, "request_percentage", "inf", "must be a number"),
+        (address, "connection_creation_rate", "-1", "0 or more"),
         (user, "connection_creation_rate", "1", "only quotas can be set for users"),
         (address, "producer_byte_rate", "1", "only quotas can be set for ips"),
         (user, "SCRAM-SHA-512", "[password=x]", "credentials cannot be altered"),

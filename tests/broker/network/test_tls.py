@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import _ssl
 import asyncio
-import ctypes
 import os
 import random
 import socket
@@ -12,13 +10,13 @@ import ssl
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from certificates import Authority, Signed
 from network_serving import answer_with_name, correlation_ids, metadata_request, read_frame, run, serving
+from openssl_peer import openssl_peer
 from virtual_time import ManualClock
 
 from engine.broker.log.file_range import FileRange, OpenFile
@@ -353,6 +351,76 @@ def test_the_certificate_says_who_a_client_is(tmp_path: Path) -> None:
     run(check)
 
 
+def test_a_very_long_subject_is_the_name_of_a_client(tmp_path: Path) -> None:
+    units = [f"{number:064}" for number in range(160)]
+    long = CA.sign("Anna Example", units=units)
+
+    async def check() -> None:
+        async with telling_principals(listener(tmp_path, "required")) as (_, host, port):
+            name = await principal_at(host, port, client_context(tmp_path, long))
+            assert name == f"User:{','.join(f'OU={unit}' for unit in reversed(units))},CN=Anna Example"
+
+    run(check)
+
+
+def test_a_client_may_show_a_long_chain_and_must_show_all_of_it(tmp_path: Path) -> None:
+    chain = [CA]
+    for number in range(9):
+        chain.append(Authority(f"authority {number}", chain[-1]))
+    client = chain[-1].sign("Anna Example")
+    between = [authority.pem for authority in reversed(chain[1:])]
+    context = client_context(tmp_path)
+
+    def present(shown: list[str]) -> None:
+        (tmp_path / "client.pem").write_text(client.key_pem() + client.certificate_pem + "".join(shown))
+        context.load_cert_chain(tmp_path / "client.pem")
+
+    async def check() -> None:
+        async with telling_principals(listener(tmp_path, "required")) as (_, host, port):
+            present(between)
+            assert await principal_at(host, port, context) == "User:CN=Anna Example"
+            present(between[:4] + between[5:])
+            with pytest.raises(REFUSED):
+                await principal_at(host, port, context)
+
+    run(check)
+
+
+def test_other_names_and_protocols_than_its_own_do_not_matter(tmp_path: Path) -> None:
+    """As in Kafka, which looks at neither SNI nor ALPN."""
+    context = client_context(tmp_path)
+    context.check_hostname = False
+    context.set_alpn_protocols(["h2", "x" * 255])
+
+    async def check() -> None:
+        async with serving({ApiKey.METADATA: answer_with_name}, tls=listener(tmp_path)) as (_, host, port):
+            for name in ("nobody.example", ".".join(["x" * 63] * 3), "broker.example"):
+                reader, writer = await asyncio.open_connection(host, port, ssl=context, server_hostname=name)
+                assert writer.get_extra_info("ssl_object").selected_alpn_protocol() is None
+                writer.write(metadata_request("t", 7))
+                assert correlation_ids([await read_frame(reader)]) == [7]
+                writer.close()
+
+    run(check)
+
+
+def test_nothing_is_taken_before_a_handshake_is_over(tmp_path: Path) -> None:
+    """Early data of TLS 1.3 could be sent again by anybody who has seen it. The tickets allow none."""
+
+    async def check() -> None:
+        async with (
+            serving({ApiKey.METADATA: answer_with_name}, tls=listener(tmp_path)) as (_, host, port),
+            openssl_peer(host, port, ssl.TLSVersion.TLSv1_3) as peer,
+        ):
+            peer.write(metadata_request("t", 0))
+            await peer.read()
+            session = peer.lib.SSL_get_session(peer.tls)
+            assert peer.lib.SSL_SESSION_has_ticket(session) == 1
+            assert peer.lib.SSL_SESSION_get_max_early_data(session) == 0
+
+    run(check)
+
+
 def test_a_certificate_that_no_rule_fits_is_not_let_in(tmp_path: Path) -> None:
     async def check() -> None:
         policy = listener(tmp_path, "required", ssl_principal_mapping_rules="RULE:^OU=(.*)$/$1/")
@@ -498,86 +566,6 @@ def test_damaged_records_end_the_connection(tmp_path: Path, damage: Callable[[by
 
 
 KEY_UPDATE_BYTES = 27
-
-
-class Pointer(ctypes.c_void_p):
-    """An address in C, which ctypes would make a number of, and cut short."""
-
-
-@cache
-def openssl() -> ctypes.CDLL:
-    """Return the OpenSSL that Python's ``ssl`` uses."""
-    lib = ctypes.CDLL(_ssl.__file__)
-    for name in ("TLS_client_method", "SSL_CTX_new", "SSL_new", "BIO_s_mem", "BIO_new"):
-        getattr(lib, name).restype = Pointer
-    return lib
-
-
-class OpenSslPeer:
-    """A client that calls OpenSSL itself, for what Python's ``ssl`` does not offer."""
-
-    SET_VERSION_MAX = 124
-    WANT_READ = 2
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, version: ssl.TLSVersion) -> None:
-        self._reader, self._writer, self.transport = reader, writer, writer.transport
-        self.lib = lib = openssl()
-        self._context = lib.SSL_CTX_new(lib.TLS_client_method())
-        lib.SSL_CTX_ctrl(self._context, self.SET_VERSION_MAX, ctypes.c_long(version), None)
-        self.tls = lib.SSL_new(self._context)
-        self._incoming, self._outgoing = lib.BIO_new(lib.BIO_s_mem()), lib.BIO_new(lib.BIO_s_mem())
-        lib.SSL_set_bio(self.tls, self._incoming, self._outgoing)
-        lib.SSL_set_connect_state(self.tls)
-        self._held = ctypes.create_string_buffer(65_536)
-
-    def write(self, record: bytes) -> None:
-        """Encrypt a record; it goes out with the others at the next step."""
-        assert self.lib.SSL_write(self.tls, record, len(record)) == len(record)
-
-    def update_keys(self, *, peers_too: bool) -> None:
-        assert self.lib.SSL_key_update(self.tls, int(peers_too)) == 1
-        assert self.lib.SSL_do_handshake(self.tls) == 1
-
-    async def read(self) -> bytes:
-        size = await self.until_done(lambda: self.lib.SSL_read(self.tls, self._held, len(self._held)))
-        assert size > 0, "the connection is over"
-        return self._held.raw[:size]
-
-    async def until_done(self, step: Callable[[], int]) -> int:
-        """Exchange bytes until a step of TLS is over; return its result, or a number below zero."""
-        async with asyncio.timeout(PATIENCE_S):
-            while True:
-                self.lib.ERR_clear_error()
-                result = step()
-                self.send_records()
-                if result > 0 or self.lib.SSL_get_error(self.tls, result) != self.WANT_READ:
-                    return result or -1
-                if not (came := await self._reader.read(65_536)):
-                    return -1
-                assert self.lib.BIO_write(self._incoming, came, len(came)) == len(came)
-
-    def send_records(self) -> None:
-        """Give the socket all that is encrypted."""
-        records = []
-        held = ctypes.create_string_buffer(65_536)
-        while (size := self.lib.BIO_read(self._outgoing, held, len(held))) > 0:
-            records.append(held.raw[:size])
-        self._writer.write(b"".join(records))
-
-    def close(self) -> None:
-        self._writer.close()
-        self.lib.SSL_free(self.tls)
-        self.lib.SSL_CTX_free(self._context)
-
-
-@asynccontextmanager
-async def openssl_peer(host: str, port: int, version: ssl.TLSVersion) -> AsyncIterator[OpenSslPeer]:
-    peer = OpenSslPeer(*await asyncio.open_connection(host, port), version)
-    try:
-        assert await peer.until_done(lambda: peer.lib.SSL_do_handshake(peer.tls)) == 1
-        yield peer
-    finally:
-        peer.close()
 
 
 def test_nobody_renegotiates(tmp_path: Path) -> None:

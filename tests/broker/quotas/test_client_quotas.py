@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from network_serving import session
 from virtual_time import ManualClock
 
 from engine.broker.network.request import NO_RESPONSE, RequestHead, RequestUse
+from engine.broker.quotas import client_quotas
 from engine.broker.quotas.client_quotas import IDLE_MS_MAX, INT_MAX, UNLIMITED, USERS_MAX, ClientQuotas, MutationQuota
+from engine.broker.quotas.limits import NAME_CHARS_MAX
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.windowed_rate import Window
 from engine.kafka.config.quota_keys import QuotaKey
@@ -168,6 +172,44 @@ def test_ten_thousand_client_ids_are_bounded() -> None:
     assert len(quota) == 0
 
 
+def test_names_as_long_as_the_protocol_allows_cost_little() -> None:
+    w, clients = World(), 200
+    w.quotas.update("clients", "<default>", PRODUCE)
+    tracemalloc.start()
+    for number in range(clients):
+        w.produce(11_000, f"{number}".ljust(32_767, "x"))
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert size < 4_000 * clients
+    names = [client.client_id for client in w.quotas.usage()]
+    assert len(set(names)) == clients and max(map(len, names)) == NAME_CHARS_MAX
+
+
+def test_long_names_have_quotas_of_their_own() -> None:
+    w = World()
+    long, longer = "x" * 300, "x" * 301
+    w.quotas.update("clients", long, PRODUCE)
+    w.quotas.update("users", f"alice/clients/{quote('é' * 300)}", {"producer_byte_rate": "500"})
+    assert [w.produce(11_000, name) for name in (long, longer, "é" * 300)] == [1_000, 0, 12_000]
+
+
+def test_client_ids_beyond_the_most_share_what_one_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_quotas, "USERS_MAX", 200)
+    monkeypatch.setattr(client_quotas, "ACCOUNTS_MAX", 300)
+    w = World()
+    w.quotas.update("clients", "<default>", PRODUCE)
+    for number in range(300):
+        assert w.produce(10_000, f"client-{number}") == 0
+    waits = [w.produce(10_000, f"more-{number}") for number in range(3)]
+    assert waits == [0, 10_000, 20_000]
+    assert len(w.quotas._quotas[QuotaKey.PRODUCE]) == 301
+    assert w.produce(1_000, "client-7") == 1_000
+    w.quotas.update("users", "<default>", PRODUCE)
+    # Others of their kind, who are counted by users now.
+    assert [w.produce(10_000, f"again-{number}") for number in range(2)] == [0, 10_000]
+    assert len(w.quotas._quotas[QuotaKey.PRODUCE]) == 302
+
+
 def test_who_has_to_wait_is_not_forgotten() -> None:
     w = World()
     w.quotas.update("clients", "<default>", PRODUCE)
@@ -217,6 +259,16 @@ class TestFigures:
         assert found["Produce", "", ""] == {"queue-size": 0.0}
         assert found["Produce", "", "app"]["byte-rate"] == 0.0
         assert math.isnan(found["Produce", "", "app"]["throttle-time"])
+
+    def test_those_who_wait_come_first_and_who_is_left_out_is_counted(self) -> None:
+        w = World()
+        w.quotas.update("clients", "<default>", PRODUCE)
+        for number in range(50):
+            w.produce(12_000 if number % 20 == 19 else 100, f"client-{number}")
+        found = [client_id for kind, _, client_id, _ in w.quotas.figures(5) if kind == "Produce" and client_id]
+        assert found == ["client-19", "client-39", "client-0", "client-1", "client-2"]
+        assert w.quotas.accounts_beyond(5) == 45
+        assert w.quotas.accounts_beyond(50) == 0
 
     def test_a_client_without_a_quota_is_counted_while_others_have_one(self) -> None:
         w = World()

@@ -29,6 +29,7 @@ from engine.broker.metrics.measures import TICK_S
 from engine.broker.metrics.prometheus import series_of
 from engine.broker.metrics.reference import PAGE, ROWS, page
 from engine.broker.metrics.requests import error_counter
+from engine.broker.server.figures.process import CLIENTS_SHOWN_MAX
 from engine.broker.server.settings import metrics_address
 from engine.common.errors import ConfigError, ErrorCode
 from engine.kafka.config.broker import BrokerConfig
@@ -250,6 +251,31 @@ class TestFiguresMove:
                 assert times["Max"] == throttle_ms
             finally:
                 limit(1000, remove=True)
+
+    def test_a_page_shows_so_many_clients_and_counts_the_others(self, pages: str) -> None:
+        anybody = RequestEntityData(entity_type="client-id", entity_name=None)
+        every = "kafka.server:type=Request,client-id=*"
+        with self.client(pages) as client:
+
+            def limit(*, remove: bool) -> None:
+                op = OpData(key="request_percentage", value=1000, remove=remove)
+                client.ask(AlterClientQuotasRequest(entries=[RequestEntryData(entity=[anybody], ops=[op])]), 1)
+
+            limit(remove=False)
+            try:
+                deadline = time.monotonic() + 20
+                while not self.told(pages, every):
+                    assert time.monotonic() < deadline, "the quota does not come into force"
+                    client.ask(MetadataRequest(topics=[]), 9)
+                for number in range(CLIENTS_SHOWN_MAX + 100):
+                    client._client_id = f"{number}".ljust(1000, "x")
+                    client.ask(MetadataRequest(topics=[]), 9)
+            finally:
+                limit(remove=True)
+        text, counted = get(f"{pages}/metrics"), self.told(pages, every)
+        assert len(re.findall(r"^kafka_server_request_request_time{client_id=", text, re.M)) == CLIENTS_SHOWN_MAX
+        assert len(counted) >= CLIENTS_SHOWN_MAX + 100
+        assert f"klamm_clientquotas_notshown {len(counted) - CLIENTS_SHOWN_MAX}.0\n" in text
 
     def test_errors_of_fetch(self, pages: str) -> None:
         """They are counted while an answer is built: as many as a walk through the answers finds."""

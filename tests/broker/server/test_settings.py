@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -14,12 +16,14 @@ from network_serving import run
 from secured_zookeeper import digest_module
 
 from engine.broker.log.log_manager import LogManager
-from engine.broker.network.server import SocketServer
+from engine.broker.network.server import BoundListener, SocketServer
 from engine.broker.replication.metadata_cache import MetadataCache
 from engine.broker.server.kafka_server import LOOP_LAG_MS_MAX, KafkaServer
+from engine.broker.server.own_listeners import OwnListeners
 from engine.broker.server.settings import (
     advertised,
     check_served,
+    listener_spec,
     random_cluster_id,
     server_limits,
     zookeeper_security,
@@ -69,9 +73,13 @@ def test_znodes_are_not_protected_for_nobody(monkeypatch: pytest.MonkeyPatch, tm
 def test_plain_listeners_are_served() -> None:
     served = config(listeners="PLAINTEXT://127.0.0.1:9092")
     check_served(served)
-    assert [str(e) for e in advertised(served.listener_settings.advertised_listeners, [])] == [
-        "PLAINTEXT://127.0.0.1:9092"
-    ]
+    (endpoint,) = served.listener_settings.advertised_listeners
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        open_listeners = {"PLAINTEXT": BoundListener(listener_spec(endpoint), listening)}
+        assert [str(e) for e in advertised([endpoint], open_listeners)] == ["PLAINTEXT://127.0.0.1:9092"]
+        port = listening.getsockname()[1]
+        (told,) = advertised([replace(endpoint, port=0), replace(endpoint, listener_name="CLOSED")], open_listeners)
+        assert told.port == port
 
 
 def test_limits_of_connections_by_address() -> None:
@@ -118,6 +126,13 @@ def test_the_gauge_sees_who_holds_the_loop_and_the_log_tells(caplog: pytest.LogC
     run(check)
 
 
+async def accept() -> None:
+    """There is nothing to accept on."""
+
+
+NO_LISTENERS = cast("OwnListeners", SimpleNamespace(accept=accept, advertised=()))
+
+
 @pytest.mark.parametrize("logs", [{}, {("orders", 0): "a log"}])
 def test_a_broker_that_has_replicas_expects_to_hear_of_topics(logs: dict[tuple[str, int], str]) -> None:
     async def check() -> None:
@@ -125,7 +140,7 @@ def test_a_broker_that_has_replicas_expects_to_hear_of_topics(logs: dict[tuple[s
         server.metadata_cache = MetadataCache(0)
         server.log_manager = cast("LogManager", SimpleNamespace(logs=logs))
         server.network = cast("SocketServer", SimpleNamespace(start_idle_sweep=lambda: None))
-        server._bound = []
+        server._listeners = NO_LISTENERS
         await server._open_network()
         assert server.metadata_cache.expects_topics is bool(logs)
         server.offloader.close()
@@ -144,6 +159,7 @@ def test_a_broker_whose_id_was_taken_between_two_sessions_ends(caplog: pytest.Lo
     async def check() -> None:
         server = KafkaServer(config())
         server.zk = cast("KafkaZkClient", SimpleNamespace(brokers=TakenId()))
+        server._listeners = NO_LISTENERS
         with pytest.raises(OperationError):
             await server._register_again()
         async with asyncio.timeout(30):

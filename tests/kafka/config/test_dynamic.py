@@ -96,14 +96,17 @@ def test_settings_that_contradict_each_other_leave_the_old_ones_in_force() -> No
     assert held.current.message_max_bytes == 1_048_588
 
 
-def test_listeners_of_a_running_broker_stay() -> None:
+def test_listeners_come_and_go() -> None:
     held = configs(listeners="PLAINTEXT://h:1")
-    same = held.apply(BROKERS, "1", {"listeners": "PLAINTEXT://h:1"})
-    (problem,) = held.apply(BROKERS, "1", {"listeners": "PLAINTEXT://h:2", "message.max.bytes": "9"})
-    assert same == []
-    assert problem == "listeners takes effect only from the broker's file, when it starts"
-    assert [endpoint.port for endpoint in held.current.listener_settings.listeners] == [1]
-    assert held.current.message_max_bytes == 9
+    named: list[list[str]] = []
+
+    def names() -> list[str]:
+        return [endpoint.listener_name for endpoint in held.current.listener_settings.listeners]
+
+    held.follow(names, named.append)
+    assert held.apply(BROKERS, "1", {"listeners": "PLAINTEXT://h:1,SSL://h:2"}) == []
+    assert held.apply(BROKERS, "1", {}) == []
+    assert named == [["PLAINTEXT"], ["PLAINTEXT", "SSL"], ["PLAINTEXT"]]
 
 
 def test_a_generated_broker_id_survives() -> None:
@@ -270,8 +273,14 @@ def test_changes_that_make_no_sense(name: str, operation: AlterOperation, messag
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
-        ({"listener.name.s.plain.sasl.jaas.config": "x"}, "change it in the broker's file and restart the broker"),
-        ({"listeners": "PLAINTEXT://h:5"}, "change it in the broker's file and restart the broker"),
+        (
+            {"listener.name.plaintext.plain.sasl.jaas.config": "x"},
+            r"Configs cannot be updated dynamically for existing listener ListenerName\(PLAINTEXT\)",
+        ),
+        (
+            {"listener.security.protocol.map": "PLAINTEXT:SSL,SSL:PLAINTEXT"},
+            r"Security protocol cannot be updated for existing listener ListenerName\(PLAINTEXT\)",
+        ),
         ({"log.cleaner.threads": "9"}, "cannot be increased to more than double the current value 1"),
     ],
 )

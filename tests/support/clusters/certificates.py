@@ -55,14 +55,25 @@ class Authority:
     def pem(self) -> str:
         return self.own.certificate_pem
 
-    def sign(self, name: str, hosts: Sequence[str] = (), *, days: tuple[int, int] = (-1, 30)) -> Signed:
+    def sign(
+        self, name: str, hosts: Sequence[str] = (), *, units: Sequence[str] = (), days: tuple[int, int] = (-1, 30)
+    ) -> Signed:
         """Return a new certificate, valid from and until a number of days from now."""
-        return _signed(name, self.own, hosts, is_ca=False, days=days)
+        return _signed(name, self.own, hosts, units, is_ca=False, days=days)
 
 
-def _signed(name: str, issuer: Signed | None, hosts: Sequence[str], *, is_ca: bool, days: tuple[int, int]) -> Signed:
+def _signed(
+    name: str,
+    issuer: Signed | None,
+    hosts: Sequence[str],
+    units: Sequence[str] = (),
+    *,
+    is_ca: bool,
+    days: tuple[int, int],
+) -> Signed:
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    attributes = [(NameOID.COMMON_NAME, name), *((NameOID.ORGANIZATIONAL_UNIT_NAME, unit) for unit in units)]
+    subject = x509.Name([x509.NameAttribute(kind, value) for kind, value in attributes])
     now = dt.datetime.now(dt.UTC)
     builder = (
         x509.CertificateBuilder()

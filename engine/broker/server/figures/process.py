@@ -14,6 +14,9 @@ from engine.broker.server.figures.measured import MeasuredBroker
 from engine.common.version import VERSION
 from engine.runtime.descriptors import descriptor_limit
 
+CLIENTS_SHOWN_MAX = 1000
+"""As many clients of each quota are on a page for Prometheus: each has series of its own there."""
+
 
 class ProcessFigures:
     """Figures of the broker as a whole."""
@@ -70,8 +73,8 @@ class ProcessFigures:
         else:
             self._gc_times[info["generation"]].add(1000 * (now_s - self._gc_begun_s), now_s)
 
-    def of_broker(self) -> MBeans:
-        """Yield what says which broker it is and how it is."""
+    def of_broker(self, clients_max: int | None) -> MBeans:
+        """Yield what says which broker it is and how it is; of each quota ``clients_max`` clients."""
         server = self._server
         commit, version, started = "unknown", VERSION, self._started_ms
         broker_id = str(server.broker_id)
@@ -87,10 +90,12 @@ class ProcessFigures:
             "linux-disk-write-bytes": written_bytes,
         })  # fmt: skip
         yield MBean("kafka.server", "KafkaRequestHandlerPool", "RequestHandlerAvgIdlePercent", (), self._idle())
-        for kind, user, client_id, attributes in server.quotas.figures():
+        for kind, user, client_id, attributes in server.quotas.figures(clients_max):
             # As in Kafka, a name leaves out what is empty.
             tags = tuple((key, value) for key, value in (("user", user), ("client-id", client_id)) if value)
             yield MBean("kafka.server", kind, None, tags, attributes)
+        left_out = 0 if clients_max is None else server.quotas.accounts_beyond(clients_max)
+        yield from gauges("klamm", "ClientQuotas", {"NotShown": left_out})
         yield from gauges(
             "kafka.server", "MetadataLoader", {"CurrentControllerId": server.metadata_cache.controller_id}
         )

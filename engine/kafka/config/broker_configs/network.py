@@ -26,11 +26,12 @@ from engine.kafka.config.values import INT_MAX, LONG_MAX
 class NetworkKeys:
     """Network"""
 
-    listeners = STRING("PLAINTEXT://:9092", HIGH, dynamic=PER_BROKER, at_start_only=True).with_effect(
+    listeners = STRING("PLAINTEXT://:9092", HIGH, dynamic=PER_BROKER).with_effect(
         "Addresses to listen on, as `NAME://host:port,…`. An empty host or `0.0.0.0` is every address of the machine, "
-        "of IPv4 and IPv6. A name that is not a security protocol needs an entry in `listener.security.protocol.map`."
+        "of IPv4 and IPv6. Names that are no security protocols need entries in `listener.security.protocol.map`. At "
+        "run time, listeners open and close by name; one that stays keeps its address."
     )
-    advertised_listeners = STRING(None, HIGH, dynamic=PER_BROKER, at_start_only=True).with_effect(
+    advertised_listeners = STRING(None, HIGH, dynamic=PER_BROKER).with_effect(
         "Addresses for clients and other brokers, if they differ from `listeners` (NAT, containers, load "
         "balancers). `0.0.0.0` is not allowed."
     )
@@ -38,7 +39,6 @@ class NetworkKeys:
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
         LOW,
         dynamic=PER_BROKER,
-        at_start_only=True,
     ).with_effect(
         "The security protocol of each listener name, as `NAME:PROTOCOL,…`. Protocols: PLAINTEXT, SSL, SASL_PLAINTEXT, "
         "SASL_SSL."
