@@ -19,7 +19,7 @@ from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.preconditions import are_static_members_refused
 from engine.broker.handlers.registry import handles_plain
 from engine.broker.network.request import Deferred, EncodedAnswer
-from engine.common.errors import ErrorCode
+from engine.common.errors import ErrorCode, RemoteProtocolError
 from engine.common.model import TopicPartition
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.offset_commit import (
@@ -81,11 +81,11 @@ def plain_commit(context: RequestContext, frame: memoryview, position: int) -> D
         form = _new_form(context, commits.forms, data, head, indexes)
         if form is None:
             return None
-    snapshot = broker.metadata_cache.snapshot
-    if form.known_in is not snapshot:
+    mark = broker.metadata_cache.snapshot.mark
+    if form.known_in is not mark:
         if not all(map(broker.metadata_cache.contains, form.partitions)):
             return None
-        form.known_in, form.owned = snapshot, None
+        form.known_in, form.home = mark, None
     return commits.commit_in_form(form, values[1::3], values[2::3])
 
 
@@ -102,15 +102,20 @@ def _new_form(
         # Some clients commit only what has changed, and other partitions each time: to make forms would cost more.
         forms.put(head, indexes)
         return None
-    request = decoder(OffsetCommitRequest, context.api_version)(data, 0)[0]
-    topic = request.topics[0].name
+    try:
+        request = decoder(OffsetCommitRequest, context.api_version)(data, 0)[0]
+    except RemoteProtocolError:
+        # The same happens on the handler's way, where the peer is blamed for it.
+        return None
     if (
-        head != _head_of(request)
+        len(request.topics) != 1
+        or head != _head_of(request)
         or not 0 < len(indexes) == len(set(indexes))
         or context.broker.config.inter_broker_protocol_version < FIRST_PLAIN
         or are_static_members_refused(context, request.group_instance_id)
     ):
         return None
+    topic = request.topics[0].name
     form = CommitForm(
         request.group_id,
         Committer(request.member_id, request.generation_id_or_member_epoch, request.group_instance_id),

@@ -723,6 +723,8 @@ class Connection(asyncio.BufferedProtocol):
                 # If raised further, it would reach the code that completed the answer, and leave the peer hanging.
                 logger.exception("Cannot encode an answer api=%s version=%d", route.name, route.api_version)
                 del out[start:]
+                if out.ranges:
+                    del out.ranges[ranges_before:]
                 self._end(CloseReason.FAULT)
                 self._context.totals.unanswered += 1
                 return

@@ -80,6 +80,8 @@ class MetadataSnapshot:
     topics: Mapping[str, Mapping[int, PartitionMetadata]] = field(default_factory=dict)
     topic_ids: Mapping[str, bytes] = field(default_factory=dict)
     topic_names: Mapping[bytes, str] = field(default_factory=dict)
+    mark: object = field(default_factory=object, init=False, repr=False, compare=False)
+    """Tells this snapshot from all others, for those who must not keep it alive."""
 
 
 class _TopicIds:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
+from weakref import ref
 
 import pytest
 from coordinator_world import READ, CoordinatorWorld, stable, with_world
@@ -20,6 +22,7 @@ from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.offset_commit import offset_commit
 from engine.broker.handlers.plain_commits import plain_commit
 from engine.broker.network.request import Deferred, EncodedAnswer
+from engine.broker.replication.metadata_cache import MetadataSnapshot
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.kafka.config.metadata_version import parse_metadata_version
@@ -58,7 +61,7 @@ class Sender:
             config=SimpleNamespace(inter_broker_protocol_version=parse_metadata_version(self.ibp)),
             group_coordinator=self.world.coordinator,
             metadata_cache=SimpleNamespace(
-                snapshot=object(),
+                snapshot=MetadataSnapshot(),
                 partitions=lambda topic: topics.get(topic, {}),
                 contains=lambda partition: partition[1] in topics.get(partition[0], {}),
             ),
@@ -229,6 +232,46 @@ def test_of_the_usual_bytes_none_may_be_missing_or_too_many() -> None:
             changed = bytearray(frame)
             changed[-tagged] = 1
             assert plain_commit(context, memoryview(changed), position) is None
+
+    with_world(test)
+
+
+def test_what_nobody_can_decode_is_left_to_the_handler_too() -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        await world.lead()
+        sender = Sender(world)
+        frame = encode_request(USUAL, 8, 1, "c")[4:]
+        _, position = decode_request_header(memoryview(frame))
+        context = RequestContext(sender.broker, ApiKey.OFFSET_COMMIT, 8, 1, "c", session("h"))
+        no_text = bytes(frame).replace(b"\2g", b"\2\xff", 1)
+        # Without a topic, the two tagged fields look like a topic of one partition.
+        topic = bytes(frame).index(b"\5read")
+        no_topic = bytes(frame[: topic - 1]) + b"\1" + b"\2\0" + bytes(frame[topic + 5 :])
+        for damaged in (no_text, no_topic):
+            assert [plain_commit(context, memoryview(damaged), position) for _ in range(3)] == [None] * 3
+
+    with_world(test)
+
+
+class Topics(dict[str, Any]):
+    """Topics that somebody may watch."""
+
+
+def test_a_form_keeps_alive_neither_old_metadata_nor_the_groups_of_a_partition_that_is_gone() -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        await world.lead()
+        sender = Sender(world)
+        topics = Topics()
+        sender.broker.metadata_cache.snapshot = MetadataSnapshot(topics=topics)
+        await sender.sent_before(USUAL)
+        assert sender.plainly(USUAL) is not None
+        await asyncio.sleep(0)
+        known, group = ref(topics), ref(world.coordinator.groups.find("g"))
+        del topics
+        sender.tell_cluster()
+        world.resign()
+        gc.collect()
+        assert (known(), group()) == (None, None)
 
     with_world(test)
 

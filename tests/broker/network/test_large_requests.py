@@ -19,7 +19,12 @@ from engine.broker.network.request import Deferred, LargeAnswer, RequestHead
 from engine.broker.network.routes import Route
 from engine.broker.replication.metadata_cache import MetadataCache
 from engine.kafka.protocol.api_keys import ApiKey
-from engine.kafka.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from engine.kafka.protocol.apis.create_topics import (
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from engine.kafka.protocol.apis.fetch import FetchRequest, FetchResponse, FetchTopic
 from engine.kafka.protocol.apis.metadata import (
     MetadataRequest,
@@ -364,6 +369,40 @@ def test_a_large_answer_is_sent_from_where_its_handler_encoded_it(*, waits: bool
                 assert tracemalloc.get_traced_memory()[1] - held_bytes < size / 4
             finally:
                 tracemalloc.stop()
+            writer.close()
+
+    run(check)
+
+
+def test_of_an_answer_that_cannot_be_encoded_nothing_is_sent(caplog: pytest.LogCaptureFixture) -> None:
+    """Its encoder fails behind what the handler had encoded, and again without the long text."""
+    first = Deferred()
+
+    async def create_topics(request: RequestHead, body: CreateTopicsRequest) -> CreateTopicsResponse | Deferred:
+        if len(body.topics) == 1:
+            return first
+        context: Any = request
+        topics: Any = answer_list(context, CreateTopicsResponse, "topics")
+        for topic in body.topics:
+            topics.append(CreatableTopicResult(name=topic.name))
+        topics.keep(CreatableTopicResult(name="a", error_message="x" * 40_000))
+        topics.keep(CreatableTopicResult(name="b", num_partitions=2**40))
+        return CreateTopicsResponse(topics=topics)
+
+    async def check() -> None:
+        async with serving({ApiKey.CREATE_TOPICS: create_topics}) as (_, host, port):
+            reader, writer = await asyncio.open_connection(host, port)
+            for count in (1, 5000):
+                topics = [CreatableTopic(name=f"topic-{number}") for number in range(count)]
+                writer.write(bytes(encode_request(CreateTopicsRequest(topics=topics), 5, count, "c")))
+            async with asyncio.timeout(30):
+                while "Cannot encode an answer" not in caplog.text:
+                    await asyncio.sleep(0.01)
+            # By then it waits behind the first.
+            await asyncio.sleep(0.1)
+            first.complete(CreateTopicsResponse())
+            assert correlation_ids([await read_frame(reader)]) == [1]
+            assert await reader.read() == b""
             writer.close()
 
     run(check)

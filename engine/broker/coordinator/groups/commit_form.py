@@ -42,7 +42,7 @@ class CommitForm:
     """A group's partitions of one topic, in the order of the commits, and who commits them."""
 
     __slots__ = (
-        "_ends", "_long", "_short", "answer", "committer", "done", "group_id", "indexes", "known_in", "owned",
+        "_ends", "_long", "_short", "answer", "committer", "done", "group_id", "home", "indexes", "known_in",
         "partitions",
     )  # fmt: skip
 
@@ -61,9 +61,9 @@ class CommitForm:
         self.answer = answer
         self.done = answer(NO_ERROR)
         self.known_in: object = None
-        """The cluster's metadata in which its partitions were found, and ``owned`` too."""
-        self.owned: Any = None
-        """The partition of the offsets topic that has the group."""
+        """The mark of the metadata in which its partitions were found, and ``home`` too."""
+        self.home: int | None = None
+        """The number of the offsets topic's partition that has the group. Forms outlive what the broker knows there."""
         keys = [encode_offset_key(group_id, *partition) for partition in partitions]
         value_head = _VALUE_HEAD.pack(VARINTS[_VALUE_SIZE][0], _VALUE_VERSION)
         self._ends = [VARINTS[len(key)] + key + value_head for key in keys]

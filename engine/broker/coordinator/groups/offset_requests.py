@@ -124,9 +124,10 @@ class OffsetRequests:
 
     def commit_in_form(self, form: CommitForm, offsets: tuple[int, ...], epochs: tuple[int, ...]) -> Deferred | None:
         """Do the same for a commit in the form of earlier ones; None if it may be refused, which ``commit`` decides."""
-        owned = form.owned
-        if owned is None or not owned.is_owned:
-            owned = form.owned = self._groups.locate(form.group_id)[1]
+        index = form.home
+        if index is None:
+            index = form.home = self._groups.index_of(form.group_id)
+        owned = self._groups.partition(index)
         if owned is None or owned.is_loading or owned.partition.leader_log is None:
             return None
         group = owned.states.get(form.group_id)
