@@ -103,9 +103,7 @@ def test_what_a_refused_token_says(what: str, issuer: Issuer, run: Run, kafka: S
 
 
 @pytest.mark.parametrize("source", ["provider", "file", "command"])
-def test_a_token_that_was_refused_is_not_sent_again(
-    source: str, issuer: Issuer, run: Run, kafka: SecuredKafka
-) -> None:
+def test_a_token_that_was_refused_is_not_sent_again(source: str, issuer: Issuer, run: Run, kafka: SecuredKafka) -> None:
     issuer.claims = {"aud": "others"}
     config = token_login(kafka, issuer, source)
     assert run("SIGNED", config, *LIST).code == 3
@@ -116,7 +114,9 @@ def test_a_token_that_was_refused_is_not_sent_again(
 
 
 @pytest.mark.parametrize("source", ["provider", "file", "command"])
-def test_a_long_command_logs_in_again_with_a_new_token(source: str, issuer: Issuer, run: Run, kafka: SecuredKafka) -> None:
+def test_a_long_command_logs_in_again_with_a_new_token(
+    source: str, issuer: Issuer, run: Run, kafka: SecuredKafka
+) -> None:
     """A login ends with its token, so the connection outlives its first one only by the next."""
     topic = f"tokens-{source}"
     issuer.claims = {"sub": "admin", "exp": 3}

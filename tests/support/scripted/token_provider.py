@@ -128,7 +128,10 @@ class Issuer:
                 if self.headers["Authorization"] != f"Basic {basic}":
                     error = 401, "invalid_client"
                 elif sorted(form.split("&")) != ["grant_type=client_credentials", "scope=kafka"]:
-                    error = 400, "invalid_scope" if "grant_type=client_credentials" in form else "unsupported_grant_type"
+                    error = (
+                        400,
+                        "invalid_scope" if "grant_type=client_credentials" in form else "unsupported_grant_type",
+                    )
                 else:
                     issuer.given.append(token(now=int(time.time()), **issuer.claims))
                 said = {"error": error[1]} if error else {"access_token": issuer.given[-1], "token_type": "Bearer"}

@@ -432,7 +432,9 @@ def check_remedies(story: RightsStory, case: str, capture: pytest.CaptureFixture
         typed |= told
     if ran.code != CASES[case].code:
         # Who sees nothing at all is not told what a pattern would match.
-        assert (ran.code, typed, f"or it is hidden from {story.principal(cell)}" in ran.err) == (2, set(), True), ran.err
+        assert (ran.code, typed, f"or it is hidden from {story.principal(cell)}" in ran.err) == (2, set(), True), (
+            ran.err
+        )
 
 
 def check_picture(story: RightsStory, cell: Cell) -> None:
