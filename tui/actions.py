@@ -129,6 +129,8 @@ ACTIONS: tuple[Action, ...] = (
     _change("topic.grow", "plus", "Grow", "Add partitions to the topic.", "topics partitions"),
     _change("settings.alter", "A", "Settings", "Show, set or drop settings of the topic or the broker.",
             "overview brokers topics partitions", in_footer=True),
+    _change("producers.quota", "Q", "Quota", "Hold all producers back by a quota, which works at once; or let them go.",
+            "overview"),
     _change("topic.delete", "D", "Delete", "Delete the topics with all their records.", "topics", in_footer=True),
     _change("leader.elect", "E", "Elect", "Give partitions back to their preferred leaders.",
             "overview brokers topics partitions", in_footer=True),

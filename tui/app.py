@@ -218,6 +218,7 @@ def has_utf8(encoding: str | None) -> bool:
 
 
 MODULES = (
+    "engine.admin.configs.quota_reading",
     "engine.admin.records.consume",
     "engine.admin.state_changes.partition_log",
     "engine.admin.znodes.tree",
@@ -225,6 +226,7 @@ MODULES = (
     "tui.operations.elections",
     "tui.operations.groups",
     "tui.operations.reassignments",
+    "tui.operations.settings",
     "tui.operations.partitions",
     "tui.operations.topics",
     "tui.pages.plans",

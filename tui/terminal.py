@@ -27,6 +27,7 @@ from textual._xterm_parser import XTermParser
 from textual.drivers import linux_driver
 from textual.drivers.linux_driver import LinuxDriver
 
+OPENING = " klamm  opening the dashboard"
 INTERRUPTED = 130
 TERMINATED = 143
 _CODES: dict[int, int] = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED, signal.SIGHUP: TERMINATED}
@@ -68,6 +69,12 @@ class Terminal(LinuxDriver):
         self._dashboard, self._runs_in = app, asyncio.get_running_loop()
         assert self._file is not None
         self._file = cast("Any", _Output(self._file, self._on_gone))
+
+    def start_application_mode(self) -> None:
+        """Take the screen, and say so at once: the first picture may take some tenths of a second."""
+        super().start_application_mode()  # type: ignore[no-untyped-call]
+        self.write(f"\x1b[H{OPENING}")
+        self.flush()
 
     def run_input_thread(self) -> None:
         """Read keys with a parser of our own; Textual makes the parser in the loop that this begins."""

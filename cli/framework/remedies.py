@@ -36,6 +36,7 @@ COMMANDS: Mapping[Operation, str] = {
     Operation.AWAIT_REASSIGNMENT: "klamm reassign verify --all --wait",
     Operation.RESUME_PLAN: "klamm plan resume {FILE}",
     Operation.PLAN_REBALANCE: "klamm plan rebalance",
+    Operation.LIMIT_PRODUCERS: "klamm quotas set --client-defaults --producer-byte-rate {BYTES}",
     Operation.ADD_ACL: "klamm acls add",
     Operation.LIST_ACLS: "klamm acls list",
     Operation.LIST_TOKENS: "klamm tokens list",

@@ -53,7 +53,7 @@ def reset_report(
 def planned_lines(rows: Sequence[PartitionReset]) -> list[str]:
     """Return what would be set, a line per partition."""
     return [
-        f"{row.group}: {row.name}: {'-' if row.current_offset is None else row.current_offset} -> {row.new_offset}"
+        f"{row.group}: {row.name}: {'-' if row.current_offset is None else row.current_offset} → {row.new_offset}"
         for row in rows
     ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,8 @@ BROKER_COMMAND = module_command("engine.broker.server")
 
 METRICS_LISTENER = "klamm.metrics.listener"
 
+_ROOM_FOR_WORDS = 4096
+"""A block of a file system: with less, nothing more can be written to a file."""
 _STARTED = b"started broker "
 """What a klamm broker prints on stderr once it serves and is registered."""
 
@@ -218,7 +221,14 @@ class LocalBroker:
         """The last line it printed since its start, or that there is none."""
         lines = [line for line in self._new_output().decode("utf-8", "replace").splitlines() if line.strip()]
         errors = [line for line in lines if line.startswith("error:")]
-        return (errors or lines or ["it left no message"])[-1]
+        return (errors or lines or [self._why_silent()])[-1]
+
+    def _why_silent(self) -> str:
+        """Say why there may be no last words: there was no room for them."""
+        free_bytes = shutil.disk_usage(self.spec.directory).free
+        if free_bytes >= _ROOM_FOR_WORDS:
+            return "it left no message"
+        return f"it left no message: the disk of {self.spec.directory} is full"
 
     def _own_settings(self) -> dict[str, str]:
         spec = self.spec

@@ -76,7 +76,7 @@ def test_on_a_terminal_it_is_asked_for(stage: Stage, capsys: Capture, monkeypatc
     for answer in ("n\n", "\n", ""):
         refused = in_process(*words, capture=capsys, stdin=answer)
         assert (refused.code, refused.err.endswith("error: not confirmed, nothing was changed\n")) == (2, True)
-        assert f"{group}: {topic}-0: 4 -> 0" in refused.err
+        assert f"{group}: {topic}-0: 4 → 0" in refused.err
     assert (stage.offsets(group), list(stage.folder.glob("offsets-*.csv"))) == ({(topic, 0): 4}, [])
     done = in_process(*words, capture=capsys, stdin="y\n")
     assert done.code == 0

@@ -390,7 +390,7 @@ def test_the_throttle_is_halved_while_brokers_answer_later_than_the_user_allows(
         finally:
             running.kill()
     assert (running.returncode, rates()[:2]) == (130, [40000, 20000]), said
-    assert "throttle 40.0 kB/s -> 20.0 kB/s: broker " in said and " ms, above 0.001 ms" in said, said
+    assert "throttle 40.0 kB/s → 20.0 kB/s: broker " in said and " ms, above 0.001 ms" in said, said
     undone = by_wire("plan", "rollback", plan, "--throttle", FAST, "--throttle-p99", "10m", *QUICK_LOCK)
     assert (undone.code, "throttle" in undone.err) == (0, False), undone.err
     nothing_is_left(by_znodes, topic_name)

@@ -117,7 +117,7 @@ def test_committed_once(program: Program, topic_name: str, tmp_path: Path) -> No
     dry = program("spark", "commit", "q", "--group", name, "--dry-run", "-o", "json")
     assert (dry.code, {row["result"] for row in dry.json}) == (0, {"would_be_reset"})
     assert f"dry run: would commit 2 offsets of q to group {name}" in dry.err
-    assert f"{name}: {topic_name}-0: - -> 40" in dry.err
+    assert f"{name}: {topic_name}-0: - → 40" in dry.err
     ran = program("spark", "commit", "q", "--group", name, "-o", "json")
     check_json("groups reset", Seen(ran.code, ran.out, ran.err))
     assert [(row["new_offset"], row["result"]) for row in ran.json] == [(40, "reset"), (60, "reset")]

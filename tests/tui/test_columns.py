@@ -12,7 +12,7 @@ from fake_feed import FakeFeed
 from engine.admin.watch.frame import Stage
 from tui.drawing.cells import Tone
 from tui.pages import brokers, topics
-from tui.pages.all_pages import aside_of
+from tui.pages.asides import aside_of
 from tui.pages.page import View
 from tui.state.board import Board
 from tui.state.location import Location

@@ -20,7 +20,7 @@ def test_each_operation_says_where(operation: Operation) -> None:
     command = COMMANDS[operation].split(" {", 1)[0]
     keys = {f"{title} ({key})" for _, key, title in PAGES}
     is_a_screen = any(f"screen {key}" in told for key in keys)
-    is_a_key = re.search(r"\([ABEUR]\)|\(:(t|g|zk) x\)", told)
+    is_a_key = re.search(r"\([ABEQUR]\)|\(:(t|g|zk) x\)", told)
     assert is_a_screen or is_a_key or command in told, f"{told!r} says not where"
     if told.startswith("klamm "):
         assert told.startswith(command)

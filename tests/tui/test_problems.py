@@ -16,6 +16,7 @@ from fake_feed import FakeFeed, fake_feed
 from engine.admin.analysis.incidents import RUNS_MAX, Run, Runs
 from engine.admin.analysis.sanity import Doubt, Finding
 from engine.admin.analysis.standstills import may_step_over
+from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.configs.values import Entity, EntityType
 from engine.admin.health.report import Check, HealthReason, HealthReport, HealthStatus, Severity
 from engine.admin.lag.results import GroupLag
@@ -31,16 +32,19 @@ from tui.drawing.cells import Cell, Tone
 from tui.drawing.lines import text_of
 from tui.drawing.units import NOTHING, short_count
 from tui.operations.elections import Elect
-from tui.pages import all_pages, brokers, groups, overview, partitions, topics, zookeeper
-from tui.pages.all_pages import aside_of
+from tui.operations.settings import ALL_CLIENTS, AlterSettings
+from tui.pages import asides, brokers, groups, overview, partitions, topics, zookeeper
+from tui.pages.asides import aside_of
 from tui.pages.page import View, rows_at
 from tui.pages.timeline import change_text
+from tui.pages.why import age_text, why_lines
 from tui.screen.action_handlers import chosen
 from tui.screen.offers import Ask, EditSettings, NotNow, offer_for
+from tui.screen.page_screen import footer_items
 from tui.state.board import Board
 from tui.state.location import Location, Only
 from tui.state.off_board import ShownRecord, ZnodeLevel
-from tui.state.problems import Problem, age_text, problems_of, why_lines
+from tui.state.problems import Problem, problems_of
 
 
 def shown(scene: str | FakeFeed, look: Callable[[Driven], Awaitable[None]], **options: object) -> None:
@@ -543,6 +547,44 @@ def test_a_full_disk_names_what_fills_it_and_its_key_opens_the_settings_of_that(
     shown(FakeFeed(cluster, plays=False), look)
 
 
+def test_a_disk_that_no_retention_saves_offers_to_hold_the_producers_back_first() -> None:
+    async def look(driven: Driven) -> None:
+        board = driven.app.board
+        await driven.tick(25)
+        (trend, *_) = board.filling
+        board._dir_trends = [replace(trend, full_in_s=200.0)]
+        (row, *_) = problems_of(board)
+        assert row.mends == ("producers.quota", "settings.alter", "plan.rebalance")
+        assert row.advice.startswith("hold the producers back, which works at once: quota (Q); then lower "), row.advice
+        driven.main.draw(is_new_data=False)
+        driven.app.session.target = ClusterTarget("made up", Origin.OPTIONS, bootstrap=(("made-up", 1),))
+        keys = [item.key for item in footer_items(driven.main)]
+        driven.app.session.target = None
+        assert keys[:3] == ["Q", "A", "B"], "what works at once comes first"
+        offer = offer_for("producers.quota", driven.main.view, [])
+        assert isinstance(offer, Ask)
+        (rate,) = offer.fields
+        assert trend.free_bytes is not None
+        assert trend.free_bytes / 900 / 3 == pytest.approx(14_500_000, rel=0.03)
+        assert rate.value == "15M", "what three brokers send lasts for a quarter of an hour"
+        assert offer.build({"rate": "22k"}) == AlterSettings.of(ALL_CLIENTS, {"producer_byte_rate": "22000"})
+        assert offer.build({"rate": " "}).deletions == ("producer_byte_rate",)
+        board.producer_quota = 22_000.0
+        (row, *rest) = problems_of(board)
+        assert row.advice.startswith("lower "), "the quota is there already"
+        (reminder,) = [other for other in rest if other.subject == "producers have a quota"]
+        assert reminder.effect == "each client id may send 22.0 kB/s to a broker" and "(Q)" in reminder.advice
+        board.producer_quota = 50_000_000.0
+        assert problems_of(board)[0].advice.startswith("hold the producers back"), "it lets through what comes"
+        board._dir_trends = []
+        offer = offer_for("producers.quota", driven.main.view, [])
+        assert isinstance(offer, Ask) and offer.fields[0].value == "" and "now 50.0 MB/s" in offer.fields[0].hint
+
+    cluster = FakeCluster(3, {"orders": 1}, rate=1_000, partition_bytes=280_000_000_000)
+    cluster.create_topic("clickstream", 6)
+    shown(FakeFeed(cluster, plays=False), look)
+
+
 def test_a_broker_that_died_with_a_full_disk_points_at_the_disk() -> None:
     cluster = FakeCluster(3, {"big": 3}, rate=0, partition_bytes=640_000_000_000)
     feed = FakeFeed(cluster, plays=False)
@@ -840,7 +882,7 @@ def test_any_record_is_shown_as_text_that_a_terminal_can_take() -> None:
 
     def told(**parts: Any) -> str:
         shown = ShownRecord(name, 5, **parts)
-        return "\n".join("".join(text for text, _ in line).rstrip() for line in all_pages._record(shown, 70))
+        return "\n".join("".join(text for text, _ in line).rstrip() for line in asides._record(shown, 70))
 
     odd = Record(7, 2**62, None, b"\xff\x1b[2J" + b"x" * 1_500, [("trace", b"1"), ("none", None)])
     lines = told(record=odd).splitlines()

@@ -14,6 +14,8 @@ from dashboards import Driven, dashboard, drive
 from ended_sessions import kill_for_good
 from fake_cluster import FakeCluster
 from fake_feed import FakeFeed
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 from operated_cluster import Klamm, filled, of_three_brokers
 from textual.widgets import Input
 
@@ -39,11 +41,12 @@ from tui.operations.groups import ResetOffsets
 from tui.operations.partitions import AbortHanging
 from tui.operations.reassignments import CancelReassignments, RemoveThrottles
 from tui.pages.brokers import BrokerItem
+from tui.pages.why import why_lines
 from tui.screen.action_handlers import chosen
 from tui.screen.offers import Ask, NotNow, Offer, offer_for
 from tui.state.board import Board
 from tui.state.location import Location
-from tui.state.problems import problems_of, why_lines
+from tui.state.problems import problems_of
 from tui.state.session import Session
 
 
@@ -415,6 +418,47 @@ def test_moves_and_throttles_end_by_keys_on_a_real_cluster(
     assert by_wire("reassign", "execute", *files, *slowly).code == 5
     assert by_wire("reassign", "cancel", *files, "--preserve-throttles", "--yes").code == 0
     driven_live(three_brokers, removes)
+
+
+def test_producers_are_held_back_and_let_go_by_keys_on_a_real_cluster(
+    three_brokers: LocalCluster,
+) -> None:
+    def kept() -> bytes:
+        """What ZooKeeper holds for all client ids."""
+        client = KazooClient(three_brokers.zookeeper_connect)
+        client.start()
+        try:
+            content, _ = client.get("/config/clients/<default>")
+        except NoNodeError:
+            content = b""
+        finally:
+            client.stop()
+            client.close()
+        return bytes(content)
+
+    async def holds(driven: Driven) -> None:
+        await driven.press("Q")
+        await driven.until(lambda: isinstance(driven.app.screen, FormDialog))
+        await driven.type("50k")
+        await driven.press("enter")
+        await driven.sees("producer_byte_rate: not set → 50000")
+        await driven.press("y")
+        await driven.sees("Settings of default of all clients: done")
+        assert b'"producer_byte_rate":"50000' in await asyncio.to_thread(kept)
+        await driven.press("escape")
+        await choose(driven, "▲ producers have a quota")
+        assert driven.lines_with("each client id may send 50.0 kB/s to a broker")
+        await driven.press("Q")
+        await driven.sees("now 50.0 kB/s; empty: no quota")
+        await driven.press("enter")
+        await driven.sees("producer_byte_rate: 50000.0 → dropped")
+        await driven.press("y")
+        await driven.sees("Settings of default of all clients: done")
+        await driven.press("escape")
+        await driven.until(lambda: not driven.lines_with("producers have a quota"))
+        assert b"producer_byte_rate" not in await asyncio.to_thread(kept)
+
+    driven_live(three_brokers, holds)
 
 
 def driven_live(cluster: LocalCluster, scene: Callable[[Driven], Awaitable[None]]) -> None:

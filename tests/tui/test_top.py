@@ -28,6 +28,7 @@ from engine.admin.watch.recording import FrameWriter, Recording
 from engine.admin.watch.replay_feed import ReplayFeed
 from tui.actions import PAGES
 from tui.drawing.units import clock_time
+from tui.terminal import OPENING
 
 NOBODY = ("--bootstrap-server", "127.0.0.1:1")
 WAIT_S = 40.0
@@ -129,6 +130,13 @@ def test_it_ends_with_its_code_and_leaves_the_terminal_as_it_was(how: str, code:
         assert b"Traceback" not in top.seen
     kept = (tmp_path / "state" / "klamm" / "top.log").read_text("utf-8")
     assert "WARNING tui.frame_app: The dashboard is disconnected. cluster=127.0.0.1:1" in kept
+
+
+def test_the_screen_is_not_empty_before_the_first_picture(tmp_path: Path) -> None:
+    with terminal("top", *NOBODY, folder=tmp_path) as top:
+        top.read_until(b"127.0.0.1:1")
+    begin = top.seen.index(b"\x1b[?1049h")
+    assert begin < top.seen.index(OPENING.encode()) < top.seen.index(b"127.0.0.1:1")
 
 
 def test_the_command_begins_with_any_screen_of_the_dashboard() -> None:

@@ -16,7 +16,7 @@ from engine.admin.lag.verdicts import LagStatus
 from engine.admin.watch.frame import Frame, Stage, StageStatus
 from tui.drawing.lines import width_of
 from tui.pages import brokers, groups, overview, reassignments
-from tui.pages.all_pages import aside_of
+from tui.pages.asides import aside_of
 from tui.pages.page import View, rows_at
 from tui.pages.plans import PlannedItem
 from tui.state.board import Board

@@ -49,7 +49,10 @@ class ConfirmDialog(Dialog[bool]):
         prepared = self._prepared
         lines: list[Line] = [line(("! ", Tone.WARN), (text, Tone.WARN)) for text in prepared.warnings]
         lines += [()] * bool(lines) + [line(text) for text in prepared.lines]
-        widgets: list[Widget] = [LinesScroll(lines, id="preview"), command_view(prepared.command, self._leads)]
+        widgets: list[Widget] = [
+            LinesScroll(lines, id="preview", folds=True),
+            command_view(prepared.command, self._leads),
+        ]
         if prepared.typed is not None:
             widgets.append(Input(id="typed", placeholder=f"type {plain(prepared.typed)} here"))
         return widgets

@@ -26,7 +26,16 @@ from engine.admin.groups.scope import GroupScope
 from engine.common.quantities import counted
 from tui.drawing.cells import Cell
 from tui.drawing.units import NOTHING, count
-from tui.operations.operation import Operation, Outcome, Prepared, command_text, failure_texts, result_cell, shortened
+from tui.operations.operation import (
+    Operation,
+    Outcome,
+    Prepared,
+    command_text,
+    failure_texts,
+    repeated,
+    result_cell,
+    shortened,
+)
 
 ALL = "*"
 """Stands for all topics that a group has committed: no topic has this name."""
@@ -52,8 +61,7 @@ class ResetOffsets(Operation):
         spec, option = parse_reset(to)
         if named == [ALL]:
             return ResetOffsets(group, None, spec, ("--all-topics", *option))
-        options = [word for topic in named for word in ("--topic", topic)]
-        return ResetOffsets(group, parse_topic_scope(named), spec, (*options, *option))
+        return ResetOffsets(group, parse_topic_scope(named), spec, (*repeated("--topic", named), *option))
 
     async def prepare(self, cluster: Cluster) -> Prepared:
         plan = await plan_reset(cluster, GroupScope((self.group,)), self.topics, self.spec)
@@ -166,9 +174,7 @@ class DeleteOffsets(Operation):
         groups, rows = found = await find_offsets_to_delete(cluster, self.group, parse_topic_scope(self.topics))
         going = [row for row in rows if row.result is DeletionResult.WOULD_BE_DELETED]
         stays = failure_texts(refusals_of(rows))
-        words = ["groups", "delete-offsets", self.group]
-        for topic in self.topics:
-            words += ["--topic", topic]
+        words = ["groups", "delete-offsets", self.group, *repeated("--topic", self.topics)]
         command = command_text(words, cluster.target)
         if not going:
             why = "no offset can be deleted" if stays else f"group {self.group} has committed nothing there"

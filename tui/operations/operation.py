@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
@@ -20,8 +20,7 @@ from engine.common.errors import KlammError, OperationError
 from engine.common.model import address_text
 from tui.drawing.cells import Cell, Tone
 from tui.drawing.units import count, counted
-from tui.planning.words import planner_words
-from tui.remedies import spelled
+from tui.remedies import planner_words, spelled
 
 EXPECTED = (KlammError, OSError, TimeoutError)
 """What may go wrong with a cluster or a file. Anything else is a bug, and is logged with its traceback."""
@@ -123,6 +122,11 @@ async def beside_plan(prepared: Prepared, cluster: Cluster) -> Prepared:
 def command_text(words: Sequence[str], target: ClusterTarget | None) -> str:
     """Return a command of ``klamm`` for a cluster, ready to be typed; None: it needs no cluster."""
     return shlex.join(["klamm", *words, *(() if target is None else cluster_options(target))])
+
+
+def repeated(option: str, values: Iterable[object]) -> list[str]:
+    """Return an option once for each value."""
+    return [word for value in values for word in (option, str(value))]
 
 
 def cluster_options(target: ClusterTarget) -> list[str]:

@@ -23,6 +23,7 @@ from tui.operations.operation import (
     command_text,
     failure_text,
     failure_texts,
+    repeated,
     result_cell,
     shortened,
 )
@@ -71,10 +72,9 @@ class DeleteRecords(Operation):
         """Return a command for each topic: the command takes one."""
         commands = []
         for topic in dict.fromkeys(name.topic for name in self.names):
-            words = ["records", "delete", "--topic", topic]
-            for name in self.names:
-                words += ["--partition", str(name.partition)] if name.topic == topic else []
-            commands.append(command_text([*words, "--before-offset", str(self.before_offset)], cluster.target))
+            partitions = repeated("--partition", (name.partition for name in self.names if name.topic == topic))
+            words = ["records", "delete", "--topic", topic, *partitions, "--before-offset", str(self.before_offset)]
+            commands.append(command_text(words, cluster.target))
         return commands
 
 
@@ -166,9 +166,7 @@ class VerifyReplicas(Operation):
     asks: ClassVar[bool] = False
 
     async def prepare(self, cluster: Cluster) -> Prepared:
-        words = ["replicas", "verify"]
-        for topic in self.topics:
-            words += ["--topic", topic]
+        words = ["replicas", "verify", *repeated("--topic", self.topics)]
         what = self.topics[0] if len(self.topics) == 1 else counted(len(self.topics), "topic")
         command = "" if self.only else command_text(words, cluster.target)
         return Prepared(f"Compare the replicas of {self.only or what}", command=command, run=self._run)

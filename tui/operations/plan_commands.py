@@ -7,6 +7,7 @@ from pathlib import Path
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 from engine.admin.reassignment.plan_runs import PlanRun, Verb
 from plans.options import PlanOptions, Strategy
+from tui.operations.operation import repeated
 
 
 def making_words(
@@ -24,8 +25,7 @@ def making_words(
         ("--exclude-broker", options.exclude_brokers),
         ("--pin", options.pins),
     ):
-        for value in values:
-            words += [option, str(value)]
+        words += repeated(option, values)
     for option, number in (
         ("--minimise", options.minimise),
         ("--max-moves", options.max_moves),

@@ -29,7 +29,7 @@ from tui.operations.plan_commands import running_words
 from tui.operations.reassignments import CancelReassignments
 from tui.operations.topics import quantity, whole_number
 from tui.planning.opened_plan import OpenedPlan
-from tui.planning.words import planner_words
+from tui.remedies import planner_words
 
 _TITLES = {Verb.APPLY: "Apply the plan", Verb.RESUME: "Resume the plan", Verb.ROLLBACK: "Roll the plan back"}
 

@@ -103,7 +103,8 @@ def _cancel_row(cancelled: CancelledPartition) -> tuple[Cell, ...]:
 
 def typed_rate(rate: int) -> str:
     """Return a rate as a form takes it."""
-    return f"{rate // 1_000_000}M" if rate % 1_000_000 == 0 else str(rate)
+    units = ((1_000_000, "M"), (1_000, "k"), (1, ""))
+    return next(f"{rate // size}{unit}" for size, unit in units if rate % size == 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,11 @@ _SOURCES = {
 }
 _OWN = {EntityType.TOPIC: ConfigSource.DYNAMIC_TOPIC_CONFIG, EntityType.BROKER: ConfigSource.DYNAMIC_BROKER_CONFIG}
 _OPTIONS = {EntityType.TOPIC: "--topic", EntityType.BROKER: "--broker"}
+ALL_CLIENTS = Entity(EntityType.CLIENT, None)
+_OF_QUOTAS = (
+    "it holds for each client id without its own, on each broker, until you remove it (Q)",
+    "a record that waits for longer than delivery.timeout.ms (by default 2 minutes) fails",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +112,8 @@ class AlterSettings(Operation):
         is_lowered = any(name in self.additions and name in ("retention.bytes", "retention.ms") for name in risky)
         is_told = is_lowered and self.entity.type is EntityType.TOPIC
         notes = await deletion_lines(cluster, self.entity.name or "", self.additions) if is_told else ()
+        if self.entity == ALL_CLIENTS and self.additions:
+            notes = _OF_QUOTAS
         return Prepared(
             f"Alter {self.entity} in {cluster.target.name}?",
             (*map(str, changes), *notes),
@@ -123,7 +130,12 @@ class AlterSettings(Operation):
         return frozenset((self.entity.name or "",)) if self.entity.type is EntityType.TOPIC else None
 
     def _words(self) -> list[str]:
-        words = ["configs", "alter", _OPTIONS[self.entity.type], self.entity.name or ""]
+        whose = (
+            ["--client-defaults"]
+            if self.entity == ALL_CLIENTS
+            else [_OPTIONS[self.entity.type], self.entity.name or ""]
+        )
+        words = ["configs", "alter", *whose]
         if self.additions:
             pairs = (f"{key}=[{value}]" if "," in value else f"{key}={value}" for key, value in self.additions.items())
             words += ["--add-config", ",".join(pairs)]

@@ -23,7 +23,16 @@ from engine.admin.topics.changes import (
 )
 from engine.common.quantities import counted
 from tui.drawing.cells import Cell
-from tui.operations.operation import Operation, Outcome, Prepared, command_text, failure_texts, result_cell, shortened
+from tui.operations.operation import (
+    Operation,
+    Outcome,
+    Prepared,
+    command_text,
+    failure_texts,
+    repeated,
+    result_cell,
+    shortened,
+)
 
 Number = TypeVar("Number", int, float)
 
@@ -62,8 +71,7 @@ class CreateTopic(Operation):
         words = ["topics", "create", topic.name]
         for option, number in (("partitions", topic.partition_count), ("replication-factor", topic.replication_factor)):
             words += [] if number is None else [f"--{option}", str(number)]
-        for key, value in topic.configs.items():
-            words += ["--config", f"{key}={value}"]
+        words += repeated("--config", (f"{key}={value}" for key, value in topic.configs.items()))
         return Prepared(
             f"Create topic {topic.name} in {cluster.target.name}?",
             (

@@ -17,6 +17,7 @@ from tui.drawing.lines import Line, line, wrapped
 from tui.drawing.sparkline import sparkline
 from tui.drawing.table_model import Rows
 from tui.drawing.units import NOTHING, at_least, clock_time, count, counted, plain, short_count, span
+from tui.operations.operation import repeated
 from tui.pages.page import Page, View, who_sees
 from tui.pages.timeline import change_text
 from tui.state.location import Location, Only
@@ -178,10 +179,7 @@ def _summary(view: View, width: int) -> list[Line]:
 
 
 def _command(view: View, items: Sequence[Any]) -> list[str]:
-    words = ["lag"]
-    for group in items:
-        words += ["--group", group.name]
-    return words if items else [*words, "--all-groups"]
+    return ["lag", *(repeated("--group", (group.name for group in items)) or ["--all-groups"])]
 
 
 PAGE = Page(

@@ -22,8 +22,9 @@ from tui.pages import brokers, reassignments
 from tui.pages.groups import status_cell, time_lag_cell, trend_cell, unknown_text
 from tui.pages.page import Page, View
 from tui.pages.timeline import run_line, severity, short_kind
+from tui.pages.why import age_text, why_lines
 from tui.state.board import Board
-from tui.state.problems import Problem, age_text, problems_of, why_lines
+from tui.state.problems import Problem, problems_of
 
 WORDS = {HealthStatus.OK: "healthy", HealthStatus.WARNING: "warning", HealthStatus.CRITICAL: "critical"}
 _TONES = {HealthStatus.OK: Tone.GOOD, HealthStatus.WARNING: Tone.WARN, HealthStatus.CRITICAL: Tone.BAD}
@@ -36,6 +37,8 @@ _PANEL_MIN = 50
 """Moves and groups stand one above the other if each would be narrower than this beside the other."""
 _UPPER_MIN = 14
 """Two charts with a scale each need this many lines."""
+_CHART_MIN = 8
+"""A lower chart below the problems would say little."""
 _EVENTS_MAX = 16
 _LATE_MS = 600_000
 """What is older is no longer shown for its severity, but only where there is room."""
@@ -74,12 +77,17 @@ def overview_of(
         upper = room - strip - events
     if problems or not board.has_metadata:
         title = f"Problems {len(problems)}" if len(problems) > count_shown else "Problems"
-        left = panel(title, rows, main, upper, note="enter opens  w why" if problems else "")
+        courses = _courses(board)
+        rest = upper - len(rows) - 2
+        # A panel that is half empty leaves its room to a chart, if others stay beside it.
+        has_chart = is_wide and rest >= _CHART_MIN and len(courses) > 1
+        left = panel(title, rows, main, upper - rest * has_chart, note="enter opens  w why" if problems else "")
         if is_wide:
-            left = _beside(left, _charts(board, charts - 1, upper))
+            left += _charts(courses[:1], main, rest) if has_chart else []
+            left = _beside(left, _charts(courses[has_chart:], charts - 1, upper))
     else:
         # The banner says that nothing is wrong; an empty panel would say it once more.
-        left = _charts(board, width, upper, across=3 if is_wide else 1)
+        left = _charts(_courses(board), width, upper, across=3 if is_wide else 1)
     lines = [*banner, *left, *_brokers(board, width, strip), *_bottom(board, width, events)]
     places = {len(banner) + 1 + index: top + index for index in range(count_shown)} if problems else {}
     return Picture(lines[:height], places, (1, main - 1))
@@ -251,14 +259,21 @@ _CHARTS: tuple[tuple[str, Callable[[Any], float | None], Tone], ...] = (
 )
 
 
-def _charts(board: Board, width: int, height: int, *, across: int = 1) -> list[Line]:
-    """Return the course of the main figures, one below the other, or up to ``across`` side by side."""
+def _courses(board: Board) -> list[tuple[str, list[float | None], Tone]]:
+    """Return the course of the main figures, each with its title and tone, as far as there is anything to see."""
     every = [(title, [value(sample) for sample in board.samples], tone) for title, value, tone in _CHARTS]
     # A curve of zeros needs no eye if zero is well, and a chart without a figure is a hole.
     shown = [
         chart for chart in every if any(value if chart[2] is Tone.BAD else value is not None for value in chart[1])
     ]
-    shown = (shown or every[:1])[: across if across > 1 else max(1, height // 4)]
+    return shown or every[:1]
+
+
+def _charts(
+    courses: Sequence[tuple[str, list[float | None], Tone]], width: int, height: int, *, across: int = 1
+) -> list[Line]:
+    """Return courses as charts, one below the other, or up to ``across`` side by side."""
+    shown = courses[: across if across > 1 else max(1, height // 4)]
     lines: list[Line] = []
     for index, (title, values, tone) in enumerate(shown):
         rest = len(shown) - index

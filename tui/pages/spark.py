@@ -18,6 +18,7 @@ from tui.drawing.cells import NO_DATA, Cell, Column, Tone, attribute, column, fi
 from tui.drawing.lines import Line, line
 from tui.drawing.table_model import Rows
 from tui.drawing.units import NOTHING, count, plain, short_count, span
+from tui.operations.operation import repeated
 from tui.pages.groups import WHICH_PARTITION, lag_cell, pace_columns, status_cell, why_of
 from tui.pages.page import Page, View
 from tui.state.location import Location, QueryKey
@@ -158,11 +159,7 @@ def _command(view: View, items: Sequence[Any]) -> list[str]:
     target = view.target
     if target is None or not (target.checkpoints or target.event_logs):
         return []
-    for place in target.checkpoints:
-        words += ["--checkpoint", place]
-    for place in target.event_logs:
-        words += ["--event-log", place]
-    return words
+    return [*words, *repeated("--checkpoint", target.checkpoints), *repeated("--event-log", target.event_logs)]
 
 
 PAGE = Page(

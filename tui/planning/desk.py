@@ -80,12 +80,8 @@ class PlanDesk:
     def ask_for_strategy(self) -> None:
         """Let a person choose the strategy, then ask for the rest."""
         choices = [Choice(strategy.value, f"{strategy.value:<14}{text}") for strategy, text in STRATEGIES.items()]
-
-        def chosen(name: str | None) -> None:
-            if name is not None:
-                self._work.offer(ask_for_plan(Strategy(name), self.folder))
-
-        self._screen.app.push_screen(MenuDialog("Make a plan", choices), chosen)
+        menu = MenuDialog("Make a plan", choices)
+        self._screen.ask(menu, lambda name: self._work.offer(ask_for_plan(Strategy(name), self.folder)))
 
     def make(self, wish: PlanWish) -> None:
         """Make a plan; a window shows the progress, and closing it gives the plan up."""
@@ -176,8 +172,7 @@ class PlanDesk:
             return path
 
         fields = (FieldNeeded("path", "File", "", "a plan of klamm, or a file of kafka-reassign-partitions"),)
-        dialog = FormDialog(Ask("Open a plan", fields, existing))
-        self._screen.app.push_screen(dialog, lambda path: None if path is None else self.open(path))
+        self._screen.ask(FormDialog(Ask("Open a plan", fields, existing)), self.open)
 
     def ask_where_to_save(self) -> None:
         """Let a person name the file for a plan that was made here."""
@@ -188,9 +183,7 @@ class PlanDesk:
         fields = (FieldNeeded("path", "File", str(plan.path or self.new_path()), "kafka-reassign-partitions takes it"),)
         dialog = FormDialog(Ask(f"Save {plan.name}", fields, lambda values: self.checked_path(values["path"])))
 
-        def named(path: Path | None) -> None:
-            if path is None:
-                return
+        def named(path: Path) -> None:
             try:
                 self.save_as(path)
             except OSError as error:
@@ -198,7 +191,7 @@ class PlanDesk:
             else:
                 self._screen.tell(f"saved: {path}")
 
-        self._screen.app.push_screen(dialog, named)
+        self._screen.ask(dialog, named)
 
     def save_as(self, path: Path) -> None:
         """Write the open plan to a file of its own; if it is there already, leave it."""

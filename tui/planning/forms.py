@@ -18,7 +18,7 @@ from plans.errors import BadOption
 from plans.options import BrokerCapacity, LogDirCapacity, PlanOptions, Strategy
 from tui.operations.topics import quantity, whole_number
 from tui.pages.page import View
-from tui.planning.words import planner_words
+from tui.remedies import planner_words
 from tui.screen.offers import Ask, FieldNeeded, NotNow, Offer, PlanWish, topic_gone, topics_of
 
 STRATEGIES: Mapping[Strategy, str] = {

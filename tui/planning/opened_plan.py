@@ -18,7 +18,7 @@ from plans.made import MadePlan
 from plans.plan_file import PlanFile, decode_plan, encode_plan
 from plans.telling import PlannedMove, moves_of
 from tui.operations.plan_commands import making_words
-from tui.planning.words import planner_words
+from tui.remedies import planner_words
 
 NO_ENVELOPE = "klamm: missing"
 """How the planner's error about a plain reassignment file of Kafka begins."""

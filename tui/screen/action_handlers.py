@@ -22,15 +22,16 @@ from tui.drawing.lines import Line, line
 from tui.drawing.table_model import Filter
 from tui.operations.operation import EXPECTED, failure_text
 from tui.pages import logs, replicas, timeline
-from tui.pages.all_pages import aside_of
+from tui.pages.asides import aside_of
 from tui.pages.clusters import cluster_tone
 from tui.pages.page import rows_at
+from tui.pages.why import why_lines
 from tui.screen.main_screen import MainScreen
 from tui.screen.offers import OPERATIONS, offer_for
 from tui.screen.page_screen import why_not
 from tui.state.fleet import Member
 from tui.state.location import Location
-from tui.state.problems import problems_of, why_lines
+from tui.state.problems import problems_of
 from tui.state.status import source_lines
 
 
@@ -234,9 +235,8 @@ def _theme(screen: MainScreen) -> None:
 
 def _command(screen: MainScreen) -> None:
     registry = screen.dashboard.session.registry
-    screen.app.push_screen(
-        CommandDialog(lambda text: suggestions(text, registry, partial(_named, screen))), partial(_run_command, screen)
-    )
+    dialog = CommandDialog(lambda text: suggestions(text, registry, partial(_named, screen)))
+    screen.ask(dialog, partial(_run_command, screen))
 
 
 def _named(screen: MainScreen, page: str) -> list[str]:
@@ -262,8 +262,8 @@ def places(screen: MainScreen) -> Iterator[tuple[str, str, Location]]:
         yield f"broker {broker}", "its partitions", Location("partitions", broker=int(broker))
 
 
-def _run_command(screen: MainScreen, text: str | None) -> None:
-    if text is None or not text.removeprefix(":").strip():
+def _run_command(screen: MainScreen, text: str) -> None:
+    if not text.removeprefix(":").strip():
         return
     word, _, rest = text.strip().removeprefix(":").partition(" ")
     if word == "plan" and rest.strip():
@@ -336,11 +336,10 @@ def ask_for_cluster(screen: MainScreen) -> None:
         for profile in profiles.profiles
     ]
 
-    def chosen(name: str | None) -> None:
-        if name is not None:
-            screen.run_in_background(_switch(screen, name), name="switch", exclusive=True, group="switch")
+    def chosen(name: str) -> None:
+        screen.run_in_background(_switch(screen, name), name="switch", exclusive=True, group="switch")
 
-    screen.app.push_screen(MenuDialog(f"Clusters of {profiles.path}", choices), chosen)
+    screen.ask(MenuDialog(f"Clusters of {profiles.path}", choices), chosen)
 
 
 def open_member(screen: MainScreen, member: Member) -> None:

@@ -88,7 +88,7 @@ class MainScreen(PageScreen):
     def draw(self, *, is_new_data: bool) -> None:
         super().draw(is_new_data=is_new_data)
         if is_new_data and self.is_whole:
-            self.work.look_for_stopped_plan()
+            self.work.look_beyond_frames()
 
     def leave(self, code: int) -> None:
         """End the dashboard; if that would end the run of a plan, ask first. A second request needs no answer."""

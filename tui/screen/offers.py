@@ -13,7 +13,7 @@ from engine.admin.analysis.standstills import scope_text
 from engine.admin.analysis.throttles import ThrottleAdvice, throttle_advice, throttle_texts
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import Side
-from engine.admin.configs.values import Entity, EntityType
+from engine.admin.configs.values import Entity, EntityType, plain_value
 from engine.admin.elections.scope_and_result import ElectionScope, ElectionType
 from engine.admin.lag.results import PartitionLag
 from engine.admin.watch.frame import Stage
@@ -25,6 +25,10 @@ from tui.state.board import PartitionItem
 
 if TYPE_CHECKING:
     from plans.options import PlanOptions, Strategy
+
+
+_HELD_S = 900
+"""Producers are held back so far that a disk has room for this long, until a lower retention has made some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +193,24 @@ def _making_room(view: View, topic: str, trend: DirTrend) -> dict[str, str | Non
     ]
     edits: dict[str, str | None] = {"retention.bytes": str(max(sizes) // 2)} if any(sizes) else {}
     return edits | ({"file.delete.delay.ms": "1000"} if trend.is_urgent else {})
+
+
+def _limit_producers(view: View, items: Sequence[Any]) -> Offer:
+    from tui.operations.reassignments import typed_rate
+    from tui.operations.settings import ALL_CLIENTS, AlterSettings
+
+    board, name = view.board, "producer_byte_rate"
+    # What one client sends to any broker may all be copied to the fullest.
+    rates = [trend.free_bytes // (_HELD_S * len(board.live)) for trend in board.filling if trend.free_bytes]
+    suggested = max(1_000, int(float(f"{min(rates):.1e}"))) if rates else 0
+    now = "" if board.producer_quota is None else f", now {byte_rate(board.producer_quota)}"
+    hint = f"for each client id, to each broker{now}; empty: no quota"
+    needed = FieldNeeded("rate", "Bytes a second", typed_rate(suggested) if suggested else "", hint)
+
+    def build(values: Mapping[str, str]) -> AlterSettings:
+        return AlterSettings.of(ALL_CLIENTS, {name: plain_value(name, values["rate"].strip()) or None})
+
+    return Ask("Quota of all producers", (needed,), build)
 
 
 def _delete_topics(view: View, items: Sequence[Any]) -> Offer:
@@ -381,6 +403,7 @@ _OFFERS: Mapping[str, Callable[[View, Sequence[Any]], Offer]] = {
     "topic.create": _create_topic,
     "topic.grow": _grow_topic,
     "settings.alter": _alter_settings,
+    "producers.quota": _limit_producers,
     "topic.delete": _delete_topics,
     "leader.elect": _elect,
     "leader.elect_unclean": _elect_unclean,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,14 +12,15 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from tui.actions import PAGES, Action, Group, key_label
-from tui.dialogs.dialog import TextDialog
+from tui.dialogs.dialog import Dialog, TextDialog
 from tui.drawing.cells import Tone
 from tui.drawing.lines import Line, fitted, line, width_of
 from tui.drawing.table_model import Filter, TableModel
 from tui.drawing.units import clock_time, plain
 from tui.frame_app import FrameApp
 from tui.pages import clusters, overview
-from tui.pages.all_pages import aside_of, pages_of
+from tui.pages.all_pages import pages_of
+from tui.pages.asides import aside_of
 from tui.pages.clusters import cluster_mark
 from tui.pages.overview import health_word
 from tui.pages.page import View
@@ -276,6 +277,15 @@ class PageScreen(Screen[None]):
         """Show lines, and a command to copy, until the window is closed."""
         self.app.push_screen(TextDialog(title, lines, copied=command, is_wide=True, folds=True))
 
+    def ask(self, dialog: Dialog[Any], then: Callable[[Any], object]) -> None:
+        """Open a window; what is chosen or typed there goes to ``then``, and nothing does if the window is left."""
+
+        def answered(answer: Any | None) -> None:
+            if answer is not None:
+                then(answer)
+
+        self.app.push_screen(dialog, answered)
+
     # The filter
 
     def begin_filter(self) -> None:
@@ -362,7 +372,8 @@ def footer_items(screen: PageScreen) -> list[KeyItem]:
         shown = [entry for entry in shown if entry.id not in idle and (not entry.is_of_rows or entry.id == "row.open")]
         # What changes something is worth its place on the problem that it may mend.
         shown = [entry for entry in shown if entry.id in mends or not (entry.changes or entry.group is Group.PLANS)]
-    shown.sort(key=lambda action: (action.id not in mends, not action.pages))
+    order = {action_id: place for place, action_id in enumerate(mends)}
+    shown.sort(key=lambda action: (order.get(action.id, len(order)), not action.pages))
     if screen.off_board.is_plan_under_way:
         shown.sort(key=lambda action: action.id not in OF_A_RUN)
     if page != "timeline" and screen.pages[screen.location.page].is_trouble is None:

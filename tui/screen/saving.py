@@ -56,12 +56,9 @@ class Saving:
             Choice("row", "the row as JSON", why_not),
             Choice("view", "all rows in sight as CSV", why_not),
         ]
-
-        def chosen(choice: str | None) -> None:
-            if choice is not None:
-                self._screen.app.copy_to_clipboard(self.text_of(choice))
-
-        self._screen.app.push_screen(MenuDialog("Copy", choices), chosen)
+        self._screen.ask(
+            MenuDialog("Copy", choices), lambda choice: self._screen.app.copy_to_clipboard(self.text_of(choice))
+        )
 
     def text_of(self, choice: str) -> str:
         """Return what a choice of the menu copies."""
@@ -90,13 +87,8 @@ class Saving:
             Choice("json", "the rows in sight as JSON", why_not),
             Choice("svg", "the screen as SVG"),
         ]
-
-        def chosen(kind: str | None) -> None:
-            if kind is not None:
-                # The menu closes first, so that the picture does not show it.
-                self._screen.call_after_refresh(self.export, kind)
-
-        self._screen.app.push_screen(MenuDialog("Export", choices), chosen)
+        # The menu closes first, so that the picture does not show it.
+        self._screen.ask(MenuDialog("Export", choices), lambda kind: self._screen.call_after_refresh(self.export, kind))
 
     def export(self, kind: str) -> Path | None:
         """Write a file to the working folder; return its path, or None if that failed."""

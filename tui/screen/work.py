@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.admin.cluster.errors import BadRequest
+from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.target import ClusterTarget, Side
 from engine.admin.reassignment.journal import UnfinishedPlan, unfinished_plans
 from engine.admin.reassignment.lock import read_holder
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LOOK_FOR_PLANS_S = 30.0
+LOOK_FOR_PLANS_S, LOOK_FOR_QUOTA_S = 30.0, 5.0
 
 
 class Work:
@@ -44,7 +44,8 @@ class Work:
     def __init__(self, screen: PageScreen, make_plan: Callable[[PlanWish], None]) -> None:
         self._screen = screen
         self._make_plan = make_plan
-        self._looked_s: float | None = None
+        self._looked_s: dict[str, float] = {}
+        """When it was looked for what, last."""
 
     # Operations
 
@@ -124,6 +125,9 @@ class Work:
             else:
                 self._screen.show_text(f"{operation.title}: failed", [line((text, Tone.BAD))], command)
             return
+        entity = getattr(operation, "entity", None)
+        if entity is not None and entity.type.is_of_clients:
+            await self._look_for_quota()
         session.feed.refresh()
         await self._screen.app.push_screen(OutcomeDialog(outcome, command))
 
@@ -144,15 +148,37 @@ class Work:
 
     # What is read on demand
 
-    def look_for_stopped_plan(self) -> None:
-        """Find out, now and then, whether a plan of this cluster was stopped and is not being carried out now."""
+    def look_beyond_frames(self) -> None:
+        """Find out, now and then, what no frame holds: a plan that was stopped, a quota that holds producers back."""
         app, now_s = self._screen.dashboard, self._screen.dashboard.session.clock()
-        is_early = self._looked_s is not None and now_s - self._looked_s < LOOK_FOR_PLANS_S
-        if not is_early and app.session.target is not None and app.board.has_metadata:
-            self._looked_s = now_s
-            self._screen.run_in_background(self._look_for_stopped_plan(), name="stopped plan", group="stopped plan")
+        if app.session.target is None or not app.board.has_metadata:
+            return
+        looks = {"stopped plan": (self._look_for_stopped_plan, LOOK_FOR_PLANS_S)}
+        if app.board.filling or app.board.producer_quota is not None:
+            looks["quota"] = self._look_for_quota, LOOK_FOR_QUOTA_S
+        for name, (look, every_s) in looks.items():
+            if now_s - self._looked_s.get(name, -every_s) >= every_s:
+                self._looked_s[name] = now_s
+                self._screen.run_in_background(look(), name=name, group=name)
+
+    async def _look_for_quota(self) -> None:
+        from engine.admin.configs.quota_reading import quotas_of
+        from tui.operations.settings import ALL_CLIENTS
+
+        session, board = self._screen.dashboard.session, self._screen.dashboard.board
+        assert session.target is not None
+        try:
+            async with asyncio.timeout(session.timeout_s), session.connection(session.target) as cluster:
+                quota = (await quotas_of(cluster, ALL_CLIENTS)).get("producer_byte_rate")
+        except NotFound:
+            quota = None
+        except EXPECTED:
+            # It is not known whether there still is one.
+            return
+        board.producer_quota = quota if isinstance(quota, float) else None
 
     async def _look_for_stopped_plan(self) -> None:
+        """Find out whether a plan of this cluster was stopped and is not being carried out now."""
         session, board = self._screen.dashboard.session, self._screen.dashboard.board
         target = session.target
         cluster = board.frame.cluster

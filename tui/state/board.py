@@ -119,6 +119,8 @@ class Board:
         self.findings: list[Finding] = []
         self.stopped_plan: UnfinishedPlan | None = None
         """The newest plan of this cluster, in the working folder, that was begun and is not being carried out now."""
+        self.producer_quota: float | None = None
+        """How many bytes a second each client id may send to a broker, as last read while a disk was filling up."""
         self._tallies = Tallies()
         self._sanity = SanityCheck()
         self._replicas: Counter[int] | None = None

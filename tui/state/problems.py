@@ -8,85 +8,27 @@ from pathlib import Path
 
 from engine.admin.analysis.causes import missing_brokers
 from engine.admin.analysis.disks import NO_ROOM_SOON_S, DirTrend, room_advice
-from engine.admin.analysis.incidents import runs_around
 from engine.admin.analysis.moves import CopyState
 from engine.admin.analysis.rebalances import changes_of_members
 from engine.admin.analysis.throttles import ThrottleVerdict, throttle_advice, throttle_texts, what_is_held
 from engine.admin.health.report import Check, HealthReason, Severity
 from engine.admin.lag.results import PartitionLag
 from engine.admin.lag.verdicts import Reason
-from engine.admin.watch.events import Event, EventKind
+from engine.admin.watch.events import EventKind
 from engine.admin.watch.frame import WatchedGroup
-from tui.actions import Registry
 from tui.drawing.cells import Tone
-from tui.drawing.lines import Line, fitted, line
 from tui.drawing.units import NOTHING, at_least, byte_rate, count, counted, ids, percent, plain, short_count, span
 from tui.pages.brokers import MAY_BE_FROZEN, UNANSWERED
 from tui.pages.groups import LOOK_AT_MEMBERS, growth_of, reader_of, status_cell, time_lag_cell, why_of
 from tui.pages.reassignments import why_of as why_of_copy
-from tui.pages.timeline import run_line, severity
 from tui.remedies import spelled
 from tui.state.board import AWAITS_LEADERS, Board, Since
+from tui.state.kinds import KINDS
 from tui.state.location import Location, Only
 
 _NAMED_MAX = 3
 _OF_MOVES = (Check.RUNNING_REASSIGNMENTS, Check.UNDER_REPLICATED_MOVING)
 _BROKERS = (Check.MISSING_BROKERS, Check.SILENT_BROKERS)
-
-_SUBJECTS: Mapping[Check, tuple[str, str]] = {
-    Check.NO_CONTROLLER: ("no controller", "no controller"),
-    Check.SEVERAL_CONTROLLERS: ("several controllers", "several controllers"),
-    Check.UNREADABLE_TOPICS: ("{} topic unreadable", "{} topics unreadable"),
-    Check.UNKNOWN_SETTINGS: ("settings not known", "settings not known"),
-    Check.OFFLINE_PARTITIONS: ("{} partition offline", "{} partitions offline"),
-    Check.UNDER_MIN_ISR: ("{} partition under min ISR", "{} partitions under min ISR"),
-    Check.MIN_ISR_ABOVE_FACTOR: ("{} min ISR above its factor", "{} min ISR above their factor"),
-    Check.UNDER_REPLICATED_DEAD_BROKER: ("{} under-replicated", "{} under-replicated"),
-    Check.UNDER_REPLICATED_LAGGING: ("{} replica set behind", "{} replica sets behind"),
-    Check.UNDER_REPLICATED_MOVING: ("{} under-replicated, moving", "{} under-replicated, moving"),
-    Check.OFFLINE_LOG_DIRS: ("{} log dir failed", "{} log dirs failed"),
-    Check.FULL_LOG_DIRS: ("{} log dir almost full", "{} log dirs almost full"),
-    Check.RACK_VIOLATIONS: ("{} partition in too few racks", "{} partitions in too few racks"),
-    Check.PREFERRED_LEADER_IMBALANCE: ("{} broker leads too few", "{} brokers lead too few"),
-    Check.RUNNING_REASSIGNMENTS: ("{} reassignment runs", "{} reassignments run"),
-    Check.LEAKED_THROTTLES: ("{} throttle setting left", "{} throttle settings left"),
-    Check.HANGING_TRANSACTIONS: ("{} transaction hangs", "{} transactions hang"),
-    Check.LONG_TRANSACTIONS: ("{} transaction takes long", "{} transactions take long"),
-    Check.DELETION_STUCK: ("{} deletion stuck", "{} deletions stuck"),
-    Check.BROKER_CLOCKS: ("{} broker's clock is wrong", "{} brokers' clocks are wrong"),
-    Check.ZOOKEEPER_UNREACHABLE: ("ZooKeeper unreachable", "ZooKeeper unreachable"),
-    Check.ZOOKEEPER_SLOW: ("ZooKeeper slow", "ZooKeeper slow"),
-}
-_PLACES: Mapping[Check, Location] = {
-    Check.OFFLINE_PARTITIONS: Location("partitions", only=Only.OFFLINE),
-    Check.UNDER_MIN_ISR: Location("partitions", only=Only.UNDER_MIN_ISR),
-    Check.UNDER_REPLICATED_DEAD_BROKER: Location("partitions", only=Only.UNDER_REPLICATED),
-    Check.UNDER_REPLICATED_LAGGING: Location("partitions", only=Only.BEHIND),
-    Check.UNDER_REPLICATED_MOVING: Location("reassignments"),
-    Check.PREFERRED_LEADER_IMBALANCE: Location("partitions", only=Only.NOT_PREFERRED),
-    Check.RUNNING_REASSIGNMENTS: Location("reassignments"),
-    Check.LEAKED_THROTTLES: Location("reassignments"),
-    Check.UNREADABLE_TOPICS: Location("zookeeper", path="/brokers/topics", only=Only.UNREADABLE),
-    Check.MIN_ISR_ABOVE_FACTOR: Location("partitions", only=Only.MIN_ISR_ABOVE_FACTOR),
-    Check.UNKNOWN_SETTINGS: Location("topics", only=Only.SETTINGS_UNKNOWN),
-    Check.RACK_VIOLATIONS: Location("partitions", only=Only.AGAINST_RACKS),
-    Check.DELETION_STUCK: Location("topics", only=Only.DELETION_STUCK),
-    Check.HANGING_TRANSACTIONS: Location("partitions", only=Only.HELD_UP),
-    Check.LONG_TRANSACTIONS: Location("partitions", only=Only.HELD_UP),
-    Check.OFFLINE_LOG_DIRS: Location("brokers", only=Only.DIR_FAILED),
-    Check.ZOOKEEPER_UNREACHABLE: Location("zookeeper"),
-    Check.ZOOKEEPER_SLOW: Location("zookeeper"),
-}
-"""Where the rows of a finding are; brokers for all others."""
-_MENDS: Mapping[Check, tuple[str, ...]] = {
-    Check.OFFLINE_PARTITIONS: ("leader.elect_unclean",),
-    Check.OFFLINE_LOG_DIRS: ("plan.retire",),
-    Check.PREFERRED_LEADER_IMBALANCE: ("leader.elect",),
-    Check.RUNNING_REASSIGNMENTS: ("reassignment.cancel", "reassignment.throttle"),
-    Check.UNDER_REPLICATED_MOVING: ("reassignment.throttle",),
-    Check.LEAKED_THROTTLES: ("reassignment.unthrottle",),
-    Check.HANGING_TRANSACTIONS: ("transactions.abort",),
-}
 _OF_READERS: Mapping[Reason | None, str] = {
     Reason.NOBODY_READS: "start its consumers; see where each partition waits (enter)",
     Reason.STANDS_STILL: f"{LOOK_AT_MEMBERS}; see the record at which each partition stands (enter)",
@@ -102,16 +44,6 @@ _BY_HAND = (
     "by hand, while it is down: remove files that end in .deleted and folders that end in -delete, and no part of any "
     "other; a partition that others have in sync may go as a whole folder, and is copied again"
 )
-_FOLLOWS: Mapping[Check, EventKind] = {
-    Check.OFFLINE_PARTITIONS: EventKind.PARTITION_OFFLINE,
-    Check.UNDER_MIN_ISR: EventKind.ISR_SHRANK,
-    Check.UNDER_REPLICATED_DEAD_BROKER: EventKind.ISR_SHRANK,
-    Check.UNDER_REPLICATED_LAGGING: EventKind.ISR_SHRANK,
-    Check.OFFLINE_LOG_DIRS: EventKind.LOG_DIR_FAILED,
-    Check.PREFERRED_LEADER_IMBALANCE: EventKind.LEADER_CHANGED,
-    Check.NO_CONTROLLER: EventKind.CONTROLLER_MOVED,
-}
-"""What a finding begins with: the incident with such an event is its cause."""
 _STUCK = {
     CopyState.STALLED: ("{} copy stands still", "{} copies stand still"),
     CopyState.FALLING_BEHIND: ("{} copy falls behind", "{} copies fall behind"),
@@ -162,6 +94,7 @@ def problems_of(board: Board) -> Sequence[Problem]:
         *_of_cluster(board),
         *_of_moves(board),
         *_of_plans(board),
+        *_of_quota(board),
         *_doubts(board),
         *_of_groups(board),
         *_of_queries(board),
@@ -177,55 +110,6 @@ def problems_of(board: Board) -> Sequence[Problem]:
             not problem.is_of_cluster,
         ),
     )
-
-
-def age_text(problem: Problem, board: Board) -> str:
-    """Return for how long it has been so, as far as anybody saw it."""
-    if problem.since is None:
-        return ""
-    seconds = max(0, board.frame.at_ms - problem.since.at_ms) // 1000
-    text = span(seconds) if seconds else "0s"
-    return at_least(text, is_least=problem.since.is_least)
-
-
-def why_lines(
-    problem: Problem, board: Board, registry: Registry | None = None, *, run_width: int | None = None
-) -> list[Line]:
-    """Return all that is known of a problem: cases, what happened to cause it, what to do, and the keys for that.
-
-    ``run_width``: what happened many times takes one line of at most that many cells, which ends with names of cases.
-    """
-    effect = problem.effect
-    if len(problem.examples) > 1:
-        # In a row it names the first cases.
-        effect = effect.partition(plain(problem.examples[0]))[0].rstrip(", ")
-    lines = [line((f"{problem.sign} {problem.subject}", problem.tone), f"  {effect}")]
-    cases = (problem.means, *problem.examples)
-    lines += [line(f"  {plain(case)}") for case in cases if case not in ("", effect)]
-    # If its beginning was not seen, what happened then is not known.
-    since, past = problem.since, board.history
-    setting = "throttled" * (problem.key == Check.LEAKED_THROTTLES)
-    at_ms = None if since is None or since.is_least else since.at_ms
-    runs = [run for run in past.incidents.runs if problem.is_of_cluster or _may_hold_up(problem, run.event)]
-    if at_ms is not None and (incident_runs := runs_around(runs, past.events, at_ms, severity, setting)):
-        width = max(len(run.event.kind) for run in incident_runs) + 2
-        lines.append(line(("what happened then", Tone.QUIET)))
-        happened = [line("  ", *run_line(run, width)) for run in incident_runs]
-        lines += happened if run_width is None else [fitted(event_line, run_width) for event_line in happened]
-    if problem.advice:
-        # Where lines are cut for want of room, it comes first.
-        lines.insert(len(lines) if run_width is None else 1, line(("what to do  ", Tone.QUIET), problem.advice))
-    if registry is not None and problem.mends:
-        keys = line(("on its row  ", Tone.QUIET))
-        for action in map(registry.named, problem.mends):
-            keys = line(*keys, (f"{action.key_text} ", Tone.ACCENT), f"{action.title.lower()}  ")
-        lines.append(keys)
-    return lines
-
-
-def _may_hold_up(problem: Problem, event: Event) -> bool:
-    """Whether an event is a reader's own, or a failure: other partitions have nothing to do with it."""
-    return event.subject == problem.key or not severity(event)
 
 
 def _of_cluster(board: Board) -> Iterator[Problem]:
@@ -309,19 +193,38 @@ def _may_shrink(trend: DirTrend | None) -> bool:
 
 def _filling(board: Board, dirs: Sequence[DirTrend]) -> Problem:
     """Return the log dirs of one broker that need room, the most urgent first: often they share a volume."""
-    broker = dirs[0].broker
+    first = dirs[0]
+    broker = first.broker
     is_soon = any(trend.full_in_s is not None and trend.full_in_s < NO_ROOM_SOON_S for trend in dirs)
     seen = [since for trend in dirs if (since := board.since.get(("log dir", broker, trend.log_dir))) is not None]
     more = f", and {counted(len(dirs) - 1, 'more log dir')}" if len(dirs) > 1 else ""
     return Problem(
         f"disks of broker {broker}", Tone.BAD if is_soon else Tone.WARN,
-        f"broker {broker} disk fills up", f"{_room_left(dirs[0])}{more}",
+        f"broker {broker} disk fills up", f"{_room_left(first)}{more}",
         min(seen, key=lambda since: since.at_ms, default=None),
         Location("brokers", row=str(broker), only=Only.FILLING),
         examples=tuple(map(_room_left, dirs)),
-        advice=spelled(room_advice(dirs[0], board.dir_trends, board.frame, board.history)),
-        mends=("settings.alter", "plan.rebalance") if _may_shrink(dirs[0]) else ("plan.rebalance",),
+        advice=spelled(
+            room_advice(first, board.dir_trends, board.frame, board.history, is_held=_is_held(board, first))
+        ),
+        mends=(*["producers.quota"] * (first.is_urgent and first.is_produced),
+               *["settings.alter"] * _may_shrink(first), "plan.rebalance"),
     )  # fmt: skip
+
+
+def _is_held(board: Board, trend: DirTrend) -> bool:
+    """Whether a quota was set that is about to slow the topic down that fills a log dir."""
+    quota, grower = board.producer_quota, trend.grower
+    return quota is not None and grower is not None and 2 * quota < grower.bytes_per_s
+
+
+def _of_quota(board: Board) -> Iterator[Problem]:
+    """Yield a reminder of the quota that was set while a disk filled up, until it is removed."""
+    if (quota := board.producer_quota) is not None:
+        yield Problem(
+            "producers", Tone.WARN, "producers have a quota", f"each client id may send {byte_rate(quota)} to a broker",
+            None, Location("brokers"), advice="remove it once the disks have room (Q)", mends=("producers.quota",),
+        )  # fmt: skip
 
 
 def _room_left(trend: DirTrend) -> str:
@@ -333,7 +236,8 @@ def _room_left(trend: DirTrend) -> str:
 
 
 def _problem(board: Board, reason: HealthReason) -> Problem:
-    single, many = _SUBJECTS[reason.check]
+    kind = KINDS[reason.check]
+    single, many = kind.single, kind.many or kind.single
     if reason.check is Check.RUNNING_REASSIGNMENTS and _is_held_up(board):
         single, many = "{} reassignment held up", "{} reassignments held up"
     rest = reason.count - len(reason.examples)
@@ -344,20 +248,14 @@ def _problem(board: Board, reason: HealthReason) -> Problem:
         (single if reason.count == 1 else many).format(count(reason.count)),
         _effect(board, reason),
         board.since.get(reason.check),
-        _PLACES.get(reason.check, Location("brokers")),
+        kind.opens,
         examples=(*reason.examples, *more),
         advice=_advice_of(board, reason),
-        incident=_incident_of(board, reason.check),
-        mends=_mends(reason),
+        incident=_incident_of(board, reason.check, kind.begins_with),
+        # If no replica is alive that an election could choose, it mends nothing.
+        mends=kind.mends if reason.check is not Check.OFFLINE_PARTITIONS or "(U)" in spelled(reason.advice) else (),
         means=reason.check.meaning,
     )
-
-
-def _mends(reason: HealthReason) -> tuple[str, ...]:
-    if reason.check is Check.OFFLINE_PARTITIONS and "(U)" not in spelled(reason.advice):
-        # No replica is alive that an election could choose.
-        return ()
-    return _MENDS.get(reason.check, ())
 
 
 def _advice_of(board: Board, reason: HealthReason) -> str:
@@ -392,12 +290,12 @@ def _who_helps(board: Board) -> str:
     return f"{room}start broker {who}{', …' * (len(awaited) > _NAMED_MAX)}, last in sync"
 
 
-def _incident_of(board: Board, check: Check) -> int | None:
+def _incident_of(board: Board, check: Check, begins_with: EventKind | None) -> int | None:
     """Return the number of the incident in which a finding began, if that was seen."""
-    since, kind = board.since.get(check), _FOLLOWS.get(check)
-    if since is None or since.is_least or kind is None:
+    since = board.since.get(check)
+    if since is None or since.is_least or begins_with is None:
         return None
-    incident = board.history.incidents.behind(kind, since.at_ms)
+    incident = board.history.incidents.behind(begins_with, since.at_ms)
     return None if incident is None else incident.number
 
 

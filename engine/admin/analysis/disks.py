@@ -32,6 +32,7 @@ DELETE_DELAY_MS = 60_000
 """``file.delete.delay.ms`` unless it is set: a deleted segment or replica keeps its file for this long (Kafka 3.9)."""
 _CHECK_MS = 300_000
 """``log.retention.check.interval.ms`` unless it is set."""
+_TO_TYPE_MS = 60_000
 _LATE_MS = 15_000
 """Log dirs are read every ten seconds, and a broker may be late."""
 _NOTICED = 0.01
@@ -84,9 +85,20 @@ class DirTrend:
 
     @property
     def is_urgent(self) -> bool:
-        """Whether there is no room left before a deleted segment's file would be gone, and once more as long."""
+        """Whether there may be no room left before a lower retention makes some, with a minute to type it."""
         delay_ms = DELETE_DELAY_MS if self.grower is None else self.grower.delay_ms
-        return self.full_in_s is not None and self.full_in_s * 1000 < 2 * delay_ms
+        return self.full_in_s is not None and self.full_in_s * 1000 < _CHECK_MS + delay_ms + _TO_TYPE_MS
+
+    @property
+    def is_produced(self) -> bool:
+        """Whether what fills it comes from producers, not from moves or from other programs."""
+        return self.grower is not None and not self.grower.is_copied
+
+    @property
+    def free_bytes(self) -> int | None:
+        if self.total_bytes is None or self.used_percent is None:
+            return None
+        return round(self.total_bytes * (1 - self.used_percent / 100))
 
     @property
     def is_filling(self) -> bool:
@@ -126,10 +138,12 @@ def note_filling(noted: dict[int, DirTrend], trends: Sequence[DirTrend], live: S
     noted |= {trend.broker: trend for trend in reversed(live_trends) if trend.is_filling}
 
 
-def room_advice(trend: DirTrend, trends: Sequence[DirTrend], frame: Frame, history: History) -> Phrase:
+def room_advice(
+    trend: DirTrend, trends: Sequence[DirTrend], frame: Frame, history: History, *, is_held: bool = False
+) -> Phrase:
     """Say which space of a full log dir comes back by itself, and then what makes room, the fastest first.
 
-    What was just done is not advised again.
+    What was just done is not advised again; ``is_held``: a quota holds the producers back already.
     """
     grower, ways = trend.grower, list[Words]()
     frees = what_frees(trend, frame, history)
@@ -144,15 +158,19 @@ def room_advice(trend: DirTrend, trends: Sequence[DirTrend], frame: Frame, histo
             else "the retention"
         )
         where = Do(Operation.ALTER_TOPIC_CONFIGS, grower.topic)
-        ways.append(Phrase(f"lower {what} of {grower.topic}: ", where, " (its oldest records go in minutes)"))
+        ways.append(Phrase(f"lower {what} of {grower.topic}: ", where, " (its oldest records go within minutes)"))
     elif grower is None and not frees:
         ways.append(Phrase("shorten the retention of large topics: ", Operation.ALTER_CONFIGS))
     if (roomier := _roomier_broker(trend, trends)) is not None:
         ways.append(Phrase("move replicas away: ", Operation.PLAN_REBALANCE, f" (broker {roomier} has most room)"))
     made = Phrase(*[part for way in ways or ["add a disk or a broker"] for part in ("; or ", way)][1:])
-    # A file that waits for its deletion cannot be hurried any more.
-    late = " (too late at this rate: hold its producers back)" if trend.is_urgent else ""
-    return Phrase(frees, late, "; if it fills on after that: ", made) if frees else made
+    held: tuple[str | Operation, ...] = ()
+    if trend.is_urgent and trend.is_produced and not is_held:
+        # Brokers obey a quota at once. Everything else takes minutes.
+        held = "hold the producers back, which works at once: ", Operation.LIMIT_PRODUCERS
+    if not frees:
+        return Phrase(*held, "; then " if held else "", made)
+    return Phrase(frees, *((", too late at this rate: ", *held) if held else ()), "; if it fills on after that: ", made)
 
 
 def _roomier_broker(trend: DirTrend, trends: Sequence[DirTrend]) -> int | None:

@@ -39,6 +39,7 @@ class Operation(Enum):
     AWAIT_REASSIGNMENT = "the wait for a reassignment"
     RESUME_PLAN = "the resumption of the plan"
     PLAN_REBALANCE = "a plan that levels the brokers"
+    LIMIT_PRODUCERS = "a quota for all producers"
     ADD_ACL = "a new rule:"
     LIST_ACLS = "the list of access rules"
     LIST_TOKENS = "the list of tokens"

@@ -85,7 +85,7 @@ class ElectionPreview:
     def __str__(self) -> str:
         if self.obstacle is not None:
             return f"{self.name}: stays with {_leader(self.before)}: {self.obstacle}"
-        return f"{self.name}: leader {_leader(self.before)} -> {_leader(self.after)}"
+        return f"{self.name}: leader {_leader(self.before)} → {_leader(self.after)}"
 
 
 @dataclass(frozen=True, slots=True)

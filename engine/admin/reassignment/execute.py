@@ -57,7 +57,7 @@ class PlannedDir:
     after: str
 
     def __str__(self) -> str:
-        way = f"into {self.after}" if self.before is None else f"{self.before} -> {self.after}"
+        way = f"into {self.after}" if self.before is None else f"{self.before} → {self.after}"
         return f"broker {self.broker}: {way}"
 
 
@@ -89,7 +89,7 @@ class PlannedMove:
 
     def __str__(self) -> str:
         before, after = (",".join(map(str, replicas)) for replicas in (self.replicas, self.target))
-        parts = [f"{before} -> {after}"] if before != after else []
+        parts = [f"{before} → {after}"] if before != after else []
         return f"{self.name}: {', '.join([*parts, *map(str, self.log_dirs)])}"
 
 

@@ -402,7 +402,7 @@ class _Execution:
         if wanted is not None:
             rate = self._throttle.rate
             before = rate_text(rate) if rate else "none"
-            self.watcher.says(f"throttle {before} -> {rate_text(wanted.start)}: you asked for it")
+            self.watcher.says(f"throttle {before} → {rate_text(wanted.start)}: you asked for it")
             self._throttle.follow(wanted)
             await self._throttle.put_on(self._waiting(wave))
 

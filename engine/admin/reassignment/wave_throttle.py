@@ -127,7 +127,7 @@ class WaveThrottle:
                 self._say(f"the throttle is at its floor, {rate_text(rate)}, and {trouble}")
             self._told_at_floor = trouble is not None
             return
-        self._say(f"throttle {rate_text(self.rate or 0)} -> {rate_text(rate)}: {trouble or 'all is calm'}")
+        self._say(f"throttle {rate_text(self.rate or 0)} → {rate_text(rate)}: {trouble or 'all is calm'}")
         await self._put_on(rate, moves)
         if self._probe is not None:
             self._probe.forget()

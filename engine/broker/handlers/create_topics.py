@@ -91,13 +91,13 @@ async def _wanted(context: RequestContext, topic: CreatableTopic, breather: Brea
         if name is None or (name not in TOPIC_CONFIG_DEF and has_unknown and value is not None):
             # The first that no topic has is refused in the end, and the others are not needed for that.
             continue
+        has_unknown |= name not in TOPIC_CONFIG_DEF
+        wanted.configs[name] = value
         if value is None:
             without_value += len(name)
             if without_value > STRING_BYTES_MAX:
                 # The refusal is too long to be sent: nobody sees the rest.
                 break
-        has_unknown |= name not in TOPIC_CONFIG_DEF
-        wanted.configs[name] = value
     return wanted
 
 

@@ -22,6 +22,7 @@ Version notes
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, cast
@@ -47,6 +48,7 @@ from engine.kafka.protocol.apis.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from engine.kafka.protocol.large_arrays import LazyArray, PickedArray
 from engine.runtime.turns import Turns, carry_out
 
 TOPICS_AT_ONCE = 1000
@@ -90,9 +92,12 @@ async def _piece_by_piece(
             return topic.name or "", topic.topic_id
         return None if topic.topic_id != ZERO_TOPIC_ID else topic.name, topic.topic_id
 
-    with_ids = []
+    with_ids: Any = PickedArray(topics) if isinstance(topics, LazyArray) else []
+    places = itertools.count()
     for batch in in_lists(topics if context.api_version >= 12 else ()):
-        with_ids += [topic for topic in batch if topic.topic_id != ZERO_TOPIC_ID]
+        for topic, place in zip(batch, places, strict=False):
+            if topic.topic_id != ZERO_TOPIC_ID:
+                with_ids.append(topic) if isinstance(with_ids, list) else with_ids.add(place)
         await Turns.of_loop().wait()
     topics = with_ids or topics
     repeated = await carry_out(repeated_digests(map(key, topics)))

@@ -324,22 +324,28 @@ def test_a_new_retention_is_told_until_brokers_have_looked_at_it() -> None:
     assert _frees(101, 951, alters="segment.bytes=1") == ""
 
 
-@pytest.mark.parametrize(("left_s", "is_urgent"), [(119.0, True), (121.0, False), (None, False)])
-def test_a_disk_that_is_full_before_deleted_files_go_needs_more_than_a_lower_retention(
+@pytest.mark.parametrize(("left_s", "is_urgent"), [(419.0, True), (421.0, False), (None, False)])
+def test_a_disk_that_is_full_before_a_lower_retention_makes_room_needs_its_producers_held_back(
     left_s: float | None, is_urgent: bool
 ) -> None:
     frame, history = _played(_big_and_small(), 25)
     trend = replace(dir_trends(frame, history)[0], full_in_s=left_s)
     told = str(room_advice(trend, [trend], frame, history))
-    assert told.startswith("lower file.delete.delay.ms") is is_urgent, told
+    assert told.startswith("hold the producers back, ") is is_urgent, told
+    assert ("then lower file.delete.delay.ms" in told) is is_urgent, told
+    held = str(room_advice(trend, [trend], frame, history, is_held=True))
+    assert held.startswith("lower file.delete.delay.ms" if is_urgent else "lower the retention"), held
     history.events.append(
         Event(frame.at_ms, EventKind.TOPIC_CONFIG_CHANGED, "big", after="retention.bytes=1", topic="big")
     )
-    assert trend.grower is not None
-    soon = replace(trend, grower=trend.grower._replace(delay_ms=1_000))
-    assert "too late" not in str(room_advice(soon, [soon], frame, history))
     told = str(room_advice(trend, [trend], frame, history))
-    assert ("hold its producers back" in told) is is_urgent, told
+    assert (", too late at this rate: hold the producers back" in told) is is_urgent, told
+    assert "too late" not in str(room_advice(trend, [trend], frame, history, is_held=True))
+    assert trend.grower is not None
+    copied = replace(trend, grower=trend.grower._replace(is_copied=True))
+    assert "hold the producers back" not in str(room_advice(copied, [copied], frame, history))
+    soon = replace(trend, full_in_s=361.0, grower=trend.grower._replace(delay_ms=1_000))
+    assert not soon.is_urgent, "its files go after a second"
 
 
 def test_a_log_dir_that_has_stopped_filling_says_so() -> None:

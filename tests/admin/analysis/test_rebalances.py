@@ -12,7 +12,7 @@ from engine.admin.lag.verdicts import LagStatus, Reason
 from engine.admin.watch.diff import diff
 from engine.admin.watch.events import Event, EventKind
 from engine.admin.watch.frame import Frame
-from tui.pages.all_pages import aside_of
+from tui.pages.asides import aside_of
 from tui.pages.groups import GROUP_PAGE
 from tui.pages.page import View
 from tui.state.board import Board

@@ -114,7 +114,7 @@ def test_through_the_znode_one_batch_goes_after_the_other(play: Play) -> None:
 
     async def scene(cluster: Cluster) -> None:
         prepared = await prepare_reassignment(cluster, plan, NO_THROTTLE)
-        assert [str(move) for move in prepared.planned] == ["t1-0: 2,0,1 -> 0,2"]
+        assert [str(move) for move in prepared.planned] == ["t1-0: 2,0,1 → 0,2"]
         changer = await reassignment_changer(cluster)
         assert await changer.alter({T0: (0, 2)}) == []
         # Nobody is there to carry it out: the content of the znode counts as under way.
@@ -210,7 +210,7 @@ def test_a_snapshot_tells_what_was_under_way_and_takes_a_dry_run(play: Play, tmp
             running = [(move.topic, move.partition, move.adding) for move in await list_running(cluster)]
             assert running == [("move", 0, (2,)), ("move", 1, (0,))]
             prepared = await prepare_reassignment(cluster, [manual], Throttle(50_000), is_additional=True)
-            assert [str(move) for move in prepared.planned] == ["manual-0: 0,1 -> 1,2, broker 2: into /somewhere"]
+            assert [str(move) for move in prepared.planned] == ["manual-0: 0,1 → 1,2, broker 2: into /somewhere"]
             assert prepared.throttle is not None
             verified = await verify_reassignment(cluster, [manual])
             assert [status.state for status in verified.statuses] == [ReassignmentState.FAILED]

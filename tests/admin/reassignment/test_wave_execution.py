@@ -305,7 +305,7 @@ def test_a_throttle_that_somebody_asks_for_holds_at_once_and_in_the_waves_that_f
         assert rates[0] == (1, 80_000)
         assert {rate for _, rate in rates[1:]} == {40_000}
         assert {wave for wave, _ in rates} == {1, 2}
-        assert stage.watcher.said == ["throttle 80.0 kB/s -> 40.0 kB/s: you asked for it"]
+        assert stage.watcher.said == ["throttle 80.0 kB/s → 40.0 kB/s: you asked for it"]
         assert stage.moves.throttled() == []
 
     play(scene)
@@ -474,7 +474,7 @@ def test_the_throttle_is_halved_while_a_broker_answers_slowly(
             80_000, 40_000, 20_000, 30_000,
         ]  # fmt: skip
         assert re.fullmatch(
-            r"throttle 80\.0 kB/s -> 40\.0 kB/s: broker 2 answers with a p99 of \d+ ms, above 250 ms",
+            r"throttle 80\.0 kB/s → 40\.0 kB/s: broker 2 answers with a p99 of \d+ ms, above 250 ms",
             stage.watcher.said[0],
         )
         asked = [request for broker in stage.brokers.brokers for request in broker.requests(ListOffsetsRequest)]

@@ -450,8 +450,8 @@ def test_the_way_back_leads_into_the_log_dirs_that_replicas_lay_in(play: Callabl
         plan = [PartitionMove(T0, (0, 1), (OTHER_DIR, "any")), PartitionMove(T1, (1, 0))]
         prepared = await stage.prepare(plan)
         assert [str(planned_move) for planned_move in prepared.planned] == [
-            "t-0: broker 0: /a -> /b",
-            "t-1: 0,1 -> 1,0",
+            "t-0: broker 0: /a → /b",
+            "t-1: 0,1 → 1,0",
         ]
         assert [planned_move.bytes_to_copy for planned_move in prepared.planned_with({T0: 700, T1: 300})] == [700, 0]
         await stage.execute(prepared, waits=False)

@@ -135,6 +135,7 @@ from engine.kafka.protocol.apis.write_txn_markers import (
 from engine.kafka.protocol.codec import decoder
 from engine.kafka.protocol.frames import encode_request
 from engine.kafka.protocol.large_arrays import LazyArray
+from engine.kafka.protocol.wire import STRING_BYTES_MAX
 from engine.runtime.purgatory import Purgatory
 from engine.runtime.turns import Breather
 
@@ -666,6 +667,22 @@ async def test_very_many_parts_of_one_topic_are_read_in_turns(grown: str) -> Non
     # One unknown setting is enough to refuse the topic.
     whole = {NAMES[0]: "v"} if grown == "configs" else {p: (p, 0) for p in range(MANY)}
     assert getattr(new, grown) == whole and turns >= 2 * MANY / AT_ONCE_MAX
+
+
+@in_event_loop
+async def test_a_refusal_that_is_too_long_names_no_part_of_the_settings_without_a_value() -> None:
+    """As if the part were all: that which makes it too long is among them."""
+    wanted: list[Any] = []
+
+    async def create(new: Any, **_: object) -> None:
+        wanted.append(new)
+        unknown_partition()
+
+    where = of_the_controller(topic_admin=SimpleNamespace(create_topic=create))
+    names = ["a", "b" * STRING_BYTES_MAX, "c"]
+    configs = [CreatableTopicConfig(name=name, value=None) for name in names]
+    await create_topics(where, CreateTopicsRequest(topics=[CreatableTopic(name="t", configs=configs)]))
+    assert [*wanted[0].configs] == names[:2]
 
 
 @in_event_loop

@@ -13,6 +13,7 @@ from event_loop import in_event_loop
 from grown_requests import grown
 
 from engine.broker.coordinator.transactions.marker_writer import MarkerWriter
+from engine.broker.handlers import metadata
 from engine.broker.handlers.add_partitions_to_txn import add_partitions_to_txn
 from engine.broker.handlers.alter_client_quotas import alter_client_quotas
 from engine.broker.handlers.alter_configs import alter_configs
@@ -29,6 +30,7 @@ from engine.broker.quotas.client_quotas import UNLIMITED
 from engine.common.errors import ErrorCode, KafkaError
 from engine.kafka.config.metadata_version import MetadataVersion
 from engine.kafka.protocol.api_keys import API_SPECS, ApiKey
+from engine.kafka.protocol.apis.metadata import MetadataResponse, MetadataResponseTopic
 from engine.kafka.protocol.codec import Outgoing, decoder, encoder
 from engine.kafka.protocol.declaration import request_class, response_class
 
@@ -99,6 +101,7 @@ async def answered(handler: Callable[[Any, Any], Any], key: ApiKey, frame: bytes
         (incremental_alter_configs, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, "resources.configs"),
         (list_transactions, ApiKey.LIST_TRANSACTIONS, 1, "state_filters"),
         (list_transactions, ApiKey.LIST_TRANSACTIONS, 1, "producer_id_filters"),
+        (lambda context, request: describe_by_id(context, request), ApiKey.METADATA, 12, "topics"),
         (txn_offset_commit, ApiKey.TXN_OFFSET_COMMIT, 4, "topics.partitions"),
         (update_features, ApiKey.UPDATE_FEATURES, 1, "feature_updates"),
         (write_txn_markers, ApiKey.WRITE_TXN_MARKERS, 1, "markers.topics.partition_indexes"),
@@ -119,6 +122,17 @@ async def test_a_large_request_takes_little_memory(handler: Any, key: ApiKey, ve
         tracemalloc.stop()
     # The broker's own parts take some thousand bytes, whatever the request names.
     assert peak <= 4 * len(many) + 1.5 * out.size_bytes + 50_000
+
+
+async def describe_by_id(context: Any, request: Any) -> Any:
+    """Answer a Metadata request as its handler does, without a broker's topics."""
+
+    def described(_: Any, piece: Any) -> MetadataResponse:
+        return MetadataResponse(topics=[MetadataResponseTopic(topic_id=topic.topic_id) for topic in piece.topics])
+
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(metadata, "_described", described)
+        return await metadata._piece_by_piece(context, request, request.topics)
 
 
 def frame_of(key: ApiKey, version: int, path: str, elements: int) -> bytes:

@@ -12,7 +12,7 @@ import plans
 from plans.errors import BadOption, BadPlanFile, Infeasible, PlanError
 from tui.operations.operation import failure_text
 from tui.planning.opened_plan import read_plan_file
-from tui.planning.words import planner_words
+from tui.remedies import planner_words
 
 TYPED = re.compile(r"\bklamm (plan|topics|reassign|brokers|cluster)\b|--[a-z]")
 
