@@ -51,8 +51,10 @@ class Signed:
         p12 = path.with_suffix(".p12")
         how = BestAvailableEncryption(password.encode())
         p12.write_bytes(serialize_key_and_certificates(b"own", self.key, self.certificate, None, how))
-        words = ["keytool", "-importkeystore", "-noprompt", "-srckeystore", p12, "-srcstoretype", "PKCS12",
-                 "-srcstorepass", password, "-destkeystore", path, "-deststoretype", "JKS", "-deststorepass", password]  # fmt: skip
+        words = [
+            "keytool", "-importkeystore", "-noprompt", "-srckeystore", p12, "-srcstoretype", "PKCS12",
+            "-srcstorepass", password, "-destkeystore", path, "-deststoretype", "JKS", "-deststorepass", password,
+        ]  # fmt: skip
         done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         return path
