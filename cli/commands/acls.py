@@ -194,9 +194,11 @@ async def remove(
     """Remove rules: those described, or, with no principal, all rules on the named resources.
 
     Before it asks, klamm shows the rules that it will remove, and it removes only those. A rule that covers the same in
-    other words (all instead of read) is another rule and stays.
+    other words (all instead of read) is another rule and stays. If none matches, klamm lists
+    the rules of these principals that cover the resources.
     """
     from cli.framework.cluster_session import open_cluster
+    from cli.views.acls import nothing_removed_report
     from engine.admin.acls.access import read_acls
 
     wish = _wish(topic, group, cluster_resource, transactional_id, delegation_token, user_principal,
@@ -205,6 +207,9 @@ async def remove(
     filters = wish.removals()
     async with open_cluster(invocation, for_change=True) as cluster:
         rules = await read_acls(cluster, filters)
+        if not rules:
+            names_operations = bool(operation or producer or consumer or not (allow_principal or deny_principal))
+            return nothing_removed_report(await read_acls(cluster, wish.near()), names_operations=names_operations)
         return await _removed(invocation, cluster, rules)
 
 
@@ -212,8 +217,6 @@ async def _removed(invocation: Invocation, cluster: Cluster, rules: Sequence[Acl
     from cli.views.acls import changes_report
     from engine.admin.acls.access import remove_acls
 
-    if not rules:
-        return changes_report({})
     what = f"remove {_counted(rules)} from {cluster.target.title}"
     if not invocation.confirm(what, _lines(rules), is_destructive=True):
         return changes_report({"would_remove": rules})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cli.exit_codes import ExitCode
@@ -14,6 +15,10 @@ from engine.common.quantities import counted
 if TYPE_CHECKING:
     from engine.admin.acls.checks import Explanation, Finding
     from engine.kafka.acls import AclBinding
+
+
+_NEAR_MAX = 10
+"""How many rules a note lists."""
 
 
 def _permission_tone(value: object) -> Tone | None:
@@ -64,6 +69,20 @@ def changes_report(
         exit_code=code,
         as_kafka=lambda: kafka.changed_text(changes),
     )
+
+
+def nothing_removed_report(near: Sequence[AclBinding], *, names_operations: bool) -> Report:
+    """Say that no rule matched, and which the user may have meant: those ``near`` by."""
+    notes = ["no rule matches: nothing was removed"]
+    if not names_operations:
+        notes.append("without --operation, only rules for the operation all match")
+    if near:
+        held = counted(len(near), "rule") + (" covers" if len(near) == 1 else " cover")
+        notes.append(f"{held} the resource, and nothing was changed there:")
+        notes += [f"  {AclRow.of(rule)}" for rule in near[:_NEAR_MAX]]
+    if len(near) > _NEAR_MAX:
+        notes.append(f"  and {len(near) - _NEAR_MAX} more")
+    return replace(changes_report({}), notes=notes)
 
 
 def explanation_report(explanation: Explanation) -> Report:

@@ -97,6 +97,25 @@ def test_the_rule_that_klamm_names_is_the_one_to_add(story: RightsStory, capsys:
         story.as_admin(f"acls remove --yes {words.removeprefix('acls add')}", capsys)
 
 
+def test_rules_that_were_not_removed_are_named(story: RightsStory, capsys: Capture) -> None:
+    """Without an operation Kafka means the operation all, so a rule to read stays."""
+    who, rule = "--allow-principal User:kept --topic kept", "--operation read --operation write"
+    story.as_admin(f"acls add {who} {rule}", capsys)
+    story.as_admin("acls add --allow-principal User:other --topic kept --operation read", capsys)
+    ran = story.as_admin(f"acls remove {who} --yes -o json", capsys)
+    assert ran.json == []
+    assert ran.err.splitlines() == [
+        "no rule matches: nothing was removed",
+        "without --operation, only rules for the operation all match",
+        "2 rules cover the resource, and nothing was changed there:",
+        "  allow User:kept read on topic kept",
+        "  allow User:kept write on topic kept",
+    ]
+    ran = story.as_admin("acls remove --allow-principal User:nobody --topic kept --operation read --yes", capsys)
+    assert ran.err.splitlines() == ["no rule matches: nothing was removed"]
+    story.as_admin(f"acls remove {who} {rule} --yes", capsys)
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -18,6 +18,7 @@ from broker_program import BrokerProgram
 from kerberos import REALM, Kdc, kdc, keytab_module, ticket_module
 from klamm_program import Ran, in_process
 from patience import within
+from rights_story import READING, Cell, RightsStory, Stranger, check, check_remedies
 from spark_sessions import SETTINGS
 from standalone_spark import standalone, submitted
 
@@ -124,6 +125,36 @@ def test_a_keytab_and_a_ticket_log_in(realm: Realm, port: int, capsys: pytest.Ca
     is_in_time = within(30)
     while (seen := run(realm, by_ticket, *described, capture=capsys, port=port)).code:
         assert is_in_time(), seen.err
+
+
+class TicketStory(RightsStory):
+    """The users of the cells have keytabs."""
+
+    realm: Realm
+
+    def config_of(self, cell: Cell) -> Path:
+        keytab = self.realm.kdc.folder / f"{cell.user}.keytab"
+        if not keytab.exists():
+            self.realm.kdc.keytab(cell.user)
+        return self.realm.client(keytab_module(keytab, f"{cell.user}@{REALM}"))
+
+
+@pytest.fixture(scope="module")
+def story(realm: Realm, tmp_path_factory: pytest.TempPathFactory) -> RightsStory:
+    folder, host = tmp_path_factory.mktemp("rights"), realm.kdc.host
+    found = TicketStory(folder, f"{host}:{PORT}", f"{host}:{PORT + 1}", map(Cell, READING))
+    found.realm = realm
+    return found
+
+
+@pytest.mark.parametrize("case", READING)
+def test_commands_that_read_work_for_a_principal_with_its_rights(
+    case: str, story: RightsStory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check(story, Cell(case), capsys)
+    ran = story.run(Stranger(case), capsys)
+    assert "User:strange-" in ran.err, ran.err
+    check_remedies(story, case, capsys)
 
 
 def test_brokers_of_both_engines_replicate_from_each_other(realm: Realm, capsys: pytest.CaptureFixture[str]) -> None:

@@ -173,6 +173,12 @@ class Wish:
             )
         ]
 
+    def near(self) -> list[AclFilter]:
+        """Return which rules a person may have meant to remove: all of these principals that cover these resources."""
+        wanted = [AclFilter(*resource, matches_name=True) for resource in self.resources]
+        principals = (*self.allow_principals, *self.deny_principals)
+        return [replace(rule, principal=name) for rule in wanted for name in principals] or wanted
+
     def filters(self) -> list[AclFilter]:
         """Return which rules this asks to list: all if it names nothing."""
         self.check()

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from engine.admin.cluster.errors import AdminError, LoginRefused, Unreachable
 from engine.admin.cluster.remedies import CHECK_NAME, START_IT, UNRESOLVED
 from engine.admin.cluster.waits import Complain, Observer, Waits
 from engine.admin.cluster.wire_failures import unreachable
+from engine.common.errors import ErrorCode
 from engine.common.model import address_text
 from engine.kafka.client.broker_client import BrokerClient
 from engine.kafka.client.errors import NetworkError
 from engine.kafka.client.listener_probe import explained
-from engine.kafka.client.security import Security
+from engine.kafka.client.security import ANONYMOUS, Security
 from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.describe_delegation_token import DescribeDelegationTokenRequest
 
 Address = tuple[str, int]
 """A broker's host and port."""
@@ -55,6 +58,8 @@ class BrokerConnections:
         self._connecting: dict[Address, asyncio.Lock] = {}
         self.served: set[Address] = set()
         """Where a request was answered: their listeners ask for nothing more."""
+        self.seen_as: dict[str | None, str | None] = {}
+        """Who a certificate's subject is to the brokers, once they were asked; None: they do not say."""
 
     def get(self, address: Address) -> BrokerClient | None:
         """Return the connection to an address, open or broken; None if there was none yet."""
@@ -169,7 +174,24 @@ class BrokerConnections:
             absent.append(f"{error.where}{UNRESOLVED if is_unknown else ''}")
             return None
         await self.version(client, ApiKey.METADATA)
+        if self._security.names_by_certificate and not self.seen_as:
+            await self._ask_who_this_is(client)
         return client
+
+    async def _ask_who_this_is(self, client: BrokerClient) -> None:
+        """Find out whether the broker has seen this client's certificate: a listener may ask for none.
+
+        With TLS alone, a broker refuses to speak of tokens to who is anonymous, and to nobody else. It decides that
+        first, even if it has no tokens at all. The request names no owner, so it reads none.
+        """
+        named = self._security.principal
+        if named == ANONYMOUS:
+            return
+        self.seen_as[named] = None
+        with suppress(NetworkError):
+            answer = await client.call(DescribeDelegationTokenRequest(owners=[]))
+            is_anonymous = answer.error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+            self.seen_as[named] = ANONYMOUS if is_anonymous else named
 
     async def _give_up(self, attempts: Mapping[asyncio.Task[BrokerClient | None], Address]) -> None:
         for attempt in attempts:

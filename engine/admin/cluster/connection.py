@@ -222,7 +222,8 @@ class Cluster:
     @property
     def principal(self) -> str | None:
         """Who asks the brokers, by their default rules; None if only they know."""
-        return self.target.client_properties.security.principal
+        named = self.target.client_properties.security.principal
+        return named if self._wire is None else self._wire.principal_by(named)
 
     @property
     def may_hide_topics(self) -> bool:

@@ -403,6 +403,10 @@ class WireCluster:
         """Return the version that a request to this broker will have."""
         return await self._connections.version(client, key)
 
+    def principal_by(self, named: str | None) -> str | None:
+        """Return who asks, whom the properties call ``named``; None if only the brokers know."""
+        return self._connections.seen_as.get(named, named)
+
     def has_connection(self, broker_id: int) -> bool:
         """Whether a connection to the broker is open; a frozen broker usually has none."""
         client = self._connection_to(broker_id)

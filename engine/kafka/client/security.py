@@ -31,6 +31,11 @@ class Security:
     """None: no login."""
 
     @property
+    def names_by_certificate(self) -> bool:
+        """Whether a certificate alone says who this is, if it has one and the listener asks for it."""
+        return self.sasl is None and self.tls is not None
+
+    @property
     def principal(self) -> str | None:
         """Who this is to the brokers, unless they have rules that change names; None if only they know.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import ipaddress
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
     NoEncryption,
     PrivateFormat,
 )
+from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
 from cryptography.x509.oid import NameOID
 
 
@@ -42,6 +44,19 @@ class Signed:
     def write_pem(self, path: Path, password: str | None = None) -> Path:
         """Write key and certificate into one file."""
         path.write_text(self.key_pem(password) + self.certificate_pem)
+        return path
+
+    def write_jks(self, path: Path, password: str) -> Path:
+        """Write key and certificate into a key store of Java's, by its own keytool."""
+        p12 = path.with_suffix(".p12")
+        how = BestAvailableEncryption(password.encode())
+        p12.write_bytes(serialize_key_and_certificates(b"own", self.key, self.certificate, None, how))
+        words = [
+            "keytool", "-importkeystore", "-noprompt", "-srckeystore", p12, "-srcstoretype", "PKCS12",
+            "-srcstorepass", password, "-destkeystore", path, "-deststoretype", "JKS", "-deststorepass", password,
+        ]  # fmt: skip
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
         return path
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from apache_kafka import ApacheKafkaBroker
 from certificates import Authority
 from kafka_tools import run_tool
+from token_provider import KEYS
 
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
@@ -27,12 +28,13 @@ LISTENERS = {
     "NAMED": "SSL",
     "CROSSED": "SSL",
     "SECOND": "SSL",
+    "SIGNED": "SASL_PLAINTEXT",
 }
 """Security protocols by listener. Logins on SHORT end soon, ONLYPLAIN has one mechanism.
 
 Certificates: MUTUAL wants the client's, those of EXPIRED and FUTURE are not valid now, and NAMED's has no address.
-NAMED speaks TLS 1.3 alone. CROSSED is advertised at the port of PLAINTEXT. SECOND is the listener of a second broker,
-too.
+NAMED speaks TLS 1.3 alone. SIGNED takes tokens that ``token_provider`` signs. CROSSED is advertised at the port of
+PLAINTEXT. SECOND is the listener of a second broker, too.
 """
 SHORT_MS = 2_000
 PASSWORDS = {"admin": "admin-Secr3t", "alice": 'al1ce, "quoted" = hidden'}
@@ -126,6 +128,16 @@ def _settings(kafka: SecuredKafka, store: Path) -> dict[str, str]:
     for name, (days, subject) in others.items():
         path = kafka.ca.sign("broker", [subject], days=days).write_pem(kafka.folder / f"{name}.pem")
         found[f"listener.name.{name.lower()}.ssl.keystore.location"] = str(path)
+    keys = kafka.folder / "keys.json"
+    keys.write_text(KEYS)
+    handler = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
+    found |= {
+        "listener.name.signed.sasl.enabled.mechanisms": "OAUTHBEARER",
+        "listener.name.signed.oauthbearer.sasl.server.callback.handler.class": handler,
+        "listener.name.signed.sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
+        "listener.name.signed.sasl.oauthbearer.expected.audience": "brokers",
+        "listener.name.signed.sasl.oauthbearer.expected.issuer": "https://idp",
+    }
     for name, protocol in LISTENERS.items():
         if protocol.startswith("SASL"):
             for mechanism, module in MODULES.items():

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import time
 import warnings
+from base64 import b64encode
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 NOW = 1_700_000_000
+CLIENT_ID, CLIENT_SECRET = "service", "cl1ent-Secr3t"
+"""Who may ask the token endpoint, with the scope kafka."""
 
 RSA_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 WEAK_KEY = rsa.generate_private_key(public_exponent=65537, key_size=1024)
@@ -105,3 +110,37 @@ def bad_tokens(now: int = NOW) -> dict[str, str]:
         "three letters": "a.b.c",
         "empty claims": "e30.e30.",
     }
+
+
+class Issuer:
+    """The token endpoint: it gives tokens with ``claims`` for client credentials, and keeps what it has given."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.claims: dict[str, Any] = {}
+        self.given: list[str] = []
+        issuer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                form = self.rfile.read(int(self.headers["Content-Length"])).decode()
+                basic = b64encode(f"{CLIENT_ID}:{CLIENT_SECRET}".encode()).decode()
+                error = None
+                if self.headers["Authorization"] != f"Basic {basic}":
+                    error = 401, "invalid_client"
+                elif sorted(form.split("&")) != ["grant_type=client_credentials", "scope=kafka"]:
+                    error = (
+                        400,
+                        "invalid_scope" if "grant_type=client_credentials" in form else "unsupported_grant_type",
+                    )
+                else:
+                    issuer.given.append(token(now=int(time.time()), **issuer.claims))
+                said = {"error": error[1]} if error else {"access_token": issuer.given[-1], "token_type": "Bearer"}
+                self.send_response(error[0] if error else 200)
+                self.end_headers()
+                self.wfile.write(json.dumps(said).encode())
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer((host, port), Handler)
+        self.url = f"http://{host}:{port}/token"

@@ -9,7 +9,7 @@ from typing import Any
 from engine.common.errors import ErrorCode
 from engine.kafka.client.errors import LoginFailed
 from engine.kafka.client.sasl.exchange import Exchange, SaslError
-from engine.kafka.client.sasl.settings import TOKEN_URL, SaslSettings, exchange_for
+from engine.kafka.client.sasl.settings import TOKEN_URL, SaslSettings, exchange_for, forget_token
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from engine.kafka.protocol.apis.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -37,7 +37,11 @@ async def log_in(ask: Ask, sasl: SaslSettings, versions: Mapping[int, tuple[int,
     version = min(versions.get(int(ApiKey.SASL_AUTHENTICATE), (0, 0))[1], _AUTHENTICATE_MAX)
     try:
         return await _exchange(ask, sasl, exchange, version, address)
+    except LoginFailed:
+        forget_token(sasl)
+        raise
     except SaslError as error:
+        forget_token(sasl)
         raise LoginFailed(f"{error} ({sasl.identity})", address=address) from error
 
 

@@ -183,11 +183,25 @@ def token_from_provider(url: str, client_id: str, client_secret: str, scope: str
 def expires_at_s(token: str) -> float | None:
     """Return when a token expires, in seconds since 1970; None if it does not say so, as opaque tokens do not."""
     try:
-        payload = token.split(".")[1]
-        expires = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))["exp"]
-        return float(expires)
-    except (IndexError, KeyError, TypeError, ValueError):
+        return float(_claims(token)["exp"])
+    except (KeyError, TypeError, ValueError):
         return None
+
+
+def subject_of_token(token: str) -> str | None:
+    """Return whom a token names, by the claim that brokers read by default; None if it does not say so."""
+    subject = _claims(token).get("sub")
+    return subject.strip() or None if isinstance(subject, str) else None
+
+
+def _claims(token: str) -> dict[str, Any]:
+    """Return the claims of a JWT, not checked; none if it is something else."""
+    try:
+        payload = token.split(".")[1]
+        claims = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+    except (IndexError, ValueError):
+        return {}
+    return claims if isinstance(claims, dict) else {}
 
 
 def _oauth_error(error: IO[bytes]) -> str:

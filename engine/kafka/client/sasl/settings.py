@@ -16,6 +16,7 @@ from engine.kafka.client.sasl.oauthbearer import (
     expires_at_s,
     extensions_of,
     oauthbearer_exchange,
+    subject_of_token,
     token_from_command,
     token_from_file,
     token_from_provider,
@@ -58,19 +59,27 @@ class SaslSettings:
 
     @property
     def principal(self) -> str | None:
-        """Who this is to the brokers, by their default rules; None if only they know, as with most tokens."""
+        """Who this is to the brokers, by their default rules; None if only they know, or no token was sent yet."""
         options = dict(self.options)
         if options.get("tokenauth", "").lower() == "true":
             return None
-        claim = options.get("unsecuredLoginPrincipalClaimName", "sub")
         name = {
             "PLAIN": options.get("username"),
             **dict.fromkeys(HASHES, options.get("username")),
-            "OAUTHBEARER": options.get(f"unsecuredLoginStringClaim_{claim}"),
+            "OAUTHBEARER": self._subject,
             # The default rule leaves the host and the realm out.
             "GSSAPI": self._kerberos_name.partition("@")[0].partition("/")[0],
         }.get(self.mechanism)
         return f"User:{name}" if name else None
+
+    @property
+    def _subject(self) -> str | None:
+        """The subject of an unsecured token, or of the token that was sent last."""
+        options = dict(self.options)
+        if self.token_url or self.token_command:
+            return subject_of_token(_tokens[self][0]) if self in _tokens else None
+        claim = options.get("unsecuredLoginPrincipalClaimName", "sub")
+        return options.get(f"unsecuredLoginStringClaim_{claim}")
 
     @property
     def _kerberos_name(self) -> str:
@@ -168,7 +177,7 @@ def exchange_for(settings: SaslSettings, host: str) -> Exchange:
 
 
 _tokens: dict[SaslSettings, tuple[str, float]] = {}
-"""Tokens in use, and when to ask for the next: a cluster's brokers are given the same one."""
+"""Tokens in use, and when to ask for the next (0: always): a cluster's brokers are given the same one."""
 
 
 def _token(settings: SaslSettings, options: Mapping[str, str]) -> str:
@@ -180,7 +189,9 @@ def _token(settings: SaslSettings, options: Mapping[str, str]) -> str:
     if settings.token_command:
         token = token_from_command(settings.token_command)
     elif url.scheme == "file":
-        return token_from_file(Path(unquote(url.path)))
+        # Other programs renew it, whenever they like.
+        _tokens[settings] = token_from_file(Path(unquote(url.path))), 0.0
+        return _tokens[settings][0]
     elif settings.token_url:
         ask = partial(token_from_provider, settings.token_url, options["clientId"], options["clientSecret"])
         ssl = client_context(tls_settings(options)) if url.scheme == "https" else None
@@ -188,9 +199,13 @@ def _token(settings: SaslSettings, options: Mapping[str, str]) -> str:
     else:
         token = unsecured_token(options)
     expires_s = expires_at_s(token)
-    if expires_s is not None:
-        _tokens[settings] = token, now_s + (expires_s - now_s) * _RENEWED_AFTER
+    _tokens[settings] = token, 0.0 if expires_s is None else now_s + (expires_s - now_s) * _RENEWED_AFTER
     return token
+
+
+def forget_token(settings: SaslSettings) -> None:
+    """Forget a token that a broker refuses, so that the next login asks for another."""
+    _tokens.pop(settings, None)
 
 
 def _require(module: LoginModule, mechanism: str, *names: str) -> None:
