@@ -107,13 +107,14 @@ def test_a_large_program_ends_after_some_looks_without_news(monkeypatch: pytest.
     assert [empty.is_over(inf, 90.0) for _ in range(4)] == [False, False, False, True]
 
 
-def test_a_plan_by_bytes_copies_no_more_than_the_one_by_moves() -> None:
-    """Also where the work ends the search before its bound is reached."""
+@pytest.mark.parametrize("limit_s", [2.0, 6.0])
+def test_a_plan_by_bytes_copies_no_more_than_the_one_by_moves(limit_s: float) -> None:
+    """Also where the work ends the search before its bound is reached, or before it has found a plan near it."""
     pytest.importorskip("highspy")
     snapshot = drawn_cluster(9, brokers=16, racks=4, partitions=500, factor=3)
     by_bytes, by_moves = (
         make_plan(
-            snapshot, Strategy.REBALANCE, PlanOptions(aim=tuple(Aim), minimise=aim, time_limit_s=6.0)
+            snapshot, Strategy.REBALANCE, PlanOptions(aim=tuple(Aim), minimise=aim, time_limit_s=limit_s)
         ).plan.klamm.score
         for aim in (Minimise.BYTES, Minimise.MOVES)
     )
