@@ -217,10 +217,13 @@ def test_each_alert_watches_something_that_is_there(watched: Watched, tmp_path: 
     (group,) = printed("alerts", tmp_path)["groups"]
     lacking = {re.split(" (?:==|<|>) ", rule["expr"])[0]: rule["alert"] for rule in group["rules"]}
     assert not set(lacking) & {rule["expr"] for rule in group["rules"]}
-    is_in_time = within(60)
+    # It comes with the first series that is left out; test_exporter_metrics shows it.
+    del lacking["klamm_exporter_series_left_out"]
+    is_in_time = within(30)
     while lacking:
         lacking = {expr: alert for expr, alert in lacking.items() if not watched.value_of(expr)}
         assert is_in_time(), lacking
+        time.sleep(0.5)
     (evaluated,) = watched.ask("rules")["groups"]
     assert {rule["health"] for rule in evaluated["rules"]} == {"ok"}, evaluated
 
