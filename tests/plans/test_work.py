@@ -63,8 +63,9 @@ def test_all_rounds_of_a_plan_share_its_work(monkeypatch: pytest.MonkeyPatch) ->
     snapshot = drawn_cluster(3, brokers=6, racks=3, partitions=20, factor=2)
     options = PlanOptions(aim=(Aim.BYTES,), minimise=Minimise.BYTES, tolerance_percent=0.01, time_limit_s=0.1)
     plan = make_plan(snapshot, Strategy.REBALANCE, options).plan
-    (one,) = limits
+    one, of_the_plan_by_moves = limits
     assert one.left >= 0
+    assert of_the_plan_by_moves.whole == one.whole
     assert len(rounds) > 1
     assert rounds[0] == one.whole > rounds[1] == one.whole - one.whole // 3, "the first round is cut short"
     monkeypatch.undo()
