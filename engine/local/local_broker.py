@@ -220,7 +220,7 @@ class LocalBroker:
     def last_words(self) -> str:
         """The last line it printed since its start, or that there is none."""
         lines = [line for line in self._new_output().decode("utf-8", "replace").splitlines() if line.strip()]
-        errors = [line for line in lines if line.startswith("error:")]
+        errors = [line.removeprefix("error: ") for line in lines if line.startswith("error:")]
         return (errors or lines or [self._why_silent()])[-1]
 
     def _why_silent(self) -> str:

@@ -151,7 +151,7 @@ class Cluster:
             whom = f"its access list is {', '.join(acl)}; log in as somebody whom it names"
             hint = Phrase(whom, ", by a JAAS section Client: ", Give(Parameter.JAAS_CONFIG))
         if zk.written:
-            # A change may take several writes, and the one that tells the brokers comes last.
+            # A change may take several writes. A setting and its notice to brokers are one.
             begun = ", ".join(dict.fromkeys(zk.written))
             hint = Phrase(hint, f"; it wrote {begun} before, so look: ", _shown_by(zk.written[0]))
         return ZnodeForbidden(f"ZooKeeper does not allow {self.zookeeper_identity} to do this", where=path, hint=hint)

@@ -9,8 +9,9 @@ from engine.common.acl import ResourceType
 from engine.kafka.acls import AclEntry, PatternType, Permission, ResourcePattern, operation_of
 from engine.kafka.zk.acl_policy import AclPolicy
 from engine.kafka.zk.client import ZkClient
-from engine.kafka.zk.errors import BadVersion, NodeExists, NoNode, ZnodeFormatError
+from engine.kafka.zk.errors import BadVersion, MultiFailed, NodeExists, NoNode, ZnodeFormatError
 from engine.kafka.zk.fields import Fields, decode_text, encode_json
+from engine.kafka.zk.operations import Create, Delete, Operation, SetData
 from engine.kafka.zk.reads import children_or_empty, decoded, or_raise, read_znode
 
 
@@ -166,7 +167,7 @@ class AclZnodes:
     async def change(self, pattern: ResourcePattern, change: ChangeEntries) -> tuple[AclEntry, ...]:
         """Change a pattern's entries, even if others change them at the same time, and notify all brokers.
 
-        Nothing is written if nothing changes. A pattern without entries has no znode.
+        It does both or neither, and writes nothing if nothing changes. A pattern without entries has no znode.
 
         Returns:
             The entries that it had before.
@@ -183,28 +184,31 @@ class AclZnodes:
             if set(after) == set(before):
                 return before
             if await self._write(pattern, after, version):
-                await self._tell_brokers(pattern)
                 return before
 
     async def _write(self, pattern: ResourcePattern, entries: tuple[AclEntry, ...], version: int | None) -> bool:
-        """Write the entries; return False if the znode changed meanwhile. ``version`` None: there is none."""
-        path = ResourceZNode.path(pattern)
+        """Write the entries and the notice to brokers, both or neither; return False if the znode changed meanwhile.
+
+        ``version`` None: there is none.
+        """
+        path, data = ResourceZNode.path(pattern), ResourceZNode.encode(entries)
+        operation: Operation
+        if version is None:
+            parent = ResourceZNode.type_path(pattern.resource_type, pattern.pattern_type)
+            await self._client.ensure_path(parent, self._acl(parent))
+            operation = Create(path, data, acl=self._acl(path))
+        else:
+            operation = SetData(path, data, version) if entries else Delete(path, version)
         try:
-            if version is None:
-                parent = ResourceZNode.type_path(pattern.resource_type, pattern.pattern_type)
-                await self._client.ensure_path(parent, self._acl(parent))
-                await self._client.create(path, ResourceZNode.encode(entries), acl=self._acl(path))
-            elif entries:
-                await self._client.set(path, ResourceZNode.encode(entries), version)
-            else:
-                await self._client.delete(path, version)
-        except (BadVersion, NodeExists, NoNode):
-            return False
+            await self._client.multi([operation, await self._notice(pattern)])
+        except MultiFailed as refusal:
+            if refusal.index == 0 and isinstance(refusal.error, BadVersion | NodeExists | NoNode):
+                return False
+            raise refusal.error from refusal
         return True
 
-    async def _tell_brokers(self, pattern: ResourcePattern) -> None:
+    async def _notice(self, pattern: ResourcePattern) -> Create:
         is_literal = pattern.pattern_type is PatternType.LITERAL
         znode = LiteralAclChangeZNode if is_literal else ExtendedAclChangeZNode
         await self._client.ensure_path(znode.parent_path, self._acl(znode.parent_path))
-        path = znode.create_path
-        await self._client.create(path, znode.encode(pattern), sequential=True, acl=self._acl(path))
+        return Create(znode.create_path, znode.encode(pattern), sequential=True, acl=self._acl(znode.create_path))

@@ -333,8 +333,9 @@ class ZkClient:
         Raises:
             SessionLost: the session ended meanwhile; some may have succeeded.
         """
-        session = self._keeper.current()
-        with self._noting_lost(""):
+        session, multis = self._keeper.current(), list(multis)
+        written = [operation.path for operation in multis[0] if not isinstance(operation, Check)] if multis else []
+        with self._noting_lost(written[0] if len(multis) == 1 and written else ""):
             return await write_multis(session, multis, self.chroot)
 
     async def write_many(self, operations: Iterable[Operation]) -> list[OperationResult | ZooKeeperError]:

@@ -26,7 +26,7 @@ from engine.kafka.zk.errors import (
     ZnodeFormatError,
 )
 from engine.kafka.zk.fields import Fields, encode_json
-from engine.kafka.zk.operations import Check, SetData
+from engine.kafka.zk.operations import Check, Create, Delete, SetData
 from engine.kafka.zk.reads import children_or_empty, decoded, or_raise, read_znode
 
 DEFAULT_ENTITY = "<default>"
@@ -200,10 +200,15 @@ class ConfigZnodes:
         Raises:
             ControllerMoved: there is no controller, or a KRaft one, or it changed meanwhile.
         """
+        await self._set(entity_path, configs, check_controller, ())
+
+    async def _set(
+        self, entity_path: str, configs: Mapping[str, str], check_controller: bool, notices: Sequence[Create]
+    ) -> None:
         path, data = f"/config/{entity_path}", ConfigEntityZNode.encode(configs)
         checks = [await self._check_of_controller(entity_path)] if check_controller else []
-        while not await self._set_if_there(path, data, checks):
-            if await self._create_if_missing(path, data):
+        while not await self._set_if_there(path, data, checks, notices):
+            if await self._create_if_missing(path, data, notices):
                 return
 
     async def _check_of_controller(self, entity_path: str) -> Check:
@@ -215,74 +220,68 @@ class ConfigZnodes:
             raise ControllerMoved(f"cannot change the settings of {entity_path}: a KRaft controller owns them")
         return Check(ControllerZNode.path, stat.version)
 
-    async def _set_if_there(self, path: str, data: bytes, checks: Sequence[Check]) -> bool:
+    async def _set_if_there(self, path: str, data: bytes, checks: Sequence[Check], notices: Sequence[Create]) -> bool:
         try:
-            await self._client.multi([*checks, SetData(path, data)])
+            await self._client.multi([*checks, SetData(path, data), *notices])
         except MultiFailed as refusal:
             if refusal.index < len(checks):
                 raise ControllerMoved("the controller changed while writing settings; try again") from refusal
-            if isinstance(refusal.error, NoNode):
+            if refusal.index == len(checks) and isinstance(refusal.error, NoNode):
                 return False
             raise refusal.error from refusal
         return True
 
-    async def _create_if_missing(self, path: str, data: bytes) -> bool:
+    async def _create_if_missing(self, path: str, data: bytes, notices: Sequence[Create]) -> bool:
         try:
-            await self._client.create(path, data, acl=self._acl(path))
-        except NodeExists:
-            return False
-        except NoNode:
+            await self._client.multi([Create(path, data, acl=self._acl(path)), *notices])
+        except MultiFailed as refusal:
+            if refusal.index == 0 and isinstance(refusal.error, NodeExists):
+                return False
+            if refusal.index > 0 or not isinstance(refusal.error, NoNode):
+                raise refusal.error from refusal
             parent = path.rpartition("/")[0]
             await self._client.ensure_path(parent, self._acl(parent))
-            return await self._create_if_missing(path, data)
+            return await self._create_if_missing(path, data, notices)
         return True
-
-    async def delete_entity_configs(self, entity_path: str) -> None:
-        """Remove an entity's znode without telling brokers; it is no error if it is already gone."""
-        try:
-            await self._client.delete(f"/config/{entity_path}")
-        except NoNode:
-            return
 
     async def change_entity_configs(
         self, entity_path: str, configs: Mapping[str, str], *, check_controller: bool = True
     ) -> None:
-        """Replace an entity's settings and notify all brokers.
+        """Replace an entity's settings and notify all brokers, both or neither.
 
         The znodes of users, clients and addresses without settings are removed, unless a user's clients have some;
         those of topics and brokers stay, as in Kafka 3.9.
         """
-        if configs or entity_path.startswith(_KEPT_WITHOUT_SETTINGS):
-            await self.set_entity_configs(entity_path, configs, check_controller=check_controller)
-        else:
-            await self._clear_entity_configs(entity_path, check_controller=check_controller)
-        await self.create_config_change_notification(entity_path)
+        parent, path = ConfigEntityChangeNotificationZNode.path, ConfigEntityChangeNotificationSequenceZNode.create_path
+        await self._client.ensure_path(parent, self._acl(parent))
+        data = ConfigEntityChangeNotificationSequenceZNode.encode(entity_path)
+        notice = Create(path, data, sequential=True, acl=self._acl(path))
+        if configs or entity_path.startswith(_KEPT_WITHOUT_SETTINGS) or not await self._is_removed(entity_path, notice):
+            await self._set(entity_path, configs, check_controller, [notice])
 
-    async def _clear_entity_configs(self, entity_path: str, *, check_controller: bool) -> None:
-        """Remove an entity's znode, and a user's that is left with nothing; one with clients stays, empty."""
+    async def _is_removed(self, entity_path: str, notice: Create) -> bool:
+        """Remove an entity's znode, and a user's that is left with nothing; False: it has clients, so it stays."""
         try:
-            await self.delete_entity_configs(entity_path)
-        except NotEmpty:
-            await self.set_entity_configs(entity_path, {}, check_controller=check_controller)
-            return
+            await self._client.multi([Delete(f"/config/{entity_path}"), notice])
+        except MultiFailed as refusal:
+            if refusal.index == 0 and isinstance(refusal.error, NotEmpty):
+                return False
+            if refusal.index > 0 or not isinstance(refusal.error, NoNode):
+                raise refusal.error from refusal
+            await self._client.create(notice.path, notice.data, sequential=True, acl=notice.acl)
         user, is_client, _ = entity_path.partition(f"/{ConfigType.CLIENT.value}/")
-        if not is_client:
-            return
+        if is_client:
+            await self._remove_if_left_with_nothing(f"/config/{user}")
+        return True
+
+    async def _remove_if_left_with_nothing(self, user_path: str) -> None:
         try:
-            await self._client.delete(f"/config/{user}/{ConfigType.CLIENT.value}")
-            data, stat = await self._client.get(f"/config/{user}")
-            if not ConfigEntityZNode.decode(f"/config/{user}", data):
-                await self._client.delete(f"/config/{user}", stat.version)
+            await self._client.delete(f"{user_path}/{ConfigType.CLIENT.value}")
+            data, stat = await self._client.get(user_path)
+            if not ConfigEntityZNode.decode(user_path, data):
+                await self._client.delete(user_path, stat.version)
         except (NoNode, NotEmpty, BadVersion):
             return
-
-    async def create_config_change_notification(self, entity_path: str) -> None:
-        """Tell all brokers that an entity's settings changed."""
-        parent = ConfigEntityChangeNotificationZNode.path
-        await self._client.ensure_path(parent, self._acl(parent))
-        path = ConfigEntityChangeNotificationSequenceZNode.create_path
-        data = ConfigEntityChangeNotificationSequenceZNode.encode(entity_path)
-        await self._client.create(path, data, sequential=True, acl=self._acl(path))
 
 
 def client_folder(user: str) -> str:

@@ -93,6 +93,7 @@ def sasl(more: Mapping[str, str] = {}) -> Change:
         (store_of(CA.sign("late", days=(-9, -2))), ("changed.pem", "expired")),
         (store_of(CA.sign("early", days=(2, 9))), ("changed.pem", "not yet valid")),
         (mixed_pair, ("mixed.pem", "does not belong to its certificate")),
+        (lambda f: {"ssl.keystore.location": str(CA.write_signed_with_sha1(f / "old.pem"))}, ("old.pem", "SHA-1")),
         (store_of(OTHER_CA.sign("stranger")), ("ca.pem does not trust", "changed.pem", "among themselves")),
         (lambda f: {"ssl.truststore.location": str(f / "none.pem")}, ("none.pem", "ssl.truststore")),
         (lambda f: {"ssl.enabled.protocols": "SSLv3"}, ("ssl.enabled.protocols", "SSLv3")),

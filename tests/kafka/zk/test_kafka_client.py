@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import pytest
 from event_loop import in_event_loop
 
+from engine.common.acl import AclOperation, ResourceType
 from engine.common.errors import CoordinationError, OperationError
 from engine.common.model import (
     BrokerInfo,
@@ -18,12 +19,14 @@ from engine.common.model import (
     TopicPartition,
 )
 from engine.common.topic_id import parse_topic_id
+from engine.kafka.acls import AclEntry, PatternType, Permission, ResourcePattern
 from engine.kafka.zk.brokers import BrokerRegistration
 from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.cluster import FeatureStatus, FinalizedFeatures, ProducerIdBlock, ProducerIdBlockZNode
 from engine.kafka.zk.controller import ControllerEpoch
-from engine.kafka.zk.errors import BadVersion, ControllerMoved, NodeExists, NoNode, ZnodeFormatError
+from engine.kafka.zk.errors import BadVersion, ControllerMoved, NoAuth, NodeExists, NoNode, ZnodeFormatError
 from engine.kafka.zk.kafka_client import KafkaZkClient
+from engine.kafka.zk.operations import OPEN_ACL, Acl
 from engine.kafka.zk.security import ZkSecurity
 from engine.kafka.zk.topics import TopicIdReplicaAssignment
 
@@ -359,7 +362,7 @@ async def test_all_brokers_are_told_whose_settings_changed(open_kafka: OpenKafka
     async with open_kafka() as zk:
         await first_broker(zk)
         for entity in ("topics/a", "users/u/clients/c"):
-            await zk.configs.create_config_change_notification(entity)
+            await zk.configs.change_entity_configs(entity, {"k": "v"})
         notices = sorted(await zk.client.children("/config/changes"))
         assert [name.rstrip("0123456789") for name in notices] == ["config_change_", "config_change_"]
         answers = [await zk.client.get(f"/config/changes/{name}") for name in notices]
@@ -367,6 +370,49 @@ async def test_all_brokers_are_told_whose_settings_changed(open_kafka: OpenKafka
             b'{"version":2,"entity_path":"topics/a"}',
             b'{"version":2,"entity_path":"users/u/clients/c"}',
         ]
+
+
+@in_event_loop
+@pytest.mark.parametrize("entity", ["topics/a", "users/u", "users/u/clients/c"])
+async def test_settings_change_only_if_brokers_are_told(
+    entity: str, open_kafka: OpenKafka, first_broker: FirstBroker
+) -> None:
+    async with open_kafka() as zk:
+        await first_broker(zk)
+        path, notices = f"/config/{entity}", "/config/changes"
+        for before in ({}, {"k": "v"}):
+            if before:
+                await zk.configs.change_entity_configs(entity, before)
+            told = await zk.client.children(notices)
+            await zk.client.set_acl(notices, (Acl(17, "world", "anyone"),))
+            for after in ({"k": "w"}, {}):
+                with pytest.raises(NoAuth) as refusal:
+                    await zk.configs.change_entity_configs(entity, after)
+                assert refusal.value.path is not None
+                assert f"{notices}/" in refusal.value.path
+                assert await zk.configs.get_entity_configs(entity) == before
+                assert (await zk.client.exists(path) is not None) == bool(before)
+            await zk.client.set_acl(notices, OPEN_ACL)
+            assert await zk.client.children(notices) == told
+
+
+@in_event_loop
+@pytest.mark.parametrize("kind", PatternType)
+async def test_rules_change_only_if_brokers_are_told(kind: PatternType, open_kafka: OpenKafka) -> None:
+    pattern = ResourcePattern(ResourceType.TOPIC, "t", kind)
+    entry = AclEntry("User:a", "*", AclOperation.READ, Permission.ALLOW)
+    notices = "/kafka-acl-changes" if kind is PatternType.LITERAL else "/kafka-acl-extended-changes"
+    async with open_kafka() as zk:
+        await zk.acls.make_paths()
+        for before, after in (((), (entry,)), ((entry,), ())):
+            await zk.client.set_acl(notices, (Acl(17, "world", "anyone"),))
+            with pytest.raises(NoAuth):
+                await zk.acls.change(pattern, lambda _, wanted=after: wanted)
+            assert await zk.acls.get(pattern) == before
+            await zk.client.set_acl(notices, OPEN_ACL)
+            await zk.acls.change(pattern, lambda _, wanted=after: wanted)
+            assert await zk.acls.get(pattern) == after
+        assert len(await zk.client.children(notices)) == 2
 
 
 @in_event_loop

@@ -408,7 +408,8 @@ def test_a_write_that_was_given_up_is_remembered() -> None:
             await client.create("/kept", b"")
             server.pause()
             try:
-                for write in (client.set("/kept", b"x"), client.multi([SetData("/kept", b"y")])):
+                multi = [Check("/", 0), SetData("/both", b"y"), SetData("/kept", b"y")]
+                for write in (client.set("/kept", b"x"), client.multi(multi), client.multi_many([multi, multi])):
                     with pytest.raises(TimeoutError):
                         async with asyncio.timeout(0.2):
                             await write
@@ -417,7 +418,7 @@ def test_a_write_that_was_given_up_is_remembered() -> None:
                         await client.get("/kept")
             finally:
                 server.resume()
-            assert list(client.unanswered) == ["/kept", ""], "a read leaves nothing open"
+            assert list(client.unanswered) == ["/kept", "/both", ""], "a read leaves nothing open"
 
     with EmbeddedZooKeeper(host=own_loopback_address(), fsync=False) as server:
         asyncio.run(run(server))

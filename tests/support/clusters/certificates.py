@@ -76,6 +76,18 @@ class Authority:
         """Return a new certificate, valid from and until a number of days from now."""
         return _signed(name, self.own, hosts, units, is_ca=False, days=days)
 
+    def write_signed_with_sha1(self, path: Path) -> Path:
+        """Write a key and its certificate. The library refuses to sign with SHA-1, OpenSSL does not."""
+        authority = self.own.write_pem(path.with_suffix(".ca"))
+        path.write_text(self.sign("old").key_pem())
+        request = subprocess.run(
+            ["openssl", "req", "-new", "-key", path, "-subj", "/CN=old"], capture_output=True, check=True
+        ).stdout
+        sign = ["openssl", "x509", "-req", "-sha1", "-CA", authority, "-CAkey", authority, "-set_serial", "1"]
+        certificate = subprocess.run(sign, input=request, capture_output=True, check=True).stdout.decode()
+        path.write_text(path.read_text() + certificate)
+        return path
+
 
 def _signed(
     name: str,

@@ -250,6 +250,11 @@ def _present(context: ssl.SSLContext, entries: Mapping[str, str]) -> bool:
             reason = getattr(error, "reason", None) or "malformed"
             if reason == "KEY_VALUES_MISMATCH":
                 raise ConfigError(f"the key in {where} does not belong to its certificate") from None
+            if reason == "CA_MD_TOO_WEAK":
+                raise ConfigError(
+                    f"a certificate in {where} is signed with SHA-1 or an older hash, which OpenSSL does not accept: "
+                    "have it signed with SHA-256"
+                ) from None
             raise ConfigError(f"the key in {where} cannot be used: {reason}") from None
     return True
 

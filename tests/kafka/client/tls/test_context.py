@@ -55,16 +55,18 @@ def test_java_s_names_of_cipher_suites() -> None:
             "password of the key in ssl.keystore.location",
         ),
         ({"ssl.keystore.location": "{ca}", "ssl.keystore.type": "PEM"}, "holds no private key"),
+        ({"ssl.keystore.location": "{sha1}", "ssl.keystore.type": "PEM"}, "sha1 is signed with SHA-1 .* with SHA-256"),
         ({"ssl.enabled.protocols": "SSLv3"}, "names none of"),
         ({"ssl.cipher.suites": "NONSENSE"}, "names no suite"),
     ],
 )
 def test_what_cannot_be_used(entries: dict[str, str], message: str, tmp_path: Path) -> None:
-    files = {name: tmp_path / name for name in ("pem", "locked", "text", "ca")}
+    files = {name: tmp_path / name for name in ("pem", "locked", "text", "ca", "sha1")}
     CA.sign("me").write_pem(files["pem"])
     CA.sign("me").write_pem(files["locked"], "s3cret")
     files["text"].write_text("nothing")
     files["ca"].write_text(CA.pem)
+    CA.write_signed_with_sha1(files["sha1"])
     filled = {key: value.format(**files) for key, value in entries.items()}
     with pytest.raises(ConfigError, match=message) as caught:
         client_context(tls_settings(filled))
