@@ -96,7 +96,7 @@ class ConnectionRates:
         self.limits = CreationLimits()
         self._window = window
         self._clock = clock
-        self._protected = protected
+        self.protected = protected
         self._broker = _Rate(window)
         self._gates: dict[str, _Gate] = {}
         self._addresses: dict[str, _Rate] = {}
@@ -169,7 +169,7 @@ class ConnectionRates:
     def _count(self, gate: _Gate, listener: str) -> int:
         now_ms = self._clock.monotonic_ms()
         wait_ms = gate.rate.count(self.limits.listeners.get(listener, UNLIMITED), now_ms)
-        if listener not in self._protected:
+        if listener not in self.protected:
             wait_ms = max(wait_ms, self._broker.count(self.limits.broker, now_ms))
         if wait_ms > 0:
             gate.throttle_ms.record(wait_ms, now_ms)
@@ -187,7 +187,7 @@ class ConnectionRates:
             return
         gate.address_throttle_ms.record(wait_ms, now_ms)
         gate.rate.take_back(now_ms)
-        if listener not in self._protected:
+        if listener not in self.protected:
             self._broker.take_back(now_ms)
         newcomer.turn_away(wait_ms)
 

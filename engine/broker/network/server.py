@@ -304,7 +304,7 @@ class SocketServer:
         for connection in list(self.connections):
             connection.close(CloseReason.STOPPING)
         await self._supervisor.stop()
-        for server in self._servers.values():
+        for server in list(self._servers.values()):
             await server.wait_closed()
 
     def _maker_of(self, listener: ListenerSpec) -> Callable[[], Connection]:
@@ -351,7 +351,7 @@ class SocketServer:
         self.totals[listener].accepted += 1
         self._per_ip[host] += 1
         self._per_listener[listener] += 1
-        if self._is_stopping:
+        if self._is_stopping or listener not in self._servers:
             return CloseReason.STOPPING
         limits = self.limits
         if connection.descriptor >= limits.descriptors_max and not self._close_silent(connection):

@@ -34,7 +34,8 @@ USERS_MAX: Final = 10_000
 """From this many clients on, those with nothing left in the window are forgotten first."""
 
 ACCOUNTS_MAX: Final = 50_000
-"""As many clients are counted one by one, some 30 MB of each kind; those who come then are counted together."""
+"""As many clients are counted one by one, some 30 MB of each kind; those who come then are counted together, but for
+those whose quota names them: administrators do not write so many."""
 
 _OTHERS: Final = "..."
 """Their name."""
@@ -147,7 +148,8 @@ class _Quota:
             account = self._accounts.get(owner)
             if account is None and len(self._accounts) >= USERS_MAX:
                 self._make_room(now_ms)
-                if limit != NO_LIMIT and len(self._accounts) >= ACCOUNTS_MAX:
+                is_own = self.limits.is_set_for(owner)
+                if limit != NO_LIMIT and not is_own and len(self._accounts) >= ACCOUNTS_MAX:
                     owner = Owner(owner.user, _OTHERS) if owner.client_id else Owner(_OTHERS, "")
                     account = self._accounts.get(owner)
             if account is None and (limit != NO_LIMIT or len(self._accounts) < USERS_MAX):

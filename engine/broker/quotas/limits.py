@@ -76,6 +76,10 @@ class Limits:
                 return owner, limit
         return None
 
+    def is_set_for(self, owner: Owner) -> bool:
+        """Say whether a quota names this owner: it is no default."""
+        return tuple(owner) in self._by_entity
+
     def shared_by(self, user: str, client_id: str) -> Owner:
         """Return with whom a client is counted that has no quota, as Kafka does: it depends on the levels in use."""
         levels = {(entity[0] != "", entity[1] != "") for entity in self._by_entity}

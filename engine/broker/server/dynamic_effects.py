@@ -12,7 +12,13 @@ from engine.broker.network.server import SocketServer
 from engine.broker.quotas.client_quotas import ClientQuotas
 from engine.broker.replication.replica_manager import ReplicaManager
 from engine.broker.replication.throttle import ALL_REPLICAS
-from engine.broker.server.settings import address_limits, address_of, creation_limits, listener_limits
+from engine.broker.server.settings import (
+    address_limits,
+    address_of,
+    creation_limits,
+    listener_limits,
+    protected_listeners,
+)
 from engine.common.errors import ConfigError
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.dynamic import DEFAULT_ENTITY, IPS, DynamicConfigs
@@ -114,6 +120,11 @@ def follow_limits(configs: DynamicConfigs, network: SocketServer) -> None:
         network.limits = replace(network.limits, max_connections_of_listeners=own[0])
         network.rates.limits = own[1]
 
+    def protected_changed(listeners: frozenset[str]) -> None:
+        network.limits = replace(network.limits, protected_listeners=listeners)
+        network.rates.protected = listeners
+
     configs.follow(lambda: configs.current.max_connections_per_ip_overrides, overrides_changed)
     configs.follow(lambda: (configs.current.max_connections, configs.current.max_connections_per_ip), limits_changed)
     configs.follow(lambda: (listener_limits(configs.current), creation_limits(configs.current)), listeners_changed)
+    configs.follow(lambda: protected_listeners(configs.current), protected_changed)

@@ -14,6 +14,7 @@ from engine.broker.server.own_security import OwnSecurity
 from engine.broker.server.settings import advertised, listener_spec
 from engine.common.errors import ConfigError, OperationError
 from engine.common.model import Endpoint
+from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.dynamic import DynamicConfigs
 from engine.runtime.supervisor import Supervisor
 
@@ -51,19 +52,20 @@ class OwnListeners:
         """Do what the settings say from now on; ``announce`` tells the cluster of other addresses."""
         changing = asyncio.Lock()
 
-        async def change() -> None:
+        async def change(config: BrokerConfig) -> None:
             async with changing:
-                if await self._change(supervisor):
+                if await self._change(config, supervisor):
                     await announce()
 
         def look(_: object) -> None:
-            supervisor.start(change(), "listeners")
+            # One after the other: a listener that goes and comes back may come back protected in another way.
+            supervisor.start(change(self._configs.current), "listeners")
 
         self._configs.follow(lambda: self._configs.current.listener_settings, look)
 
-    async def _change(self, supervisor: Supervisor) -> bool:
+    async def _change(self, config: BrokerConfig, supervisor: Supervisor) -> bool:
         """Open and close listeners; return whether the addresses for others are new."""
-        settings = self._configs.current.listener_settings
+        settings = config.listener_settings
         wanted = {endpoint.listener_name: endpoint for endpoint in settings.listeners}
         for name in self.names - wanted.keys():
             del self._bound[name]
@@ -72,7 +74,7 @@ class OwnListeners:
             logger.info("Closed listener %s", name)
         for name in wanted.keys() - self.names:
             try:
-                await self._security.add(name, self._configs, supervisor)
+                await self._security.add(name, config, self._configs, supervisor)
                 listener = self._network.bind(listener_spec(wanted[name]))
                 await self._network.accept(listener)
             except (ConfigError, OperationError) as error:
@@ -80,5 +82,7 @@ class OwnListeners:
                 logger.error("Listener %s stays closed: %s", name, error)
             else:
                 self._bound[name] = listener
-        before, self.advertised = self.advertised, advertised(settings.advertised_listeners, self._bound)
+        before = self.advertised
+        # To find this machine's name may take seconds.
+        self.advertised = await asyncio.to_thread(advertised, settings.advertised_listeners, self._bound)
         return self.advertised != before

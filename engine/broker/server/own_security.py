@@ -100,13 +100,13 @@ class OwnSecurity:
         self._policy_of = policy_of
         self.login_policies.update((name, policy_of(logins)) for name, logins in self._logins.items())
 
-    async def add(self, name: str, configs: DynamicConfigs, supervisor: Supervisor) -> None:
+    async def add(self, name: str, config: BrokerConfig, configs: DynamicConfigs, supervisor: Supervisor) -> None:
         """Protect a listener that is new.
 
         Raises:
             ConfigError: it cannot be served as it is meant.
         """
-        protections = await asyncio.to_thread(_protections, configs.current, name)
+        protections = await asyncio.to_thread(_protections, config, name)
         for logins in protections.logins.values():
             await logins.start()
         self._logins |= protections.logins

@@ -217,11 +217,11 @@ def server_limits(config: BrokerConfig) -> ServerLimits:
         max_connections_per_ip=config.max_connections_per_ip,
         max_connections_per_ip_overrides=address_limits(config.max_connections_per_ip_overrides),
         descriptors_max=descriptors_for_sockets(descriptor_limit()),
-        protected_listeners=_protected_listeners(config),
+        protected_listeners=protected_listeners(config),
     )
 
 
-def _protected_listeners(config: BrokerConfig) -> frozenset[str]:
+def protected_listeners(config: BrokerConfig) -> frozenset[str]:
     """Return the listeners of brokers and controller, unless all traffic uses one listener."""
     listeners = config.listener_settings
     own = {listeners.inter_broker_listener_name, listeners.control_plane_listener_name}

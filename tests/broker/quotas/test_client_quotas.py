@@ -210,6 +210,20 @@ def test_client_ids_beyond_the_most_share_what_one_may_use(monkeypatch: pytest.M
     assert len(w.quotas._quotas[QuotaKey.PRODUCE]) == 302
 
 
+def test_a_client_that_a_quota_names_never_shares_it_with_those_beyond_the_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client_quotas, "USERS_MAX", 2)
+    monkeypatch.setattr(client_quotas, "ACCOUNTS_MAX", 3)
+    w = World()
+    w.quotas.update("clients", "<default>", PRODUCE)
+    w.quotas.update("clients", "named", {"producer_byte_rate": "10000"})
+    for number in range(20):
+        w.produce(10_000, f"client-{number}")
+    assert [w.produce(100_000, "named"), w.produce(10_000, "named")] == [0, 1_000]
+    assert w.produce(10_000, "another") == 10_000 * 17
+
+
 def test_who_has_to_wait_is_not_forgotten() -> None:
     w = World()
     w.quotas.update("clients", "<default>", PRODUCE)

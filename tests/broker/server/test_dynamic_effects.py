@@ -48,6 +48,22 @@ def test_limits_of_connections_follow_their_settings(caplog: pytest.LogCaptureFi
     assert network.limits.max_connections == 100
 
 
+def test_a_listener_that_opens_for_clients_leaves_the_brokers_theirs() -> None:
+    """As in Kafka, what limits all connections spares those of brokers once they have a listener of their own."""
+    first = "PLAINTEXT://127.0.0.1:9092"
+    configs = DynamicConfigs(BrokerConfig.from_properties({**BASE, "listeners": first}))
+    network = SocketServer(
+        RouteTable({}, lambda request, body: None), RequestHead, server_limits(configs.static), ManualClock()
+    )
+    follow_limits(configs, network)
+    assert (network.limits.protected_listeners, network.rates.protected) == (set(), set())
+    map_of_both = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CLIENTS:PLAINTEXT"}
+    configs.apply("brokers", "1", {"listeners": f"{first},CLIENTS://127.0.0.1:9093", **map_of_both})
+    assert (network.limits.protected_listeners, network.rates.protected) == ({"PLAINTEXT"}, {"PLAINTEXT"})
+    configs.apply("brokers", "1", {})
+    assert (network.limits.protected_listeners, network.rates.protected) == (set(), set())
+
+
 def test_producers_expire_by_the_time_that_is_set_now(tmp_path: Path) -> None:
     clock = ManualClock(NOW_MS)
     manager = LogManager(LogManagerConfig((tmp_path / "d",)), lambda _: LogConfig(), clock, print)

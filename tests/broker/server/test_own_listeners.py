@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,10 +11,21 @@ from pathlib import Path
 import pytest
 from broker_program import BrokerProgram, settings
 from certificates import Authority
-from listener_changes import LATER, LOGINS, ChangingListeners, listeners_come_and_go
+from listener_changes import LATER, LOGINS, PLAIN, ChangingListeners, listeners_come_and_go
 
+from engine.broker.handlers.registry import all_handlers
+from engine.broker.network.request import RequestHead
+from engine.broker.network.routes import RouteTable
+from engine.broker.network.server import ListenerSpec, SocketServer
+from engine.broker.server.own_listeners import OwnListeners
+from engine.broker.server.own_security import OwnSecurity
+from engine.broker.server.settings import server_limits
+from engine.common.clock import SystemClock
+from engine.kafka.config.broker import BrokerConfig
+from engine.kafka.config.dynamic import DynamicConfigs
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
+from engine.runtime.supervisor import Supervisor
 
 PORT = 21292
 
@@ -87,3 +100,67 @@ def test_a_listener_that_cannot_be_served_is_refused_and_one_whose_address_is_ta
     assert changing.change(dict.fromkeys(changing.opening)) == ""
     assert changing.change(changing.opening) == ""
     changing.wait_until_told()
+
+
+def _network(configs: DynamicConfigs, security: OwnSecurity) -> SocketServer:
+    security.offer_logins(all_handlers(), configs, SystemClock(), None)
+    routes = RouteTable({}, lambda request, body: None)
+    return SocketServer(
+        routes, RequestHead, server_limits(configs.static), SystemClock(), security.tls_listeners,
+        security.login_policies,
+    )  # fmt: skip
+
+
+def test_a_listener_that_comes_back_at_once_is_protected_as_it_says_now() -> None:
+    """Nobody may find it as open as it was before."""
+
+    async def main() -> list[list[str]]:
+        first = f"PLAINTEXT://{own_loopback_address()}:0"
+        configs = DynamicConfigs(
+            BrokerConfig.from_properties({
+                "zookeeper.connect": "z:1", "broker.id": "1", "listeners": first, "sasl.enabled.mechanisms": "PLAIN",
+                LOGINS: f'{PLAIN} required user_alice="al1ce-Secr3t";',
+            })
+        )  # fmt: skip
+        security, supervisor = OwnSecurity(configs.static), Supervisor("test")
+        network = _network(configs, security)
+        listeners = OwnListeners(network, security, configs)
+        await listeners.accept()
+        announced: list[list[str]] = []
+
+        async def announce() -> None:
+            announced.append([endpoint.security_protocol.name for endpoint in listeners.advertised])
+
+        def texts(protocol: str) -> dict[str, str]:
+            later = f"{first},{first.replace('PLAINTEXT', 'LATER')}"
+            return {"listeners": later, "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,LATER:{protocol}"}
+
+        listeners.follow(supervisor, announce)
+        for stored in (texts("PLAINTEXT"), {}, texts("SASL_PLAINTEXT")):
+            configs.apply("brokers", "1", stored)
+        while len(announced) < 3:
+            await asyncio.sleep(0.01)
+        await network.stop()
+        await supervisor.stop()
+        return announced
+
+    assert asyncio.run(asyncio.wait_for(main(), 20)) == [
+        ["PLAINTEXT", "PLAINTEXT"], ["PLAINTEXT"], ["PLAINTEXT", "SASL_PLAINTEXT"]
+    ]  # fmt: skip
+
+
+def test_who_is_let_in_while_a_listener_closes_is_put_out() -> None:
+    async def main() -> bytes:
+        configs = DynamicConfigs(BrokerConfig.from_properties({"zookeeper.connect": "z:1", "broker.id": "1"}))
+        network = _network(configs, OwnSecurity(configs.static))
+        spec = ListenerSpec("PLAINTEXT", own_loopback_address(), 0)
+        make = network._maker_of(spec)
+        await network.listen(spec)
+        await network.close_listener("PLAINTEXT")
+        inside, outside = socket.socketpair()
+        await asyncio.get_running_loop().connect_accepted_socket(make, inside)
+        outside.setblocking(False)
+        with outside:
+            return await asyncio.get_running_loop().sock_recv(outside, 1)
+
+    assert asyncio.run(asyncio.wait_for(main(), 5)) == b""
