@@ -22,6 +22,12 @@ _VERSIONS = {
     "TLSV1.2": ssl.TLSVersion.TLSv1_2,
     "TLSV1.3": ssl.TLSVersion.TLSv1_3,
 }
+_TOO_WEAK = {
+    "CA_MD_TOO_WEAK": "is signed with SHA-1 or MD5",
+    "CA_KEY_TOO_SMALL": "has too short a key",
+    "EE_KEY_TOO_SMALL": "has too short a key",
+}
+"""What OpenSSL refuses in a certificate, by its own word; Java takes SHA-1 and RSA keys of 1,024 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,9 +251,11 @@ def _present(context: ssl.SSLContext, entries: Mapping[str, str]) -> bool:
         try:
             context.load_cert_chain(path, password=lambda: password)
         except (ssl.SSLError, ValueError) as error:
+            reason = getattr(error, "reason", None) or "malformed"
+            if reason in _TOO_WEAK:
+                raise ConfigError(f"a certificate in {where} {_TOO_WEAK[reason]}: OpenSSL refuses it") from None
             if store.is_key_encrypted:
                 raise ConfigError(f"the password of the key in {where} is wrong (ssl.key.password)") from None
-            reason = getattr(error, "reason", None) or "malformed"
             if reason == "KEY_VALUES_MISMATCH":
                 raise ConfigError(f"the key in {where} does not belong to its certificate") from None
             if reason == "CA_MD_TOO_WEAK":

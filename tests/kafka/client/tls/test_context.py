@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 from certificates import Authority
-from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat
 from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
 
 from engine.common.errors import ConfigError
@@ -71,6 +74,21 @@ def test_what_cannot_be_used(entries: dict[str, str], message: str, tmp_path: Pa
     with pytest.raises(ConfigError, match=message) as caught:
         client_context(tls_settings(filled))
     assert "wr0ng" not in str(caught.value)
+
+
+@pytest.mark.parametrize("password", [None, "s3cret"])
+def test_a_certificate_that_is_too_weak_is_no_wrong_password(password: str | None, tmp_path: Path) -> None:
+    key = rsa.generate_private_key(65537, 1024)
+    now = CA.sign("short").certificate
+    short = x509.CertificateBuilder(
+        now.issuer, now.subject, key.public_key(), now.serial_number, now.not_valid_before_utc, now.not_valid_after_utc
+    ).sign(CA.own.key, hashes.SHA256())
+    how = NoEncryption() if password is None else BestAvailableEncryption(password.encode())
+    path = tmp_path / "short.pem"
+    path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, how) + short.public_bytes(Encoding.PEM))
+    entries = {"ssl.keystore.location": str(path), "ssl.keystore.type": "PEM", "ssl.key.password": password or ""}
+    with pytest.raises(ConfigError, match=r"short\.pem has too short a key: OpenSSL refuses it"):
+        server_context(tls_settings(entries), "none")
 
 
 @pytest.mark.parametrize("client_auth", ["none", "requested", "required"])
