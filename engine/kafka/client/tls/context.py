@@ -23,9 +23,9 @@ _VERSIONS = {
     "TLSV1.3": ssl.TLSVersion.TLSv1_3,
 }
 _TOO_WEAK = {
-    "CA_MD_TOO_WEAK": "is signed with SHA-1 or MD5",
-    "CA_KEY_TOO_SMALL": "has too short a key",
-    "EE_KEY_TOO_SMALL": "has too short a key",
+    "CA_MD_TOO_WEAK": "is signed with SHA-1 or MD5, which OpenSSL refuses: have it signed with SHA-256",
+    "CA_KEY_TOO_SMALL": "has a key that is too short for OpenSSL: renew it, with 2,048 bits of RSA at least",
+    "EE_KEY_TOO_SMALL": "has a key that is too short for OpenSSL: renew it, with 2,048 bits of RSA at least",
 }
 """What OpenSSL refuses in a certificate, by its own word; Java takes SHA-1 and RSA keys of 1,024 bits."""
 
@@ -253,16 +253,11 @@ def _present(context: ssl.SSLContext, entries: Mapping[str, str]) -> bool:
         except (ssl.SSLError, ValueError) as error:
             reason = getattr(error, "reason", None) or "malformed"
             if reason in _TOO_WEAK:
-                raise ConfigError(f"a certificate in {where} {_TOO_WEAK[reason]}: OpenSSL refuses it") from None
+                raise ConfigError(f"a certificate in {where} {_TOO_WEAK[reason]}") from None
             if store.is_key_encrypted:
                 raise ConfigError(f"the password of the key in {where} is wrong (ssl.key.password)") from None
             if reason == "KEY_VALUES_MISMATCH":
                 raise ConfigError(f"the key in {where} does not belong to its certificate") from None
-            if reason == "CA_MD_TOO_WEAK":
-                raise ConfigError(
-                    f"a certificate in {where} is signed with SHA-1 or an older hash, which OpenSSL does not accept: "
-                    "have it signed with SHA-256"
-                ) from None
             raise ConfigError(f"the key in {where} cannot be used: {reason}") from None
     return True
 
