@@ -60,6 +60,8 @@ class Shape:
     name: str
     keys: int
     codec: Codec
+    are_sizes_mixed: bool = False
+    """Values of half to one and a half times the usual size; elsewhere all are of one."""
 
 
 SHAPES = (
@@ -67,6 +69,7 @@ SHAPES = (
     Shape("few-keys", "1,000 keys", 1_000, Codec.NONE),
     Shape("many-keys", "100,000 keys", 100_000, Codec.NONE),
     Shape("new-keys", "hardly a key twice", 10**9, Codec.NONE),
+    Shape("mixed-sizes", "100,000 keys, sizes mixed", 100_000, Codec.NONE, are_sizes_mixed=True),
     Shape("few-keys-lz4", "1,000 keys, lz4", 1_000, Codec.LZ4),
     Shape("many-keys-lz4", "100,000 keys, lz4", 100_000, Codec.LZ4),
     Shape("many-keys-zstd", "100,000 keys, zstd", 100_000, Codec.ZSTD),
@@ -122,11 +125,12 @@ def write_logs(data: Path) -> None:
     for shape in SHAPES:
         log = manager.get_or_create(TopicPartition(shape.topic, 0), is_new=True)
         now_ms = SystemClock().now_ms()
+        spread = range(-VALUE_BYTES // 2, VALUE_BYTES // 2) if shape.are_sizes_mixed else (0,)
         for first in range(0, RECORDS, BATCH_RECORDS):
             records = [
                 Record(
                     key=b"key-%010d" % numbers.randrange(shape.keys),
-                    value=b"%0*d" % (VALUE_BYTES, number),
+                    value=b"%0*d" % (VALUE_BYTES + numbers.choice(spread), number),
                     timestamp_ms=now_ms + number % BATCH_RECORDS,
                 )
                 for number in range(first, first + BATCH_RECORDS)
