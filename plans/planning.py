@@ -14,7 +14,7 @@ from plans.digest import input_digest
 from plans.errors import PlanError
 from plans.loads import ByteLimits, byte_limits, held_bytes
 from plans.made import MadePlan
-from plans.options import Minimise, PlanOptions, Strategy
+from plans.options import PlanOptions, Strategy
 from plans.plan_file import ANY_LOG_DIR, FORMAT, KAFKA_VERSION, Envelope, PlanEntry, PlanFile
 from plans.problem import Problem, is_allowed, mask_of, ordered
 from plans.score import Score
@@ -61,32 +61,6 @@ def settled(
         is_level = is_met(problem, after, solved.replica_levels, solved.leader_levels)
         solved = replace(solved, after=after, is_level=is_level)
     return solved
-
-
-def _no_more_bytes_than_by_moves(
-    solved: Solved, snapshot: ClusterSnapshot, strategy: Strategy, built: BuiltProblem, limits: ByteLimits, work: Work
-) -> Solved:
-    """Return the plan by moves, found with the same work, if it is better than a plan by bytes without a proof.
-
-    The search by moves often ends with a proof where the one by bytes has only begun.
-    """
-    problem = built.problem
-    found = first_figure(problem, costs_of(problem, solved.after))
-    is_good = solved.is_level and limits.is_kept(problem, solved.after)
-    if problem.minimise is Minimise.MOVES or (is_good and found == first_figure(problem, solved.bounds(problem))):
-        return solved
-    by_moves = replace(
-        built,
-        problem=replace(problem, minimise=Minimise.MOVES),
-        options=replace(built.options, minimise=Minimise.MOVES),
-    )
-    other = settled(snapshot, strategy, by_moves, limits, work, _silent)
-    mine, theirs = (
-        rank(problem, each.after, solved.replica_levels, solved.leader_levels, limits) for each in (solved, other)
-    )
-    if theirs >= mine:
-        return solved
-    return replace(solved, after=other.after, is_level=other.is_level, notes=other.notes)
 
 
 def _solved(problem: Problem, limits: ByteLimits, work: Work, progress: Progress, rounds: int) -> Solved:
@@ -174,9 +148,8 @@ class _Planner:
     def make(self) -> MadePlan:
         problem = self.built.problem
         limits = byte_limits(problem)
-        work, again = (Work.within(self.built.options.time_limit_s, len(problem.movable)) for _ in range(2))
+        work = Work.within(self.built.options.time_limit_s, len(problem.movable))
         solved = settled(self.snapshot, self.strategy, self.built, limits, work, self.progress)
-        solved = _no_more_bytes_than_by_moves(solved, self.snapshot, self.strategy, self.built, limits, again)
         after = solved.after
         limits.check(problem, after)
         notes = [*self.built.notes, *solved.notes, *level_notes(problem, solved), *_replace_notes(problem, after)]
