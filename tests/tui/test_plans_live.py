@@ -111,7 +111,7 @@ async def watched_throttled_and_cancelled(driven: Driven, file: Path) -> None:
     await driven.press("enter")
     await driven.sees("Let brokers copy 20.0 kB/s each for plan-move.json")
     await driven.press("y")
-    await driven.until(lambda: bool(driven.lines_with("throttle 15.0 kB/s -> 20.0 kB/s")))
+    await driven.until(lambda: bool(driven.lines_with("throttle 15.0 kB/s → 20.0 kB/s")))
     await driven.press("q")
     await driven.sees("--throttle 20000")
     await driven.press("n")

@@ -233,12 +233,17 @@ class ConfigZnodes:
 
     async def _create_if_missing(self, path: str, data: bytes, notices: Sequence[Create]) -> bool:
         try:
-            await self._client.multi([Create(path, data, acl=self._acl(path)), *notices])
-        except MultiFailed as refusal:
-            if refusal.index == 0 and isinstance(refusal.error, NodeExists):
+            if notices:
+                await self._client.multi([Create(path, data, acl=self._acl(path)), *notices])
+            else:
+                await self._client.create(path, data, acl=self._acl(path))
+        except (MultiFailed, NodeExists, NoNode) as refusal:
+            is_first = not isinstance(refusal, MultiFailed) or refusal.index == 0
+            error = refusal.error if isinstance(refusal, MultiFailed) else refusal
+            if is_first and isinstance(error, NodeExists):
                 return False
-            if refusal.index > 0 or not isinstance(refusal.error, NoNode):
-                raise refusal.error from refusal
+            if not is_first or not isinstance(error, NoNode):
+                raise error from refusal
             parent = path.rpartition("/")[0]
             await self._client.ensure_path(parent, self._acl(parent))
             return await self._create_if_missing(path, data, notices)
