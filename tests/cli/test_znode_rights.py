@@ -1,4 +1,7 @@
-"""Each command's rights in ZooKeeper, on brokers of klamm's, with exactly these and without each of them."""
+"""Each command works with exactly its rights in ZooKeeper, on klamm's brokers.
+
+That it names the one that it lacks is up to ZooKeeper alone: ``tests/interop`` asks that, on Apache Kafka.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +42,8 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZnodeStory]:
         yield ZnodeStory(folder, f"{host}:9092", server)
 
 
-@pytest.mark.parametrize("cell", ZNODE_CELLS, ids=str)
-def test_a_command_works_with_its_rights_and_names_the_znode_that_it_may_not_use(
+@pytest.mark.parametrize("cell", [cell for cell in ZNODE_CELLS if cell.missing is None and cell.needs], ids=str)
+def test_a_command_works_with_its_rights(
     cell: ZnodeCell, story: ZnodeStory, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Some commands leave a file for the way back.
