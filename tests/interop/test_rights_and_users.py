@@ -19,6 +19,7 @@ from kraft_cluster import KRaftCluster
 from patience import within
 from rights_story import CASES, CELLS, Cell, RightsStory, check, check_remedies
 from secured_kafka import MODULES, SecuredKafka, jaas
+from soak import SOAK
 
 from engine.admin.acls.values import AclRow, rule_of
 from engine.admin.cluster.client_properties import load_client_properties
@@ -41,6 +42,10 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 CELLS_OF_ONE_BROKER = [cell for cell in CELLS if CASES[cell.case].brokers == 1 and not CASES[cell.case].hangs]
 """A broker that verifies partitions of transactions lets none hang."""
 
+_CASES = list(dict.fromkeys(cell.case for cell in CELLS_OF_ONE_BROKER))
+TYPED = _CASES if SOAK > 1 else [*{case.partition(" ")[0]: case for case in _CASES}.values()]
+"""Whose rules are typed until the command works, for seconds each: all in ``make soak``, otherwise one of each noun."""
+
 
 @pytest.fixture(scope="module")
 def story(kafka: SecuredKafka, tmp_path_factory: pytest.TempPathFactory) -> RightsStory:
@@ -55,7 +60,7 @@ def test_a_command_works_with_its_rights_and_says_what_it_lacks(
     check(story, cell, capsys)
 
 
-@pytest.mark.parametrize("case", dict.fromkeys(cell.case for cell in CELLS_OF_ONE_BROKER))
+@pytest.mark.parametrize("case", TYPED)
 def test_the_rules_that_klamm_names_are_those_to_add(
     case: str, story: RightsStory, capsys: pytest.CaptureFixture[str]
 ) -> None:
