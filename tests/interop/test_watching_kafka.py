@@ -150,7 +150,7 @@ async def test_a_plan_is_made_applied_watched_throttled_and_cancelled_by_keys(
         await driven.press("enter")
         await driven.sees("Let brokers copy 20.0 kB/s each")
         await driven.press("y")
-        await driven.until(lambda: bool(driven.lines_with("throttle 15.0 kB/s -> 20.0 kB/s")))
+        await driven.until(lambda: bool(driven.lines_with("throttle 15.0 kB/s → 20.0 kB/s")))
         await driven.press("C")
         await driven.sees("2 partitions under way?")
         await driven.press("y")
