@@ -21,6 +21,9 @@ logging.addLevelName(TRACE, "TRACE")
 _ESCAPED = {code: repr(chr(code))[1:-1] for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)}
 """Line ends and other controls: a name that a peer chose must not look like lines of the log."""
 
+OF_LINES = {"is_of_lines": True}
+"""The ``extra`` of a message that has several lines, as Kafka's has, and no word of a peer's."""
+
 _LEVEL_NAMES = {"WARNING": "WARN", "CRITICAL": "FATAL"}
 
 
@@ -51,7 +54,10 @@ class KafkaFormatter(logging.Formatter):
         """Return the line without its end."""
         second = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
         level = _LEVEL_NAMES.get(record.levelname, record.levelname)
-        line = f"[{second},{int(record.msecs):03}] {level} {record.getMessage().translate(_ESCAPED)} ({record.name})"
+        message = record.getMessage()
+        if not hasattr(record, "is_of_lines"):
+            message = message.translate(_ESCAPED)
+        line = f"[{second},{int(record.msecs):03}] {level} {message} ({record.name})"
         if record.exc_info and record.exc_info[0] is not None:
             line = f"{line}\n{self.formatException(record.exc_info)}"
         return line

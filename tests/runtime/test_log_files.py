@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.runtime.log_files import SEPARATE_FILES, HourlyFileHandler, KafkaFormatter, log_to_files
+from engine.runtime.log_files import OF_LINES, SEPARATE_FILES, HourlyFileHandler, KafkaFormatter, log_to_files
 
 
 @pytest.fixture(autouse=True)
@@ -52,6 +52,12 @@ def test_a_peers_words_stay_on_one_line() -> None:
     record = logging.LogRecord("kafka.x", logging.INFO, "", 1, "no topic %s", (name,), None)
     line = KafkaFormatter().format(record)
     assert line.endswith(r"INFO no topic größer\n[2026-01-01 00:00:00,000] INFO forged\r\x1b[2J\u2028 (kafka.x)")
+
+
+def test_a_message_of_several_lines_keeps_them() -> None:
+    """As Kafka's cleaner says what it did; scripts read these lines."""
+    record = logging.makeLogRecord({"name": "kafka.log.LogCleaner", "msg": "\n\tcleaned\n", **OF_LINES})
+    assert KafkaFormatter().format(record).endswith("\n\tcleaned\n (kafka.log.LogCleaner)")
 
 
 def test_a_stack_trace_follows_its_line() -> None:

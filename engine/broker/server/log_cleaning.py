@@ -39,6 +39,7 @@ from engine.broker.log.small_files import sync_path
 from engine.common.errors import KafkaError, StorageError
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.dynamic import DynamicConfigs
+from engine.runtime.log_files import OF_LINES
 from engine.runtime.offload import Offloader
 from engine.runtime.own_process import module_command
 from engine.runtime.supervisor import Supervisor
@@ -418,7 +419,8 @@ class _CleanerThread:
         stats, plan = finished.stats, job.plan
         self._cleaner.last_stats[self._number] = stats
         self._cleaner.bytes_total += stats.bytes_read + stats.bytes_written
-        logger.info("%s", log_text(stats, self._number, job.log_name, plan.first_dirty_offset, finished.end_offset))
+        text = log_text(stats, self._number, job.log_name, plan.first_dirty_offset, finished.end_offset)
+        logger.info("%s", text, extra=OF_LINES)
         if stats.invalid_messages_read:
             logger.warning("\tFound %d invalid messages during compaction.", stats.invalid_messages_read)
 
