@@ -24,6 +24,7 @@ from engine.kafka.zk.errors import (
     NoNode,
     NotEmpty,
     ZnodeFormatError,
+    ZooKeeperError,
 )
 from engine.kafka.zk.fields import Fields, encode_json
 from engine.kafka.zk.operations import Check, Create, Delete, SetData
@@ -232,22 +233,27 @@ class ConfigZnodes:
         return True
 
     async def _create_if_missing(self, path: str, data: bytes, notices: Sequence[Create]) -> bool:
+        error: ZooKeeperError
         try:
+            # No notice tells of a new topic's settings, and Kafka writes them without a multi.
             if notices:
                 await self._client.multi([Create(path, data, acl=self._acl(path)), *notices])
             else:
                 await self._client.create(path, data, acl=self._acl(path))
-        except (MultiFailed, NodeExists, NoNode) as refusal:
-            is_first = not isinstance(refusal, MultiFailed) or refusal.index == 0
-            error = refusal.error if isinstance(refusal, MultiFailed) else refusal
-            if is_first and isinstance(error, NodeExists):
-                return False
-            if not is_first or not isinstance(error, NoNode):
-                raise error from refusal
-            parent = path.rpartition("/")[0]
-            await self._client.ensure_path(parent, self._acl(parent))
-            return await self._create_if_missing(path, data, notices)
-        return True
+            return True
+        except MultiFailed as refusal:
+            if refusal.index > 0:
+                raise refusal.error from refusal
+            error = refusal.error
+        except (NodeExists, NoNode) as refusal:
+            error = refusal
+        if isinstance(error, NodeExists):
+            return False
+        if not isinstance(error, NoNode):
+            raise error
+        parent = path.rpartition("/")[0]
+        await self._client.ensure_path(parent, self._acl(parent))
+        return await self._create_if_missing(path, data, notices)
 
     async def change_entity_configs(
         self, entity_path: str, configs: Mapping[str, str], *, check_controller: bool = True
