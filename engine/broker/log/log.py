@@ -454,10 +454,12 @@ class Log:
             is_duplicate=True,
         )
 
-    def append_as_follower(self, records: memoryview) -> AppendResult:
+    def append_as_follower(self, records: memoryview, leader_epoch: int | None = None) -> AppendResult:
         """Append the leader's batches as they are, with their offsets and leader epochs.
 
-        It takes messages of v0 and v1 too; they clear the epoch cache. It ignores an incomplete batch at the end.
+        It takes messages of v0 and v1 too; they clear the epoch cache. It ignores an incomplete batch at the end, and
+        from the first batch on that is newer than ``leader_epoch`` (None: any). Such a batch comes from a leader that
+        has become a follower and cut its log while it sent an answer (KAFKA-18723, Kafka 3.9.1).
 
         Raises:
             UnexpectedAppendOffset: they begin before the log's end.
@@ -466,7 +468,7 @@ class Log:
         """
         self.folder.check_online()
         self.build_producers()
-        headers = list(iter_batches(records))
+        headers = self._checks.up_to_epoch(list(iter_batches(records)), leader_epoch)
         if not headers:
             return self._nothing(-1)
         self._checks.check_replicated(records, headers, self.log_start_offset, self.log_end_offset)

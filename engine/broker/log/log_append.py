@@ -5,6 +5,7 @@ It writes nothing: ``Log`` writes what passes.
 
 from __future__ import annotations
 
+import logging
 from time import perf_counter
 from typing import NamedTuple
 
@@ -25,6 +26,8 @@ from engine.kafka.protocol.records.convert import in_old_format
 from engine.kafka.protocol.records.header import iter_batches
 from engine.kafka.protocol.records.layout import NO_TIMESTAMP
 from engine.kafka.protocol.records.validate import check_batch, invalid_append, prepare_append
+
+logger = logging.getLogger(__name__)
 
 _CLIENT = AppendOrigin.CLIENT
 
@@ -161,6 +164,23 @@ class AppendChecks:
             )
 
     # --- a follower
+
+    def up_to_epoch(self, headers: list[PositionedHeader], leader_epoch: int | None) -> list[PositionedHeader]:
+        """Return the batches before the first one of a later leader epoch; messages of v0 and v1 have none."""
+        if leader_epoch is None:
+            return headers
+        for index, (_, header) in enumerate(headers):
+            if header.magic >= 2 and header.partition_leader_epoch > leader_epoch:
+                logger.info(
+                    "Skipping what was fetched of %s from offset %d on, because its partition leader epoch %d is "
+                    "higher than the replica's current leader epoch %d",
+                    self._topic_partition,
+                    header.base_offset,
+                    header.partition_leader_epoch,
+                    leader_epoch,
+                )
+                return headers[:index]
+        return headers
 
     def check_replicated(
         self, records: memoryview, headers: list[PositionedHeader], log_start_offset: int, end_offset: int

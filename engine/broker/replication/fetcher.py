@@ -20,6 +20,7 @@ from engine.broker.replication.leader_endpoint import LeaderEndpoint
 from engine.common.errors import ErrorCode, KafkaError, KlammError, error_code
 from engine.common.model import TopicPartition
 from engine.kafka.protocol.apis.fetch import FetchResponse, PartitionData
+from engine.kafka.protocol.records.header import iter_batches
 from engine.runtime.turns import Breather
 
 logger = logging.getLogger("kafka.server.ReplicaFetcherThread")
@@ -205,7 +206,7 @@ class ReplicaFetcher:
         assert partition is not None
         size_bytes = 0 if data.records is None else len(data.records)
         fetched_from = state.fetch_offset
-        state.fetch_offset = append_fetched(partition, fetched_from, data)
+        state.fetch_offset = append_fetched(partition, fetched_from, state.leader_epoch, data)
         state.lag = max(0, data.high_watermark - state.fetch_offset)
         if size_bytes:
             state.last_fetched_epoch = log.leader_epochs.latest_epoch
@@ -217,8 +218,8 @@ class ReplicaFetcher:
             quota = self._host.follower_quota
             if quota.has_throttled and quota.is_throttled(state.topic_partition):
                 quota.record(size_bytes)
-        if size_bytes and state.fetch_offset == fetched_from:
-            self._too_large(state)
+        if data.records and state.fetch_offset == fetched_from:
+            self._took_nothing(state, data.records)
             return
         state.failures = 0
         self._table.want(state)
@@ -245,14 +246,18 @@ class ReplicaFetcher:
             if self._table.is_current(state):
                 self._table.give_up(state, f"Error while flushing up to offset {state.fetch_offset}", error)
 
-    def _too_large(self, state: FetchState) -> None:
-        """Report a first batch that came incomplete: before Fetch 3, leaders cut it off (KIP-74)."""
-        logger.error(
-            "%s Replication is failing due to a message that is greater than replica.fetch.max.bytes for partition %s. "
-            "Raise replica.fetch.max.bytes above the largest max.message.bytes of broker and topics.",
-            self._who,
-            state.topic_partition,
-        )
+    def _took_nothing(self, state: FetchState, records: memoryview) -> None:
+        """Report a first batch that came incomplete: before Fetch 3, leaders cut it off (KIP-74).
+
+        A whole one belongs to a later leader epoch, about which this replica will hear from the controller.
+        """
+        if next(iter_batches(records), None) is None:
+            logger.error(
+                "%s Replication is failing due to a message that is greater than replica.fetch.max.bytes for partition "
+                "%s. Raise replica.fetch.max.bytes above the largest max.message.bytes of broker and topics.",
+                self._who,
+                state.topic_partition,
+            )
         self._table.delay([state])
 
     def _refused(self, state: FetchState, error: ErrorCode) -> None:

@@ -6,18 +6,15 @@ Source: ReplicaFetcherThread and Partition of Kafka 3.9.
 from __future__ import annotations
 
 import logging
-import struct
 
 from engine.broker.log.log import Log
+from engine.broker.log.results import UnexpectedAppendOffset
 from engine.broker.replication.partition import Partition
 from engine.broker.replication.truncation import Truncation
 from engine.common.errors import ErrorCode, KafkaError
-from engine.common.model import TopicPartition
 from engine.kafka.protocol.apis.fetch import PartitionData
 
 logger = logging.getLogger("kafka.server.ReplicaFetcherThread")
-
-_BASE_OFFSET = struct.Struct(">q")
 
 
 def hosted_log(partition: Partition | None) -> Log:
@@ -31,8 +28,10 @@ def hosted_log(partition: Partition | None) -> Log:
     return partition.log
 
 
-def append_fetched(partition: Partition, fetch_offset: int, data: PartitionData) -> int:
+def append_fetched(partition: Partition, fetch_offset: int, leader_epoch: int, data: PartitionData) -> int:
     """Append what was fetched from ``fetch_offset``, take over the leader's offsets, and return the new log end offset.
+
+    ``leader_epoch`` is that of the request: batches of a later one are left out.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE or INVALID_RECORD (worth another try), KAFKA_STORAGE_ERROR, OFFSET_OUT_OF_RANGE
@@ -47,8 +46,7 @@ def append_fetched(partition: Partition, fetch_offset: int, data: PartitionData)
         )
     records = data.records
     if records is not None and len(records):
-        make_room_for_first_batch(partition.topic_partition, log, records)
-        log.append_as_follower(records)
+        append_copied(log, records, leader_epoch)
     high_watermark = min(data.high_watermark, log.log_end_offset)
     if high_watermark >= 0 and high_watermark != log.high_watermark:
         log.update_high_watermark(high_watermark)
@@ -78,20 +76,26 @@ def truncate(partition: Partition, truncation: Truncation, who: str) -> None:
         partition.changed()
 
 
-def make_room_for_first_batch(topic_partition: TopicPartition, log: Log, records: memoryview) -> None:
-    """Make an empty log begin at the first batch's base offset.
+def append_copied(log: Log, records: memoryview, leader_epoch: int | None = None) -> None:
+    """Append batches that come from another log; an empty log then begins with the first one.
 
-    The leader's log may start in the middle of a batch (DeleteRecords). It still sends that batch whole, so an empty
-    follower that asked for the start offset gets a batch that begins earlier.
+    The other log may start in the middle of a batch (DeleteRecords). Its reader still gets that batch whole, so an
+    empty log that is to begin with the start offset gets a batch that begins earlier.
+
+    Raises what ``Log.append_as_follower`` raises, which also says what ``leader_epoch`` does.
     """
-    (base_offset,) = _BASE_OFFSET.unpack_from(records)
-    if base_offset < log.log_end_offset == log.log_start_offset:
+    try:
+        log.append_as_follower(records, leader_epoch)
+    except UnexpectedAppendOffset as error:
+        if not error.first_offset < log.log_end_offset == log.log_start_offset <= error.last_offset:
+            raise
         logger.info(
             "Unexpected offset in append to %s. First offset %d is less than log start offset %d. Since this is the "
             "first record to be appended to the follower's log, will start the log from offset %d.",
-            topic_partition,
-            base_offset,
+            log.topic_partition,
+            error.first_offset,
             log.log_start_offset,
-            base_offset,
+            error.first_offset,
         )
-        log.truncate_fully_and_start_at(base_offset)
+        log.truncate_fully_and_start_at(error.first_offset)
+        log.append_as_follower(records, leader_epoch)

@@ -18,7 +18,7 @@ from engine.broker.log.file_range import FileRange
 from engine.broker.log.log import Log
 from engine.broker.log.log_manager import LogManager
 from engine.broker.log.log_moves import check_prepared, preparing_jobs, replace_current_with_future
-from engine.broker.replication.follower import make_room_for_first_batch
+from engine.broker.replication.follower import append_copied
 from engine.broker.replication.partition import Partition
 from engine.broker.replication.throttle import ReplicationQuota
 from engine.broker.replication.truncation import UNDEFINED_EPOCH, Truncation, truncation_for
@@ -177,8 +177,7 @@ class LogDirCopy:
 
     def _append(self, current: Log, piece: memoryview) -> None:
         future = self.future
-        make_room_for_first_batch(self.topic_partition, future, piece)
-        future.append_as_follower(piece)
+        append_copied(future, piece)
         future.update_high_watermark(current.high_watermark)
         if future.log_start_offset < current.log_start_offset <= future.high_watermark:
             future.increment_log_start_offset(current.log_start_offset)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,6 +11,7 @@ import pytest
 from log_folders import data_batch, open_log
 
 from engine.broker.log.log import Log
+from engine.broker.log.results import UnexpectedAppendOffset
 from engine.broker.replication.follower import append_fetched, truncate
 from engine.broker.replication.partition import Partition
 from engine.broker.replication.truncation import Truncation
@@ -32,7 +34,7 @@ class Replica:
     def take(self, fetch_offset: int, records: memoryview | None = None, **told: int) -> int:
         """Use an answer of a leader."""
         data = PartitionData(**{"high_watermark": 0, "log_start_offset": 0, "records": records, **told})
-        return append_fetched(cast("Partition", self), fetch_offset, data)
+        return append_fetched(cast("Partition", self), fetch_offset, 0, data)
 
 
 def replica(folder: Path, *, records: int = 0, high_watermark: int = 0) -> Replica:
@@ -89,7 +91,7 @@ def test_a_replica_without_a_log_takes_nothing() -> None:
     gone: Any = SimpleNamespace(log=None, topic_partition=TopicPartition("orders", 0))
     for partition in (gone, None):
         with pytest.raises(KafkaError) as refused:
-            append_fetched(partition, 0, PartitionData())
+            append_fetched(partition, 0, 0, PartitionData())
         assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
 
 
@@ -106,6 +108,34 @@ def test_an_empty_log_begins_anew_only_where_its_first_batch_begins_earlier(tmp_
 def test_an_empty_log_begins_with_the_batch_that_covers_the_leaders_start(tmp_path: Path) -> None:
     follower = replica(tmp_path)
     follower.log.truncate_fully_and_start_at(5)
-    follower.take(5, batch(4), high_watermark=5, log_start_offset=4)
+    covering = data_batch(b"v", b"w", base_offset=4, partition_leader_epoch=0)
+    follower.take(5, covering, high_watermark=6, log_start_offset=4)
     assert [segment.base_offset for segment in follower.log.segments] == [4]
-    assert (follower.log.log_start_offset, follower.log.log_end_offset, follower.log.high_watermark) == (4, 5, 5)
+    assert (follower.log.log_start_offset, follower.log.log_end_offset, follower.log.high_watermark) == (4, 6, 6)
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        pytest.param(batch(4), id="it ends before the log does"),
+        pytest.param(data_batch(b"v", b"w", base_offset=4, partition_leader_epoch=1), id="of a later leader epoch"),
+    ],
+)
+def test_an_empty_log_begins_anew_with_no_other_batch(tmp_path: Path, refused: memoryview) -> None:
+    follower = replica(tmp_path)
+    follower.log.truncate_fully_and_start_at(5)
+    with suppress(UnexpectedAppendOffset):
+        follower.take(5, refused)
+    assert [segment.base_offset for segment in follower.log.segments] == [5]
+
+
+def test_batches_of_a_later_leader_epoch_than_was_asked_for_are_left_out(tmp_path: Path) -> None:
+    """The leader became a follower, cut its log and fetched while it sent: offsets may be missing between its batches.
+
+    Kafka 3.9.1 leaves them out (KAFKA-18723).
+    """
+    follower = replica(tmp_path, records=1)
+    records = bytes(batch(1)) + bytes(batch(3, leader_epoch=1)) + bytes(batch(4))
+    assert follower.take(1, memoryview(records), high_watermark=5) == 2
+    assert (follower.log.high_watermark, follower.log.leader_epochs.entries) == (2, ((0, 0),))
+    assert follower.take(2, memoryview(bytes(batch(2, leader_epoch=1))), high_watermark=5) == 2
