@@ -11,6 +11,7 @@ from engine.broker.log.checkpoint_file import CheckpointFile
 from engine.broker.log.small_files import remove_temporary_files, replace_file, sync_path
 from engine.common.errors import CorruptFileError, StorageError
 from engine.common.model import TopicPartition
+from engine.common.topic_names import CLUSTER_METADATA_TOPIC
 from engine.kafka.formats.checkpoints import (
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
@@ -29,6 +30,9 @@ from engine.kafka.formats.meta_properties import (
 logger = logging.getLogger(__name__)
 
 LOCK_FILE = ".lock"
+
+_NOT_REPLICAS = ("remote-log-index-cache", f"{CLUSTER_METADATA_TOPIC}-0")
+"""Folders of Kafka's tiered storage and of KRaft. Kafka in ZooKeeper mode leaves them alone."""
 
 OFFSET_CHECKPOINTS = (
     RECOVERY_POINT_CHECKPOINT,
@@ -179,6 +183,6 @@ class LogDir:
         sync_path(path)
 
     def partition_folders(self) -> list[Path]:
-        """Return the folders in the dir, which should all be partitions'; files are skipped."""
+        """Return the folders in the dir, which should all be partitions'; files and what Kafka skips are left out."""
         with os.scandir(self.path) as entries:
-            return sorted(Path(entry.path) for entry in entries if entry.is_dir())
+            return sorted(Path(e.path) for e in entries if e.is_dir() and e.name not in _NOT_REPLICAS)

@@ -443,6 +443,16 @@ def test_a_folder_that_is_no_partition_stops_the_start(tmp_path: Path) -> None:
         ManagedLogs(tmp_path / "d").loaded()
 
 
+@pytest.mark.parametrize("name", ["remote-log-index-cache", "__cluster_metadata-0"])
+def test_folders_of_tiered_storage_and_kraft_are_left_alone(tmp_path: Path, name: str) -> None:
+    """As in Kafka 3.9.1, whose start fails with any other folder that is no partition's."""
+    (tmp_path / name).mkdir()
+    broker = ManagedLogs(tmp_path).loaded()
+    assert not broker.logs.logs
+    broker.logs.shutdown()
+    assert not list((tmp_path / name).iterdir())
+
+
 def test_kafkas_folders_of_deleted_and_stray_partitions_are_known(tmp_path: Path) -> None:
     log_dir = recorded_copy("clean", tmp_path / "d")
     (log_dir / "codec-lz4-0").rename(log_dir / "codec-lz4-0.af3679591fd1434684800313fa806c83-stray")
