@@ -189,9 +189,6 @@ class KafkaServer:
         check_served(self.config)
         metrics_address(self.config)
         self._reporters = reporters(self.config)
-        self._security = OwnSecurity(self.config)
-        self._ends_with("logins", lambda: self._security.stop())
-        await self._security.start()
         self.loop_lag.start()
         self._ends_with("supervised tasks", self.supervisor.stop)
         self.supervisor.every(LOOP_LAG_INTERVAL_MS, self._tell_loop_lag, "loop lag")
@@ -323,18 +320,20 @@ class KafkaServer:
         self.topic_configs = ConfigChangeListener(self.zk.client, self.dynamic_configs, self.clock)
         await self.topic_configs.start()
         self._ends_with("settings", self.topic_configs.stop)
-        await self._take_stored_listeners()
-        self._security.check_own_user(self.dynamic_configs)
+        await self._protect()
         self._features = FinalizedFeaturesListener(self.zk.client)
         await self._features.start()
         self._ends_with("finalized features", self._features.stop)
 
-    async def _take_stored_listeners(self) -> None:
-        """Protect listeners as the settings in ZooKeeper say, which may have more of them than this broker's file."""
-        if self.dynamic_configs.current.originals != self.config.originals:
-            await self._security.stop()
-            self._security = OwnSecurity(self.dynamic_configs.current)
-            await self._security.start()
+    async def _protect(self) -> None:
+        """Protect the listeners as this broker's file and its settings in ZooKeeper say together.
+
+        As in Kafka, stores and logins that only the file names, and ZooKeeper names others, need not be there.
+        """
+        self._security = OwnSecurity(self.dynamic_configs.current)
+        self._ends_with("logins", self._security.stop)
+        await self._security.start()
+        self._security.check_own_user(self.dynamic_configs)
 
     async def _encode_passwords_anew(self) -> None:
         """Encrypt this broker's passwords in ZooKeeper with its new secret, if its file names the old one too."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -43,6 +43,8 @@ class OwnSecurity:
         self.login_policies: dict[str, LoginPolicy] = {}
         """How peers log in on each listener with SASL, from ``offer_logins`` on."""
         self._between_brokers = inter_broker_security(config, self._logins)
+        self._unfollow: dict[str, Callable[[], None]] = {}
+        """Makes a listener with TLS follow the settings no longer; by listener."""
 
     def between_brokers(self) -> Security:
         """Return how this broker connects to others now."""
@@ -118,6 +120,8 @@ class OwnSecurity:
     async def drop(self, name: str) -> None:
         """Forget a listener that has closed."""
         self.tls_listeners.pop(name, None)
+        if (unfollow := self._unfollow.pop(name, None)) is not None:
+            unfollow()
         self.login_policies.pop(name, None)
         if (logins := self._logins.pop(name, None)) is not None:
             await logins.stop()
@@ -150,10 +154,10 @@ class OwnSecurity:
             self._between_brokers = inter_broker_security(configs.current, self._logins)
 
         def look(state: object) -> None:
-            if state != listener.in_use and self.tls_listeners.get(listener.name) is listener:
+            if state != listener.in_use:
                 supervisor.start(reload(), "stores")
 
-        configs.follow(lambda: listener.state(configs.current), look)
+        self._unfollow[listener.name] = configs.follow(lambda: listener.state(configs.current), look)
 
 
 class _Protections(NamedTuple):

@@ -63,10 +63,11 @@ class DynamicConfigs:
         self._log_configs: dict[str, LogConfig] = {}
         self._default_log_config = topic_log_config({}, static)
 
-    def follow(self, read: Callable[[], T], take: Callable[[T], None]) -> None:
+    def follow(self, read: Callable[[], T], take: Callable[[T], None]) -> Callable[[], None]:
         """Pass to ``take`` what ``read`` returns for the broker's settings: now, and again each time that changes.
 
-        A change that ``take`` fails on is passed to it again with the next one.
+        A change that ``take`` fails on is passed to it again with the next one. Who goes before the broker does, calls
+        what this returns, once: from then on ``take`` gets nothing.
         """
         taken = read()
         take(taken)
@@ -79,6 +80,7 @@ class DynamicConfigs:
                 taken = new
 
         self._followers.append(look)
+        return lambda: self._followers.remove(look)
 
     def follow_topics(self, take: TopicFollower) -> None:
         """Pass each known topic and its settings to ``take``: now, and again when the topic's overrides change."""

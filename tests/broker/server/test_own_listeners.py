@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
+import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -147,6 +149,25 @@ def test_a_listener_that_comes_back_at_once_is_protected_as_it_says_now() -> Non
     assert asyncio.run(asyncio.wait_for(main(), 20)) == [
         ["PLAINTEXT", "PLAINTEXT"], ["PLAINTEXT"], ["PLAINTEXT", "SASL_PLAINTEXT"]
     ]  # fmt: skip
+
+
+def test_a_listener_that_has_closed_follows_no_settings(tmp_path: Path) -> None:
+    async def main() -> bool:
+        changing = ChangingListeners(tmp_path, own_loopback_address(), PORT, has_logins_in_file=True)
+        own = changing.settings() | {"zookeeper.connect": "z:1", "broker.id": "1"}
+        configs = DynamicConfigs(BrokerConfig.from_properties(own))
+        security, supervisor = OwnSecurity(configs.static), Supervisor("test")
+        _network(configs, security)
+        assert configs.apply("brokers", "1", changing.opening) == []
+        await security.add("LATER", configs.current, configs, supervisor)
+        listener = weakref.ref(security.tls_listeners["LATER"])
+        await security.drop("LATER")
+        await supervisor.stop()
+        await asyncio.sleep(0)  # the loop's own step that began with the listener still holds it
+        gc.collect()
+        return listener() is None
+
+    assert asyncio.run(asyncio.wait_for(main(), 20))
 
 
 def test_who_is_let_in_while_a_listener_closes_is_put_out() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -135,9 +136,9 @@ def sasl(more: Mapping[str, str] = {}) -> Change:
     ],
 )  # fmt: skip
 def test_a_wrong_setting_stops_the_start_with_one_sentence(
-    tmp_path: Path, change: Change, words: tuple[str, ...]
+    tmp_path: Path, zk_chroot: str, change: Change, words: tuple[str, ...]
 ) -> None:
-    given = tls_settings(tmp_path, "127.0.0.1", "127.0.0.1:1") | change(tmp_path)
+    given = tls_settings(tmp_path, "127.0.0.1", zk_chroot) | change(tmp_path)
     own = {key: value for key, value in given.items() if value != ABSENT}
 
     async def start() -> None:
@@ -147,7 +148,6 @@ def test_a_wrong_setting_stops_the_start_with_one_sentence(
         finally:
             await server.stop()
 
-    # Another error would come from ZooKeeper, which is asked next; ports are opened later still.
     with pytest.raises(ConfigError) as caught:
         run(start)
     said = str(caught.value)
@@ -155,6 +155,29 @@ def test_a_wrong_setting_stops_the_start_with_one_sentence(
     for word in words:
         assert word in said
     assert "Secr3t" not in said
+
+
+def test_a_keystore_that_only_the_file_names_need_not_be_there(tmp_path: Path, zk_chroot: str, host: str) -> None:
+    """As in Kafka: ZooKeeper names another, which has taken its place while the broker ran."""
+    own = tls_settings(tmp_path, host, zk_chroot)
+    file = Path(own["ssl.keystore.location"])
+    stored = {"listener.name.ssl.ssl.keystore.location": str(file.rename(tmp_path / "renewed.pem"))}
+
+    async def start() -> None:
+        async with await ZkClient.connect(zk_chroot, session_timeout_ms=6_000) as client:
+            zk = KafkaZkClient(client)
+            await zk.cluster.make_persistent_paths()
+            await zk.configs.change_entity_configs(f"brokers/{own['broker.id']}", stored, check_controller=False)
+        server = KafkaServer(BrokerConfig(own))
+        try:
+            await server.start()
+            trusted = ssl.create_default_context(cadata=CA.pem)
+            _, writer = await asyncio.open_connection(host, 9093, ssl=trusted)
+            writer.close()
+        finally:
+            await server.stop()
+
+    run(start)
 
 
 def test_brokers_replicate_over_tls_and_tools_connect_with_certificates(
