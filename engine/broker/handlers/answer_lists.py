@@ -73,6 +73,10 @@ class AnswerLists:
         counter = error_counter(element, self._version, is_large=True)
         return cast("list[Any]", EncodedList(encoded, decoded, arrays, counter))
 
+    def repeated(self, keys: Callable[[], Iterable[K | None]]) -> Generator[None, None, set[K]]:
+        """Return the keys that appear more than once; see the function of this name."""
+        return repeated(keys)
+
     def settled(self, parts: list[Any]) -> list[Any]:
         """Return a list of parts that is complete."""
         return cast("EncodedList", parts).settled  # type: ignore[return-value]

@@ -55,12 +55,15 @@ async def leader_and_isr(context: RequestContext, request: LeaderAndIsrRequest) 
 
 
 async def _load_topic_configs(context: RequestContext, request: LeaderAndIsrRequest) -> None:
-    """Read the settings of topics that are new here: a topic's creation causes no notification of its settings."""
-    knows = context.broker.dynamic_configs.knows_topic
+    """Read the settings of topics that are new here: a topic's creation causes no notification of its settings.
+
+    Only of those that get a replica here: a request may name very many, and what is read is kept.
+    """
+    knows, broker_id = context.broker.dynamic_configs.knows_topic, context.broker.broker_id
     topics = {
         partition.topic: None
         async for partition, _, state in states_in_turns(request)
-        if state.is_new or not knows(partition.topic)
+        if broker_id in state.replicas and (state.is_new or not knows(partition.topic))
     }
     if not topics:
         return

@@ -5,7 +5,7 @@ Source: ReplicaManager.becomeLeaderOrFollower of Kafka 3.9; the lines of state-c
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from typing import Any, NamedTuple
 
 from engine.broker.log.log import Log
@@ -28,7 +28,7 @@ from engine.kafka.protocol.apis.leader_and_isr import (
 )
 from engine.runtime.descriptors import is_out_of_descriptors
 from engine.runtime.discards import Discards, in_pieces
-from engine.runtime.turns import Breather
+from engine.runtime.turns import Breather, carry_out
 
 REPLICAS_TOLD_MAX = 1_000
 """So many replicas a log line names: no partition has more, but a request may."""
@@ -71,14 +71,26 @@ def _states_in_steps(request: LeaderAndIsrRequest) -> Iterator[PartitionStates |
         yield TopicPartition(state.topic_name, state.partition_index), ZERO_TOPIC_ID, state
 
 
+async def _named_once(request: LeaderAndIsrRequest, lists: Any) -> AsyncIterator[TopicPartition]:
+    """Yield the partitions of a request in turns, those that it repeats once."""
+    repeated: Collection[TopicPartition] | None = None
+    if lists is not None:
+        steps = lists.repeated(lambda: (state and state[0] for state in _states_in_steps(request)))
+        repeated = await carry_out(steps)
+    seen: set[TopicPartition] = set()
+    async for topic_partition, _, _ in states_in_turns(request):
+        if repeated is None or topic_partition in repeated:
+            if topic_partition in seen:
+                continue
+            seen.add(topic_partition)
+        yield topic_partition
+
+
 async def leader_and_isr_refusal(
     request: LeaderAndIsrRequest, error: ErrorCode, api_version: int, lists: Any = None
 ) -> LeaderAndIsrResponse:
     """Return the answer that refuses the whole request."""
-    errors: dict[TopicPartition, ErrorCode] = {}
-    if api_version < FIRST_BY_TOPIC:
-        errors = {topic_partition: error async for topic_partition, _, _ in states_in_turns(request)}
-    return await _response(request, error, errors, api_version, lists)
+    return await _response(request, error, {}, api_version, lists)
 
 
 async def become_leader_or_follower(
@@ -115,7 +127,7 @@ class LeaderAndIsrChange:
         self._lists = lists
         self._log = manager.state_change_log
         self._errors: dict[TopicPartition, ErrorCode] = {}
-        """From version 5 on without partitions that have no replica here: a request may name very many."""
+        """Without partitions that have no replica here: a request may name very many."""
         self._leaders: list[_Wanted] = []
         self._followers: list[_Wanted] = []
         self._resigned: list[Partition] = []
@@ -210,7 +222,7 @@ class LeaderAndIsrChange:
                 f"{self._ignoring}{topic_partition} as itself is not in assigned replica list "
                 f"{','.join(map(str, state.replicas[:REPLICAS_TOLD_MAX]))}"
             )
-            if self._api_version < FIRST_BY_TOPIC or topic_partition in self._errors:
+            if topic_partition in self._errors:
                 self._errors[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return
         wanted = _Wanted(self._manager.host(topic_partition), state, topic_id)
@@ -438,8 +450,8 @@ async def _response(
         topics = lists.of_topics()
     if api_version < FIRST_BY_TOPIC:
         partitions = [] if lists is None else lists.of_topics()
-        for tp, code in errors.items():
-            await breather.give_way()
+        async for tp in _named_once(request, lists):
+            code = errors.get(tp, without)
             partitions.append(
                 LeaderAndIsrPartitionError(topic_name=tp.topic, partition_index=tp.partition, error_code=code)
             )

@@ -50,17 +50,24 @@ def broker() -> Any:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{len(wanted.assignments)} {len(wanted.configs)}")
 
     clock = SimpleNamespace(now_ms=lambda: 0, monotonic_ms=lambda: 0)
-    replicas = SimpleNamespace(hosted_partition=lambda _: None)
+    replicas = SimpleNamespace(
+        hosted_partition=lambda _: None,
+        clock=clock,
+        controller_epoch=2**30,
+        state_change_log=SimpleNamespace(info=print, warning=print, is_tracing=False),
+        undisturbed=lambda work: work(),
+    )
     writer = MarkerWriter(replicas, clock, timeout_ms=0, offsets_ended=lambda *_: None)  # type: ignore[arg-type]
     return SimpleNamespace(
         broker_id=0,
-        # A LeaderAndIsr comes too late.
+        # A LeaderAndIsr comes too late, from an earlier controller.
         broker_epoch=2**60,
         clock=clock,
         config=SimpleNamespace(inter_broker_protocol_version=MetadataVersion.IBP_3_9_IV0),
         controller=SimpleNamespace(is_active=True, ask=ask),
         dynamic_configs=SimpleNamespace(current=None),
         metadata_cache=SimpleNamespace(partitions=lambda _: {}, topics={"t"}),
+        replica_manager=replicas,
         quotas=SimpleNamespace(mutation_quota=lambda *_, **__: UNLIMITED),
         topic_admin=SimpleNamespace(create_topic=refuse),
         transaction_coordinator=SimpleNamespace(
@@ -71,7 +78,7 @@ def broker() -> Any:
 
 
 async def answered(handler: Callable[[Any, Any], Any], key: ApiKey, frame: bytes, version: int) -> Outgoing:
-    context: Any = SimpleNamespace(broker=broker(), api_version=version, size_bytes=len(frame))
+    context: Any = SimpleNamespace(broker=broker(), api_version=version, size_bytes=len(frame), correlation_id=1)
     body = decoder(request_class(key), version, is_bounded=True)(frame, 0)[0]
     if key in (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS):
         (resource,) = body.resources  # type: ignore[attr-defined]
@@ -98,6 +105,8 @@ async def answered(handler: Callable[[Any, Any], Any], key: ApiKey, frame: bytes
         (create_topics, ApiKey.CREATE_TOPICS, 7, "topics.assignments.broker_ids"),
         (create_topics, ApiKey.CREATE_TOPICS, 7, "topics.configs"),
         (leader_and_isr, ApiKey.LEADER_AND_ISR, 7, "topic_states"),
+        (leader_and_isr, ApiKey.LEADER_AND_ISR, 4, "topic_states.partition_states"),
+        (leader_and_isr, ApiKey.LEADER_AND_ISR, 1, "ungrouped_partition_states"),
         (incremental_alter_configs, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, "resources.configs"),
         (list_transactions, ApiKey.LIST_TRANSACTIONS, 1, "state_filters"),
         (list_transactions, ApiKey.LIST_TRANSACTIONS, 1, "producer_id_filters"),

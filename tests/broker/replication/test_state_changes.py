@@ -260,8 +260,9 @@ class TestLeaderAndIsr:
 
         in_world(tmp_path, test)
 
+    @pytest.mark.parametrize("version", [4, 7])
     def test_no_object_is_kept_for_a_partition_without_a_replica_here(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
     ) -> None:
         kept: list[int] = []
 
@@ -277,7 +278,13 @@ class TestLeaderAndIsr:
             # Named twice, a partition has one answer: the last, or that for its replica here.
             twice = [state(1, 0, index=3), elsewhere[3], elsewhere[4], state(1, 0, index=4)]
             unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            assert await lisr(manager, request(*elsewhere[:3], *twice)) == (0, [*[unknown] * 5, 0, 0])
+            wanted = request(*elsewhere[:3], *twice)
+            answer = await become_leader_or_follower(manager, wanted, correlation_id=7, api_version=version)
+            parts = answer.partition_errors or answer.topics[0].partition_errors
+            named = [0, 1, 2, 3, 4] if version == 4 else [0, 1, 2, 3, 3, 4, 4]
+            assert [(part.partition_index, part.error_code) for part in parts] == [
+                (index, unknown if index < 4 else 0) for index in named
+            ]
             assert kept == [2]
 
         in_world(tmp_path, test)
