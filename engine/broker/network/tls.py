@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 import ssl
 import struct
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from engine.broker.network.sender import NOT_IN_MEMORY, SOCKET_FULL, Range, Rang
 from engine.common.errors import RemoteProtocolError
 from engine.kafka.protocol.codec import Outgoing
 from engine.runtime.receive_buffers import SCARCE_BYTES
+from engine.runtime.turns import Turns
 
 logger = logging.getLogger(__name__)
 
@@ -211,6 +213,8 @@ class TlsConnection(Connection):
         self._tls = policy.tls.wrap_bio(self._incoming, self._outgoing, server_side=True)
         # Without a Python frame for each record.
         self._read: Callable[..., Any] = getattr(self._tls, "_sslobj", self._tls).read
+        self._woken_by_bytes = 1
+        """So many have to come before the kernel wakes the loop."""
         self._is_shaking_hands = False
         """A thread uses the TLS object, so nobody else may."""
         self._are_hands_shaken = False
@@ -246,14 +250,35 @@ class TlsConnection(Connection):
     def _shake_hands(self) -> None:
         is_whole = bool(self._take_next())
         self._keep_encrypted()
+        self._be_woken_by(1 if is_whole else self._missing_bytes())
         if not is_whole:
             self._resume_reading()
             return
         # No bytes come meanwhile: the thread reads those that have come.
         self._is_shaking_hands = True
         self._pause_reading()
-        loop = asyncio.get_running_loop()
-        loop.run_in_executor(_handshakes(), self._tls.do_handshake).add_done_callback(self._took_step)
+        # To hand over a thousand that come at once would hold the loop.
+        _handovers(asyncio.get_running_loop()).put(self._take_step)
+
+    def _take_step(self) -> None:
+        if self.closed_because is None:
+            loop = asyncio.get_running_loop()
+            loop.run_in_executor(_handshakes(), self._tls.do_handshake).add_done_callback(self._took_step)
+
+    def _missing_bytes(self) -> int:
+        """Return how many bytes the record that has begun still lacks, or its head."""
+        come = len(self._encrypted)
+        if come < _RECORD_HEAD.size:
+            return _RECORD_HEAD.size - come
+        _, size = _RECORD_HEAD.unpack_from(self._encrypted)
+        return _RECORD_HEAD.size + int(size) - come
+
+    def _be_woken_by(self, size_bytes: int) -> None:
+        """Hear of no fewer bytes, or of the end: thousands who send a byte at a time take turns from nobody."""
+        if size_bytes != self._woken_by_bytes and self._transport is not None:
+            self._woken_by_bytes = size_bytes
+            peer: socket.socket = self._transport.get_extra_info("socket")
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size_bytes)
 
     def _took_step(self, step: asyncio.Future[None]) -> None:
         error = step.exception()
@@ -432,6 +457,12 @@ def _read(head: Range, room: memoryview) -> bool:
     if os.preadv(head.source.fd, [room], head.position) < len(room):
         raise RangeTruncated(f"the file ended before {head.position + len(room)}")
     return True
+
+
+@cache
+def _handovers(loop: asyncio.AbstractEventLoop) -> Turns:
+    """Return the turns of handshakes alone, which take no time: those of others may take milliseconds each."""
+    return Turns(loop)
 
 
 @cache

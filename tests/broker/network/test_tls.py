@@ -9,6 +9,7 @@ import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -811,6 +812,85 @@ def test_a_peer_that_drips_its_handshake_does_not_stay(tmp_path: Path) -> None:
             assert correlation_ids([await read_frame(good_reader)]) == [4]
             for each in (writer, good_writer):
                 each.close()
+
+    run(check)
+
+
+def test_a_handshake_byte_by_byte_wakes_the_broker_a_few_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand of them would keep it busy otherwise."""
+    wakes = []
+    take = TlsConnection.buffer_updated
+
+    def counted(self: TlsConnection, nbytes: int) -> None:
+        wakes.append(nbytes)
+        take(self, nbytes)
+
+    monkeypatch.setattr(TlsConnection, "buffer_updated", counted)
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = client_context(tmp_path).wrap_bio(incoming, outgoing, server_hostname="broker.example")
+
+    async def check() -> None:
+        async with telling_principals(listener(tmp_path)) as (_, host, port):
+            reader, writer = await asyncio.open_connection(host, port)
+
+            async def done(step: Callable[[], Any], bytes_a_time: int) -> Any:
+                while True:
+                    result = None
+                    with suppress(ssl.SSLWantReadError):
+                        result = step() or True
+                    said = outgoing.read()
+                    for begin in range(0, len(said), bytes_a_time):
+                        writer.write(said[begin : begin + bytes_a_time])
+                        # The server, on the same loop, would hear of it by then.
+                        for _ in range(3):
+                            await asyncio.sleep(0)
+                    if result is not None:
+                        return result
+                    incoming.write(await reader.read(65_536))
+
+            async with asyncio.timeout(PATIENCE_S):
+                await done(client.do_handshake, 1)
+                in_handshake = list(wakes)
+                client.write(metadata_request("t", 1))
+                assert b"User:ANONYMOUS" in await done(lambda: client.read(65_536), 1000)
+            # Three records: their first bytes, the rest of their heads, the rest of them.
+            assert len(in_handshake) <= 9, in_handshake
+            writer.close()
+
+    run(check)
+
+
+def test_a_thousand_first_messages_at_once_hold_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Handing one over to a thread takes longer than reading it, and the threads want to run meanwhile."""
+    count = 300
+    handed_over: list[Callable[[], None]] = []
+
+    class Threads:
+        def submit(self, step: Callable[[], None]) -> Future[None]:
+            handed_over.append(step)
+            return Future()
+
+    monkeypatch.setattr(tls, "_handshakes", Threads)
+    outgoing = ssl.MemoryBIO()
+    client = client_context(tmp_path).wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="broker.example")
+    with pytest.raises(ssl.SSLWantReadError):
+        client.do_handshake()
+    hello = outgoing.read()
+
+    async def check() -> None:
+        async with telling_principals(listener(tmp_path)) as (server, host, port):
+            peers = [socket.create_connection((host, port)) for _ in range(count)]
+            async with asyncio.timeout(PATIENCE_S):
+                while len(server.connections) < count:
+                    await asyncio.sleep(0)
+                for peer in peers:
+                    peer.sendall(hello)
+                while len(handed_over) < count:
+                    before = len(handed_over)
+                    await asyncio.sleep(0)
+                    assert len(handed_over) - before <= 1
+            for peer in peers:
+                peer.close()
 
     run(check)
 
