@@ -353,6 +353,7 @@ TESTED_BY = {
     "engine/broker/replication/isr_proposals.py": ["broker/replication/test_isr_proposals.py"],
     "engine/broker/replication/alter_partition.py": ["broker/replication/test_isr_updaters.py"],
     "engine/broker/replication/isr_updater.py": ["broker/replication/test_isr_updaters.py"],
+    "engine/broker/server/own_listeners.py": ["broker/server/test_own_listeners.py"],
     "engine/broker/replication/offset_lookup.py": ["broker/handlers/test_offset_requests.py"],
 }
 """Each module with the tests, below tests/, that must notice when it is wrong; the quickest first."""

@@ -91,7 +91,7 @@ def plain_commit(context: RequestContext, frame: memoryview, position: int) -> D
 
 @lru_cache(maxsize=_ONE_BYTE_MAX)
 def _unpacker(count: int) -> Callable[[bytes, int], tuple[int, ...]]:
-    return struct.Struct(">" + max(count, 0) * _PARTITION).unpack_from
+    return struct.Struct(">" + count * _PARTITION).unpack_from
 
 
 def _new_form(

@@ -451,6 +451,20 @@ def test_old_brokers_and_static_members_that_they_refuse_have_no_form() -> None:
     with_world(test)
 
 
+def test_the_first_brokers_that_write_plain_values_have_forms_which_serve_again_and_again() -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        await world.lead()
+        sender = Sender(world, ibp="2.1-IV1")
+        await sender.sent_before(USUAL)
+        (form,) = world.coordinator.offsets.forms.values()
+        assert isinstance(form, CommitForm)
+        assert sender.plainly(USUAL) is not None
+        (again,) = world.coordinator.offsets.forms.values()
+        assert again is form
+
+    with_world(test)
+
+
 def test_forms_take_a_bounded_amount_of_memory() -> None:
     forms = CommitForms()
     for number in range(100_000):
