@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import struct
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +27,7 @@ from engine.broker.replication.metadata_cache import MetadataSnapshot
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.kafka.config.metadata_version import parse_metadata_version
+from engine.kafka.formats.consumer_offsets import encode_offset_key
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.offset_commit import (
     OffsetCommitRequest,
@@ -37,7 +39,9 @@ from engine.kafka.protocol.codec import Outgoing, encoder
 from engine.kafka.protocol.frames import decode_request, decode_request_header, encode_request
 from engine.kafka.protocol.records import layout
 from engine.kafka.protocol.records.attributes import Codec
+from engine.kafka.protocol.records.encode import encode_records
 from engine.kafka.protocol.records.header import iter_batches
+from engine.kafka.protocol.records.record import Record
 
 IBP = parse_metadata_version("3.9")
 
@@ -463,6 +467,25 @@ def test_the_first_brokers_that_write_plain_values_have_forms_which_serve_again_
         assert again is form
 
     with_world(test)
+
+
+def test_numbers_of_records_take_one_byte_or_two() -> None:
+    partitions = [TopicPartition("read", index) for index in (0, 1)]
+    keys = [encode_offset_key("g", *partition) for partition in partitions]
+
+    def made(first: int, count: int) -> bytes | None:
+        form = CommitForm("g", Committer(), partitions[:count], lambda error: None)
+        return form.records(first, [7, 8][:count], [3, 4][:count], 5)
+
+    def expected(first: int, count: int) -> bytes:
+        values = [struct.pack(">hqihq", 3, 7 + number, 3 + number, 0, 5) for number in range(count)]
+        records = [Record(first + n, 5, keys[n], values[n]) for n in range(count)]
+        return bytes(encode_records(records, 0, 5).data)
+
+    for first, count in ((0, 2), (62, 2), (63, 1), (64, 2), (8190, 2), (8191, 1)):
+        assert made(first, count) == expected(first, count)
+    # The first takes one byte and the second two, or two and three.
+    assert made(63, 2) is made(8191, 2) is made(8192, 1) is None
 
 
 def test_forms_take_a_bounded_amount_of_memory() -> None:

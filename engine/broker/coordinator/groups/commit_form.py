@@ -136,7 +136,7 @@ class _Packer:
         # A record begins with its size, its attributes and its timestamp's delta, which is 0.
         heads = [VARINTS[2 + delta_size + len(end) + struct.calcsize(">" + _VALUE)] + b"\0\0" for end in ends]
         self._fields: list[Any] = list(
-            chain.from_iterable((h, 0, end, 0, 0, 0) for h, end in zip(heads, ends, strict=True))
+            chain.from_iterable((h, None, end, None, None, None) for h, end in zip(heads, ends, strict=True))
         )
         self._pack = _struct(delta_code, *map(len, chain.from_iterable(zip(heads, ends, strict=True)))).pack
 
