@@ -13,6 +13,7 @@ import os
 import socket
 import ssl
 import struct
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -25,7 +26,6 @@ from engine.broker.network.sender import NOT_IN_MEMORY, SOCKET_FULL, Range, Rang
 from engine.common.errors import RemoteProtocolError
 from engine.kafka.protocol.codec import Outgoing
 from engine.runtime.receive_buffers import SCARCE_BYTES
-from engine.runtime.turns import Turns
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +53,9 @@ SEALED_BYTES_MAX: Final = 8 * RECORD_BYTES_MAX
 
 _HANDSHAKE_THREADS: Final = 2
 """They leave processors to the loop while thousands of peers shake hands."""
+
+_HANDED_OVER_MAX: Final = 4 * _HANDSHAKE_THREADS
+"""So many steps keep the threads at work. To hand over a thousand at once would hold the loop."""
 
 _NOTHING: Final = memoryview(b"")
 
@@ -257,13 +260,15 @@ class TlsConnection(Connection):
         # No bytes come meanwhile: the thread reads those that have come.
         self._is_shaking_hands = True
         self._pause_reading()
-        # To hand over a thousand that come at once would hold the loop.
-        _handovers(asyncio.get_running_loop()).put(self._take_step)
+        _handshakes(asyncio.get_running_loop()).put(self)
 
-    def _take_step(self) -> None:
-        if self.closed_because is None:
-            loop = asyncio.get_running_loop()
-            loop.run_in_executor(_handshakes(), self._tls.do_handshake).add_done_callback(self._took_step)
+    def begin_step(self) -> asyncio.Future[None] | None:
+        """Have a thread take the next step of the handshake; None if nobody waits for it any more."""
+        if self.closed_because is not None:
+            return None
+        step = asyncio.get_running_loop().run_in_executor(_threads(), self._tls.do_handshake)
+        step.add_done_callback(self._took_step)
+        return step
 
     def _missing_bytes(self) -> int:
         """Return how many bytes the record that has begun still lacks, or its head."""
@@ -459,12 +464,39 @@ def _read(head: Range, room: memoryview) -> bool:
     return True
 
 
-@cache
-def _handovers(loop: asyncio.AbstractEventLoop) -> Turns:
-    """Return the turns of handshakes alone, which take no time: those of others may take milliseconds each."""
-    return Turns(loop)
+class _Handshakes:
+    """Connections that wait for a thread. Addresses take turns, so whoever sends thousands waits for them alone."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, deque[TlsConnection]] = {}
+        self._handed_over = 0
+
+    def put(self, connection: TlsConnection) -> None:
+        """Begin the next step of a connection's handshake once it is its turn."""
+        self._waiting.setdefault(connection.session.host, deque()).append(connection)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        while self._waiting and self._handed_over < _HANDED_OVER_MAX:
+            host = next(iter(self._waiting))
+            those = self._waiting.pop(host)
+            step = those.popleft().begin_step()
+            if those:
+                self._waiting[host] = those
+            if step is not None:
+                self._handed_over += 1
+                step.add_done_callback(self._ended)
+
+    def _ended(self, _: object) -> None:
+        self._handed_over -= 1
+        self._go_on()
 
 
 @cache
-def _handshakes() -> ThreadPoolExecutor:
+def _handshakes(loop: asyncio.AbstractEventLoop) -> _Handshakes:
+    return _Handshakes()
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_HANDSHAKE_THREADS, thread_name_prefix="klamm-handshake")

@@ -861,16 +861,16 @@ def test_a_handshake_byte_by_byte_wakes_the_broker_a_few_times(tmp_path: Path, m
 
 
 def test_a_thousand_first_messages_at_once_hold_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Handing one over to a thread takes longer than reading it, and the threads want to run meanwhile."""
-    count = 300
-    handed_over: list[Callable[[], None]] = []
+    """To hand one over to a thread takes longer than to read it. Somebody at another address is next."""
+    count, others = 300, "127.0.0.2"
+    handed_over: list[Future[None]] = []
 
     class Threads:
         def submit(self, step: Callable[[], None]) -> Future[None]:
-            handed_over.append(step)
-            return Future()
+            handed_over.append(Future())
+            return handed_over[-1]
 
-    monkeypatch.setattr(tls, "_handshakes", Threads)
+    monkeypatch.setattr(tls, "_threads", Threads)
     outgoing = ssl.MemoryBIO()
     client = client_context(tmp_path).wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="broker.example")
     with pytest.raises(ssl.SSLWantReadError):
@@ -878,19 +878,33 @@ def test_a_thousand_first_messages_at_once_hold_nobody_up(tmp_path: Path, monkey
     hello = outgoing.read()
 
     async def check() -> None:
-        async with telling_principals(listener(tmp_path)) as (server, host, port):
+        async with telling_principals(listener(tmp_path)) as (server, host, port), asyncio.timeout(PATIENCE_S):
             peers = [socket.create_connection((host, port)) for _ in range(count)]
-            async with asyncio.timeout(PATIENCE_S):
-                while len(server.connections) < count:
-                    await asyncio.sleep(0)
-                for peer in peers:
-                    peer.sendall(hello)
-                while len(handed_over) < count:
-                    before = len(handed_over)
-                    await asyncio.sleep(0)
-                    assert len(handed_over) - before <= 1
+            peers.append(socket.create_connection((host, port), source_address=(others, 0)))
+
+            def waiting() -> list[TlsConnection]:
+                return [
+                    each for each in server.connections if isinstance(each, TlsConnection) and each._is_shaking_hands
+                ]
+
+            for peer in peers:
+                peer.sendall(hello)
+            while len(waiting()) <= count:
+                await asyncio.sleep(0)
+            assert len(handed_over) == tls._HANDED_OVER_MAX
+            for _ in range(2):
+                handed_over.pop(0).set_exception(ssl.SSLError("enough"))
+            while any(each.session.host == others for each in waiting()):
+                assert len(handed_over) <= tls._HANDED_OVER_MAX
+                handed_over.pop(0).set_exception(ssl.SSLError("enough"))
+                await asyncio.sleep(0)
+            assert len(waiting()) > count - 2 * tls._HANDED_OVER_MAX - 2
             for peer in peers:
                 peer.close()
+            while waiting():
+                while handed_over:
+                    handed_over.pop(0).set_exception(ssl.SSLError("enough"))
+                await asyncio.sleep(0)
 
     run(check)
 
