@@ -56,6 +56,10 @@ class LogEnvironment(DirKeeper, Protocol):
         """``transaction.partition.verification.enable``"""
 
     @property
+    def keeps_topic_ids(self) -> bool:
+        """Whether a partition's folder tells its topic id: from IBP 2.8 on."""
+
+    @property
     def is_stopping(self) -> bool:
         """Whether the broker is ending: a recovery under way ends with ``LoadingStopped``."""
 

@@ -930,12 +930,12 @@ class Log:
     # --- topic id, folder, end
 
     def assign_topic_id(self, topic_id: bytes) -> None:
-        """Give the log its topic id if it has none, and note it in its folder.
+        """Give the log its topic id if it has none, and note it in its folder; not before IBP 2.8.
 
         Raises:
             KafkaError: INCONSISTENT_TOPIC_ID if it has another one; KAFKA_STORAGE_ERROR when the disk fails.
         """
-        if self.topic_id == topic_id:
+        if self.topic_id == topic_id or not self._environment.keeps_topic_ids:
             return
         if self.topic_id is not None:
             raise KafkaError(

@@ -419,6 +419,10 @@ class _LogLoader:
         if PARTITION_METADATA_FILE not in self._files.sizes:
             return None
         path = self._folder / PARTITION_METADATA_FILE
+        if not self._environment.keeps_topic_ids:
+            # Old controllers lose the id, and after the next upgrade the topic gets another one. As in Kafka.
+            path.unlink()
+            return None
         text = path.read_text("utf-8")
         try:
             if not is_blank_text(text):

@@ -52,6 +52,8 @@ class LogManagerConfig:
     producer_id_expiration_ms: int = 86_400_000
     log_segment_delete_delay_ms: int = 60_000
     transaction_partition_verification_enable: bool = False
+    keeps_topic_ids: bool = True
+    """``inter.broker.protocol.version`` is 2.8 or later."""
 
 
 @contextmanager
@@ -110,6 +112,10 @@ class LogManager:
     @property
     def verifies_transactions(self) -> bool:
         return self.config.transaction_partition_verification_enable
+
+    @property
+    def keeps_topic_ids(self) -> bool:
+        return self.config.keeps_topic_ids
 
     def note_converted(self, topic: str, records: int, took_s: float, size_bytes: int) -> None:
         self.on_converted(topic, records, took_s, size_bytes)
@@ -296,7 +302,7 @@ class LogManager:
         def make(folder: Path) -> Log:
             log = self._open(folder)
             topic_id = ids.get(log.topic_partition)
-            if topic_id is not None and log.topic_id is None:
+            if topic_id is not None and log.topic_id is None and self.keeps_topic_ids:
                 log.folder.write_topic_id(topic_id)
             return log
 

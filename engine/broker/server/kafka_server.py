@@ -79,6 +79,7 @@ from engine.kafka.config.metadata_version import (
     broker_id_znode_version,
     is_allocate_producer_ids_supported,
     is_alter_partition_supported,
+    is_topic_id_supported,
 )
 from engine.kafka.config.password_encoder import PasswordEncoder, encoded_anew
 from engine.kafka.zk.brokers import BrokerRegistration
@@ -301,6 +302,7 @@ class KafkaServer:
                 num_recovery_threads_per_data_dir=config.num_recovery_threads_per_data_dir,
                 producer_id_expiration_ms=config.producer_id_expiration_ms,
                 log_segment_delete_delay_ms=config.log_segment_delete_delay_ms,
+                keeps_topic_ids=is_topic_id_supported(config.inter_broker_protocol_version),
             ),
             lambda topic: self.dynamic_configs.log_config(topic),
             self.clock,

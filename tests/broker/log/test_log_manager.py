@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -580,6 +581,24 @@ def test_topic_ids_do_not_change(tmp_path: Path) -> None:
     with pytest.raises(KafkaError) as caught:
         broker.logs.get_or_create(A, topic_id=bytes(15) + b"x", is_new=False)
     assert caught.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+def test_before_ibp_2_8_folders_lose_their_topic_ids_and_get_none(tmp_path: Path) -> None:
+    """An old controller drops a topic's id, and the next new one gives it another."""
+    broker = ManagedLogs(tmp_path / "d").loaded()
+    broker.create(A, values=3)
+    broker.logs.shutdown()
+    old = ManagedLogs(tmp_path / "d")
+    old.logs.config = replace(old.logs.config, keeps_topic_ids=False)
+    run_jobs(old.loaded().logs.creation_jobs([B], {B: TOPIC_ID}))
+    logs = [old.logs.get_or_create(partition, topic_id=TOPIC_ID, is_new=True) for partition in (A, B, C)]
+    assert [log.topic_id for log in logs] == [None] * 3
+    assert values_of(logs[0]) == [(0, b"0"), (1, b"1"), (2, b"2")]
+    assert not list((tmp_path / "d").glob("*/partition.metadata"))
+    old.logs.shutdown()
+    new = ManagedLogs(tmp_path / "d").loaded()
+    assert new.logs.get_or_create(A, topic_id=OTHER_ID, is_new=False).topic_id == OTHER_ID
+    new.logs.release()
 
 
 def test_a_deleted_log_is_renamed_and_goes_later(tmp_path: Path) -> None:
