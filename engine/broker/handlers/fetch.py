@@ -211,10 +211,9 @@ def _parameters(context: RequestContext, request: FetchRequest) -> FetchParamete
     replica_id = request.replica_id if context.api_version < 15 or state is None else state.replica_id
     context.session.is_follower = replica_id >= 0
     max_bytes = request.max_bytes if context.api_version >= 3 else INT_MAX
-    if replica_id < 0:
-        max_bytes = min(max_bytes, context.broker.config.fetch_max_bytes)
-        if context.broker.quotas.is_on:
-            max_bytes = min(max_bytes, context.broker.quotas.fetch_bytes_max(context))
+    max_bytes = min(max_bytes, context.broker.config.fetch_max_bytes)
+    if replica_id < 0 and context.broker.quotas.is_on:
+        max_bytes = min(max_bytes, context.broker.quotas.fetch_bytes_max(context))
     return FetchParameters(
         api_version=context.api_version,
         replica_id=replica_id,

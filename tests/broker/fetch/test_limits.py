@@ -66,6 +66,20 @@ async def test_only_the_first_batch_of_an_answer_may_exceed_the_limits(tmp_path:
         assert sizes(w, version, asked(BATCH_BYTES + 5, 1_000_000, min_bytes=1)) == [BATCH_BYTES + 5] * 2
 
 
+@pytest.mark.parametrize("replica_id", [-1, 2])
+@in_virtual_time
+async def test_the_brokers_own_limit_holds_for_consumers_and_followers(tmp_path: Path, replica_id: int) -> None:
+    """As Kafka 3.9.1 (KafkaApis.handleFetchRequest) does with ``fetch.max.bytes``."""
+    async with world(tmp_path, 1, 2) as w:
+        await fill_two(w)
+        for topic_partition in (TP, SECOND):
+            w.partition(1, topic_partition).leader_log.update_high_watermark(3)
+        w.brokers[1].config.fetch_max_bytes = 3 * BATCH_BYTES + 20
+        request = asked(1_000_000, 1_000_000, min_bytes=1)
+        request.replica_id = replica_id
+        assert sizes(w, 12, request) == [3 * BATCH_BYTES, 0]
+
+
 @pytest.mark.parametrize("version", [4, 12, 17])
 @in_virtual_time
 async def test_whoever_wants_more_than_its_limits_allow_waits(tmp_path: Path, version: int) -> None:
