@@ -76,6 +76,7 @@ from engine.common.model import BrokerInfo, Endpoint
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.dynamic import BROKERS, DynamicConfigs
 from engine.kafka.config.metadata_version import (
+    MetadataVersion,
     broker_id_znode_version,
     is_allocate_producer_ids_supported,
     is_alter_partition_supported,
@@ -637,9 +638,15 @@ class KafkaServer:
     def _log_dir_failed(self, path: Path) -> None:
         """Handle a failed log dir: take its replicas offline and tell the controller; stop the broker if no dir is
         left.
+
+        Before IBP 1.0 one dir is enough: the controller may be of a Kafka that knows nothing of failed dirs (KIP-112),
+        and would leave the leadership here.
         """
         if not self.log_manager.live_dirs:
             self.give_up(f"all log dirs have failed: {', '.join(self.config.log_dirs)}")
+            return
+        if self.config.inter_broker_protocol_version < MetadataVersion.IBP_1_0_IV0:
+            self.give_up(f"a log dir has failed, which inter.broker.protocol.version before 1.0 cannot tell: {path}")
             return
         if self._are_logs_loaded:
             self.replica_manager.handle_log_dir_failure(path)

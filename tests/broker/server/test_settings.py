@@ -148,6 +148,21 @@ def test_a_broker_that_has_replicas_expects_to_hear_of_topics(logs: dict[tuple[s
     run(check)
 
 
+@pytest.mark.parametrize(("ibp", "ends"), [("0.11.0-IV2", True), ("1.0", False)])
+def test_a_failed_log_dir_ends_a_broker_whose_controller_may_not_know_what_that_is(ibp: str, ends: bool) -> None:
+    """As in Kafka 3.9.1 (ReplicaManager.startup)."""
+
+    async def check() -> None:
+        settings = {"inter_broker_protocol_version": ibp, "log_message_format_version": ibp}
+        server = KafkaServer(config(**settings))
+        server.log_manager = cast("LogManager", SimpleNamespace(live_dirs=[Path("left")]))
+        server._log_dir_failed(Path("gone"))
+        assert (server.failure is not None) is ends
+        server.offloader.close()
+
+    run(check)
+
+
 class TakenId:
     """ZooKeeper where another broker has the id."""
 
