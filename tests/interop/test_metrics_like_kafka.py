@@ -16,7 +16,7 @@ import pytest
 from apache_kafka import ApacheKafkaBroker
 from broker_program import OLD_RECORDS_STAY, BrokerProgram, settings
 from kafka_tools import run_java
-from metric_work import COUNTED, all_kinds_of_work, counted_work
+from metric_work import COUNTED, all_kinds_of_work, counted_work, deprecated_work
 from wire_client import WireClient, fetch, produce
 
 from engine.common.errors import ErrorCode
@@ -45,6 +45,7 @@ class Both:
     def __init__(self, host: str) -> None:
         self.host = host
         self.addresses = (f"{host}:{KAFKA}", f"{host}:{KLAMM}")
+        self.deprecated: dict[str, int] = {}
 
     def theirs(self, pattern: str = "kafka*:*") -> MBeans:
         return {row["mbean"]: row["attributes"] for row in run_java("MBeans", f"{self.host}:{JMX}", pattern)}
@@ -86,6 +87,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
         for address in found.addresses:
             counted_work(address)
             all_kinds_of_work(address)
+            found.deprecated = deprecated_work(address)
         yield found
         assert "Traceback" not in klamm.server_log
 
@@ -149,6 +151,14 @@ def test_every_mbean_is_there_with_its_attributes(registered: tuple[MBeans, MBea
 def test_the_same_count(registered: tuple[MBeans, MBeans], name: str) -> None:
     theirs, ours = registered
     assert ours[name]["Count"] == theirs[name]["Count"]
+
+
+def test_the_same_deprecated_requests(both: Both, registered: tuple[MBeans, MBeans]) -> None:
+    for found in registered:
+        counts = {name: found[name]["Count"] for name in found if "name=DeprecatedRequestsPerSec," in name}
+        assert counts.items() >= both.deprecated.items()
+    theirs, ours = ({name for name in each if "name=DeprecatedRequestsPerSec," in name} for each in registered)
+    assert theirs == ours
 
 
 @pytest.mark.parametrize(

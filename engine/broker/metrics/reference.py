@@ -191,6 +191,14 @@ ROWS: Final = (
     Row(
         "kafka.network",
         "RequestMetrics",
+        ("DeprecatedRequestsPerSec",),
+        ("request", "version", "clientSoftwareName", "clientSoftwareVersion"),
+        "meter",
+        "those in a version that Kafka 4.0 does not take, by the client's software (KIP-896)",
+    ),
+    Row(
+        "kafka.network",
+        "RequestMetrics",
         ("ErrorsPerSec",),
         ("request", "error"),
         "meter",

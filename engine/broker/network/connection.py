@@ -420,6 +420,8 @@ class Connection(asyncio.BufferedProtocol):
         if route is None:
             self._end(CloseReason.UNSUPPORTED)
             raise RemoteProtocolError(f"API {word >> 16} version {word & 0xFFFF} is not supported here")
+        if route.deprecated is not None:
+            route.count_deprecated(self.session.software)
         size, position = len(frame), 8
         client_id: str | None = None
         if route.has_client_id:

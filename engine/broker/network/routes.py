@@ -6,12 +6,12 @@ The network knows handlers only as callables; ``engine.broker.server`` fills the
 from __future__ import annotations
 
 import copy
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from types import CoroutineType, coroutine
-from typing import Any
+from typing import Any, Final
 
 from engine.broker.metrics.requests import RequestTimes, error_counter
 from engine.broker.network.request import (
@@ -22,8 +22,9 @@ from engine.broker.network.request import (
     RequestHead,
     RequestUse,
 )
+from engine.broker.network.session import ClientSoftware
 from engine.common.acl import AclOperation, Requirement
-from engine.kafka.protocol.api_keys import ApiKey, request_header_version, response_header_version
+from engine.kafka.protocol.api_keys import API_SPECS, ApiKey, request_header_version, response_header_version
 from engine.kafka.protocol.codec import decoder, encoder
 from engine.kafka.protocol.declaration import Struct, request_class, response_class
 from engine.kafka.protocol.frames import skip_header_tags
@@ -76,6 +77,10 @@ def _requester(spec: HandlerSpec) -> Requester:
 _CHANGES = {AclOperation.CREATE, AclOperation.DELETE, AclOperation.ALTER, AclOperation.ALTER_CONFIGS}
 
 
+SOFTWARE_MAX: Final = 1000
+"""Senders of deprecated requests that are told apart: a client may call itself anything."""
+
+
 class Route:
     """One API in one version. ``times`` has its requests; of followers' Fetches, ``follower_times``."""
 
@@ -86,6 +91,7 @@ class Route:
         "count_errors",
         "counts_errors",
         "decode",
+        "deprecated",
         "encode",
         "errors",
         "follower_times",
@@ -125,6 +131,10 @@ class Route:
         is_counted = key in (ApiKey.PRODUCE, ApiKey.FETCH)
         self.count_errors = None if is_counted else error_counter(self.response_class, api_version)
         self.counts_errors = self.is_fetch or self.count_errors is not None
+        self.deprecated: Counter[ClientSoftware] | None = (
+            Counter() if API_SPECS[key].is_deprecated_in(api_version) else None
+        )
+        """Requests by the software that sends them, if Kafka 4.0 does not take this version."""
         self.has_client_id = request_header_version(key, api_version) >= 1
         self.request_has_tags = request_header_version(key, api_version) >= 2
         self.response_has_tags = response_header_version(key, api_version) >= 1
@@ -154,6 +164,13 @@ class Route:
         self.handler = _hooked(spec.handler, hook)
         self.plain_handler = spec.plain_handler if hook is None else None
         self.large_handler = _hooked(spec.large_handler or spec.handler, hook)
+
+    def count_deprecated(self, sender: ClientSoftware) -> None:
+        """Count a request by its sender; beyond ``SOFTWARE_MAX`` senders, as one of unknown software."""
+        counts = self.deprecated
+        if counts is not None:
+            is_counted = sender in counts or len(counts) < SOFTWARE_MAX
+            counts[sender if is_counted else ClientSoftware(is_follower=sender.is_follower)] += 1
 
     def fault_response(self) -> Any:
         """Return an answer with UNKNOWN_SERVER_ERROR, or None if the API has no error for the whole answer."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 """The principal of a peer that has not said who it is, in Kafka's spelling."""
@@ -17,6 +17,14 @@ SMALLEST_FRAME_BYTES: Final = 8
 
 IN_FLIGHT_MAX: Final = 128
 """Maximum requests in flight on one connection; it reads no more until it has answered some."""
+
+
+class ClientSoftware(NamedTuple):
+    """The software of a peer, and whether it fetches as a follower."""
+
+    name: str = UNKNOWN_SOFTWARE
+    version: str = UNKNOWN_SOFTWARE
+    is_follower: bool = False
 
 
 class Routes(Protocol):
@@ -84,3 +92,8 @@ class Session:
         """Reads nothing more from the connection for this many milliseconds, from now on; answers still leave."""
         self.client_software_name = UNKNOWN_SOFTWARE
         self.client_software_version = UNKNOWN_SOFTWARE
+
+    @property
+    def software(self) -> ClientSoftware:
+        """What the peer has called its software."""
+        return ClientSoftware(self.client_software_name, self.client_software_version, self.is_follower)

@@ -102,6 +102,33 @@ class ApiSpec(NamedTuple):
         """Whether the version has flexible messages and headers."""
         return self.flexible_since is not None and api_version >= self.flexible_since
 
+    def is_deprecated_in(self, api_version: int) -> bool:
+        """Whether Kafka 3.9.1 calls the version deprecated, since Kafka 4.0 does not take it (KIP-896)."""
+        return api_version <= _DEPRECATED_UNTIL.get(self.key, -1)
+
+
+_DEPRECATED_UNTIL = {
+    ApiKey.PRODUCE: 2,
+    ApiKey.FETCH: 3,
+    ApiKey.LIST_OFFSETS: 0,
+    ApiKey.OFFSET_COMMIT: 1,
+    ApiKey.OFFSET_FETCH: 0,
+    ApiKey.JOIN_GROUP: 1,
+    ApiKey.CREATE_TOPICS: 1,
+    ApiKey.DELETE_TOPICS: 0,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: 1,
+    ApiKey.DESCRIBE_ACLS: 0,
+    ApiKey.CREATE_ACLS: 0,
+    ApiKey.DELETE_ACLS: 0,
+    ApiKey.DESCRIBE_CONFIGS: 0,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: 0,
+    ApiKey.DESCRIBE_LOG_DIRS: 0,
+    ApiKey.CREATE_DELEGATION_TOKEN: 0,
+    ApiKey.RENEW_DELEGATION_TOKEN: 0,
+    ApiKey.EXPIRE_DELEGATION_TOKEN: 0,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: 0,
+}
+
 
 def _spec(key: int, name: str, min_version: int, max_version: int, flexible_since: int | None) -> ApiSpec:
     api_key = ApiKey(key)

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from broker_program import BrokerProgram, settings
 from confluent_kafka import Producer
-from metric_work import COUNTED, counted_work
+from metric_work import COUNTED, counted_work, deprecated_work
 from public_boards import BOARDS
 from wire_client import WireClient, create_topic, fetch, produce, wait_until_led
 
@@ -276,6 +276,11 @@ class TestFiguresMove:
         assert len(re.findall(r"^kafka_server_request_request_time{client_id=", text, re.M)) == CLIENTS_SHOWN_MAX
         assert len(counted) >= CLIENTS_SHOWN_MAX + 100
         assert f"klamm_clientquotas_notshown {len(counted) - CLIENTS_SHOWN_MAX}.0\n" in text
+
+    def test_deprecated_versions_by_software(self, pages: str) -> None:
+        expected = deprecated_work(f"{pages.removeprefix('http://').partition(':')[0]}:{PORT}")
+        found = self.told(pages, "kafka.network:type=RequestMetrics,name=DeprecatedRequestsPerSec,*")
+        assert {name: each["Count"] for name, each in found.items()} == expected
 
     def test_errors_of_fetch(self, pages: str) -> None:
         """They are counted while an answer is built: as many as a walk through the answers finds."""

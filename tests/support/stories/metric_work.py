@@ -23,6 +23,7 @@ from engine.kafka.protocol.apis.delete_records import (
     DeleteRecordsTopic,
 )
 from engine.kafka.protocol.apis.delete_topics import DeleteTopicsRequest
+from engine.kafka.protocol.apis.describe_configs import DescribeConfigsRequest
 from engine.kafka.protocol.apis.describe_groups import DescribeGroupsRequest
 from engine.kafka.protocol.apis.find_coordinator import FindCoordinatorRequest
 from engine.kafka.protocol.apis.list_groups import ListGroupsRequest
@@ -54,6 +55,34 @@ def counted_work(address: str, replicas: Sequence[int] = (0,)) -> None:
         assert list_offset(client, COUNTED, -1) == 15
         for _ in range(4):
             client.ask(MetadataRequest(topics=[]), 9)
+
+
+DEPRECATED = "kafka.network:type=RequestMetrics,name=DeprecatedRequestsPerSec,request={},version={}," + (
+    "clientSoftwareName={},clientSoftwareVersion={}"
+)
+
+
+def deprecated_work(address: str) -> dict[str, int]:
+    """Send requests in versions that Kafka 4.0 does not take; return how often Kafka 3.9.1 counts which."""
+    named, unknown = ("klamm-tests", "1.2"), ("unknown", "unknown")
+    with WireClient(address) as client, WireClient(address) as silent:
+        client.ask(ApiVersionsRequest(client_software_name=named[0], client_software_version=named[1]), 3)
+        for version in (3, 3, 2):
+            assert fetch(client, COUNTED, 0, version=version, max_wait_ms=0).error_code == ErrorCode.NONE
+        for asking in (client, silent, silent):
+            asking.ask(DescribeConfigsRequest(resources=[]), 0)
+        silent.ask(DescribeConfigsRequest(resources=[]), 1)
+    return {
+        DEPRECATED.format(*of): count
+        for of, count in {
+            ("FetchConsumer", 3, *named): 2,
+            ("Fetch", 3, *named): 2,
+            ("FetchConsumer", 2, *named): 1,
+            ("Fetch", 2, *named): 1,
+            ("DescribeConfigs", 0, *named): 1,
+            ("DescribeConfigs", 0, *unknown): 2,
+        }.items()
+    }
 
 
 def all_kinds_of_work(address: str) -> None:

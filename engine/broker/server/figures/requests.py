@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, TypeVar
 
 from engine.broker.metrics.mbeans import MBean, MBeans
 from engine.broker.metrics.measures import Ledger, Meter
@@ -15,6 +15,8 @@ from engine.common.errors import ErrorCode
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.declaration import request_class
 from engine.runtime.turns import Breather
+
+T = TypeVar("T")
 
 SAMPLE_S: Final = 1
 """Seconds between two looks at the newest requests."""
@@ -30,6 +32,7 @@ class RequestFigures:
         """Their requests when the newest were last taken in."""
         self._apis: dict[str, ApiMetrics] = {}
         self._versions: dict[tuple[str, int], Meter] = {}
+        self._deprecated: dict[tuple[str, int, str, str], Meter] = {}
 
     def fold(self) -> None:
         """Add up what connections have noted, which they only add to."""
@@ -54,17 +57,28 @@ class RequestFigures:
         """Bring the meters to what connections have counted."""
         requests: Counter[tuple[str, int]] = Counter()
         for name, version, times in self._all_versions():
-            requests[name, version] += times.requests
-        for (name, version), count in requests.items():
-            meter = self._versions.get((name, version))
-            if meter is None:
-                meter = self._versions[name, version] = Meter("requests", now_s, max(0, self._ledger.ticks - 1))
-            meter.count = count
+            for each in _with_kind(name):
+                requests[each, version] += times.requests
+        for of_version, count in requests.items():
+            self._meter(self._versions, of_version, now_s).count = count
+        deprecated: Counter[tuple[str, int, str, str]] = Counter()
+        for route in self._server.routes():
+            for (software, its_version, is_follower), count in (route.deprecated or {}).items():
+                for name in _with_kind(_api_name(route, is_follower=is_follower)):
+                    deprecated[name, route.api_version, software, its_version] += count
+        for of_software, count in deprecated.items():
+            self._meter(self._deprecated, of_software, now_s).count = count
         self._count_errors(now_s)
+
+    def _meter(self, meters: dict[T, Meter], key: T, now_s: float) -> Meter:
+        meter = meters.get(key)
+        if meter is None:
+            meter = meters[key] = Meter("requests", now_s, max(0, self._ledger.ticks - 1))
+        return meter
 
     def tick(self) -> None:
         """Bring the rates up to date."""
-        for meter in self._versions.values():
+        for meter in (*self._versions.values(), *self._deprecated.values()):
             meter.tick(self._ledger.ticks)
         for api in self._apis.values():
             for meter in api.errors.values():
@@ -87,9 +101,7 @@ class RequestFigures:
                 if not count:
                     continue
                 error = error_name(code)
-                if error not in meters:
-                    meters[error] = Meter("requests", now_s, max(0, self._ledger.ticks - 1))
-                meters[error].count = count
+                self._meter(meters, error, now_s).count = count
 
     def _all_versions(self) -> Iterator[tuple[str, int, RequestTimes]]:
         for route in self._server.routes():
@@ -149,9 +161,13 @@ class RequestFigures:
         for (name, version), meter in self._versions.items():
             if meter.count:
                 attributes = meter.attributes(now_s, self._ledger.ticks)
-                for each in (name, "Fetch") if name == FROM_CONSUMER else (name,):
-                    tags = (("request", each), ("version", str(version)))
-                    yield MBean("kafka.network", "RequestMetrics", "RequestsPerSec", tags, attributes)
+                tags = (("request", name), ("version", str(version)))
+                yield MBean("kafka.network", "RequestMetrics", "RequestsPerSec", tags, attributes)
+        for (name, version, software, its_version), meter in self._deprecated.items():
+            attributes = meter.attributes(now_s, self._ledger.ticks)
+            sender = (("clientSoftwareName", software), ("clientSoftwareVersion", its_version))
+            tags_of_sender = (("request", name), ("version", str(version)), *sender)
+            yield MBean("kafka.network", "RequestMetrics", "DeprecatedRequestsPerSec", tags_of_sender, attributes)
 
 
 _API_NAMES: Final = (
@@ -179,8 +195,15 @@ def error_name(code: int) -> str:
         return ErrorCode.UNKNOWN_SERVER_ERROR.name
 
 
-def _api_name(route: Route) -> str:
-    return _name_of(route.api_key)
+def _with_kind(name: str) -> tuple[str, ...]:
+    """Return the names under which Kafka counts a request: a Fetch counts as one of its kind, and as one of both."""
+    return (name, "Fetch") if name in (FROM_CONSUMER, FROM_FOLLOWER) else (name,)
+
+
+def _api_name(route: Route, *, is_follower: bool | None = None) -> str:
+    if is_follower is None or route.api_key != ApiKey.FETCH:
+        return _name_of(route.api_key)
+    return FROM_FOLLOWER if is_follower else FROM_CONSUMER
 
 
 def _name_of(api_key: int) -> str:
