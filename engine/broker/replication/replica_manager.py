@@ -81,8 +81,14 @@ class ReplicaManager:
         self.delayed_fetch: Purgatory[Hashable] = Purgatory("Fetch")
         self.delayed_delete_records: Purgatory[Hashable] = Purgatory("DeleteRecords")
         self.wakeups = Wakeups(self.delayed_fetch, self.delayed_produce, self.delayed_delete_records)
-        self.leader_quota = ReplicationQuota(clock)
-        self.follower_quota = ReplicationQuota(clock)
+        self.leader_quota, self.follower_quota = (
+            ReplicationQuota(
+                clock,
+                window_count=settings.replication_quota_window_count,
+                window_ms=settings.replication_quota_window_ms,
+            )
+            for _ in range(2)
+        )
         self.state_change_log = StateChangeLogger(settings.broker_id)
         self.leadership_listeners: list[LeadershipListener] = []
         self.stop_listeners: list[StopListener] = []

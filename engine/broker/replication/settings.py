@@ -27,6 +27,8 @@ class ReplicationSettings:
     replica_fetch_backoff_ms: int = 1000
     num_replica_alter_log_dirs_threads: int | None = None
     """None: as many as there are log dirs."""
+    replication_quota_window_count: int = 11
+    replication_quota_window_ms: int = 1000
     alter_log_dirs_quota_window_count: int = 11
     alter_log_dirs_quota_window_ms: int = 1000
     replica_socket_timeout_ms: int = 30_000

@@ -246,6 +246,8 @@ def replication_settings(config: BrokerConfig, security: Callable[[], Security] 
         replica_socket_timeout_ms=config.replica_socket_timeout_ms,
         controller_socket_timeout_ms=config.controller_socket_timeout_ms,
         num_replica_alter_log_dirs_threads=config.num_replica_alter_log_dirs_threads,
+        replication_quota_window_count=config.replication_quota_window_num,
+        replication_quota_window_ms=config.replication_quota_window_size_seconds * 1000,
         alter_log_dirs_quota_window_count=config.alter_log_dirs_replication_quota_window_num,
         alter_log_dirs_quota_window_ms=config.alter_log_dirs_replication_quota_window_size_seconds * 1000,
     )

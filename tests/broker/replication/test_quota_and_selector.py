@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from event_loop import in_event_loop
 from hypothesis import given
 from hypothesis import strategies as st
-from virtual_time import ManualClock
+from replicated_brokers import world
+from virtual_time import ManualClock, in_virtual_time
 
 from engine.broker.replication.partition_environment import Wakeups
 from engine.broker.replication.replica_selector import ReplicaView, replica_selector, select_by_rack
 from engine.broker.replication.throttle import ALL_REPLICAS, ReplicationQuota
+from engine.broker.server.settings import replication_settings
 from engine.common.errors import ConfigError
 from engine.common.model import TopicPartition
+from engine.kafka.config.broker import BrokerConfig
 from engine.runtime.purgatory import DelayedOperation, Purgatory
 
 TP = TopicPartition("t", 0)
@@ -73,6 +77,29 @@ class TestQuota:
                 quota.record(3000)
                 copied += 3000
         assert copied <= 10_000 * (1 + sum(steps_ms) / 1000) + 3000
+
+
+@in_virtual_time
+async def test_the_brokers_windows_hold_for_each_of_its_quotas(tmp_path: Path) -> None:
+    given = {
+        "replication.quota.window.num": "3",
+        "replication.quota.window.size.seconds": "2",
+        "alter.log.dirs.replication.quota.window.num": "5",
+        "alter.log.dirs.replication.quota.window.size.seconds": "3",
+    }
+    config = BrokerConfig({"broker.id": "1", "zookeeper.connect": "127.0.0.1:2181", **given})
+    async with world(tmp_path, 1, settings=replication_settings(config)) as w:
+        manager = w.brokers[1].replica_manager
+        quotas = (manager.leader_quota, manager.follower_quota, manager.log_dir_moves.quota)
+        for quota in quotas:
+            quota.record(6000)
+        assert [quota.rate_bytes() for quota in quotas] == [3000, 3000, 2000], "within the first sample"
+        await asyncio.sleep(5.9)
+        assert all(quota.rate_bytes() for quota in quotas)
+        await asyncio.sleep(0.2)
+        assert [bool(quota.rate_bytes()) for quota in quotas] == [False, False, True]
+        await asyncio.sleep(9)
+        assert not quotas[2].rate_bytes()
 
 
 def view(broker_id: int, rack: str | None, end: int = 10, lag_ms: int = 0) -> ReplicaView:

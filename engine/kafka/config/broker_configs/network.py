@@ -141,10 +141,10 @@ class QuotaKeys:
 
     quota_window_num = INT(11, LOW, at_least(1)).with_effect("Samples that client quotas are averaged over.")
     quota_window_size_seconds = INT(1, LOW, at_least(1)).with_effect("Seconds of one sample of client quotas.")
-    replication_quota_window_num = INT(11, LOW, at_least(1)).without_effect(
+    replication_quota_window_num = INT(11, LOW, at_least(1)).with_effect(
         "Samples that replication throttles are averaged over."
     )
-    replication_quota_window_size_seconds = INT(1, LOW, at_least(1)).without_effect(
+    replication_quota_window_size_seconds = INT(1, LOW, at_least(1)).with_effect(
         "Seconds of one sample of replication throttles."
     )
     alter_log_dirs_replication_quota_window_num = INT(11, LOW, at_least(1)).with_effect(
