@@ -140,14 +140,16 @@ class AppendChecks:
         stored = prepared.records
         if rules.magic < 2:
             stored = in_old_format(prepared.records, rules.magic)
+        headers = list(iter_batches(stored))
         if prepared.is_rebuilt or stored is not prepared.records:
-            self._check_batch_size(len(stored))
+            for _, header in headers:
+                self._check_batch_size(header.size_bytes)
             self._environment.note_converted(
                 self._topic_partition.topic, prepared.record_count, perf_counter() - begun_s, len(stored)
             )
         return PlacedBatches(
             memoryview(stored),
-            list(iter_batches(stored)),
+            headers,
             prepared.first_offset,
             prepared.last_offset,
             prepared.max_timestamp if rules.magic else NO_TIMESTAMP,

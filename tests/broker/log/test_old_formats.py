@@ -61,6 +61,25 @@ def test_what_old_producers_send_is_stored_in_the_topics_format(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("version", [V0, V1])
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_each_message_by_itself_must_be_small_enough(tmp_path: Path, version: str, magic: int) -> None:
+    """As in Kafka 3.9.1 (UnifiedLog.append): in the old formats each uncompressed message counts as a batch."""
+    log = open_log(tmp_path / "t-0", config(version, max_message_bytes=150))
+
+    def several(size: int) -> memoryview:
+        records = [Record(offset=n, value=b"x" * size, timestamp_ms=9) for n in range(4)]
+        data = encode_batch(records) if magic == 2 else encode_message_set(records, magic)
+        return memoryview(bytearray(data))
+
+    if magic < 2:
+        assert log.append_as_leader(several(100), 0).last_offset == 3
+        assert len(stored(log)) > 400
+    with pytest.raises(KafkaError) as raised:
+        log.append_as_leader(several(130), 0)
+    assert raised.value.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize("version", [V0, V1])
 def test_a_follower_has_the_same_bytes_and_neither_has_epochs(tmp_path: Path, version: str) -> None:
     leader = open_log(tmp_path / "leader" / "t-0", config(version))
     follower = open_log(tmp_path / "follower" / "t-0", config(version))
