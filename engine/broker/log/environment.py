@@ -56,6 +56,10 @@ class LogEnvironment(DirKeeper, Protocol):
         """``transaction.partition.verification.enable``"""
 
     @property
+    def takes_zstd(self) -> bool:
+        """Whether all brokers know the codec: from IBP 2.1 on."""
+
+    @property
     def keeps_topic_ids(self) -> bool:
         """Whether a partition's folder tells its topic id: from IBP 2.8 on."""
 

@@ -21,6 +21,7 @@ from engine.common.model import TopicPartition
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.formats.control_records import read_end_transaction_marker
 from engine.kafka.protocol.records.append_rules import RefusedAppend, RefusedAs
+from engine.kafka.protocol.records.attributes import Codec
 from engine.kafka.protocol.records.checksum import verify_crc
 from engine.kafka.protocol.records.convert import in_old_format
 from engine.kafka.protocol.records.header import iter_batches
@@ -61,7 +62,7 @@ class AppendChecks:
     def update_config(self, config: LogConfig) -> None:
         """Take over changed settings of the topic."""
         self._config = config
-        self.terms = AppendTerms.of(config)
+        self.terms = AppendTerms.of(config, takes_zstd=self._environment.takes_zstd)
 
     # --- a leader
 
@@ -85,6 +86,7 @@ class AppendChecks:
         if not headers:
             return None
         self._check_sent(records, headers, origin)
+        self._check_codec(headers)
         terms, now_ms = self.terms, self._clock.now_ms()
         is_prepared = prepared is not None and prepared.rules is terms.rules
         if is_prepared or all(terms.takes_as_it_is(header, origin) for _, header in headers):
@@ -121,6 +123,18 @@ class AppendChecks:
         if len(headers) > 1 and origin is _CLIENT and headers[0][1].magic >= 2:
             raise invalid_append(
                 f"A producer sent {len(headers)} batches for {self._topic_partition} at once; only one is allowed", None
+            )
+
+    def _check_codec(self, headers: list[PositionedHeader]) -> None:
+        """Store no codec that followers may not know: they would stop replicating."""
+        if self._environment.takes_zstd:
+            return
+        codec = self.terms.rules.codec
+        if Codec.ZSTD in ([header.codec for _, header in headers] if codec is None else [codec]):
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+                "Produce requests to inter.broker.protocol.version < 2.1 broker are not allowed to use ZStandard "
+                "compression",
             )
 
     def _prepared(

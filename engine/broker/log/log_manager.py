@@ -52,8 +52,10 @@ class LogManagerConfig:
     producer_id_expiration_ms: int = 86_400_000
     log_segment_delete_delay_ms: int = 60_000
     transaction_partition_verification_enable: bool = False
+    takes_zstd: bool = True
+    """``inter.broker.protocol.version`` is 2.1 or later."""
     keeps_topic_ids: bool = True
-    """``inter.broker.protocol.version`` is 2.8 or later."""
+    """It is 2.8 or later."""
 
 
 @contextmanager
@@ -112,6 +114,10 @@ class LogManager:
     @property
     def verifies_transactions(self) -> bool:
         return self.config.transaction_partition_verification_enable
+
+    @property
+    def takes_zstd(self) -> bool:
+        return self.config.takes_zstd
 
     @property
     def keeps_topic_ids(self) -> bool:

@@ -72,10 +72,12 @@ class AppendTerms:
 
     @staticmethod
     @lru_cache(maxsize=256)
-    def of(config: LogConfig) -> AppendTerms:
+    def of(config: LogConfig, *, takes_zstd: bool = True) -> AppendTerms:
         """Derive them from a topic's settings. Thousands of partitions share a few."""
         rules = AppendRules.of(config)
         codecs = frozenset(map(int, tuple(Codec) if rules.codec is None else (rules.codec,)))
+        if not takes_zstd:
+            codecs -= {Codec.ZSTD}
         stamps_append_time = rules.timestamp_type is TimestampType.LOG_APPEND_TIME
         clients: frozenset[int] = frozenset() if rules.concerns_records else codecs
         bytes_max = min(config.max_message_bytes, config.segment_bytes)

@@ -81,6 +81,7 @@ from engine.kafka.config.metadata_version import (
     is_allocate_producer_ids_supported,
     is_alter_partition_supported,
     is_topic_id_supported,
+    is_zstd_supported,
 )
 from engine.kafka.config.password_encoder import PasswordEncoder, encoded_anew
 from engine.kafka.zk.brokers import BrokerRegistration
@@ -303,6 +304,7 @@ class KafkaServer:
                 num_recovery_threads_per_data_dir=config.num_recovery_threads_per_data_dir,
                 producer_id_expiration_ms=config.producer_id_expiration_ms,
                 log_segment_delete_delay_ms=config.log_segment_delete_delay_ms,
+                takes_zstd=is_zstd_supported(config.inter_broker_protocol_version),
                 keeps_topic_ids=is_topic_id_supported(config.inter_broker_protocol_version),
             ),
             lambda topic: self.dynamic_configs.log_config(topic),

@@ -272,6 +272,11 @@ def is_allocate_producer_ids_supported(ibp: MetadataVersion) -> bool:
     return ibp >= _V.IBP_3_0_IV0
 
 
+def is_zstd_supported(ibp: MetadataVersion) -> bool:
+    """Brokers know the codec zstd (KIP-110)."""
+    return ibp >= _V.IBP_2_1_IV0
+
+
 def is_leader_recovery_supported(ibp: MetadataVersion) -> bool:
     """The state znode shows that a leader was elected uncleanly (KIP-704)."""
     return ibp >= _V.IBP_3_2_IV0

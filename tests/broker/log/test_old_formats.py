@@ -60,6 +60,29 @@ def test_what_old_producers_send_is_stored_in_the_topics_format(tmp_path: Path, 
     assert [(r.offset, r.value) for r in iter_records(stored(log))] == [(0, b"0"), (1, b"1"), (2, b"2")]
 
 
+@pytest.mark.parametrize(
+    ("settings", "codec"), [({}, Codec.ZSTD), ({"compression_type": "zstd"}, Codec.NONE)], ids=["sent", "configured"]
+)
+@pytest.mark.parametrize("origin", [AppendOrigin.CLIENT, AppendOrigin.COORDINATOR])
+def test_before_ibp_2_1_no_zstd_is_stored(
+    tmp_path: Path, settings: dict[str, str], codec: Codec, origin: AppendOrigin
+) -> None:
+    """As in Kafka 3.9.1 (LogValidator): a follower of Kafka 2.0 would stop at such a batch."""
+    environment = StandIn()
+    environment.takes_zstd = False
+    log = open_log(tmp_path / "t-0", LogConfig(**settings), environment)
+    with pytest.raises(KafkaError) as raised:
+        log.append_as_leader(sent(b"v", codec=codec), 0, origin=origin)
+    assert raised.value.code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    log.update_config(LogConfig(compression_type="gzip"))
+    assert log.append_as_leader(sent(b"v", codec=codec), 0, origin=origin).first_offset == 0
+    log.update_config(LogConfig())
+    log.append_as_follower(
+        memoryview(bytearray(encode_batch([Record(1, 9, b"k", b"v")], base_offset=1, codec=Codec.ZSTD)))
+    )
+    assert {header.codec for _, header in iter_batches(stored(log))} == {Codec.GZIP, Codec.ZSTD}
+
+
 @pytest.mark.parametrize("version", [V0, V1])
 @pytest.mark.parametrize("magic", [0, 1, 2])
 def test_each_message_by_itself_must_be_small_enough(tmp_path: Path, version: str, magic: int) -> None:

@@ -40,6 +40,7 @@ class StandIn:
         self.is_stopping = False
         self.producer_id_expiration_ms = 86_400_000
         self.verifies_transactions = False
+        self.takes_zstd = True
         self.keeps_topic_ids = True
         self.converted = 0
         self.failures: list[tuple[Path, str]] = []
