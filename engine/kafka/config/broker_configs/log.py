@@ -116,7 +116,10 @@ class LogKeys:
         .or_else(lambda broker: broker.log_flush_scheduler_interval_ms)
         .with_effect("Milliseconds that a record may stay unflushed. Not set: `log.flush.scheduler.interval.ms`.")
     )
-    log_flush_scheduler_interval_ms = LONG(LONG_MAX, HIGH).with_effect("Milliseconds between checks for logs to flush.")
+    log_flush_scheduler_interval_ms = LONG(LONG_MAX, HIGH).with_effect(
+        "Milliseconds between checks for logs to flush in Kafka. klamm checks each second; here it is only the default "
+        "of `log.flush.interval.ms`."
+    )
     log_flush_offset_checkpoint_interval_ms = INT(60000, HIGH, at_least(0)).with_effect(
         "Milliseconds between two writes of the recovery points, from which a crashed broker checks its logs."
     )
