@@ -196,8 +196,8 @@ class FetchTable:
         if self._delayed:
             now_ms = self._host.clock.monotonic_ms()
             due_ms = min(s.delayed_until_ms or now_ms for s in self._delayed.values())
-            wait_ms = max(1, min(wait_ms, due_ms - now_ms))
-        return wait_ms
+            wait_ms = min(wait_ms, due_ms - now_ms)
+        return max(1, wait_ms)
 
     def fenced(self, state: FetchState) -> None:
         """Set a partition aside because the leader has a newer leader epoch."""

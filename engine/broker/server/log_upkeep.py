@@ -58,7 +58,15 @@ class LogUpkeep:
                     # The following jobs are not asked for again.
                     logger.exception("Work for the disk failed job=%s kind=%s", type(job).__name__, name)
 
-        self._supervisor.every(interval_ms, run, name)
+        async def run_once() -> None:
+            await asyncio.sleep(self._config.log_initial_task_delay_ms / 1000)
+            await run()
+
+        if interval_ms > 0:
+            self._supervisor.every(interval_ms, run, name)
+        else:
+            # As Kafka's scheduler does it: without a period there is no second time.
+            self._supervisor.start(run_once(), name)
 
     async def _run(self, job: DiskJob) -> None:
         running = asyncio.create_task(self._offloader.run(job.run), name="disk job")

@@ -290,6 +290,9 @@ def test_how_long_there_is_nothing_to_do() -> None:
     assert fetching.table.next_turn_ms() == 1
     fetching.host.clock.advance(100)
     assert fetching.table.next_turn_ms() == 1, "it is over: never wait for nothing, nor less than nothing"
+    fetching.host.settings = ReplicationSettings(2, replica_fetch_backoff_ms=0)
+    assert fetching.table.next_turn_ms() == 1
+    assert Fetching().table.next_turn_ms() == BACKOFF_MS
 
 
 def test_the_wait_is_never_longer_than_the_back_off() -> None:

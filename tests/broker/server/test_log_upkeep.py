@@ -104,6 +104,42 @@ def test_each_checkpoint_is_written_at_its_own_interval(tmp_path: Path, interval
     broker.logs.release()
 
 
+@pytest.mark.parametrize(
+    ("interval", "file", "interval_ms"),
+    [
+        ("replica_high_watermark_checkpoint_interval_ms", HIGH_WATERMARK_CHECKPOINT, -1),
+        ("replica_high_watermark_checkpoint_interval_ms", HIGH_WATERMARK_CHECKPOINT, 0),
+        ("log_flush_offset_checkpoint_interval_ms", RECOVERY_POINT_CHECKPOINT, 0),
+        ("log_flush_start_offset_checkpoint_interval_ms", LOG_START_OFFSET_CHECKPOINT, 0),
+    ],
+)
+def test_without_an_interval_a_checkpoint_is_written_once(
+    tmp_path: Path, interval: str, file: str, interval_ms: int
+) -> None:
+    """As Kafka 3.9.1 (KafkaScheduler.schedule); all the time would keep the disk busy."""
+    broker = ManagedLogs(tmp_path / "d").loaded()
+    broker.create(TP, 6)
+    log = broker.logs.logs[TP]
+    write_checkpoints(broker.logs)
+
+    def move(offset: int) -> None:
+        log.flush(offset)
+        log.update_high_watermark(offset)
+        log.increment_log_start_offset(offset)
+
+    async def run() -> None:
+        upkeep = upkeep_of(broker.logs, log_initial_task_delay_ms=30_000, **{interval: interval_ms})
+        upkeep.start()
+        for offset, waited_s, expected in ((5, 29, checkpoint(tmp_path / "d", file).get(TP)), (5, 2, 5), (6, 9_000, 5)):
+            move(offset)
+            await asyncio.sleep(waited_s)
+            assert checkpoint(tmp_path / "d", file).get(TP) == expected
+        await upkeep.stop()
+
+    run_virtual(run)
+    broker.logs.release()
+
+
 def test_what_is_old_goes_after_the_first_delay_and_then_at_each_interval(tmp_path: Path) -> None:
     broker = ManagedLogs(tmp_path / "d", config=LogConfig(retention_ms=1_000)).loaded()
     broker.create(TP, 2)
