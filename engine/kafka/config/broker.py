@@ -6,6 +6,7 @@ It is a value: changes at run time make a new one (see ``dynamic``). Files are r
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from engine.common.errors import ConfigError
 from engine.kafka.config.broker_configs import BROKER_CONFIG_DEF, BrokerKeys
@@ -135,7 +136,49 @@ def _check_connections(config: BrokerKeys) -> None:
     )
 
 
+_ZSTD: Final = 4
+"""The last of the codecs' numbers."""
+
+_BOUNDED: Final = (
+    (
+        BrokerKeys.group_consumer_heartbeat_interval_ms,
+        BrokerKeys.group_consumer_min_heartbeat_interval_ms,
+        BrokerKeys.group_consumer_max_heartbeat_interval_ms,
+    ),
+    (
+        BrokerKeys.group_consumer_session_timeout_ms,
+        BrokerKeys.group_consumer_min_session_timeout_ms,
+        BrokerKeys.group_consumer_max_session_timeout_ms,
+    ),
+    (
+        BrokerKeys.group_share_heartbeat_interval_ms,
+        BrokerKeys.group_share_min_heartbeat_interval_ms,
+        BrokerKeys.group_share_max_heartbeat_interval_ms,
+    ),
+    (
+        BrokerKeys.group_share_session_timeout_ms,
+        BrokerKeys.group_share_min_session_timeout_ms,
+        BrokerKeys.group_share_max_session_timeout_ms,
+    ),
+)
+"""Settings with others that are their bounds."""
+
+
 def _check_groups(config: BrokerKeys) -> None:
+    codec, acks = config.offsets_topic_compression_codec, config.offsets_commit_required_acks
+    if not 0 <= codec <= _ZSTD:
+        raise ConfigError(f"Unknown compression type id: {codec}", key="offsets.topic.compression.codec")
+    if not -1 <= acks <= config.offsets_topic_replication_factor:
+        raise ConfigError(
+            "offsets.commit.required.acks must be greater or equal to -1 and less or equal to "
+            "offsets.topic.replication.factor",
+            key="offsets.commit.required.acks",
+        )
+    for key, low, high in _BOUNDED:
+        for small, large, is_high in ((low, high, True), (low, key, True), (key, high, False)):
+            if small.of(config) > large.of(config):
+                name, word, other = (large.name, "greater", small.name) if is_high else (small.name, "less", large.name)
+                raise ConfigError(f"{name} must be {word} than or equals to {other}", key=name)
     protocols = config.group_coordinator_rebalance_protocols
     name = "group.coordinator.rebalance.protocols"
     if "classic" not in protocols:
@@ -154,6 +197,12 @@ def _check_record_format(config: BrokerKeys) -> None:
         f"log.message.format.version {asked} can only be used when inter.broker.protocol.version "
         f"is set to version {needed} or higher",
         key="log.message.format.version",
+    )
+    require(
+        config.offsets_topic_compression_codec != _ZSTD or highest_record_magic(ibp) == 2,
+        "offsets.topic.compression.codec zstd can only be used when inter.broker.protocol.version is set to version "
+        "2.1 or higher",
+        key="offsets.topic.compression.codec",
     )
 
 
