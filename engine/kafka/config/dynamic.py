@@ -187,25 +187,26 @@ class DynamicConfigs:
         clear, undecoded = decoded(texts, self.password_encoder)
         usable, problems = usable_dynamic_config(clear, is_per_broker=not is_default)
         problems += undecoded
-        try:
-            new = self.preview(usable, is_per_broker=not is_default)
-        except ConfigError as error:
-            whose = "Cluster default configs" if is_default else f"Per-broker configs of {name}"
-            return [*problems, f"{whose} could not be applied: {error}"]
+        # As in Kafka, they stay even if they cannot be used: with those of the other level, read next, they may do.
         if is_default:
             self.default_overrides = usable
         else:
             self.broker_overrides = usable
-        self._install(new)
+        try:
+            self._install(self._merge(self.default_overrides, self.broker_overrides))
+        except ConfigError as error:
+            whose = "Cluster default configs" if is_default else f"Per-broker configs of {name}"
+            problems.append(f"{whose} could not be applied: {error}")
+        # Whatever is wrong with other settings: a reassignment under way relies on its throttles.
+        self.throttles = Throttles({**self.default_overrides, **self.broker_overrides})
+        for look in self._followers:
+            look()
         return problems
 
     def _install(self, new: BrokerConfig) -> None:
         self.current = new
-        self.throttles = Throttles({**self.default_overrides, **self.broker_overrides})
         self._default_log_config = topic_log_config({}, new)
         self._log_configs.clear()
-        for look in self._followers:
-            look()
 
     def _merge(self, default_overrides: Overrides, broker_overrides: Overrides) -> BrokerConfig:
         texts = dict(self.static.originals)

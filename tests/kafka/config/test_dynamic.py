@@ -96,6 +96,29 @@ def test_settings_that_contradict_each_other_leave_the_old_ones_in_force() -> No
     assert held.current.message_max_bytes == 1_048_588
 
 
+def test_settings_that_only_the_other_level_allows_count_once_both_are_read() -> None:
+    """In whatever order they come. Kafka 3.9.1's DynamicBrokerConfig merges what it has of both levels each time."""
+    held = configs()
+    (problem,) = held.apply(BROKERS, "1", {"log.cleaner.threads": "200"})
+    assert problem.startswith("Per-broker configs of 1 could not be applied: log.cleaner.dedupe.buffer.size must be")
+    assert held.current.log_cleaner_threads == 1
+    assert held.apply(BROKERS, DEFAULT_ENTITY, {"log.cleaner.dedupe.buffer.size": str(2**30)}) == []
+    assert held.current.log_cleaner_threads == 200
+
+
+def test_a_throttle_counts_whatever_is_wrong_with_other_settings() -> None:
+    """As in Kafka 3.9.1's BrokerConfigHandler, which sets throttles after the other settings have failed."""
+    held = configs()
+    rates: list[int] = []
+    held.follow(lambda: held.throttles.leader_replication_throttled_rate, rates.append)
+    texts = {"log.retention.ms": "0", "leader.replication.throttled.rate": "5000"}
+    (problem,) = held.apply(BROKERS, "1", texts)
+    assert "log.retention.ms must be" in problem
+    assert rates[1:] == [5000]
+    assert held.apply(BROKERS, "1", {"log.retention.ms": "0"}) == [problem]
+    assert rates[1:] == [5000, 2**63 - 1]
+
+
 def test_listeners_come_and_go() -> None:
     held = configs(listeners="PLAINTEXT://h:1")
     named: list[list[str]] = []
