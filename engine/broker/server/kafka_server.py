@@ -72,7 +72,7 @@ from engine.broker.server.settings import (
 )
 from engine.common.clock import Clock, SystemClock
 from engine.common.errors import OperationError
-from engine.common.model import BrokerInfo, Endpoint
+from engine.common.model import BrokerInfo, Endpoint, address_text
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.dynamic import BROKERS, DynamicConfigs
 from engine.kafka.config.metadata_version import (
@@ -535,7 +535,12 @@ class KafkaServer:
         self._security.check(config, self._listeners.names)
 
     async def _announce(self) -> None:
-        """Tell the cluster this broker's addresses anew."""
+        """Tell the cluster this broker's addresses anew, unless another broker has one of them."""
+        try:
+            await self._check_addresses()
+        except OperationError as error:
+            logger.error("The cluster keeps the addresses that it knows: %s", error)
+            return
         await self.zk.brokers.update_broker(self.registration())
         logger.info(
             "Updated broker %d at path /brokers/ids/%d with addresses: %s",
@@ -551,7 +556,25 @@ class KafkaServer:
         asyncio.get_running_loop().call_later(UNKNOWN_MS_MAX / 1000, self.metadata_cache.known.set)
         self.network.start_idle_sweep()
 
+    async def _check_addresses(self) -> None:
+        """Refuse addresses that another broker tells clients already. As in Kafka, only those with host and port count.
+
+        Raises:
+            OperationError: another broker has one of them.
+        """
+        endpoints = self.dynamic_configs.current.listener_settings.advertised_listeners
+        own = {address_text(each.host, each.port) for each in endpoints if each.host and each.port}
+        for broker_id, broker in (await self.zk.brokers.get_all_brokers_with_epochs()).items():
+            taken = own & {address_text(each.host, each.port) for each in broker.endpoints}
+            if taken and broker_id != self.broker_id:
+                raise OperationError(
+                    f"Configured end points {','.join(sorted(taken))} in advertised listeners are already registered "
+                    f"by broker {broker_id}",
+                    hint="set listeners and advertised.listeners to addresses that only this broker has",
+                )
+
     async def _register(self) -> None:
+        await self._check_addresses()
         self.broker_epoch = await self.zk.brokers.register_broker(self.registration())
         self.log_manager.write_identity(self.cluster_id, self.broker_id)
         self.zk.client.add_session_listener(self._on_session_event)

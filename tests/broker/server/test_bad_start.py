@@ -14,6 +14,12 @@ from wire_client import WireClient, create_topic, produce, read_all, wait_until_
 from engine.broker.server.process import main
 from engine.kafka.config.properties import format_properties
 from engine.kafka.protocol.apis.api_versions import ApiVersionsRequest
+from engine.kafka.protocol.apis.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from engine.kafka.protocol.apis.metadata import MetadataRequest
 from engine.kafka.protocol.records.encode import encode_batch
 from engine.kafka.protocol.records.record import Record
 from engine.local.addresses import own_loopback_address
@@ -94,6 +100,30 @@ def test_data_in_use_and_id_in_use(tmp_path: Path, host: str, zk_chroot: str) ->
         with WireClient(f"{host}:9092") as client:
             assert [record.value for record in read_all(client, "t")] == [b"v"]
         assert running.terminate() == 0
+
+
+def test_an_address_that_another_broker_tells_clients(tmp_path: Path, host: str, zk_chroot: str) -> None:
+    with BrokerProgram(tmp_path / "first", settings(tmp_path / "first", host, zk_chroot)) as first:
+        first.wait_until_started()
+        own = settings(tmp_path / "second", own_loopback_address(), zk_chroot)
+        others = {**own, "broker.id": "1", "advertised.listeners": f"PLAINTEXT://{host}:9092"}
+        with BrokerProgram(tmp_path / "second", others) as second:
+            # As in Kafka's KafkaServer.createBrokerInfo.
+            told = f"Configured end points {host}:9092 in advertised listeners are already registered by broker 0"
+            assert_refused(second, 2, told, hint="advertised.listeners")
+        with BrokerProgram(tmp_path / "third", {**own, "broker.id": "1"}) as second:
+            second.wait_until_started()
+            taken = AlterableConfig(name="advertised.listeners", config_operation=0, value=f"PLAINTEXT://{host}:9092")
+            change = AlterConfigsResource(resource_type=4, resource_name="1", configs=[taken])
+            with WireClient(own["listeners"].removeprefix("PLAINTEXT://")) as client:
+                (answer,) = client.ask(IncrementalAlterConfigsRequest(resources=[change]), 1).responses
+            assert answer.error_code == 0
+            second.wait_until_it_says(told)
+            with WireClient(f"{host}:9092") as client:
+                known = {broker.node_id: broker.host for broker in client.ask(MetadataRequest(topics=[]), 9).brokers}
+            assert known == {0: host, 1: own["listeners"].removeprefix("PLAINTEXT://").removesuffix(":9092")}
+            assert second.terminate() == 0
+        assert first.terminate() == 0
 
 
 def test_a_terminal_that_closes_ends_the_broker_in_order(tmp_path: Path, host: str, zk_chroot: str) -> None:
