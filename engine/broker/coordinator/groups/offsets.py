@@ -193,12 +193,14 @@ class GroupOffsets:
         """Forget those of the offsets whose time is over and that nobody is writing; return them.
 
         ``base_timestamp_ms`` says from when on the retention counts. An offset with an expiry of its own obeys that.
+        What an open transaction has committed for a partition would be lost with a tombstone that comes after it in the
+        log: such partitions wait for its end. Kafka removes their offsets, too, and may lose the transaction's.
         """
         expired = [
             partition
             for partition in partitions
             if partition.topic not in subscribed_topics
-            and partition not in self._pending
+            and not self.is_unstable(partition)
             and (stored := self._committed.get(partition)) is not None
             and _is_expired(stored.value, now_ms, retention_ms, base_timestamp_ms)
         ]

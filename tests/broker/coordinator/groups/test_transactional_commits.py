@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -11,14 +12,15 @@ from virtual_time import run_virtual
 from engine.broker.coordinator.groups.commit_gathering import CommitErrors
 from engine.broker.coordinator.groups.values import CommittedOffset, Committer
 from engine.common.errors import ErrorCode as E
+from engine.kafka.formats.control_records import ControlRecordType, EndTransactionMarker, encode_end_transaction_batch
 
 PRODUCER = 7
 NOBODY = Committer()
 
 
-def with_world(test: Callable[[CoordinatorWorld], Awaitable[None]]) -> None:
+def with_world(test: Callable[[CoordinatorWorld], Awaitable[None]], **settings: str) -> None:
     async def run() -> None:
-        world = CoordinatorWorld()
+        world = CoordinatorWorld(**settings)
         await world.lead()
         await test(world)
         await world.stop()
@@ -64,6 +66,27 @@ def test_they_count_once_the_transaction_is_committed(is_commit: bool, moves: bo
         assert (world.committed("g"), is_unstable(world)) == (5 if is_commit else None, False)
 
     with_world(test)
+
+
+def test_what_expires_meanwhile_takes_no_committed_offset_along() -> None:
+    """A tombstone that comes after the transaction's record would win when the next coordinator reads the log."""
+
+    async def test(world: CoordinatorWorld) -> None:
+        world.commit("g", 1)
+        await asyncio.sleep(50)
+        assert commit(world, 5) == [(E.NONE, {})]
+        await asyncio.sleep(30)
+        marker = EndTransactionMarker(ControlRecordType.COMMIT, 0)
+        batch = encode_end_transaction_batch(
+            marker, producer_id=PRODUCER, producer_epoch=0, timestamp_ms=world.clock.now_ms()
+        )
+        world.partition.log.append(batch)
+        end(world)
+        assert world.committed("g") == 5
+        await world.move()
+        assert world.committed("g") == 5
+
+    with_world(test, **{"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000"})
 
 
 def test_a_coordinator_that_has_resigned_knows_of_no_transaction() -> None:
