@@ -7,15 +7,17 @@ no longer the leader.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
+from engine.broker.replication.metadata_cache import MetadataCache
 from engine.broker.replication.partition import Partition
 from engine.common.clock import Clock
-from engine.common.errors import NO_ERROR, ErrorCode, KafkaError
+from engine.common.errors import NO_ERROR, CoordinationError, ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.kafka.formats.consumer_offsets import partition_for
 from engine.runtime.offload import Offloader
@@ -26,6 +28,10 @@ _LOADS_TOLD: Final = 100
 """Of so many of the last loads is the time kept."""
 _REPORTED_AT_ONCE: Final = 100
 """How many loaded states are reported at once."""
+_READ_AGAIN_S: Final = 1
+"""The wait before ZooKeeper is asked again."""
+
+logger = logging.getLogger(__name__)
 
 S = TypeVar("S")
 """The state of one key: a group, or a transactional id."""
@@ -68,6 +74,74 @@ class Content(Generic[S]):
     logger: logging.Logger
 
 
+class TopicSize:
+    """How many partitions an internal topic has: it decides which of them a key belongs to.
+
+    The metadata may tell of fewer, for it leaves out partitions that never had a leader. So, as in Kafka, the number is
+    that in ZooKeeper, and without a topic that of the settings. Each change of the metadata lets it be read again.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        num_partitions: int,
+        metadata_cache: MetadataCache,
+        read: Callable[[str], Awaitable[int]],
+    ) -> None:
+        """``read`` returns the topic's partitions in ZooKeeper, 0 without such a topic, or raises CoordinationError."""
+        self._topic = topic
+        self._num_partitions = num_partitions
+        self._metadata_cache = metadata_cache
+        self._read = read
+        self._stored = 0
+        self._told = 0
+        self._changed = asyncio.Event()
+        self._supervisor = Supervisor(f"size of {topic}")
+
+    def __call__(self) -> int:
+        """Return the number of partitions that the topic has, or will have."""
+        return max(self._stored, len(self._metadata_cache.partitions(self._topic))) or self._num_partitions
+
+    def follow(self) -> None:
+        """Read it now, and after each change."""
+        self._metadata_cache.update_listeners.append(self._look)
+        self._look()
+        self._changed.set()
+        self._supervisor.start(self._follow(), "follow")
+
+    async def stop(self) -> None:
+        """Follow no more changes."""
+        if self._look in self._metadata_cache.update_listeners:
+            self._metadata_cache.update_listeners.remove(self._look)
+        await self._supervisor.stop()
+
+    async def once_read(self) -> None:
+        """Return when it is known of a topic that is there, or cannot be read."""
+        if self._stored == 0:
+            await self._read_again()
+
+    def _look(self) -> None:
+        told = len(self._metadata_cache.partitions(self._topic))
+        if told != self._told:
+            self._told = told
+            self._changed.set()
+
+    async def _follow(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            if not await self._read_again():
+                asyncio.get_running_loop().call_later(_READ_AGAIN_S, self._changed.set)
+
+    async def _read_again(self) -> bool:
+        try:
+            self._stored = await self._read(self._topic)
+        except CoordinationError as error:
+            logger.warning("The partitions of %s cannot be counted in ZooKeeper yet: %s", self._topic, error)
+            return False
+        return True
+
+
 class OwnedPartition(Generic[S]):
     """One partition's states, by key."""
 
@@ -94,7 +168,7 @@ class OwnedPartitions(Generic[S]):
         offloader: Offloader,
         clock: Clock,
         *,
-        partition_count: Callable[[], int],
+        size: TopicSize,
         load_buffer_bytes: int,
         on_loaded: Callable[[OwnedPartition[S], list[S]], None],
         on_unloaded: Callable[[OwnedPartition[S]], None],
@@ -104,7 +178,7 @@ class OwnedPartitions(Generic[S]):
         self._offloader = offloader
         self.load_times_ms: deque[int] = deque(maxlen=_LOADS_TOLD)
         self._clock = clock
-        self._partition_count = partition_count
+        self._size = size
         self._load_buffer_bytes = load_buffer_bytes
         self._on_loaded = on_loaded
         self._on_unloaded = on_unloaded
@@ -117,7 +191,7 @@ class OwnedPartitions(Generic[S]):
 
     def index_of(self, key: str) -> int:
         """Return the partition that the key belongs to."""
-        return partition_for(key, self._partition_count())
+        return partition_for(key, self._size())
 
     def status(self, key: str) -> ErrorCode:
         """Return NONE if this broker coordinates the key."""
@@ -125,7 +199,7 @@ class OwnedPartitions(Generic[S]):
 
     def locate(self, key: str) -> tuple[ErrorCode, OwnedPartition[S] | None]:
         """Return NONE and the key's partition if this broker coordinates the key, else why it does not."""
-        owned = self._owned.get(partition_for(key, self._partition_count()))
+        owned = self._owned.get(partition_for(key, self._size()))
         if owned is None or owned.partition.leader_log is None:
             return ErrorCode.NOT_COORDINATOR, None
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if owned.is_loading else NO_ERROR, owned
@@ -228,6 +302,7 @@ class OwnedPartitions(Generic[S]):
     async def _load(self, owned: OwnedPartition[S]) -> None:
         if not owned.is_owned:
             return
+        await self._size.once_read()
         started_ms = self._clock.monotonic_ms()
         content, topic_partition = self._content, owned.partition.topic_partition
         loader = content.new_loader(topic_partition)

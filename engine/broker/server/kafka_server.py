@@ -451,6 +451,7 @@ class KafkaServer:
             replica_manager=self.replica_manager,
             metadata_cache=self.metadata_cache,
             offloader=self.offloader,
+            read_size=self.zk.topics.partition_count,
         )
         self.group_coordinator.start()
         self._ends_with("group coordinator", self.group_coordinator.stop)
@@ -471,6 +472,7 @@ class KafkaServer:
                 offsets_ended=self.group_coordinator.offsets.end_transaction,
             ),
             next_producer_id=self.producer_ids.next_producer_id,
+            read_size=self.zk.topics.partition_count,
         )
         self.transaction_coordinator.start()
         self._ends_with("transaction coordinator", self.transaction_coordinator.stop)

@@ -23,7 +23,7 @@ from engine.kafka.zk.controller import raise_first, write_guarded
 from engine.kafka.zk.errors import BadVersion, NoNode, NotEmpty, ZnodeFormatError, ZooKeeperError
 from engine.kafka.zk.fields import Fields, encode_json
 from engine.kafka.zk.operations import ANY_VERSION, Delete, SetData, ZnodeStat
-from engine.kafka.zk.reads import Decode, children_or_empty, decoded
+from engine.kafka.zk.reads import Decode, children_or_empty, decoded, read_znode
 
 
 class TopicsZNode:
@@ -173,6 +173,15 @@ class TopicZnodes:
 
     async def topic_exists(self, topic: str) -> bool:
         return await self._client.exists(TopicZNode.path(topic)) is not None
+
+    async def partition_count(self, topic: str) -> int:
+        """Return how many partitions a topic has; 0: there is no such topic.
+
+        Raises:
+            CoordinationError: its znode cannot be read or decoded.
+        """
+        found = await read_znode(self._client, TopicZNode.path(topic), _assignment_of(topic))
+        return 0 if found is None else len(found.assignment)
 
     async def get_topic_assignments(self, topics: Sequence[str]) -> dict[str, TopicIdReplicaAssignment]:
         """Return id, assignment and version of topics; arms the data callbacks of their znodes.

@@ -17,8 +17,8 @@ from engine.broker.coordinator.groups.group import Group
 from engine.broker.coordinator.groups.loading import GroupLoader
 from engine.broker.coordinator.groups.records import batch_of, offset_records
 from engine.broker.coordinator.groups.values import CommittedOffset
-from engine.broker.coordinator.ownership import OwnedPartitions
-from engine.common.errors import ErrorCode
+from engine.broker.coordinator.ownership import OwnedPartitions, TopicSize
+from engine.common.errors import CoordinationError, ErrorCode
 from engine.common.model import TopicPartition
 from engine.kafka.config.metadata_version import parse_metadata_version
 from engine.kafka.protocol.records.attributes import Codec
@@ -41,18 +41,31 @@ class Broker:
         """How long a read of the disk takes."""
         self.meanwhile: Callable[[], object] = lambda: None
         """Happens while a piece of the log is read from the disk."""
+        self.counts: list[CoordinationError | None] = []
+        """What asking ZooKeeper raises."""
+        self.update_listeners: list[Callable[[], None]] = []
         self.groups = OwnedPartitions(
             "__consumer_offsets",
             GROUPS,
             cast("Any", self),
             LoopClock(),
-            partition_count=lambda: 1,
+            size=TopicSize("__consumer_offsets", 1, cast("Any", self), self.count),
             load_buffer_bytes=1,
             on_loaded=lambda _, groups: self.loaded.append([group.group_id for group in groups]),
             on_unloaded=lambda owned: self.unloaded.append(list(owned.states)),
         )
         self._read = self.partition.log.read
         self.partition.log.read = self._noted  # type: ignore[method-assign]
+
+    def partitions(self, topic: str) -> dict[int, object]:
+        """What the metadata says."""
+        return {}
+
+    async def count(self, topic: str) -> int:
+        """What ZooKeeper says."""
+        if self.counts and (error := self.counts.pop(0)) is not None:
+            raise error
+        return 1
 
     def _noted(self, position: int, *arguments: Any, **options: Any) -> Any:
         self.reads.append(position)
@@ -271,5 +284,51 @@ def test_long_work_gives_way_every_few_milliseconds(monkeypatch: pytest.MonkeyPa
         await broker.groups._in_slices(owned, work(15))
         assert steps == 16
         broker.groups._owned[0] = owned
+
+    play(test)
+
+
+def test_the_size_of_the_topic_is_read_before_it_is_loaded_and_again_after_each_change() -> None:
+    async def test(broker: Broker) -> None:
+        told: dict[int, object] = {}
+        stored = [0, 3, CoordinationError("no session"), 5]
+
+        async def read(topic: str) -> int:
+            await asyncio.sleep(0)
+            found = stored.pop(0)
+            if isinstance(found, CoordinationError):
+                raise found
+            return found
+
+        metadata = SimpleNamespace(partitions=lambda topic: told, update_listeners=[])
+        size = TopicSize("t", 50, cast("Any", metadata), read)
+        size.follow()
+        await asyncio.sleep(1)
+        assert (size(), stored[0]) == (50, 3), "there is no topic"
+        await size.once_read()
+        assert size() == 3
+        await size.once_read()
+        assert len(stored) == 2, "it is known"
+        told.update(dict.fromkeys(range(2)))
+        metadata.update_listeners[0]()
+        await asyncio.sleep(0.5)
+        assert (size(), len(stored)) == (3, 1), "ZooKeeper did not answer"
+        await asyncio.sleep(1)
+        assert (size(), stored) == (5, [])
+        metadata.update_listeners[0]()
+        await asyncio.sleep(1)
+        assert size() == 5
+        await size.stop()
+        assert metadata.update_listeners == []
+
+    play(test)
+
+
+def test_a_topic_whose_size_cannot_be_read_is_loaded_all_the_same() -> None:
+    async def test(broker: Broker) -> None:
+        broker.counts = [CoordinationError("no session")]
+        broker.commit("a")
+        await broker.lead()
+        assert broker.loaded == [["a"]]
 
     play(test)

@@ -14,12 +14,15 @@ from typing import Any
 import pytest
 from broker_program import BrokerProgram, settings
 from wire_client import ConnectionClosed, WireClient, create_topic, wait_until_led
+from znode_writer import znode_writer
 
 from engine.broker.handlers.registry import all_handlers
 from engine.common.errors import ErrorCode
+from engine.kafka.formats.consumer_offsets import partition_for
 from engine.kafka.protocol.api_keys import API_SPECS, ApiKey
 from engine.kafka.protocol.apis.api_versions import ApiVersionsRequest
 from engine.kafka.protocol.apis.describe_configs import DescribeConfigsResourceResult
+from engine.kafka.protocol.apis.find_coordinator import FindCoordinatorRequest
 from engine.kafka.protocol.apis.metadata import MetadataRequest
 from engine.kafka.protocol.apis.offset_commit import (
     OffsetCommitRequest,
@@ -145,3 +148,23 @@ def comparable(value: Any) -> Any:
     if isinstance(value, memoryview):
         return bytes(value) or None
     return None if value == "" else value
+
+
+def test_a_partition_that_never_had_a_leader_counts_when_coordinators_are_looked_for(
+    tmp_path: Path, zk_chroot: str
+) -> None:
+    """It is missing in the metadata. Without it, groups would belong to other partitions until its replica is there."""
+    host = own_loopback_address()
+    topic = {"version": 2, "partitions": {"0": [0], "1": [0], "2": [9]}, "adding_replicas": {}, "removing_replicas": {}}
+    with znode_writer(zk_chroot) as write:
+        write({"/brokers/topics/__consumer_offsets": json.dumps(topic).encode()}, False)
+    groups = [f"g{number}" for number in range(12)]
+    with BrokerProgram(tmp_path, settings(tmp_path, host, zk_chroot)) as broker:
+        broker.wait_until_started()
+        wait_until_led(f"{host}:9092", "__consumer_offsets")
+        with WireClient(f"{host}:9092") as client:
+            answer = client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=groups), 4)
+        assert broker.terminate() == 0
+    told = {each.key: each.error_code for each in answer.coordinators}
+    gone = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert told == {group: gone if partition_for(group, 3) == 2 else ErrorCode.NONE for group in groups}

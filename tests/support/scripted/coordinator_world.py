@@ -132,6 +132,9 @@ class CoordinatorWorld:
     def __init__(self, **settings: str) -> None:
         self.partition = MemoryPartition()
         self.partition_count = 1
+        """What the metadata says of the offsets topic."""
+        self.stored_count = 0
+        """What ZooKeeper says, if it is more."""
         self.flushing: list[Callable[[ErrorCode], None]] = []
         """Those that wait for a flush. A log asks for one while its ``is_flush_due`` is set."""
         self.clock = LoopClock()
@@ -152,14 +155,18 @@ class CoordinatorWorld:
             self._config,
             clock=self.clock,
             replica_manager=cast("Any", self.replica_manager),
-            metadata_cache=cast("Any", SimpleNamespace(partitions=self._partitions)),
+            metadata_cache=cast("Any", SimpleNamespace(partitions=self._partitions, update_listeners=[])),
             offloader=cast("Any", _Offloader()),
+            read_size=self._read_size,
         )
         coordinator.start()
         return coordinator
 
+    async def _read_size(self, topic: str) -> int:
+        await asyncio.sleep(0)
+        return max(self.partition_count, self.stored_count)
+
     def _partitions(self, topic: str) -> dict[int, None]:
-        """What the metadata says of the offsets topic."""
         return dict.fromkeys(range(self.partition_count))
 
     async def lead(self, *, waits: bool = True) -> None:

@@ -6,7 +6,7 @@ Offsets are in ``offset_requests``. Answers that have to wait come through a cal
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Sequence
 
 from engine.broker.coordinator.groups.driver import MachineDriver
 from engine.broker.coordinator.groups.group import Group
@@ -26,7 +26,7 @@ from engine.broker.coordinator.groups.values import (
     Syncing,
     SyncResult,
 )
-from engine.broker.coordinator.ownership import Content, OwnedPartition, OwnedPartitions
+from engine.broker.coordinator.ownership import Content, OwnedPartition, OwnedPartitions, TopicSize
 from engine.broker.coordinator.writer import ReplicatedWriter, store_error
 from engine.broker.replication.metadata_cache import MetadataCache
 from engine.broker.replication.replica_manager import ReplicaManager
@@ -56,19 +56,23 @@ class GroupCoordinator:
         replica_manager: ReplicaManager,
         metadata_cache: MetadataCache,
         offloader: Offloader,
+        read_size: Callable[[str], Awaitable[int]],
     ) -> None:
+        """``read_size`` counts a topic's partitions in ZooKeeper, as ``TopicSize`` wants it."""
         self.topic_settings = offsets_topic_settings(config)
         self._clock = clock
-        self._metadata_cache = metadata_cache
         self._replica_manager = replica_manager
         self._writer = ReplicatedWriter(replica_manager, self.topic_settings.commit_timeout_ms)
         self._machine = GroupMachine(group_settings(config), clock, lambda: str(uuid.uuid4()))
+        self.partition_count = TopicSize(
+            GROUP_METADATA_TOPIC, self.topic_settings.num_partitions, metadata_cache, read_size
+        )
         self.groups = OwnedPartitions(
             GROUP_METADATA_TOPIC,
             GROUPS,
             offloader,
             clock,
-            partition_count=self.partition_count,
+            size=self.partition_count,
             load_buffer_bytes=self.topic_settings.load_buffer_bytes,
             on_loaded=self._loaded,
             on_unloaded=self._unloaded,
@@ -85,12 +89,14 @@ class GroupCoordinator:
         """Follow leadership, and check periodically for expired offsets."""
         self._replica_manager.leadership_listeners.append(self.groups.leadership_changed)
         self._replica_manager.stop_listeners.append(self.groups.replicas_stopped)
+        self.partition_count.follow()
         interval_ms = self.topic_settings.retention_check_interval_ms
         self._supervisor.every(interval_ms, self.offsets.expire, "offset retention")
 
     async def resign(self) -> None:
         """Give up every group while the network still works: waiting requests learn to find another coordinator."""
         await self._supervisor.stop()
+        await self.partition_count.stop()
         await self.groups.stop()
 
     async def stop(self) -> None:
@@ -117,10 +123,6 @@ class GroupCoordinator:
         }
 
     # -- finding
-
-    def partition_count(self) -> int:
-        """Return how many partitions ``__consumer_offsets`` has, or will have."""
-        return len(self._metadata_cache.partitions(GROUP_METADATA_TOPIC)) or self.topic_settings.num_partitions
 
     def partition_for(self, group_id: str) -> TopicPartition:
         """Return the partition whose leader coordinates the group."""

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from engine.broker.coordinator.ownership import Content, OwnedPartition, OwnedPartitions
+from engine.broker.coordinator.ownership import Content, OwnedPartition, OwnedPartitions, TopicSize
 from engine.broker.coordinator.peers import BrokerConnections
 from engine.broker.coordinator.transactions import state_machine
 from engine.broker.coordinator.transactions.marker_writer import MarkerWriter
@@ -69,19 +69,21 @@ class TransactionCoordinator:
         offloader: Offloader,
         marker_writer: MarkerWriter,
         next_producer_id: Callable[[], Awaitable[int]],
+        read_size: Callable[[str], Awaitable[int]],
     ) -> None:
+        """``read_size`` counts a topic's partitions in ZooKeeper, as ``TopicSize`` wants it."""
         self._settings = settings
         self._clock = clock
         self._replica_manager = replica_manager
-        self._metadata_cache = metadata_cache
         self._next_producer_id = next_producer_id
         self._writer = ReplicatedWriter(replica_manager, settings.request_timeout_ms)
+        self.partition_count = TopicSize(TRANSACTION_STATE_TOPIC, settings.num_partitions, metadata_cache, read_size)
         self.transactions = OwnedPartitions(
             TRANSACTION_STATE_TOPIC,
             TRANSACTIONS,
             offloader,
             clock,
-            partition_count=self.partition_count,
+            size=self.partition_count,
             load_buffer_bytes=settings.load_buffer_bytes,
             on_loaded=self._loaded,
             on_unloaded=self._unloaded,
@@ -123,12 +125,14 @@ class TransactionCoordinator:
         """Follow leadership, and check periodically for what has run out of time."""
         self._replica_manager.leadership_listeners.append(self.transactions.leadership_changed)
         self._replica_manager.stop_listeners.append(self.transactions.replicas_stopped)
+        self.partition_count.follow()
         self._supervisor.every(self._settings.abort_interval_ms, self.abort_timed_out, "transaction abort")
         self._supervisor.every(self._settings.expiry_interval_ms, self.remove_expired, "transactional id expiration")
 
     async def resign(self) -> None:
         """Give up every transactional id: requests learn to find another coordinator."""
         await self._supervisor.stop()
+        await self.partition_count.stop()
         await self.transactions.stop()
 
     async def stop(self) -> None:
@@ -137,10 +141,6 @@ class TransactionCoordinator:
         await self._markers.stop()
 
     # -- finding
-
-    def partition_count(self) -> int:
-        """Return how many partitions ``__transaction_state`` has, or will have."""
-        return len(self._metadata_cache.partitions(TRANSACTION_STATE_TOPIC)) or self._settings.num_partitions
 
     def partition_for(self, transactional_id: str) -> TopicPartition:
         """Return the partition whose leader coordinates the transactional id."""

@@ -329,6 +329,19 @@ def test_the_topic_counts_more_than_the_setting() -> None:
     with_world(test, **{"offsets.topic.num.partitions": "50"})
 
 
+def test_a_partition_that_never_had_a_leader_counts() -> None:
+    """The metadata leaves it out. Kafka counts in ZooKeeper, so that no group ever changes its partition."""
+
+    async def test(world: CoordinatorWorld) -> None:
+        world.stored_count = 10
+        await world.lead()
+        for told in (1, 9, 10):
+            world.partition_count = told
+            assert world.coordinator.partition_for("test").partition == 8
+
+    with_world(test)
+
+
 def test_a_commit_that_is_refused_takes_no_other_along() -> None:
     async def test(world: CoordinatorWorld) -> None:
         await world.lead()

@@ -180,6 +180,7 @@ class TransactionWorld:
                 offsets_ended=lambda *ended: self.offsets_ended.append(ended),
             ),
             next_producer_id=self._next_id,
+            read_size=self._read_size,
         )
         connections = SimpleNamespace(to=self._connection, close=self._close)
         coordinator._markers.connections = cast("Any", connections)
@@ -191,6 +192,10 @@ class TransactionWorld:
 
     async def _close(self) -> None:
         """No connection is open."""
+
+    async def _read_size(self, topic: str) -> int:
+        await asyncio.sleep(0)
+        return len(self.metadata.partitions(topic))
 
     async def _next_id(self) -> int:
         await asyncio.sleep(0)
