@@ -127,7 +127,10 @@ class MarkerSender:
                 by_leader[info.leader].add(partition)
             else:
                 by_leader[info.leader] = {partition}
-        if gone:
+        if gone and self._metadata_cache.partition_info(ending.owned.partition.topic_partition) is None:
+            # The controller makes this broker leader before it tells it of partitions: none need be deleted.
+            _add(self._leaderless, ending, gone)
+        elif gone:
             self._skip(ending, gone)
         if not by_leader:
             self._check_completed(ending)

@@ -268,6 +268,26 @@ def test_a_deleted_topic_gets_no_marker() -> None:
     play(test)
 
 
+def test_who_coordinates_before_it_hears_of_any_partition_takes_none_for_deleted() -> None:
+    """After a start of all brokers, LeaderAndIsr comes first. Without its marker, nobody would read the records."""
+
+    async def test(world: TransactionWorld) -> None:
+        (a,) = world.add("a", leader=THERE)
+        world.end(await world.begun([a]))
+        await asyncio.sleep(ANSWER_S / 2)
+        known, world.metadata.leaders = world.metadata.leaders, {}
+        await world.move()
+        await asyncio.sleep(1)
+        assert world.found().state is S.PREPARE_COMMIT
+        world.there.requests.clear()
+        world.metadata.leaders = known
+        world.metadata.changed()
+        await world.until(S.COMPLETE_COMMIT)
+        assert world.there.marked == [(1000, 0, True, [("a", 0)])]
+
+    play(test)
+
+
 def test_a_transaction_of_deleted_topics_ends_without_markers() -> None:
     async def test(world: TransactionWorld) -> None:
         (a,) = world.add("a")
