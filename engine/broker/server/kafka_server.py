@@ -208,6 +208,7 @@ class KafkaServer:
         await self._open_network()
         await self._begin_to_work()
         self._listeners.follow(self.supervisor, self._announce)
+        self.dynamic_configs.is_running = True
         self.state = BrokerState.RUNNING
         logger.info("[KafkaServer id=%d] started", self.broker_id)
 

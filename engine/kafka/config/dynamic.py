@@ -16,6 +16,7 @@ from engine.kafka.config.broker_configs import BROKER_CONFIG_DEF
 from engine.kafka.config.dynamic_keys import Throttles, usable_dynamic_config
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.config.password_encoder import PasswordEncoder, decoded
+from engine.kafka.config.reconfiguration import check_reconfiguration
 from engine.kafka.config.topic_config_values import ignored_format_version_warning, topic_log_config, usable_overrides
 
 TOPICS: Final = "topics"
@@ -55,6 +56,8 @@ class DynamicConfigs:
         self.broker_overrides: Overrides = _NONE
         self.default_overrides: Overrides = _NONE
         self.throttles = Throttles(_NONE)
+        self.is_running = False
+        """Whether the broker has started: from then on, it refuses settings that it cannot change to."""
         self._followers: list[Callable[[], None]] = []
         self._topic_followers: list[TopicFollower] = []
         self._client_followers: list[ClientFollower] = []
@@ -204,6 +207,8 @@ class DynamicConfigs:
         return problems
 
     def _install(self, new: BrokerConfig) -> None:
+        if self.is_running:
+            check_reconfiguration(self.current, new)
         self.current = new
         self._default_log_config = topic_log_config({}, new)
         self._log_configs.clear()

@@ -119,6 +119,26 @@ def test_a_throttle_counts_whatever_is_wrong_with_other_settings() -> None:
     assert rates[1:] == [5000, 2**63 - 1]
 
 
+def test_a_running_broker_refuses_what_it_cannot_change_to_even_from_zookeeper() -> None:
+    """As in Kafka 3.9.1's DynamicBrokerConfig: the rest of the change waits, too, until it is mended or the next start.
+
+    What is mended then is compared with what is in force, not with what was refused.
+    """
+    held = configs(listeners="PLAINTEXT://h:1")
+    texts = {"listener.security.protocol.map": "PLAINTEXT:SSL", "message.max.bytes": "5"}
+    held.is_running = True
+    (problem,) = held.apply(BROKERS, "1", texts)
+    told = "Security protocol cannot be updated for existing listener ListenerName(PLAINTEXT)"
+    assert problem == f"Per-broker configs of 1 could not be applied: {told}"
+    assert held.current.message_max_bytes == 1_048_588
+    mended = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT", "message.max.bytes": "5"}
+    validate_broker_change(mended, held, is_per_broker=True)
+    assert held.apply(BROKERS, "1", mended) == []
+    assert held.current.message_max_bytes == 5
+    (problem,) = held.apply(BROKERS, DEFAULT_ENTITY, {"num.io.threads": "100"})
+    assert problem.startswith("Cluster default configs could not be applied: Dynamic thread count update validation")
+
+
 def test_listeners_come_and_go() -> None:
     held = configs(listeners="PLAINTEXT://h:1")
     named: list[list[str]] = []
