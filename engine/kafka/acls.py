@@ -239,6 +239,13 @@ class AclFilter:
     permission: Permission | None = None
     matches_name: bool = False
 
+    @property
+    def only_pattern(self) -> ResourcePattern | None:
+        """The one pattern whose rules can be meant; None if there may be several."""
+        if self.resource_type is None or self.name is None or self.pattern_type is None or self.matches_name:
+            return None
+        return ResourcePattern(self.resource_type, self.name, self.pattern_type)
+
     def takes(self, rule: AclBinding) -> bool:
         """Whether this rule is meant."""
         return self.takes_pattern(rule.pattern) and self.takes_entry(rule.entry)

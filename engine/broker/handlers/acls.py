@@ -6,7 +6,8 @@ Behaviour
 * A filter with the code that stands for "unknown" is INVALID_REQUEST. Kafka closes the connection.
 * No rule of a request is added if one has a code that only filters have: each is UNKNOWN_SERVER_ERROR, as in Kafka 3.9.
 * Otherwise each rule has its own outcome: INVALID_REQUEST for an empty name, a cluster of another name than
-  ``kafka-cluster`` or a code that nobody knows; as in Kafka 3.9, UNKNOWN_SERVER_ERROR for a malformed principal.
+  ``kafka-cluster``, a code that nobody knows, or a prefix before IBP 2.0-IV1, whose brokers would not obey it; as in
+  Kafka 3.9, UNKNOWN_SERVER_ERROR for a malformed principal.
 * A filter with a code that nobody knows takes no rule.
 
 Version notes
@@ -35,6 +36,7 @@ from engine.kafka.acls import (
     ResourcePattern,
     type_code,
 )
+from engine.kafka.config.metadata_version import are_prefixed_acls_supported
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from engine.kafka.protocol.apis.delete_acls import (
@@ -60,6 +62,7 @@ _PATTERNS = {pattern_type.code: pattern_type for pattern_type in PatternType}
 _PERMISSIONS = {permission.code: permission for permission in Permission}
 _OPERATIONS = {int(operation): operation for operation in AclOperation}
 _DISABLED = "No Authorizer is configured."
+_FAILED = "Failed to create ACL"
 _UNKNOWN_SAID = "The filter contains unknown elements"
 
 
@@ -118,6 +121,9 @@ async def create_acls(context: RequestContext, request: CreateAclsRequest) -> Cr
             if is_for_filters:
                 raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
             rule = _rule(creation)
+            is_prefixed = rule.pattern.pattern_type is PatternType.PREFIXED
+            if is_prefixed and not are_prefixed_acls_supported(context.broker.config.inter_broker_protocol_version):
+                raise KafkaError(ErrorCode.INVALID_REQUEST, _FAILED)
             added.setdefault(rule.pattern, []).append((rule.entry, result))
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
@@ -155,12 +161,13 @@ async def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> De
             results.append(result)
         else:
             wanted.append((taking, kept(results, result)))
-    patterns = []
+    # As in Kafka, a rule that another broker has just added is found if the filter names its pattern.
+    patterns = {pattern: None for taking, _ in wanted if (pattern := taking.only_pattern) is not None}
     for pattern in [] if authorizer is None else list(authorizer.rules.all):
-        for taking, _ in wanted:
+        for taking, _ in () if pattern in patterns else wanted:
             await breather.give_way()
             if taking.takes_pattern(pattern):
-                patterns.append(pattern)
+                patterns[pattern] = None
                 break
 
     async def remove(pattern: ResourcePattern) -> None:
@@ -211,7 +218,7 @@ def _rule(creation: Any) -> AclBinding:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid empty resource name")
     operation, permission = _OPERATIONS.get(creation.operation), _PERMISSIONS.get(creation.permission_type)
     if resource_type is None or pattern_type is None or operation is None or permission is None:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Failed to create ACL")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, _FAILED)
     kind, colon, name = creation.principal.partition(":")
     if not (kind and colon and name):
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -247,6 +247,11 @@ def is_offset_for_leader_epoch_supported(ibp: MetadataVersion) -> bool:
     return ibp >= _V.IBP_0_11_0_IV2
 
 
+def are_prefixed_acls_supported(ibp: MetadataVersion) -> bool:
+    """All brokers obey access rules for prefixes (KIP-290)."""
+    return ibp >= _V.IBP_2_0_IV1
+
+
 def is_feature_versioning_supported(ibp: MetadataVersion) -> bool:
     """The feature znode is in use (KIP-584)."""
     return ibp >= _V.IBP_2_7_IV0

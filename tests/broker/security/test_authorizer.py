@@ -6,16 +6,23 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from network_serving import run, session
 
+from engine.broker.handlers.acls import create_acls, delete_acls
 from engine.broker.network.session import Session
 from engine.broker.security import authorizer as authorizer_module
 from engine.broker.security.authorizer import AclRules, Authorizer
 from engine.common.acl import AclOperation, ResourceType
 from engine.common.clock import SystemClock
+from engine.common.errors import ErrorCode
 from engine.kafka.acls import AclEntry, PatternType, Permission, ResourcePattern
+from engine.kafka.config.metadata_version import parse_metadata_version
+from engine.kafka.protocol.apis.create_acls import AclCreation, CreateAclsRequest
+from engine.kafka.protocol.apis.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from engine.kafka.zk.acls import LiteralAclChangeZNode, ResourceZNode
 from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.errors import ZnodeFormatError
@@ -99,6 +106,46 @@ def test_what_the_creator_has_changed_counts_at_once(zk_chroot: str) -> None:
             await zk.acls.change(ORDERS, lambda before: (allow(),))
             await authorizer.refresh(ORDERS)
             assert may(authorizer, alice)
+
+    run(check)
+
+
+def test_a_right_that_another_broker_has_just_given_can_be_taken_away(zk_chroot: str) -> None:
+    """Kafka's AclAuthorizer promises it to whoever names the pattern; until then this broker has not heard of it."""
+
+    async def check() -> None:
+        async with open_authorizer(zk_chroot) as (authorizer, zk):
+            await authorizer.stop()
+            for pattern in (ORDERS, PREFIX):
+                await zk.acls.change(pattern, lambda before: (allow(),))
+            where: Any = SimpleNamespace(broker=SimpleNamespace(authorizer=authorizer, zk=zk), size_bytes=0)
+            for pattern in (ORDERS, PREFIX):
+                taking = DeleteAclsFilter(
+                    resource_type_filter=2, resource_name_filter=pattern.name,
+                    pattern_type_filter=pattern.pattern_type.code, operation=1, permission_type=1,
+                )  # fmt: skip
+                (taken,) = (await delete_acls(where, DeleteAclsRequest(filters=[taking]))).filter_results
+                assert [(acl.resource_name, acl.principal) for acl in taken.matching_acls] == [
+                    (pattern.name, "User:alice")
+                ]
+                assert await zk.acls.get(pattern) == ()
+
+    run(check)
+
+
+@pytest.mark.parametrize(("version", "error"), [("1.1", ErrorCode.INVALID_REQUEST), ("2.0", ErrorCode.NONE)])
+def test_older_brokers_would_not_obey_rules_for_prefixes(zk_chroot: str, version: str, error: ErrorCode) -> None:
+    async def check() -> None:
+        async with open_authorizer(zk_chroot) as (authorizer, zk):
+            config = SimpleNamespace(inter_broker_protocol_version=parse_metadata_version(version))
+            where: Any = SimpleNamespace(broker=SimpleNamespace(authorizer=authorizer, zk=zk, config=config))
+            creation = AclCreation(
+                resource_type=2, resource_name="ord", resource_pattern_type=PatternType.PREFIXED.code,
+                principal="User:alice", host="*", operation=AclOperation.READ, permission_type=3,
+            )  # fmt: skip
+            (result,) = (await create_acls(where, CreateAclsRequest(creations=[creation]))).results
+            assert result.error_code == error
+            assert may(authorizer, user()) is (error is ErrorCode.NONE)
 
     run(check)
 
