@@ -418,6 +418,7 @@ class LogManager:
     def update_settings(
         self,
         *,
+        num_recovery_threads_per_data_dir: int,
         producer_id_expiration_ms: int,
         log_segment_delete_delay_ms: int,
         transaction_partition_verification_enable: bool,
@@ -425,6 +426,7 @@ class LogManager:
         """Apply broker settings that may change while it runs."""
         self.config = replace(
             self.config,
+            num_recovery_threads_per_data_dir=num_recovery_threads_per_data_dir,
             producer_id_expiration_ms=producer_id_expiration_ms,
             log_segment_delete_delay_ms=log_segment_delete_delay_ms,
             transaction_partition_verification_enable=transaction_partition_verification_enable,

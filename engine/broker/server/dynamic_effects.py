@@ -77,6 +77,7 @@ def follow_settings(
 def set_log_settings(log_manager: LogManager, config: BrokerConfig) -> None:
     """Give the log manager those of its settings that may change while the broker runs."""
     log_manager.update_settings(
+        num_recovery_threads_per_data_dir=config.num_recovery_threads_per_data_dir,
         producer_id_expiration_ms=config.producer_id_expiration_ms,
         log_segment_delete_delay_ms=config.log_segment_delete_delay_ms,
         transaction_partition_verification_enable=config.transaction_partition_verification_enable,

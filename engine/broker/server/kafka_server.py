@@ -302,7 +302,6 @@ class KafkaServer:
         self.log_manager = LogManager(
             LogManagerConfig(
                 log_dirs=tuple(Path(path) for path in config.log_dirs),
-                num_recovery_threads_per_data_dir=config.num_recovery_threads_per_data_dir,
                 producer_id_expiration_ms=config.producer_id_expiration_ms,
                 log_segment_delete_delay_ms=config.log_segment_delete_delay_ms,
                 takes_zstd=is_zstd_supported(config.inter_broker_protocol_version),

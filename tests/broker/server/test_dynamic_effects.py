@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock, call
 
 import pytest
 from log_folders import NOW_MS, data_batch
 from virtual_time import ManualClock
 
+from engine.broker.log.log_dir_loader import LogDirLoader
 from engine.broker.log.log_manager import LogManager, LogManagerConfig
 from engine.broker.network.request import RequestHead
 from engine.broker.network.routes import RouteTable
@@ -62,6 +64,26 @@ def test_a_listener_that_opens_for_clients_leaves_the_brokers_theirs() -> None:
     assert (network.limits.protected_listeners, network.rates.protected) == ({"PLAINTEXT"}, {"PLAINTEXT"})
     configs.apply("brokers", "1", {})
     assert (network.limits.protected_listeners, network.rates.protected) == (set(), set())
+
+
+def test_logs_are_recovered_with_as_many_threads_as_are_set_in_zookeeper(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def loader(*of: Any) -> LogDirLoader:
+        made = LogDirLoader(*of)
+        asked.append(made.recovery_threads)
+        return made
+
+    monkeypatch.setattr("engine.broker.log.log_manager.LogDirLoader", loader)
+    configs = DynamicConfigs(BrokerConfig.from_properties({**BASE, "num.recovery.threads.per.data.dir": "2"}))
+    configs.apply("brokers", "<default>", {"num.recovery.threads.per.data.dir": "3"})
+    manager = LogManager(LogManagerConfig((tmp_path / "d",)), lambda _: LogConfig(), ManualClock(NOW_MS), print)
+    set_log_settings(manager, configs.current)
+    manager.load()
+    assert asked == [3]
+    manager.release()
 
 
 def test_producers_expire_by_the_time_that_is_set_now(tmp_path: Path) -> None:
