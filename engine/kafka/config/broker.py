@@ -11,7 +11,7 @@ from typing import Final
 from engine.common.errors import ConfigError
 from engine.kafka.config.broker_configs import BROKER_CONFIG_DEF, BrokerKeys
 from engine.kafka.config.broker_warnings import broker_warnings
-from engine.kafka.config.listeners import ListenerSettings, resolve_listeners
+from engine.kafka.config.listeners import ListenerSettings, parse_csv, resolve_listeners
 from engine.kafka.config.metadata_version import (
     highest_record_magic,
     is_message_format_version_ignored,
@@ -227,6 +227,7 @@ class BrokerConfig(BrokerKeys):
         if generated_broker_id is not None:
             self._set_broker_id(generated_broker_id)
         self.listener_settings: ListenerSettings = self._resolve_listeners()
+        self._check_early_listeners()
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> BrokerConfig:
@@ -274,6 +275,16 @@ class BrokerConfig(BrokerKeys):
         self._values = {**self._values, "broker.id": broker_id, "node.id": broker_id}
         vars(self).pop("broker_id", None)
         vars(self).pop("node_id", None)
+
+    def _check_early_listeners(self) -> None:
+        known = {endpoint.listener_name for endpoint in self.listener_settings.listeners}
+        unknown = next((name for name in parse_csv(self.early_start_listeners) if name not in known), None)
+        if unknown is not None:
+            raise ConfigError(
+                f"early.start.listeners contains listener {unknown}, but this is not contained in listeners or "
+                "controller.listener.names",
+                key="early.start.listeners",
+            )
 
     def _resolve_listeners(self) -> ListenerSettings:
         return resolve_listeners(
