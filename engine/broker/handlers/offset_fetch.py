@@ -1,7 +1,8 @@
 """OffsetFetch (9): v0–v9.
 
 Behaviour
-* Reads a group's committed offsets; -1 if there is none, which is not an error.
+* Reads a group's committed offsets; -1 if there is none, which is not an error. What the same connection has committed
+  before counts: the answer waits for that.
 
 Version notes
 * v0 reads offsets from ZooKeeper; a missing one is UNKNOWN_TOPIC_OR_PARTITION
@@ -22,6 +23,7 @@ from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import Steps, carried_out, in_lists, parts_in_lists
 from engine.broker.handlers.registry import handles
 from engine.broker.handlers.zookeeper_offsets import read_offsets
+from engine.broker.network.request import Deferred
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.kafka.protocol.api_keys import ApiKey
@@ -36,7 +38,7 @@ from engine.kafka.protocol.apis.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from engine.runtime.turns import Breather
+from engine.runtime.turns import Breather, carry_out
 
 _NONE = CommittedOffset(offset=-1)
 
@@ -52,7 +54,16 @@ def offset_fetch(
     """Read committed offsets."""
     if context.api_version == 0:
         return _fetch_from_zookeeper(context, request)
+    commit: Deferred | None = context.session.last_commit
+    if commit is not None and not commit.is_complete:
+        return _read_after(commit, context, request)
     return carried_out(_read(context, request))
+
+
+async def _read_after(commit: Deferred, context: RequestContext, request: OffsetFetchRequest) -> object:
+    """Let a client read what it has just committed. Kafka handles no request of a connection before that."""
+    await commit.wait()
+    return await carry_out(_read(context, request))
 
 
 def _read(context: RequestContext, request: OffsetFetchRequest) -> Steps[OffsetFetchResponse]:

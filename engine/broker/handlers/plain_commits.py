@@ -86,7 +86,8 @@ def plain_commit(context: RequestContext, frame: memoryview, position: int) -> D
         if not all(map(broker.metadata_cache.contains, form.partitions)):
             return None
         form.known_in, form.home = mark, None
-    return commits.commit_in_form(form, values[1::3], values[2::3])
+    answer = context.session.last_commit = commits.commit_in_form(form, values[1::3], values[2::3])
+    return answer
 
 
 @lru_cache(maxsize=_ONE_BYTE_MAX)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from time import perf_counter_ns
 from typing import Any, Final
@@ -65,7 +66,7 @@ class Deferred:
     ``complete``.
     """
 
-    __slots__ = ("_on_complete", "abandon", "on_answered", "response", "weight")
+    __slots__ = ("_on_complete", "_waiter", "abandon", "on_answered", "response", "weight")
 
     def __init__(self, abandon: Callable[[], None] | None = None, *, weight: int = 1) -> None:
         """``weight``: for how many of the answers that a connection may owe it counts."""
@@ -75,6 +76,7 @@ class Deferred:
         self.on_answered: Callable[[], None] | None = None
         """Called before the answer is sent; it measures how long it took."""
         self._on_complete: Callable[[], None] | None = None
+        self._waiter: asyncio.Future[None] | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -89,6 +91,14 @@ class Deferred:
             self.on_answered()
         if self._on_complete is not None:
             self._on_complete()
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def wait(self) -> None:
+        """Return when the answer is there. One request may wait for another's: a later one of its connection."""
+        if self.response is None:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
 
     def give_up(self) -> None:
         """Tell the owner that nobody waits any more, so that it releases everything at once, including open files."""

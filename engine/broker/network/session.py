@@ -62,6 +62,7 @@ class Session:
         "host",
         "is_by_token",
         "is_follower",
+        "last_commit",
         "listener_name",
         "login",
         "mute",
@@ -86,6 +87,8 @@ class Session:
         """Whether the peer has logged in with a delegation token."""
         self.is_follower = False
         """Whether the peer's last Fetch was that of a follower."""
+        self.last_commit: Any = None
+        """The answer (``Deferred``) to the peer's last OffsetCommit, there or not."""
         self.login: Any = None
         """The login (``security.logins.Login``) on a listener where peers have to log in; else None."""
         self.mute: Callable[[int], None] = not_connected
