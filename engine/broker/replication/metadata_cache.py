@@ -202,11 +202,7 @@ class MetadataCache:
         deleted, count = yield from self._merge(topics, ids, request, source, retired)
         has_new_brokers = brokers is not old.brokers
         if has_new_brokers:
-            # The last go first: what holds others before these.
-            retired += [endpoint for broker in old.brokers.values() for endpoint in broker.endpoints]
-            retired += old.brokers.values()
-            retired += [node for by_id in old.nodes.values() for node in by_id.values()]
-            retired += old.nodes.values()
+            yield from _retire_brokers(old, retired)
         del old
         self.snapshot = MetadataSnapshot(
             controller_id=request.controller_id if request.controller_id >= 0 else None,
@@ -369,6 +365,21 @@ def _brokers_and_nodes(
         if number % _STEP == 0:
             yield
     return brokers, nodes
+
+
+def _retire_brokers(old: MetadataSnapshot, retired: list[object]) -> Iterator[None]:
+    """Add the brokers of a snapshot and their addresses. The last go first: what holds others before these."""
+    for number, broker in enumerate(old.brokers.values(), start=1):
+        retired += broker.endpoints
+        retired.append(broker)
+        if number % _STEP == 0:
+            yield
+    for number, by_id in enumerate(old.nodes.values(), start=1):
+        retired += by_id.values()
+        retired.append(by_id)
+        if number % _STEP == 0:
+            yield
+    yield
 
 
 def _state_text(topic: str, state: UpdateMetadataPartitionState) -> str:

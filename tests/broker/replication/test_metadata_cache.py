@@ -87,6 +87,15 @@ def test_very_many_brokers_and_endpoints_are_freed_in_steps(grown: str) -> None:
     assert max(before - after for before, after in itertools.pairwise(blocks)) < many / 10
 
 
+def test_what_replaces_very_many_brokers_takes_steps_before_it_is_seen() -> None:
+    """To set aside 200,000 addresses at once held the loop for 36 ms of CPU."""
+    cache = MetadataCache(1)
+    updated(cache, live_brokers=[broker(0, **{f"listener{number}": number for number in range(1000)})])
+    before = cache.snapshot
+    small = UpdateMetadataRequest(controller_id=1, live_brokers=[broker(0, plain=1)])
+    assert sum(cache.snapshot is before for _ in cache._steps(small, 1)) >= 10
+
+
 def test_before_the_first_update_nothing_is_known() -> None:
     cache = MetadataCache(1)
     assert (cache.controller_id, dict(cache.alive_brokers), list(cache.topics)) == (None, {}, [])
