@@ -52,11 +52,11 @@ async def alter_replica_log_dirs(
             AlterReplicaLogDirsResponse,
             "results.partitions",
             "topic_name",
-            lambda: _topics(request),
+            lambda: topics_named(request),
         )
     )
     manager = context.broker.replica_manager
-    for batch in in_lists(await carry_out(each_once(context, lambda: _named(request)))):
+    for batch in in_lists(await carry_out(each_once(context, lambda: replicas_named(request)))):
         wanted = {partition: path for partition, path in batch if partition is not None}
         outcomes = await manager.undisturbed(partial(_move_all, manager, wanted))
         for (topic, index), code in outcomes.items():
@@ -65,14 +65,14 @@ async def alter_replica_log_dirs(
     return AlterReplicaLogDirsResponse(results=results.topics())
 
 
-def _topics(request: AlterReplicaLogDirsRequest) -> Iterator[str | None]:
+def topics_named(request: AlterReplicaLogDirsRequest) -> Iterator[str | None]:
     """Yield the topics, and None for each dir: very many may have no topic."""
     for log_dir in request.dirs:
         yield None
         yield from (topic.name for topic in log_dir.topics)
 
 
-def _named(request: AlterReplicaLogDirsRequest) -> Iterator[tuple[TopicPartition | None, str]]:
+def replicas_named(request: AlterReplicaLogDirsRequest) -> Iterator[tuple[TopicPartition | None, str]]:
     """Yield each replica with its new dir, and None for each topic and dir: very many may have no replica."""
     for log_dir in request.dirs:
         yield None, ""

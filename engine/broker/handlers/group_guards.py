@@ -67,7 +67,7 @@ def needs_group_and_topics(partitions: Partitions, *, is_in_txn: bool) -> Callab
         if code is None:
             return (yield from needs_topics(READ, partitions)(ask, request))
         return response_class(request.api_key)(
-            topics=(yield from partitions.refused(request.topics, code, ask.context))
+            topics=(yield from partitions.refused(ask.context, request.topics, code))
         )
 
     return guard
@@ -101,7 +101,7 @@ def _offset_fetch_of_groups(ask: Ask, request: Any) -> Steps[Any]:
         else:
             group.topics, not_described = yield from ask.parted(group.topics, DESCRIBE, TOPIC)
             if not_described:
-                entries[group.group_id] = yield from _FETCHED_OF_GROUP.refused(not_described)
+                entries[group.group_id] = yield from _FETCHED_OF_GROUP.refused(ask.context, not_described)
         yield
     if not refused and not filtered and not entries:
         return None
@@ -119,7 +119,7 @@ def _offset_fetch_of_groups(ask: Ask, request: Any) -> Steps[Any]:
             if group.group_id in filtered:
                 yield from _only_described(ask, group)
             elif group.error_code == ErrorCode.NONE:
-                group.topics = [*group.topics, *entries.get(group.group_id, ())]
+                yield from then(adds("topics", entries.get(group.group_id, [])), group)
             merged.append(group)
             yield
         answer.groups = merged
@@ -203,7 +203,7 @@ def _add_own_partitions(ask: Ask, request: Any) -> Steps[Any]:
         def code(topic: Any) -> ErrorCode:
             return NO_TOPIC if topic.name in names else ErrorCode.OPERATION_NOT_ATTEMPTED
 
-    entries = yield from _ADDED.refused(topics, code)
+    entries = yield from _ADDED.refused(ask.context, topics, code)
     return response_class(ApiKey.ADD_PARTITIONS_TO_TXN)(results_by_topic_v3_and_below=entries)
 
 
@@ -215,12 +215,13 @@ _MARKED = Partitions(ApiKey.WRITE_TXN_MARKERS, "markers.topics", "markers.topics
 
 
 def guard_markers_refused(ask: Ask, request: Any) -> Steps[Any]:
-    made, markers = element(response_class(ApiKey.WRITE_TXN_MARKERS), "markers"), []
+    answer = response_class(ApiKey.WRITE_TXN_MARKERS)
+    made, markers = element(answer, "markers"), answer_list(ask.context, answer, "markers")
     for marker in request.markers:
-        topics = yield from _MARKED.refused(marker.topics, NO_CLUSTER)
+        topics = yield from _MARKED.refused(ask.context, marker.topics, NO_CLUSTER)
         markers.append(made(producer_id=marker.producer_id, topics=topics))
         yield
-    return response_class(ApiKey.WRITE_TXN_MARKERS)(markers=markers)
+    return answer(markers=markers)
 
 
 _describes_transactions = needs_each(

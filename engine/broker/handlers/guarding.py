@@ -76,24 +76,11 @@ class Ask:
         Args:
             name: the attribute that names an item; None: the item is its name.
         """
-        kept: list[Any] = []
-        refused: list[Any] = []
-        if isinstance(items, LazyArray):
-            return (yield from self._picked(items, operation, resource_type, name))
-        for item in items:
-            named = item if name is None else getattr(item, name)
-            (kept if self.may(operation, resource_type, named or "") else refused).append(item)
-            yield
-        return kept, refused
-
-    def _picked(
-        self, items: LazyArray, operation: AclOperation, resource_type: ResourceType, name: str | None
-    ) -> Steps[tuple[Any, Any]]:
-        """Return the same without a list of very many things."""
-        kept, refused = PickedArray(items), PickedArray(items)
+        kept, keep = some_of(items)
+        refused, refuse = some_of(items)
         for place, item in enumerate(items):
             named = item if name is None else getattr(item, name)
-            (kept if self.may(operation, resource_type, named or "") else refused).add(place)
+            (keep if self.may(operation, resource_type, named or "") else refuse)(place, item)
             yield
         return kept, refused
 
@@ -110,6 +97,18 @@ class Ask:
 
     def operations(self, resource_type: ResourceType, name: str) -> int:
         return self.authorizer.operations(self.context.session, resource_type, name)
+
+
+def some_of(items: Iterable[Any]) -> tuple[Any, Callable[[int, Any], object]]:
+    """Return what will hold some of the items, in little memory if they are very many, and what adds one.
+
+    It takes the item's place among all and the item; those of later places come later.
+    """
+    if isinstance(items, LazyArray):
+        picked = PickedArray(items)
+        return picked, lambda place, item: picked.add(place)
+    kept: list[Any] = []
+    return kept, lambda place, item: kept.append(item)
 
 
 class WithReads:
@@ -244,7 +243,7 @@ def needs_topics(operation: AclOperation, partitions: Partitions, name: str = "n
         request.topics, refused = yield from ask.parted(request.topics, operation, TOPIC, name)
         if not refused:
             return None
-        return adds("topics", (yield from partitions.refused(refused, context=ask.context)))
+        return adds("topics", (yield from partitions.refused(ask.context, refused)))
 
     return guard
 

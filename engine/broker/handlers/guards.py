@@ -8,6 +8,8 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any, Final
 
+from engine.broker.handlers.alter_replica_log_dirs import replicas_named, topics_named
+from engine.broker.handlers.answer_lists import ByTopic, answer_list, answer_lists, each_once
 from engine.broker.handlers.delegation_tokens import creation_refused, owner_of
 from engine.broker.handlers.group_guards import (
     COMMITTED,
@@ -44,8 +46,9 @@ from engine.broker.handlers.guarding import (
     needs_group,
     needs_topics,
     needs_transactional_id,
+    some_of,
 )
-from engine.broker.handlers.in_turns import Steps, each, each_part
+from engine.broker.handlers.in_turns import Steps, each_part
 from engine.broker.handlers.refusals import (
     MESSAGES,
     NO_CLUSTER,
@@ -87,45 +90,35 @@ from engine.kafka.zk.tokens import DelegationToken
 
 def _needs_configs(operation: AclOperation, answers: str) -> Callable[..., Steps[Any]]:
     def guard(ask: Ask, request: Any) -> Steps[Any]:
-        kept: list[Any] = []
-        refused: list[Any] = []
-        for resource in request.resources:
+        answer = response_class(request.api_key)
+        made, entries = element(answer, answers), answer_list(ask.context, answer, answers)
+        kept, keep = some_of(request.resources)
+        for place, resource in enumerate(request.resources):
             name, kind = resource.resource_name, resource.resource_type
-            may = kind not in (2, 4, 8, 16) or (
-                ask.may(operation, TOPIC, name) if kind == 2 else ask.cluster(operation)
-            )
-            (kept if may else refused).append(resource)
+            if kind not in (2, 4, 8, 16) or (ask.may(operation, TOPIC, name) if kind == 2 else ask.cluster(operation)):
+                keep(place, resource)
+            else:
+                code = NO_TOPIC if kind == 2 else NO_CLUSTER
+                entries.append(made(resource_type=kind, resource_name=name, **said(code)))
             yield
-        if not refused:
+        if not entries:
             return None
         request.resources = kept
-        made = element(response_class(request.api_key), answers)
-        entries = yield from each(
-            refused,
-            lambda each_one: made(
-                resource_type=each_one.resource_type,
-                resource_name=each_one.resource_name,
-                **said(NO_TOPIC if each_one.resource_type == 2 else NO_CLUSTER),
-            ),
-        )
         return adds(answers, entries)
 
     return guard
 
 
-_MOVED = Partitions(ApiKey.ALTER_REPLICA_LOG_DIRS, "dirs.topics", "results")
-
-
 def _dirs_refused(ask: Ask, request: Any) -> Steps[Any]:
-    topics: dict[str, Any] = {}
-    for log_dir in request.dirs:
+    answer, made = response_class(request.api_key), alter_replica_log_dirs.AlterReplicaLogDirPartitionResult
+    results = yield from ByTopic.of(
+        ask.context, answer, "results.partitions", "topic_name", lambda: topics_named(request)
+    )
+    for replica, _ in (yield from each_once(ask.context, lambda: replicas_named(request))):
+        if replica is not None:
+            results.add(replica.topic, made(partition_index=replica.partition, error_code=NO_CLUSTER))
         yield
-        for topic in log_dir.topics:
-            named = topics.setdefault(topic.name, alter_replica_log_dirs.AlterReplicaLogDirTopic(name=topic.name))
-            named.partitions.extend(topic.partitions)
-            yield
-    answer = alter_replica_log_dirs.AlterReplicaLogDirsResponse()
-    return (yield from with_partitions(_MOVED, answer, "results", topics.values()))
+    return answer(results=results.topics())
 
 
 _ROLES = Partitions(ApiKey.LEADER_AND_ISR, "topic_states", "topics")
@@ -134,8 +127,8 @@ _ROLES = Partitions(ApiKey.LEADER_AND_ISR, "topic_states", "topics")
 def _roles_refused(ask: Ask, request: Any) -> Steps[Any]:
     answer, made = whole(request.api_key, NO_CLUSTER), leader_and_isr.LeaderAndIsrPartitionError
     if ask.context.api_version >= 5:
-        return (yield from with_partitions(_ROLES, answer, "topics", request.topic_states))
-    answer.partition_errors = []
+        return (yield from with_partitions(ask.context, _ROLES, answer, "topics", request.topic_states))
+    answer.partition_errors = answer_list(ask.context, leader_and_isr.LeaderAndIsrResponse, "partition_errors")
 
     def refuse(topic: str, state: Any) -> None:
         index = state.partition_index
@@ -154,7 +147,7 @@ def _roles_refused(ask: Ask, request: Any) -> Steps[Any]:
 
 def _stop_refused(ask: Ask, request: Any) -> Steps[Any]:
     answer, made = whole(request.api_key, NO_CLUSTER), stop_replica.StopReplicaPartitionError
-    answer.partition_errors = []
+    answer.partition_errors = answer_list(ask.context, stop_replica.StopReplicaResponse, "partition_errors")
     for stop in replicas_to_stop(request):
         if stop is not None:
             name, index = stop.topic_partition
@@ -173,12 +166,12 @@ def _election_refused(ask: Ask, request: Any) -> Steps[Any]:
     if ask.context.api_version >= 1:
         answer.error_code = NO_CLUSTER  # type: ignore[attr-defined]
     topics = request.topic_partitions or ()
-    return (yield from with_partitions(_ELECTED, answer, "replica_election_results", topics))
+    return (yield from with_partitions(ask.context, _ELECTED, answer, "replica_election_results", topics))
 
 
 def _reassignments_refused(ask: Ask, request: Any) -> Steps[Any]:
     answer = whole(request.api_key, NO_CLUSTER)
-    return (yield from with_partitions(_REASSIGNED, answer, "responses", request.topics))
+    return (yield from with_partitions(ask.context, _REASSIGNED, answer, "responses", request.topics))
 
 
 def _ongoing_refused(ask: Ask, request: Any) -> Steps[Any]:
@@ -188,6 +181,7 @@ def _ongoing_refused(ask: Ask, request: Any) -> Steps[Any]:
     answer.topics = yield from each_part(
         request.topics or (), attrgetter("partition_indexes"), lambda _, index: part(partition_index=index),
         lambda topic, parts: made(name=topic.name, partitions=parts),
+        answer_lists(ask.context, response_class(request.api_key), "topics.partitions"),
     )  # fmt: skip
     return answer
 
@@ -207,9 +201,16 @@ def _users_refused(ask: Ask, request: Any) -> Steps[Any]:
     return (yield from with_each(ask.context, "results", names, lambda name: {"user": name}))
 
 
-def _quota_entry(entry: Any) -> dict[str, Any]:
-    made = element(response_class(ApiKey.ALTER_CLIENT_QUOTAS), "entries.entity")
-    return {"entity": [made(entity_type=part.entity_type, entity_name=part.entity_name) for part in entry.entity]}
+def _quotas_refused(ask: Ask, request: Any) -> Steps[Any]:
+    answer = response_class(request.api_key)
+    made, named = element(answer, "entries"), element(answer, "entries.entity")
+    entries = yield from each_part(
+        request.entries, attrgetter("entity"),
+        lambda _, part: named(entity_type=part.entity_type, entity_name=part.entity_name),
+        lambda _, parts: made(**said(NO_CLUSTER), entity=parts),
+        answer_lists(ask.context, answer, "entries.entity"),
+    )  # fmt: skip
+    return answer(entries=entries)
 
 
 def _create_token(ask: Ask, request: Any) -> Any:
@@ -328,9 +329,7 @@ GUARDS: Final[dict[int, Guard]] = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: needs_cluster(DESCRIBE, refuse=_ongoing_refused),
     ApiKey.OFFSET_DELETE: guard_offset_delete,
     ApiKey.DESCRIBE_CLIENT_QUOTAS: needs_cluster(AclOperation.DESCRIBE_CONFIGS),
-    ApiKey.ALTER_CLIENT_QUOTAS: needs_cluster(
-        AclOperation.ALTER_CONFIGS, refuse=_refuses_each("entries", attrgetter("entries"), _quota_entry)
-    ),
+    ApiKey.ALTER_CLIENT_QUOTAS: needs_cluster(AclOperation.ALTER_CONFIGS, refuse=_quotas_refused),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: needs_cluster(
         DESCRIBE, refuse=_refuses_each("results", lambda request: request.users or (), lambda _: {}, tops=True)
     ),

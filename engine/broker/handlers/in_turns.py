@@ -152,7 +152,7 @@ def each_part(
             yield
         made.append(finish(topic, results if into is None else into.settled(results)))
         yield
-    return made
+    return made if into is None else into.settled(made)
 
 
 def by_topic(

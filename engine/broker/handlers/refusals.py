@@ -80,21 +80,15 @@ class Partitions:
 
     def refused(
         self,
+        context: RequestContext,
         topics: Iterable[Any],
         code: ErrorCode | Callable[[Any], ErrorCode] = NO_TOPIC,
-        context: RequestContext | None = None,
     ) -> Steps[list[Any]]:
-        """Return the entries of topics; ``code`` may depend on the topic.
-
-        Args:
-            context: with it, the entries of a large request are encoded at once. They must not be changed.
-        """
+        """Return the entries of topics; ``code`` may depend on the topic. Those of a large request are encoded."""
         parts, refused, finished = self._entry
         code_of = code if callable(code) else lambda topic: code
-        lists = None
-        if context is not None:
-            held = _first(element(response_class(self._key), self._answered), Array).name
-            lists = answer_lists(context, response_class(self._key), f"{self._answered}.{held}")
+        held = _first(element(response_class(self._key), self._answered), Array).name
+        lists = answer_lists(context, response_class(self._key), f"{self._answered}.{held}")
         return each_part(topics, parts, lambda topic, named: refused(named, code_of(topic)), finished, lists)
 
 
@@ -135,8 +129,10 @@ def with_each(
     return answer
 
 
-def with_partitions(partitions: Partitions, answer: Any, field: str, topics: Iterable[Any]) -> Steps[Any]:
+def with_partitions(
+    context: RequestContext, partitions: Partitions, answer: Any, field: str, topics: Iterable[Any]
+) -> Steps[Any]:
     """Return the answer with each named partition refused for want of a right on the cluster."""
-    entries = yield from partitions.refused(topics, NO_CLUSTER)
+    entries = yield from partitions.refused(context, topics, NO_CLUSTER)
     setattr(answer, field, entries)
     return answer

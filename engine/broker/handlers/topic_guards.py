@@ -23,6 +23,7 @@ from engine.broker.handlers.guarding import (
     adds,
     cluster_operations,
     needs_topics,
+    some_of,
     then,
 )
 from engine.broker.handlers.in_turns import Steps, each
@@ -42,7 +43,7 @@ from engine.kafka.protocol.apis import (
     produce,
 )
 from engine.kafka.protocol.declaration import response_class
-from engine.kafka.protocol.large_arrays import LazyArray, PickedArray
+from engine.kafka.protocol.large_arrays import LazyArray
 from engine.kafka.protocol.records.layout import ATTRIBUTES, BATCH_OVERHEAD, MAGIC, TRANSACTIONAL_BIT
 
 # -- topics
@@ -99,8 +100,10 @@ def _produce_to_some(ask: Ask, request: Any) -> Steps[Any]:
 
 def _produce_refused(ask: Ask, request: Any, kept: list[Any], refused: list[Any], code: ErrorCode) -> Steps[Any]:
     request.topic_data = kept
-    entries = yield from _PRODUCED.refused(refused, code)
-    _counts(ask).produce_errors[code] += sum(len(entry.partition_responses) for entry in entries)
+    entries = yield from _PRODUCED.refused(ask.context, refused, code)
+    for topic in refused:
+        _counts(ask).produce_errors[code] += len(topic.partition_data)
+        yield
     if request.acks == 0:
         return lambda answer: CLOSE_CONNECTION
     if not kept:
@@ -138,8 +141,10 @@ def guard_fetch(ask: Ask, request: Any) -> Any:
 
 
 def _follower_refused(ask: Ask, request: Any) -> Steps[Any]:
-    entries = yield from _FETCHED.refused(request.topics)
-    _counts(ask).fetch_errors[NO_TOPIC] += sum(len(entry.partitions) for entry in entries)
+    entries = yield from _FETCHED.refused(ask.context, request.topics)
+    for topic in request.topics:
+        _counts(ask).fetch_errors[NO_TOPIC] += len(topic.partitions)
+        yield
     return fetch.FetchResponse(responses=entries)
 
 
@@ -154,16 +159,13 @@ def guard_metadata(ask: Ask, request: Any) -> Steps[Any]:
     if request.topics is None or (version == 0 and not request.topics):
         return _described_topics(ask, request, [], is_filtered=True)
     refused = answer_list(context, metadata.MetadataResponse, "topics")
-    kept: Any = PickedArray(request.topics) if isinstance(request.topics, LazyArray) else []
+    kept, keep = some_of(request.topics)
     missing: dict[str, None] = {}
     for place, topic in enumerate(request.topics):
         is_by_id = topic.topic_id != ZERO_TOPIC_ID
         name = cache.topic_name(topic.topic_id) if is_by_id else topic.name
         if name is None or ask.may(DESCRIBE, TOPIC, name):
-            if isinstance(kept, PickedArray):
-                kept.add(place)
-            else:
-                kept.append(topic)
+            keep(place, topic)
             if name is not None and not cache.partitions(name):
                 missing[name] = None
         else:
@@ -261,26 +263,25 @@ def guard_create_topics(ask: Ask, request: Any) -> Steps[Any]:
 def guard_delete_topics(ask: Ask, request: Any) -> Steps[Any]:
     if not ask.context.broker.controller.is_active:
         return None
-    refused: list[tuple[str | None, bytes]] = []
+    made = partial(delete_topics.DeletableTopicResult, **said(NO_TOPIC))
+    entries = answer_list(ask.context, response_class(ApiKey.DELETE_TOPICS), "responses")
     if ask.context.api_version < 6:
         request.topic_names, names = yield from ask.parted(request.topic_names, DELETE, TOPIC, None)
-        refused = [(name, ZERO_TOPIC_ID) for name in names]
+        yield from each(names, lambda name: made(name=name), entries)
     else:
-        states, cache = [], ask.context.broker.metadata_cache
-        for topic in request.topics:
+        kept, keep = some_of(request.topics)
+        cache = ask.context.broker.metadata_cache
+        for place, topic in enumerate(request.topics):
             is_by_id = topic.topic_id != ZERO_TOPIC_ID
             name = cache.topic_name(topic.topic_id) if is_by_id else topic.name
             is_known = name is not None and (not is_by_id or ask.may(DESCRIBE, TOPIC, name))
             if name is None or (is_known and ask.may(DELETE, TOPIC, name)):
-                states.append(topic)
+                keep(place, topic)
             else:
-                refused.append((name if is_known else None, topic.topic_id))
+                entries.append(made(name=name if is_known else None, topic_id=topic.topic_id))
             yield
-        request.topics = states
-    if not refused:
-        return None
-    made, refusal = delete_topics.DeletableTopicResult, said(NO_TOPIC)
-    return adds("responses", (yield from each(refused, lambda n: made(name=n[0], topic_id=n[1], **refusal))))
+        request.topics = kept
+    return adds("responses", entries) if entries else None
 
 
 def guard_create_partitions(ask: Ask, request: Any) -> Steps[Any]:
@@ -293,4 +294,5 @@ def guard_create_partitions(ask: Ask, request: Any) -> Steps[Any]:
         element(response_class(ApiKey.CREATE_PARTITIONS), "results"),
         error_code=NO_TOPIC, error_message="The topic authorization is failed.",
     )  # fmt: skip
-    return adds("results", (yield from each(refused, lambda topic: made(name=topic.name))))
+    entries = answer_list(ask.context, response_class(ApiKey.CREATE_PARTITIONS), "results")
+    return adds("results", (yield from each(refused, lambda topic: made(name=topic.name), entries)))

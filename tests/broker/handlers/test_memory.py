@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import tracemalloc
+from collections import Counter
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,8 @@ from engine.broker.handlers.alter_client_quotas import alter_client_quotas
 from engine.broker.handlers.alter_configs import alter_configs
 from engine.broker.handlers.alter_partition import alter_partition
 from engine.broker.handlers.create_topics import create_topics
+from engine.broker.handlers.guarding import behind
+from engine.broker.handlers.guards import GUARDS
 from engine.broker.handlers.incremental_alter_configs import incremental_alter_configs
 from engine.broker.handlers.leader_and_isr import leader_and_isr
 from engine.broker.handlers.list_transactions import list_transactions
@@ -52,6 +55,7 @@ def broker() -> Any:
     clock = SimpleNamespace(now_ms=lambda: 0, monotonic_ms=lambda: 0)
     replicas = SimpleNamespace(
         hosted_partition=lambda _: None,
+        environment=SimpleNamespace(topics=SimpleNamespace(produce_errors=Counter(), fetch_errors=Counter())),
         clock=clock,
         controller_epoch=2**30,
         state_change_log=SimpleNamespace(info=print, warning=print, is_tracing=False),
@@ -66,7 +70,7 @@ def broker() -> Any:
         config=SimpleNamespace(inter_broker_protocol_version=MetadataVersion.IBP_3_9_IV0),
         controller=SimpleNamespace(is_active=True, ask=ask),
         dynamic_configs=SimpleNamespace(current=None),
-        metadata_cache=SimpleNamespace(partitions=lambda _: {}, topics={"t"}),
+        metadata_cache=SimpleNamespace(partitions=lambda _: {}, topics={"t"}, topic_name=lambda _: None),
         replica_manager=replicas,
         quotas=SimpleNamespace(mutation_quota=lambda *_, **__: UNLIMITED),
         topic_admin=SimpleNamespace(create_topic=refuse),
@@ -78,7 +82,9 @@ def broker() -> Any:
 
 
 async def answered(handler: Callable[[Any, Any], Any], key: ApiKey, frame: bytes, version: int) -> Outgoing:
-    context: Any = SimpleNamespace(broker=broker(), api_version=version, size_bytes=len(frame), correlation_id=1)
+    context: Any = SimpleNamespace(
+        broker=broker(), api_key=key, api_version=version, size_bytes=len(frame), correlation_id=1, session=None
+    )
     body = decoder(request_class(key), version, is_bounded=True)(frame, 0)[0]
     if key in (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS):
         (resource,) = body.resources  # type: ignore[attr-defined]
@@ -133,6 +139,40 @@ async def test_a_large_request_takes_little_memory(handler: Any, key: ApiKey, ve
     assert peak <= 4 * len(many) + 1.5 * out.size_bytes + 50_000
 
 
+@pytest.mark.parametrize(
+    ("key", "version", "path"),
+    [
+        (ApiKey.PRODUCE, 11, "topic_data"),
+        (ApiKey.FETCH, 12, "topics"),
+        (ApiKey.LEADER_AND_ISR, 1, "ungrouped_partition_states"),
+        (ApiKey.STOP_REPLICA, 4, "topic_states.partition_states"),
+        (ApiKey.DELETE_TOPICS, 6, "topics"),
+        (ApiKey.ADD_PARTITIONS_TO_TXN, 3, "v3_and_below_topics"),
+        (ApiKey.WRITE_TXN_MARKERS, 1, "markers"),
+        (ApiKey.DESCRIBE_CONFIGS, 4, "resources"),
+        (ApiKey.ALTER_REPLICA_LOG_DIRS, 2, "dirs.topics.partitions"),
+        (ApiKey.CREATE_PARTITIONS, 3, "topics"),
+        (ApiKey.ELECT_LEADERS, 2, "topic_partitions"),
+        (ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, "topics.partition_indexes"),
+        (ApiKey.ALTER_CLIENT_QUOTAS, 1, "entries.entity"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else getattr(value, "name", ""),
+)
+@in_event_loop
+async def test_the_refusals_of_a_large_request_take_little_memory(key: ApiKey, version: int, path: str) -> None:
+    authorizer: Any = SimpleNamespace(may=lambda *_, **__: False)
+    answer = behind(GUARDS[key], key, lambda *_: response_class(key)(), authorizer)
+    few, many = (frame_of(key, version, path, elements) for elements in (1, ELEMENTS // 2))
+    await answered(answer, key, few, version)
+    tracemalloc.start()
+    try:
+        out = await answered(answer, key, many, version)
+        peak = tracemalloc.get_traced_memory()[1] + len(many)
+    finally:
+        tracemalloc.stop()
+    assert peak <= 4 * len(many) + 1.5 * out.size_bytes + 50_000
+
+
 async def describe_by_id(context: Any, request: Any) -> Any:
     """Answer a Metadata request as its handler does, without a broker's topics."""
 
@@ -145,7 +185,8 @@ async def describe_by_id(context: Any, request: Any) -> Any:
 
 
 def frame_of(key: ApiKey, version: int, path: str, elements: int) -> bytes:
-    request, out = grown(key, version, tuple(path.split(".")), elements, 0, broker_epoch=0), Outgoing()
+    values = {"broker_epoch": 0, "acks": 1, **({"replica_id": 1} if key is ApiKey.FETCH else {})}
+    request, out = grown(key, version, tuple(path.split(".")), elements, 0, **values), Outgoing()
     for resource in getattr(request, "resources", ()):
         for config in resource.configs:
             config.value = "1"
