@@ -360,6 +360,8 @@ class Clients:
             except (KafkaException, TimeoutError) as error:
                 self.told.append(f"{name}: {type(error).__name__}: {error}")
             finally:
+                # A producer ends with its last reference.
+                writing.hand_over = producer = None
                 with reading.during("close"):
                     consumer.close()
 
