@@ -19,7 +19,6 @@ from golden import Seen, check_golden, check_json
 from group_members import commit, fill
 from klamm_program import PROGRAM, Program, environment
 from lag_story import every_kind_of_reader, readers_of_transactions, readers_that_commit_seldom
-from operated_cluster import Klamm
 from patience import wait_for
 from znode_writer import znode_writer
 
@@ -371,28 +370,3 @@ def test_watching_tells_again_and_again(
     assert [row["status"] for row in seen] == ["UNKNOWN", "UNKNOWN", "STOP"]
     assert [row["sample_count"] for row in seen] == [1, 2, 3]
     assert seen[0]["time"] < seen[1]["time"] < seen[2]["time"]
-
-
-def test_a_partition_without_leader_hides_nothing_else(
-    three_brokers: LocalCluster, by_wire: Klamm, topic_name: str
-) -> None:
-    assert by_wire("topics", "create", topic_name, "--replica-assignment", "0,1").code == 0
-    servers, name = three_brokers.bootstrap_servers, f"{topic_name}-g"
-    fill(servers, topic_name, 2, 50)
-    commit(servers, name, {(topic_name, 0): 10, (topic_name, 1): 10})
-    commit(servers, f"{name}-read-all", {(topic_name, 0): 50, (topic_name, 1): 10})
-    three_brokers.stop_broker(1)
-    try:
-        ran = by_wire("lag", name, "--samples", "1", "--partitions", "--fail-on", "unknown", "-o", "json")
-        (at_the_end,) = by_wire("lag", f"{name}-read-all", "--samples", "1", "-o", "json").json
-    finally:
-        three_brokers.start_broker(1)
-    (group,) = ran.json
-    led, leaderless = group["partitions"]
-    assert ran.code == 1
-    assert (led["lag"], led["reason"]) == (40, "too_few_samples")
-    assert led["time_lag_ms"] > 0
-    unknown = [leaderless[key] for key in ("log_end_offset", "lag", "time_lag_ms", "span_ms", "clear_in_ms")]
-    assert (leaderless["reason"], leaderless["committed_offset"], unknown) == ("no_leader", 10, [None] * 5)
-    assert (group["lag"], group["unknown_partition_count"], group["status"]) == (40, 1, "UNKNOWN")
-    assert (at_the_end["lag"], at_the_end["time_lag_ms"], at_the_end["reason"]) == (None, None, "no_leader")

@@ -7,13 +7,15 @@ from collections import OrderedDict
 from pathlib import Path
 from types import SimpleNamespace
 
-from shared_out import LONGEST, SPARK, SPARK_ON_KAFKA, _Sharing, pytest_collection_modifyitems
+import pytest
+from shared_out import LONGEST, ON_BROKERS, SPARK, SPARK_ON_KAFKA, TOGETHER, _Sharing, pytest_collection_modifyitems
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_the_named_files_are_there() -> None:
-    assert [file for file in LONGEST if not (ROOT / file).is_file()] == []
+    files = [*LONGEST, *(file for together in TOGETHER for file in together)]
+    assert [file for file in files if not (ROOT / file).is_file()] == []
 
 
 def test_the_longest_come_first_in_their_order_and_the_others_stay_in_theirs() -> None:
@@ -32,9 +34,23 @@ def test_one_process_runs_all_tests_that_use_the_session_of_spark() -> None:
     files = {path for path in (ROOT / "tests").rglob("test_*.py") if uses_session.search(path.read_text("utf-8"))}
     assert {path.relative_to(ROOT).as_posix() for path in files} == {*SPARK, *SPARK_ON_KAFKA[0], *SPARK_ON_KAFKA[1]}
     sharing = _Sharing.__new__(_Sharing)
-    for together in (SPARK, *SPARK_ON_KAFKA):
+    for together in TOGETHER:
         assert {sharing._split_scope(f"{file}::test_1[x::y]") for file in together} == {together[0]}
-    assert sharing._split_scope("tests/cli/test_lag.py::test_1") == "tests/cli/test_lag.py"
+    assert sharing._split_scope("tests/cli/test_plan.py::test_1") == "tests/cli/test_plan.py"
+
+
+@pytest.mark.parametrize("fixture", ON_BROKERS)
+def test_the_files_that_share_brokers_are_named(fixture: str, request: pytest.FixtureRequest) -> None:
+    """Any other file would start the same brokers once more, in its process. A whole run knows all files."""
+    users: dict[str, bool] = {}
+    for item in request.session.items:
+        if isinstance(item, pytest.Function) and not item.nodeid.startswith("tests/interop/"):
+            file = item.nodeid.partition("::")[0]
+            made = item._fixtureinfo.name2fixturedefs.get(fixture)
+            users[file] = users.get(file, False) or bool(made and made[-1].scope == "session")
+    named = {*SPARK, *(file for files in ON_BROKERS[fixture] for file in files)}
+    assert [file for file, is_one in users.items() if is_one and file not in named] == []
+    assert [file for file in named - {*SPARK} if not users.get(file, True)] == []
 
 
 def test_a_process_gets_its_next_file_when_one_test_is_left() -> None:

@@ -25,18 +25,64 @@ SPARK_ON_KAFKA = tuple(
 )
 """The same of those against Apache Kafka: in one process, they would outlast all other files."""
 
+ON_BROKERS = {
+    "live_cluster": (
+        (
+            "tests/spark/test_clusters.py", "tests/spark/test_progress.py", "tests/cli/test_lag_spark.py",
+            "tests/cli/test_spark_jobs.py", "tests/cli/test_without_pyspark.py",
+        ),
+        (
+            "tests/cli/test_people.py", "tests/cli/test_perf_suite.py", "tests/cli/test_perf.py",
+            "tests/cli/test_lag.py", "tests/cli/test_terminal.py", "tests/cli/test_exporter.py",
+            "tests/cli/test_completion.py", "tests/cli/test_live_records.py", "tests/cli/test_live_topics.py",
+            "tests/cli/test_live_metrics.py", "tests/cli/test_live_brokers_offsets_configs.py",
+            "tests/cli/test_on_macos.py", "tests/cli/test_restart_order.py",
+            "tests/admin/records/test_group_consume.py",
+        ),
+    ),
+    "three_brokers": (
+        (
+            "tests/tui/test_operations.py", "tests/cli/test_live_reassignment.py", "tests/tui/test_plans_live.py",
+            "tests/tui/test_clusters.py", "tests/cli/test_brokers_come_and_go.py", "tests/cli/test_tool_effects.py",
+        ),
+    ),
+    "cluster": (
+        (
+            "tests/broker/server/test_conformance.py", "tests/broker/server/test_bad_frames.py",
+            "tests/broker/server/test_bad_records.py", "tests/broker/server/test_many_connections.py",
+            "tests/broker/server/test_odd_admin_requests.py",
+        ),
+        (
+            "tests/clients/test_round_trips.py", "tests/clients/test_old_protocol.py",
+            "tests/clients/test_admin_confluent.py", "tests/clients/test_admin_kafka_python.py",
+            "tests/clients/test_auto_creation.py", "tests/clients/test_fetch_sessions.py",
+            "tests/clients/test_idempotence.py", "tests/clients/test_internal_group_topics.py",
+            "tests/clients/test_topic_settings.py",
+        ),
+    ),
+    "group_cluster": (
+        (
+            "tests/clients/test_group_requests.py", "tests/clients/test_groups.py",
+            "tests/clients/test_many_members.py",
+        ),
+    ),
+}  # fmt: skip
+"""By fixture, the files that share its brokers, which take CPU from their start to the end of the run."""
+
+TOGETHER = (SPARK, *SPARK_ON_KAFKA, *(files for groups in ON_BROKERS.values() for files in groups))
+
 LONGEST = (
     *SPARK,
-    "tests/spark/test_clusters.py",
+    *ON_BROKERS["live_cluster"][0],
+    *ON_BROKERS["live_cluster"][1],
+    *ON_BROKERS["three_brokers"][0],
     "tests/cli/test_prometheus.py",
     "tests/cluster/test_transaction_histories.py",
     "tests/cli/test_outcomes.py",
     "tests/admin/watch/test_live_feed.py",
     "tests/cli/test_plan_apply_faults.py",
-    "tests/cli/test_live_reassignment.py",
     "tests/cluster/test_failover.py",
     "tests/repo/test_mutants.py",
-    "tests/tui/test_operations.py",
     "tests/cluster/test_faults.py",
     "tests/plans/test_work.py",
     "tests/tui/test_top.py",
@@ -77,7 +123,7 @@ LONGEST = (
 """Files that take more than half a minute: begun late, one of them would end long after all others."""
 
 _PLACES = {file: place for place, file in enumerate(LONGEST)}
-_FIRST = {file: files[0] for files in (SPARK, *SPARK_ON_KAFKA) for file in files}
+_FIRST = {file: files[0] for files in TOGETHER for file in files}
 
 
 @pytest.hookimpl(trylast=True)
