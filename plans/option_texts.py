@@ -1,18 +1,21 @@
-"""Reads what people type for a plan's options: lists of brokers, aims, sizes. Pure.
+"""Reads what people write for a plan's options: lists of brokers, aims, sizes, the file of ``--capacity``. Pure.
 
 ``what`` names the option or the field in the message about a wrong text.
 """
 
 from __future__ import annotations
 
+import tomllib
 from enum import StrEnum
 from typing import TypeVar
 
 from engine.common.quantities import parse_size
 from plans.errors import BadOption
-from plans.options import Aim, Minimise, Replacement
+from plans.options import Aim, BrokerCapacity, LogDirCapacity, Minimise, Replacement
 
 Member = TypeVar("Member", bound=StrEnum)
+
+_HOW_TO_WRITE_CAPACITIES = 'write [brokers] and 7 = "2 TB", or [log-dirs] and "7:/data/a" = "500 GB"'
 
 
 def words_of(text: str) -> list[str]:
@@ -62,7 +65,46 @@ def replacements(text: str, what: str) -> tuple[Replacement, ...]:
     return tuple(pairs)
 
 
+def parse_capacities(text: str, where: str) -> tuple[tuple[BrokerCapacity, ...], tuple[LogDirCapacity, ...]]:
+    """Return the capacities in the text of a TOML file, in order; ``where`` names the file.
+
+    Raises:
+        BadOption: it is not TOML, or has an unknown key or size.
+    """
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadOption(f"not TOML: {error}: {where}", hint=_HOW_TO_WRITE_CAPACITIES) from error
+    for key in document:
+        if key not in ("brokers", "log-dirs") or not isinstance(document[key], dict):
+            raise BadOption(f"unknown key {key!r}: {where}", hint=_HOW_TO_WRITE_CAPACITIES)
+    brokers = []
+    for key, value in document.get("brokers", {}).items():
+        if not key.isdecimal():
+            raise BadOption(f"[brokers] {key}: not a broker id: {where}", hint=_HOW_TO_WRITE_CAPACITIES)
+        brokers.append(BrokerCapacity(int(key), _capacity("brokers", key, value, where)))
+    dirs = []
+    for key, value in document.get("log-dirs", {}).items():
+        broker, colon, path = key.partition(":")
+        if not colon or not broker.isdecimal() or not path:
+            raise BadOption(f"[log-dirs] {key}: must be BROKER:DIRECTORY: {where}", hint=_HOW_TO_WRITE_CAPACITIES)
+        dirs.append(LogDirCapacity(int(broker), path, _capacity("log-dirs", key, value, where)))
+    return (
+        tuple(sorted(brokers, key=lambda capacity: capacity.broker)),
+        tuple(sorted(dirs, key=lambda capacity: (capacity.broker, capacity.log_dir))),
+    )
+
+
 def _member(kind: type[Member], word: str, what: str) -> Member:
     if word not in list(kind):
         raise BadOption(f"{what} takes {', '.join(kind)}, not {word!r}")
     return kind(word)
+
+
+def _capacity(section: str, key: str, value: object, where: str) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    try:
+        return parse_size(value if isinstance(value, str) else "")
+    except ValueError as error:
+        raise BadOption(f"[{section}] {key}: {error}: {where}", hint=_HOW_TO_WRITE_CAPACITIES) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,53 +27,114 @@ group = CommandGroup(
     action_flags={f"--{word}": word for word in ("list", "add", "remove")},
 )
 
-Topics = Annotated[
-    list[str] | None,
-    typer.Option("--topic", metavar="T", help="A topic; * is every topic.", autocompletion=complete_topics),
-]
-Groups = Annotated[list[str] | None, typer.Option("--group", metavar="ID", help="A group; * is every group.")]
-OnCluster = Annotated[bool, typer.Option("--cluster-resource", help="The cluster (--cluster of kafka-acls).")]
-TransactionalIds = Annotated[
-    list[str] | None, typer.Option("--transactional-id", metavar="ID", help="A transactional id.")
-]
-Tokens = Annotated[list[str] | None, typer.Option("--delegation-token", metavar="ID", help="A delegation token.")]
-Users = Annotated[
-    list[str] | None,
-    typer.Option("--user-principal", metavar="USER", help="A user whose tokens the rule is about, such as User:bob."),
-]
-PatternTypes = Annotated[
-    str,
-    typer.Option(
-        "--resource-pattern-type",
-        metavar="TYPE",
-        help="literal or prefixed; to list and remove also match (whatever covers the name) and any.",
-        autocompletion=one_of("literal", "prefixed", "match", "any"),
-    ),
-]
-Operations = Annotated[
-    list[str] | None,
-    typer.Option("--operation", metavar="OP", help="read, write, describe-configs, …; all if you name none."),
-]
-AllowPrincipals = Annotated[
-    list[str] | None, typer.Option("--allow-principal", metavar="P", help="Who may, such as User:alice or User:*.")
-]
-DenyPrincipals = Annotated[list[str] | None, typer.Option("--deny-principal", metavar="P", help="Who may not.")]
-AllowHosts = Annotated[
-    list[str] | None,
-    typer.Option("--allow-host", metavar="IP", help="The address that they may come from.  [default: any]"),
-]
-DenyHosts = Annotated[
-    list[str] | None, typer.Option("--deny-host", metavar="IP", help="The address that they may not come from.")
-]
-Producer = Annotated[
-    bool, typer.Option("--producer", help="What producers need: write, describe and create on topics; and on ids.")
-]
-Consumer = Annotated[
-    bool, typer.Option("--consumer", help="What consumers need: read and describe on topics, read on groups.")
-]
-Idempotent = Annotated[
-    bool, typer.Option("--idempotent", help="With --producer: also idempotent-write, which old brokers ask for.")
-]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceOptions:
+    """The options that name resources."""
+
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", metavar="T", help="A topic; * is every topic.", autocompletion=complete_topics),
+    ] = None
+    group: Annotated[list[str] | None, typer.Option("--group", metavar="ID", help="A group; * is every group.")] = None
+    cluster_resource: Annotated[
+        bool, typer.Option("--cluster-resource", help="The cluster (--cluster of kafka-acls).")
+    ] = False
+    transactional_id: Annotated[
+        list[str] | None, typer.Option("--transactional-id", metavar="ID", help="A transactional id.")
+    ] = None
+    delegation_token: Annotated[
+        list[str] | None, typer.Option("--delegation-token", metavar="ID", help="A delegation token.")
+    ] = None
+    user_principal: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--user-principal", metavar="USER", help="A user whose tokens the rule is about, such as User:bob."
+        ),
+    ] = None
+    resource_pattern_type: Annotated[
+        str,
+        typer.Option(
+            "--resource-pattern-type",
+            metavar="TYPE",
+            help="literal or prefixed; to list and remove also match (whatever covers the name) and any.",
+            autocompletion=one_of("literal", "prefixed", "match", "any"),
+        ),
+    ] = "literal"
+
+    def wish(self, principals: Sequence[str] = ()) -> Wish:
+        """Return the wish for rules on these resources, of these principals or of anybody."""
+        from engine.admin.acls.values import Wish
+        from engine.common.acl import ResourceType
+        from engine.kafka.acls import CLUSTER_NAME
+
+        kinds = (
+            (ResourceType.TOPIC, self.topic),
+            (ResourceType.CLUSTER, [CLUSTER_NAME] if self.cluster_resource else None),
+            (ResourceType.GROUP, self.group),
+            (ResourceType.TRANSACTIONAL_ID, self.transactional_id),
+            (ResourceType.DELEGATION_TOKEN, self.delegation_token),
+            (ResourceType.USER, self.user_principal),
+        )
+        resources = tuple((kind, name) for kind, names in kinds for name in names or ())
+        return Wish(resources, self.resource_pattern_type.lower(), principals=tuple(principals))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleOptions:
+    """The options that describe rules: who may or may not do what, with which resources, from where."""
+
+    allow_principal: Annotated[
+        list[str] | None, typer.Option("--allow-principal", metavar="P", help="Who may, such as User:alice or User:*.")
+    ] = None
+    deny_principal: Annotated[list[str] | None, typer.Option("--deny-principal", metavar="P", help="Who may not.")] = (
+        None
+    )
+    operation: Annotated[
+        list[str] | None,
+        typer.Option("--operation", metavar="OP", help="read, write, describe-configs, …; all if you name none."),
+    ] = None
+    resources: ResourceOptions
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option("--allow-host", metavar="IP", help="The address that they may come from.  [default: any]"),
+    ] = None
+    deny_host: Annotated[
+        list[str] | None, typer.Option("--deny-host", metavar="IP", help="The address that they may not come from.")
+    ] = None
+    producer: Annotated[
+        bool, typer.Option("--producer", help="What producers need: write, describe and create on topics; and on ids.")
+    ] = False
+    consumer: Annotated[
+        bool, typer.Option("--consumer", help="What consumers need: read and describe on topics, read on groups.")
+    ] = False
+    idempotent: Annotated[
+        bool, typer.Option("--idempotent", help="With --producer: also idempotent-write, which old brokers ask for.")
+    ] = False
+
+    def wish(self) -> Wish:
+        """Return the wish for these rules."""
+        from engine.admin.acls.values import parse_operation
+
+        return replace(
+            self.resources.wish(),
+            operations=tuple(parse_operation(operation) for operation in self.operation or ()),
+            allow_principals=tuple(self.allow_principal or ()),
+            deny_principals=tuple(self.deny_principal or ()),
+            allow_hosts=tuple(self.allow_host or ()),
+            deny_hosts=tuple(self.deny_host or ()),
+            is_producer=self.producer,
+            is_consumer=self.consumer,
+            is_idempotent=self.idempotent,
+        )
+
+    @property
+    def names_operations(self) -> bool:
+        """Whether they name operations, or no principals: then all rules on the resources are meant."""
+        names_nobody = not (self.allow_principal or self.deny_principal)
+        return bool(self.operation) or self.producer or self.consumer or names_nobody
+
+
 RuleFile = Annotated[
     Path, typer.Argument(metavar="FILE", allow_dash=True, help="YAML as acls export prints it; - is stdin.")
 ]
@@ -90,16 +152,11 @@ RuleFile = Annotated[
 )
 async def list_acls(
     invocation: Invocation,
+    *,
     principal: Annotated[
         list[str] | None, typer.Option("--principal", metavar="P", help="Only rules that name this principal.")
     ] = None,
-    topic: Topics = None,
-    group: Groups = None,
-    cluster_resource: OnCluster = False,
-    transactional_id: TransactionalIds = None,
-    delegation_token: Tokens = None,
-    user_principal: Users = None,
-    resource_pattern_type: PatternTypes = "literal",
+    resources: ResourceOptions,
 ) -> Report:
     """List access rules, all of them or those on the named resources.
 
@@ -109,9 +166,7 @@ async def list_acls(
     from cli.views.acls import rules_report
     from engine.admin.acls.access import read_acls
 
-    wish = _wish(topic, group, cluster_resource, transactional_id, delegation_token, user_principal,
-                 resource_pattern_type, principals=principal or ())  # fmt: skip
-    filters = wish.filters()
+    filters = resources.wish(principal or ()).filters()
     async with open_cluster(invocation) as cluster:
         return rules_report(await read_acls(cluster, filters), principal or ())
 
@@ -128,21 +183,7 @@ async def list_acls(
 )
 async def add(
     invocation: Invocation,
-    allow_principal: AllowPrincipals = None,
-    deny_principal: DenyPrincipals = None,
-    operation: Operations = None,
-    topic: Topics = None,
-    group: Groups = None,
-    cluster_resource: OnCluster = False,
-    transactional_id: TransactionalIds = None,
-    delegation_token: Tokens = None,
-    user_principal: Users = None,
-    resource_pattern_type: PatternTypes = "literal",
-    allow_host: AllowHosts = None,
-    deny_host: DenyHosts = None,
-    producer: Producer = False,
-    consumer: Consumer = False,
-    idempotent: Idempotent = False,
+    rule: RuleOptions,
 ) -> Report:
     """Allow or deny something. A rule that already exists is not an error.
 
@@ -153,10 +194,7 @@ async def add(
     from cli.views.acls import changes_report
     from engine.admin.acls.access import add_acls
 
-    wish = _wish(topic, group, cluster_resource, transactional_id, delegation_token, user_principal,
-                 resource_pattern_type, operation, allow_principal, deny_principal, allow_host, deny_host,
-                 (producer, consumer, idempotent))  # fmt: skip
-    rules = wish.rules()
+    rules = rule.wish().rules()
     async with open_cluster(invocation, for_change=True) as cluster:
         if not invocation.confirm(f"add {_counted(rules)} to {cluster.target.title}", _lines(rules)):
             return changes_report({"would_add": rules})
@@ -175,21 +213,7 @@ async def add(
 )
 async def remove(
     invocation: Invocation,
-    allow_principal: AllowPrincipals = None,
-    deny_principal: DenyPrincipals = None,
-    operation: Operations = None,
-    topic: Topics = None,
-    group: Groups = None,
-    cluster_resource: OnCluster = False,
-    transactional_id: TransactionalIds = None,
-    delegation_token: Tokens = None,
-    user_principal: Users = None,
-    resource_pattern_type: PatternTypes = "literal",
-    allow_host: AllowHosts = None,
-    deny_host: DenyHosts = None,
-    producer: Producer = False,
-    consumer: Consumer = False,
-    idempotent: Idempotent = False,
+    rule: RuleOptions,
 ) -> Report:
     """Remove rules: those described, or, with no principal, all rules on the named resources.
 
@@ -201,15 +225,12 @@ async def remove(
     from cli.views.acls import nothing_removed_report
     from engine.admin.acls.access import read_acls
 
-    wish = _wish(topic, group, cluster_resource, transactional_id, delegation_token, user_principal,
-                 resource_pattern_type, operation, allow_principal, deny_principal, allow_host, deny_host,
-                 (producer, consumer, idempotent))  # fmt: skip
+    wish = rule.wish()
     filters = wish.removals()
     async with open_cluster(invocation, for_change=True) as cluster:
         rules = await read_acls(cluster, filters)
         if not rules:
-            names_operations = bool(operation or producer or consumer or not (allow_principal or deny_principal))
-            return nothing_removed_report(await read_acls(cluster, wish.near()), names_operations=names_operations)
+            return nothing_removed_report(await read_acls(cluster, wish.near()), names_operations=rule.names_operations)
         return await _removed(invocation, cluster, rules)
 
 
@@ -389,48 +410,6 @@ def _lines(rules: Sequence[AclBinding], mark: str = "") -> list[str]:
     from engine.admin.acls.values import AclRow
 
     return [f"{mark}{AclRow.of(rule)}" for rule in rules]
-
-
-def _wish(
-    topics: Sequence[str] | None,
-    groups: Sequence[str] | None,
-    is_cluster: bool,
-    transactional_ids: Sequence[str] | None,
-    tokens: Sequence[str] | None,
-    users: Sequence[str] | None,
-    pattern_type: str,
-    operations: Sequence[str] | None = None,
-    allow_principals: Sequence[str] | None = None,
-    deny_principals: Sequence[str] | None = None,
-    allow_hosts: Sequence[str] | None = None,
-    deny_hosts: Sequence[str] | None = None,
-    roles: tuple[bool, bool, bool] = (False, False, False),
-    *,
-    principals: Sequence[str] = (),
-) -> Wish:
-    from engine.admin.acls.values import Wish, parse_operation
-    from engine.common.acl import ResourceType
-    from engine.kafka.acls import CLUSTER_NAME
-
-    kinds = (
-        (ResourceType.TOPIC, topics),
-        (ResourceType.CLUSTER, [CLUSTER_NAME] if is_cluster else None),
-        (ResourceType.GROUP, groups),
-        (ResourceType.TRANSACTIONAL_ID, transactional_ids),
-        (ResourceType.DELEGATION_TOKEN, tokens),
-        (ResourceType.USER, users),
-    )
-    return Wish(
-        tuple((kind, name) for kind, names in kinds for name in names or ()),
-        pattern_type.lower(),
-        tuple(parse_operation(operation) for operation in operations or ()),
-        tuple(allow_principals or ()),
-        tuple(deny_principals or ()),
-        tuple(allow_hosts or ()),
-        tuple(deny_hosts or ()),
-        tuple(principals),
-        *roles,
-    )
 
 
 group.put_in_order("list", "add", "remove", "explain", "lint", "export", "diff", "apply")

@@ -9,22 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer._click.exceptions import UsageError
 
-from cli.commands.configs_entities import (
-    Broker,
-    BrokerDefaults,
-    BrokerLogger,
-    Client,
-    ClientDefaults,
-    EntityDefault,
-    EntityNames,
-    EntityTypes,
-    Ip,
-    IpDefaults,
-    Topic,
-    User,
-    UserDefaults,
-    chosen_entity,
-)
+from cli.commands.configs_entities import EntityOptions
 from cli.framework.command import CommandGroup
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
@@ -56,19 +41,7 @@ group = CommandGroup(
 )
 async def describe(
     invocation: Invocation,
-    entity_type: EntityTypes = None,
-    entity_name: EntityNames = None,
-    entity_default: EntityDefault = False,
-    topic: Topic = None,
-    broker: Broker = None,
-    broker_defaults: BrokerDefaults = False,
-    broker_logger: BrokerLogger = None,
-    client: Client = None,
-    client_defaults: ClientDefaults = False,
-    user: User = None,
-    user_defaults: UserDefaults = False,
-    ip: Ip = None,
-    ip_defaults: IpDefaults = False,
+    entity: EntityOptions,
     show_all: Annotated[
         bool, typer.Option("--all", help="Show every setting in force and its source, not only those that are set.")
     ] = False,
@@ -84,19 +57,7 @@ async def describe(
     from engine.admin.configs.values import EntityType
     from engine.admin.log_dirs.describing import note_topics_left_out
 
-    chosen = chosen_entity(
-        entity_type or (),
-        entity_name or (),
-        entity_default,
-        (
-            ("topics", topic, False),
-            ("brokers", broker, broker_defaults),
-            ("broker-loggers", broker_logger, False),
-            ("clients", client, client_defaults),
-            ("users", user, user_defaults),
-            ("ips", ip, ip_defaults),
-        ),
-    )
+    chosen = entity.chosen()
     may_lack_some = False
     async with open_cluster(invocation) as cluster:
         if chosen.entity is not None:
@@ -126,19 +87,7 @@ async def describe(
 )
 async def alter(
     invocation: Invocation,
-    entity_type: EntityTypes = None,
-    entity_name: EntityNames = None,
-    entity_default: EntityDefault = False,
-    topic: Topic = None,
-    broker: Broker = None,
-    broker_defaults: BrokerDefaults = False,
-    broker_logger: BrokerLogger = None,
-    client: Client = None,
-    client_defaults: ClientDefaults = False,
-    user: User = None,
-    user_defaults: UserDefaults = False,
-    ip: Ip = None,
-    ip_defaults: IpDefaults = False,
+    entity: EntityOptions,
     add_config: Annotated[
         list[str] | None,
         typer.Option("--add-config", metavar="K=V,…", help="What to set; values with commas in brackets: k=[a,b]."),
@@ -161,27 +110,15 @@ async def alter(
     from cli.framework.cluster_session import open_cluster
     from cli.views.configs import altered_report
 
-    chosen = chosen_entity(
-        entity_type or (),
-        entity_name or (),
-        entity_default,
-        (
-            ("topics", topic, False),
-            ("brokers", broker, broker_defaults),
-            ("broker-loggers", broker_logger, False),
-            ("clients", client, client_defaults),
-            ("users", user, user_defaults),
-            ("ips", ip, ip_defaults),
-        ),
-    )
-    entity = chosen.entity
-    if entity is None:
+    chosen = entity.chosen()
+    altered = chosen.entity
+    if altered is None:
         raise UsageError(f"an entity name must be given to alter {chosen.kind.value}")
     additions = _additions(add_config_file, add_config or ())
     deletions = [key.strip() for text in delete_config or () for key in text.split(",") if key.strip()]
     async with open_cluster(invocation, for_change=True) as cluster:
-        changes, is_done = await _alter(invocation, cluster, entity, additions, deletions, is_forced=force)
-    return altered_report(entity, changes, is_dry_run=not is_done, by_shortcuts=not entity_type)
+        changes, is_done = await _alter(invocation, cluster, altered, additions, deletions, is_forced=force)
+    return altered_report(altered, changes, is_dry_run=not is_done, by_shortcuts=not entity.by_type.entity_type)
 
 
 async def _alter(

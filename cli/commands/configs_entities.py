@@ -14,46 +14,120 @@ from cli.framework.completing import complete_brokers, complete_topics, one_of
 if TYPE_CHECKING:
     from engine.admin.configs.values import Entity, EntityType
 
-EntityTypes = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--entity-type",
-        metavar="TYPE",
-        help="topics, brokers, broker-loggers, clients, users or ips; users and clients may be given together.",
-        autocompletion=one_of("topics", "brokers", "broker-loggers", "clients", "users", "ips"),
-    ),
-]
-EntityNames = Annotated[
-    list[str] | None,
-    typer.Option("--entity-name", metavar="NAME", help="The name, the broker's id or the address; one for each type."),
-]
-EntityDefault = Annotated[
-    bool, typer.Option("--entity-default", help="The type's defaults, for entities without settings of their own.")
-]
-Topic = Annotated[
-    str | None,
-    typer.Option(
-        "--topic", metavar="NAME", help="Short for --entity-type topics and its name.", autocompletion=complete_topics
-    ),
-]
-Broker = Annotated[
-    str | None,
-    typer.Option(
-        "--broker", metavar="ID", help="Short for --entity-type brokers and its id.", autocompletion=complete_brokers
-    ),
-]
-BrokerDefaults = Annotated[
-    bool, typer.Option("--broker-defaults", help="Short for --entity-type brokers --entity-default.")
-]
-BrokerLogger = Annotated[
-    str | None, typer.Option("--broker-logger", metavar="ID", help="Short for --entity-type broker-loggers and its id.")
-]
-Client = Annotated[str | None, typer.Option("--client", metavar="ID", help="Quotas of a client id.")]
-ClientDefaults = Annotated[bool, typer.Option("--client-defaults", help="Quotas of all client ids.")]
-User = Annotated[str | None, typer.Option("--user", metavar="NAME", help="Quotas and credentials of a user.")]
-UserDefaults = Annotated[bool, typer.Option("--user-defaults", help="Quotas of all users.")]
-Ip = Annotated[str | None, typer.Option("--ip", metavar="HOST", help="Quotas of an IP address.")]
-IpDefaults = Annotated[bool, typer.Option("--ip-defaults", help="Quotas of all IP addresses.")]
+Shortcut = tuple[str, str | None, bool]
+"""A type, the name that was given, and whether the default was asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByType:
+    """An entity as kafka-configs names it."""
+
+    entity_type: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--entity-type",
+            metavar="TYPE",
+            help="topics, brokers, broker-loggers, clients, users or ips; users and clients may be given together.",
+            autocompletion=one_of("topics", "brokers", "broker-loggers", "clients", "users", "ips"),
+        ),
+    ] = None
+    entity_name: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--entity-name", metavar="NAME", help="The name, the broker's id or the address; one for each type."
+        ),
+    ] = None
+    entity_default: Annotated[
+        bool, typer.Option("--entity-default", help="The type's defaults, for entities without settings of their own.")
+    ] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clients:
+    """Shortcuts for what may have quotas."""
+
+    client: Annotated[str | None, typer.Option("--client", metavar="ID", help="Quotas of a client id.")] = None
+    client_defaults: Annotated[bool, typer.Option("--client-defaults", help="Quotas of all client ids.")] = False
+    user: Annotated[str | None, typer.Option("--user", metavar="NAME", help="Quotas and credentials of a user.")] = None
+    user_defaults: Annotated[bool, typer.Option("--user-defaults", help="Quotas of all users.")] = False
+    ip: Annotated[str | None, typer.Option("--ip", metavar="HOST", help="Quotas of an IP address.")] = None
+    ip_defaults: Annotated[bool, typer.Option("--ip-defaults", help="Quotas of all IP addresses.")] = False
+
+    @property
+    def shortcuts(self) -> tuple[Shortcut, ...]:
+        """Those that may have been given."""
+        return (
+            ("clients", self.client, self.client_defaults),
+            ("users", self.user, self.user_defaults),
+            ("ips", self.ip, self.ip_defaults),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientOptions:
+    """The options that say whose quotas are meant."""
+
+    by_type: ByType
+    clients: Clients
+
+    def entity(self) -> Entity:
+        """Return whose quotas are meant.
+
+        Raises:
+            UsageError: nobody is named, all of a kind are, or what is named has no quotas.
+        """
+        shortcuts = self.clients.shortcuts
+        if not self.by_type.entity_type and not any(name is not None or default for _, name, default in shortcuts):
+            raise UsageError("say whose quotas: --user, --client, --ip or the default of all of them, or --entity-type")
+        chosen = chosen_entity(self.by_type, shortcuts)
+        if not chosen.kind.is_of_clients:
+            raise UsageError(f"{chosen.kind.value} have no quotas; users, clients and ips have")
+        if chosen.entity is None:
+            raise UsageError(f"say which of the {chosen.kind.value}, or --entity-default")
+        return chosen.entity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntityOptions:
+    """The options that say whose settings are meant."""
+
+    by_type: ByType
+    topic: Annotated[
+        str | None,
+        typer.Option(
+            "--topic",
+            metavar="NAME",
+            help="Short for --entity-type topics and its name.",
+            autocompletion=complete_topics,
+        ),
+    ] = None
+    broker: Annotated[
+        str | None,
+        typer.Option(
+            "--broker",
+            metavar="ID",
+            help="Short for --entity-type brokers and its id.",
+            autocompletion=complete_brokers,
+        ),
+    ] = None
+    broker_defaults: Annotated[
+        bool, typer.Option("--broker-defaults", help="Short for --entity-type brokers --entity-default.")
+    ] = False
+    broker_logger: Annotated[
+        str | None,
+        typer.Option("--broker-logger", metavar="ID", help="Short for --entity-type broker-loggers and its id."),
+    ] = None
+    clients: Clients
+
+    def chosen(self) -> Chosen:
+        """Return whose settings are meant."""
+        shortcuts: tuple[Shortcut, ...] = (
+            ("topics", self.topic, False),
+            ("brokers", self.broker, self.broker_defaults),
+            ("broker-loggers", self.broker_logger, False),
+        )
+        return chosen_entity(self.by_type, shortcuts + self.clients.shortcuts)
+
 
 Said = tuple[str, str | None, bool]
 """A type, a name, and whether the options name an entity or the default at all."""
@@ -80,16 +154,10 @@ class Chosen:
         return self.user in (None, user) and self.client in (None, client)
 
 
-def chosen_entity(
-    types: Sequence[str], names: Sequence[str], is_default: bool, shortcuts: Sequence[tuple[str, str | None, bool]]
-) -> Chosen:
-    """Return whose settings are meant.
-
-    Args:
-        shortcuts: for each shortcut its type, the name given and whether the default was asked for.
-    """
+def chosen_entity(by_type: ByType, shortcuts: Sequence[Shortcut]) -> Chosen:
+    """Return whose settings are meant."""
     said: list[Said] = [(kind, name, True) for kind, name, default in shortcuts if name is not None or default]
-    said += _by_types(types, names, is_default)
+    said += _by_types(by_type.entity_type or (), by_type.entity_name or (), by_type.entity_default)
     kinds = [kind for kind, _, _ in said]
     if not said:
         raise UsageError("say whose settings: --topic, --broker, --user, --client, --ip, … or --entity-type")

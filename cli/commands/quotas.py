@@ -7,18 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer._click.exceptions import UsageError
 
-from cli.commands.configs_entities import (
-    Client,
-    ClientDefaults,
-    EntityDefault,
-    EntityNames,
-    EntityTypes,
-    Ip,
-    IpDefaults,
-    User,
-    UserDefaults,
-    chosen_entity,
-)
+from cli.commands.configs_entities import ClientOptions
 from cli.framework.command import CommandGroup
 from cli.framework.completing import complete_brokers
 from cli.framework.invocation import Invocation
@@ -90,15 +79,7 @@ async def list_quotas(invocation: Invocation) -> Report:
 )
 async def describe(
     invocation: Invocation,
-    entity_type: EntityTypes = None,
-    entity_name: EntityNames = None,
-    entity_default: EntityDefault = False,
-    client: Client = None,
-    client_defaults: ClientDefaults = False,
-    user: User = None,
-    user_defaults: UserDefaults = False,
-    ip: Ip = None,
-    ip_defaults: IpDefaults = False,
+    whose: ClientOptions,
 ) -> Report:
     """Show which quotas apply to a client, and at which level each of them is set.
 
@@ -110,9 +91,7 @@ async def describe(
     from cli.views.quotas import in_force_report
     from engine.admin.configs.quota_reading import quotas_that_count
 
-    entity = _entity(
-        entity_type, entity_name, entity_default, client, client_defaults, user, user_defaults, ip, ip_defaults
-    )
+    entity = whose.entity()
     async with open_cluster(invocation) as cluster:
         return in_force_report(entity, await quotas_that_count(cluster, entity))
 
@@ -170,15 +149,7 @@ async def usage(
 )
 async def set_quotas(
     invocation: Invocation,
-    entity_type: EntityTypes = None,
-    entity_name: EntityNames = None,
-    entity_default: EntityDefault = False,
-    client: Client = None,
-    client_defaults: ClientDefaults = False,
-    user: User = None,
-    user_defaults: UserDefaults = False,
-    ip: Ip = None,
-    ip_defaults: IpDefaults = False,
+    whose: ClientOptions,
     producer_byte_rate: ProducerRate = None,
     consumer_byte_rate: ConsumerRate = None,
     request_percentage: RequestPercentage = None,
@@ -194,9 +165,7 @@ async def set_quotas(
     """
     from engine.admin.configs.values import parse_additions, plain_value
 
-    entity = _entity(
-        entity_type, entity_name, entity_default, client, client_defaults, user, user_defaults, ip, ip_defaults
-    )
+    entity = whose.entity()
     additions: dict[str, str] = {}
     for text in add_config or ():
         additions |= parse_additions(text)
@@ -224,45 +193,13 @@ async def set_quotas(
 )
 async def remove(
     invocation: Invocation,
-    entity_type: EntityTypes = None,
-    entity_name: EntityNames = None,
-    entity_default: EntityDefault = False,
-    client: Client = None,
-    client_defaults: ClientDefaults = False,
-    user: User = None,
-    user_defaults: UserDefaults = False,
-    ip: Ip = None,
-    ip_defaults: IpDefaults = False,
+    whose: ClientOptions,
     delete_config: DeleteConfig = None,
 ) -> Report:
     """Remove quotas; from then on the next level that is set applies."""
-    entity = _entity(
-        entity_type, entity_name, entity_default, client, client_defaults, user, user_defaults, ip, ip_defaults
-    )
+    entity = whose.entity()
     deletions = [key.strip() for text in delete_config or () for key in text.split(",") if key.strip()]
     return await _alter(invocation, entity, {}, deletions)
-
-
-def _entity(
-    types: list[str] | None,
-    names: list[str] | None,
-    is_default: bool,
-    client: str | None,
-    client_defaults: bool,
-    user: str | None,
-    user_defaults: bool,
-    ip: str | None,
-    ip_defaults: bool,
-) -> Entity:
-    shortcuts = (("clients", client, client_defaults), ("users", user, user_defaults), ("ips", ip, ip_defaults))
-    if not types and not any(name is not None or default for _, name, default in shortcuts):
-        raise UsageError("say whose quotas: --user, --client, --ip or the default of all of them, or --entity-type")
-    chosen = chosen_entity(types or (), names or (), is_default, shortcuts)
-    if not chosen.kind.is_of_clients:
-        raise UsageError(f"{chosen.kind.value} have no quotas; users, clients and ips have")
-    if chosen.entity is None:
-        raise UsageError(f"say which of the {chosen.kind.value}, or --entity-default")
-    return chosen.entity
 
 
 async def _alter(invocation: Invocation, entity: Entity, additions: dict[str, str], deletions: list[str]) -> Report:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta, tzinfo
 from functools import partial
 from pathlib import Path
@@ -19,37 +20,77 @@ from engine.common.quantities import counted
 
 if TYPE_CHECKING:
     from engine.admin.state_changes.check import StateChangeCheck
+    from engine.admin.state_changes.merge import MergePlan, MergeWish
 
 group = CommandGroup("state-changes", "Merge brokers' state-change logs, and see what happened.")
 
-Paths = Annotated[
-    list[Path] | None,
-    typer.Argument(
-        metavar="FILE|FOLDER",
-        allow_dash=True,
-        help="Logs, also gzipped; folders with state-change.log files; - is stdin.",
-    ),
-]
-Logs = Annotated[str | None, typer.Option("--logs", metavar="A,B", help="Logs, as in StateChangeLogMerger.")]
-LogsRegex = Annotated[
-    str | None,
-    typer.Option("--logs-regex", metavar="FOLDER/REGEX", help="Files of a folder, as in StateChangeLogMerger."),
-]
-Start = Annotated[
-    str | None,
-    typer.Option("--start", "--start-time", metavar="TIME", help="From this time: 2026-11-21 12:23:04,866, or 2h ago."),
-]
-End = Annotated[str | None, typer.Option("--end", "--end-time", metavar="TIME", help="Up to this time, inclusive.")]
-Topics = Annotated[list[str] | None, typer.Option("--topic", metavar="NAME", help="Only lines about this topic.")]
-Partitions = Annotated[
-    list[str] | None,
-    typer.Option("--partition", "--partitions", metavar="N,…", help="Only these partitions of the topic."),
-]
-Brokers = Annotated[list[str] | None, typer.Option("--broker", metavar="ID,…", help="Only lines of these brokers.")]
-Zones = Annotated[
-    list[str] | None,
-    typer.Option("--tz", metavar="[ID=]ZONE", help="The zone of the logs' times, or one broker's.  [default: local]"),
-]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineOptions:
+    """The options that say which lines of state-change logs are meant."""
+
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--start", "--start-time", metavar="TIME", help="From this time: 2026-11-21 12:23:04,866, or 2h ago."
+        ),
+    ] = None
+    end: Annotated[
+        str | None, typer.Option("--end", "--end-time", metavar="TIME", help="Up to this time, inclusive.")
+    ] = None
+    topic: Annotated[list[str] | None, typer.Option("--topic", metavar="NAME", help="Only lines about this topic.")] = (
+        None
+    )
+    partition: Annotated[
+        list[str] | None,
+        typer.Option("--partition", "--partitions", metavar="N,…", help="Only these partitions of the topic."),
+    ] = None
+    broker: Annotated[
+        list[str] | None, typer.Option("--broker", metavar="ID,…", help="Only lines of these brokers.")
+    ] = None
+    tz: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tz", metavar="[ID=]ZONE", help="The zone of the logs' times, or one broker's.  [default: local]"
+        ),
+    ] = None
+
+    def wish(self) -> MergeWish:
+        """Return what they ask for."""
+        from engine.admin.state_changes.merge import MergeWish
+
+        return MergeWish(
+            self.start, self.end, self.topic or (), self.partition or (), self.broker or (), zones_of(self.tz)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions:
+    """The options that say which logs are meant, and which of their lines."""
+
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="FILE|FOLDER",
+            allow_dash=True,
+            help="Logs, also gzipped; folders with state-change.log files; - is stdin.",
+        ),
+    ] = None
+    logs: Annotated[str | None, typer.Option("--logs", metavar="A,B", help="Logs, as in StateChangeLogMerger.")] = None
+    logs_regex: Annotated[
+        str | None,
+        typer.Option("--logs-regex", metavar="FOLDER/REGEX", help="Files of a folder, as in StateChangeLogMerger."),
+    ] = None
+    lines: LineOptions
+
+    def plan(self) -> MergePlan:
+        """Find the logs, look at each, and return how to merge them."""
+        from engine.admin.state_changes.log_files import find_logs, look_at_logs
+        from engine.admin.state_changes.merge import plan_merge
+
+        return plan_merge(
+            look_at_logs(find_logs(named_paths(self.paths, self.logs), self.logs_regex)), self.lines.wish()
+        )
 
 
 @group.command(
@@ -64,15 +105,7 @@ Zones = Annotated[
 )
 def merge(
     invocation: Invocation,
-    paths: Paths = None,
-    logs: Logs = None,
-    logs_regex: LogsRegex = None,
-    start: Start = None,
-    end: End = None,
-    topic: Topics = None,
-    partition: Partitions = None,
-    broker: Brokers = None,
-    tz: Zones = None,
+    logs: LogOptions,
     parquet: Annotated[
         Path | None, typer.Option("--parquet", metavar="FILE", help="Write Parquet to this file, nothing to stdout.")
     ] = None,
@@ -87,11 +120,8 @@ def merge(
     no log belongs to the broker or names the topic, and with 2 if a log cannot be read; it still merges the rest.
     """
     from cli.views.state_changes import merged_rows, print_merge, tell_problems
-    from engine.admin.state_changes.log_files import find_logs, look_at_logs
-    from engine.admin.state_changes.merge import MergeWish, plan_merge
 
-    wish = MergeWish(start, end, topic or (), partition or (), broker or (), zones_of(tz))
-    plan = plan_merge(look_at_logs(find_logs(named_paths(paths, logs), logs_regex)), wish)
+    plan = logs.plan()
     if parquet is None:
         print_merge(invocation, plan)
     else:
@@ -113,15 +143,7 @@ def merge(
 )
 def check(
     invocation: Invocation,
-    paths: Paths = None,
-    logs: Logs = None,
-    logs_regex: LogsRegex = None,
-    start: Start = None,
-    end: End = None,
-    topic: Topics = None,
-    partition: Partitions = None,
-    broker: Brokers = None,
-    tz: Zones = None,
+    logs: LogOptions,
     window: Annotated[
         str, typer.Option("--window", metavar="DURATION", help="A change that recurs within this time is flapping.")
     ] = "10m",
@@ -144,8 +166,6 @@ def check(
     from cli.views.state_changes_check import check_report
     from engine.admin.state_changes.check import StateChangeCheck
     from engine.admin.state_changes.findings import Severity
-    from engine.admin.state_changes.log_files import find_logs, look_at_logs
-    from engine.admin.state_changes.merge import MergeWish, plan_merge
     from engine.admin.state_changes.merged_rows import row_tag
     from engine.common.quantities import parse_duration_s
 
@@ -155,8 +175,7 @@ def check(
         duration = timedelta(seconds=parse_duration_s(window))
     except (ValueError, OverflowError):
         raise UsageError(f"--window must be a duration such as 10m, not {window!r}") from None
-    wish = MergeWish(start, end, topic or (), partition or (), broker or (), zones_of(tz))
-    plan = plan_merge(look_at_logs(find_logs(named_paths(paths, logs), logs_regex)), wish)
+    plan = logs.plan()
     # Read without an event loop: it would keep Ctrl-C waiting.
     checking = StateChangeCheck(window=duration, examples_max=examples)
     clock = plan.utc_clock()

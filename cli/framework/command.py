@@ -6,14 +6,16 @@
     async def list_topics(invocation: Invocation, pattern: Pattern = None) -> Report:
         \"\"\"List topics.\"\"\"
 
-The function's first parameter is the run; the others become arguments and options by Typer's rules. It returns a
-Report, an ExitCode or nothing, and may be a coroutine.
+The function's first parameter is the run; the others become arguments and options by Typer's rules. A parameter whose
+type is a dataclass stands for the options that are the fields of it: several commands can share these. The function
+returns a Report, an ExitCode or nothing, and may be a coroutine.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import is_dataclass
 from typing import Any, TypeVar
 
 from typer._click.core import Context, Parameter
@@ -218,11 +220,34 @@ def _callback(function: CommandFunction, needs: Needs, words: str) -> Callable[.
             counting = [need for need in needs_of(words) if need.counts_with(given)]
             invocation.rights = tuple(need.right for need in counting)
             invocation.essential_rights = tuple(need.right for need in counting if need.without is Without.REFUSED)
-        return execute(invocation, function, own_values, is_bounded=needs.bounded)
+        return execute(invocation, function, _gathered(own, own_values), is_bounded=needs.bounded)
 
-    keyword_only = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
-    signature = inspect.Signature([*keyword_only, *shared])
+    signature = inspect.Signature([*_options_of(own), *shared])
     callback.__signature__ = signature  # type: ignore[attr-defined]
     callback.__annotations__ = {parameter.name: parameter.annotation for parameter in signature.parameters.values()}
     callback.__name__ = getattr(function, "__name__", "command")
     return callback
+
+
+def _options_of(parameters: Iterable[inspect.Parameter]) -> Iterator[inspect.Parameter]:
+    """Yield the parameters, each dataclass as its fields."""
+    for parameter in parameters:
+        if is_dataclass(parameter.annotation):
+            yield from _options_of(_fields_of(parameter))
+        else:
+            yield parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+
+
+def _gathered(parameters: Iterable[inspect.Parameter], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of the parameters, those of fields put into their dataclass."""
+    gathered = {}
+    for parameter in parameters:
+        kind: Any = parameter.annotation
+        is_bundle = is_dataclass(kind)
+        name = parameter.name
+        gathered[name] = kind(**_gathered(_fields_of(parameter), values)) if is_bundle else values[name]
+    return gathered
+
+
+def _fields_of(parameter: inspect.Parameter) -> Iterable[inspect.Parameter]:
+    return inspect.signature(parameter.annotation, eval_str=True).parameters.values()

@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 from typer._click.exceptions import UsageError
 
-from cli.commands.configs_entities import chosen_entity
+from cli.commands.configs_entities import ByType, chosen_entity
 
 
 def whose(types: str = "", names: str = "", default: bool = False, **said: str | bool) -> tuple[str, str | None]:
     shortcuts = [
         (kind, value if isinstance(value, str) else None, value is True) for kind, value in said.items() if value
     ]
-    chosen = chosen_entity(types.split(), names.split(), default, shortcuts)
+    by_type = ByType(entity_type=types.split(), entity_name=names.split(), entity_default=default)
+    chosen = chosen_entity(by_type, shortcuts)
     if chosen.entity is not None:
         return chosen.kind.value, chosen.entity.name
     return chosen.kind.value, f"all of {chosen.user}/{chosen.client}" if chosen.user or chosen.client else "all"
@@ -32,12 +33,12 @@ def test_whose_settings() -> None:
 
 
 def test_all_clients_of_one_user() -> None:
-    chosen = chosen_entity(["users", "clients"], ["a/b"], False, [])
+    chosen = chosen_entity(ByType(entity_type=["users", "clients"], entity_name=["a/b"]), [])
     assert [name for name in ("a%2Fb/x", "a%2Fb/<default>", "a/b", "<default>/x") if chosen.takes(name)] == [
         "a%2Fb/x",
         "a%2Fb/<default>",
     ]
-    everybody = chosen_entity(["users"], [], False, [])
+    everybody = chosen_entity(ByType(entity_type=["users"]), [])
     assert everybody.takes(None)
     assert everybody.takes("alice")
 

@@ -7,10 +7,10 @@ from small_clusters import applied, cluster, drawn_cluster
 
 from engine.common.model import BrokerInfo, ReplicaAssignment
 from engine.common.snapshot import ClusterSnapshot
-from plans.capacity_file import parse_capacities
 from plans.errors import BadOption, Infeasible
 from plans.explaining import explanations
 from plans.made import MadePlan
+from plans.option_texts import parse_capacities
 from plans.options import Aim, BrokerCapacity, LogDirCapacity, Minimise, PlanOptions, Replacement, Strategy
 from plans.planning import make_plan
 

@@ -13,8 +13,8 @@ from typing import Any
 from engine.admin.cluster.errors import BadRequest
 from engine.common.quantities import parse_duration_s, parse_rate, parse_size
 from plans import option_texts
-from plans.capacity_file import parse_capacities
 from plans.errors import BadOption
+from plans.option_texts import parse_capacities
 from plans.options import BrokerCapacity, LogDirCapacity, PlanOptions, Strategy
 from tui.operations.topics import quantity, whole_number
 from tui.pages.page import View

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import shlex
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -29,140 +29,151 @@ from engine.common.quantities import counted
 
 if TYPE_CHECKING:
     from engine.admin.cluster.connection import Cluster
-    from engine.admin.reassignment.plan_runs import PlanRun
+    from engine.admin.reassignment.plan_runs import PlanRun, Verb
     from engine.admin.reassignment.waves import Standing, Wave
     from engine.common.model import TopicPartition
 
-_Size = str | None
-_OPTIONS: dict[str, tuple[Any, Any]] = {
-    "throttle": (
-        Annotated[
-            _Size,
-            typer.Option(
-                "--throttle",
-                metavar="SIZE",
-                help="Bytes a second between brokers; 0 is none.  [default: what the plan says; for resume and "
-                "rollback, that of the last run]",
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """The options of every command that carries out a plan."""
+
+    throttle: Annotated[
+        str | None,
+        typer.Option(
+            "--throttle",
+            metavar="SIZE",
+            help="Bytes a second between brokers; 0 is none.  [default: what the plan says; for resume and "
+            "rollback, that of the last run]",
+        ),
+    ] = None
+    throttle_floor: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Never halve the throttle below this.  [default: a quarter of --throttle]"),
+    ] = None
+    throttle_ceiling: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Raise it up to this while all is calm.  [default: --throttle]"),
+    ] = None
+    throttle_p99: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Halve the throttle while a broker's p99 latency is above this, such as 50ms."
+        ),
+    ] = None
+    wave_replicas: Annotated[
+        int, typer.Option(metavar="N", min=1, help="At most this many replicas per wave into or out of a broker.")
+    ] = 10
+    wave_bytes: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="At most this many bytes per wave into or out of a broker.")
+    ] = None
+    stall: Annotated[str, typer.Option(metavar="TIME", help="Stop if a copy makes no progress for this long.")] = "5m"
+    lock_timeout: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME", help="How long the lock outlives a klamm that was killed; at least 6s over the wire."
+        ),
+    ] = "10s"
+    elect: Annotated[
+        bool, typer.Option("--elect/--no-elect", help="At the end, elect the replicas that the plan puts first.")
+    ] = True
+    journal: JournalOption = None
+
+    def run(self, verb: Verb, loaded: LoadedPlan, rollback_file: Path | None = None) -> PlanRun:
+        """Return the run of a plan that they describe."""
+        from engine.admin.reassignment.journal import throttle_of_last_run
+        from engine.admin.reassignment.plan_runs import PlanRun, Verb
+        from engine.admin.reassignment.waves import WaveCaps
+
+        journal = self.journal or loaded.beside(".journal")
+        last = None if verb is Verb.APPLY else throttle_of_last_run(journal, loaded.digest)
+        return PlanRun(
+            verb,
+            loaded.path,
+            loaded.digest,
+            loaded.moves,
+            throttle_options(
+                loaded.plan.klamm.throttle if last is None else last,
+                self.throttle,
+                self.throttle_floor,
+                self.throttle_ceiling,
+                self.throttle_p99,
             ),
-        ],
-        None,
-    ),
-    "throttle_floor": (
-        Annotated[
-            _Size,
-            typer.Option(
-                metavar="SIZE", help="Never halve the throttle below this.  [default: a quarter of --throttle]"
-            ),
-        ],
-        None,
-    ),
-    "throttle_ceiling": (
-        Annotated[
-            _Size,
-            typer.Option(metavar="SIZE", help="Raise it up to this while all is calm.  [default: --throttle]"),
-        ],
-        None,
-    ),
-    "throttle_p99": (
-        Annotated[
-            str | None,
-            typer.Option(
-                metavar="TIME", help="Halve the throttle while a broker's p99 latency is above this, such as 50ms."
-            ),
-        ],
-        None,
-    ),
-    "wave_replicas": (
-        Annotated[
-            int,
-            typer.Option(metavar="N", min=1, help="At most this many replicas per wave into or out of a broker."),
-        ],
-        10,
-    ),
-    "wave_bytes": (
-        Annotated[
-            _Size, typer.Option(metavar="SIZE", help="At most this many bytes per wave into or out of a broker.")
-        ],
-        None,
-    ),
-    "stall": (
-        Annotated[str, typer.Option(metavar="TIME", help="Stop if a copy makes no progress for this long.")],
-        "5m",
-    ),
-    "lock_timeout": (
-        Annotated[
-            str,
-            typer.Option(
-                metavar="TIME", help="How long the lock outlives a klamm that was killed; at least 6s over the wire."
-            ),
-        ],
-        "10s",
-    ),
-    "elect": (
-        Annotated[
-            bool,
-            typer.Option("--elect/--no-elect", help="At the end, elect the replicas that the plan puts first."),
-        ],
-        True,
-    ),
-    "journal": (JournalOption, None),
-}
-_ROLLBACK_FILE = Annotated[
+            WaveCaps(self.wave_replicas, size_option("--wave-bytes", self.wave_bytes)),
+            seconds_option("--stall", self.stall),
+            seconds_option("--lock-timeout", self.lock_timeout),
+            self.elect,
+            journal,
+            rollback_file,
+        )
+
+
+RollbackFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Where to write the rollback.  [default: FILE.rollback.json]")
 ]
+_NEEDS = Needs(cluster=True, changes=True, bounded=False, has_deadline=True)
 
 
-def _carrying_out(verb: str, summary: str, examples: Sequence[str], *, writes_way_back: bool = True) -> None:
-    """Declare one of the commands: the plan file, then the options that all share."""
+@group.command(
+    "apply",
+    needs=_NEEDS,
+    examples=(
+        "klamm plan apply plan.json --dry-run",
+        "klamm plan apply plan.json --throttle 50M",
+        "klamm plan apply plan.json --throttle 50M --throttle-ceiling 200M --wave-replicas 4 --wave-bytes 100G",
+        "klamm plan apply plan.json --throttle 50M --throttle-p99 80ms",
+        "klamm plan apply plan.json --yes --timeout 14400 -o jsonl",
+    ),
+)
+async def apply(
+    invocation: Invocation, file: PlanArgument, options: RunOptions, rollback_file: RollbackFile = None
+) -> Report:
+    """Carry out a plan in waves.
 
-    async def command(invocation: Invocation, **values: Any) -> Report:
-        return await _carry_out(invocation, _run(verb, load_plan(values["file"]), values))
+    It writes the journal and the rollback file before it changes anything. A gate before each wave stops it if a target
+    is dead, an ISR has shrunk, a copy has stalled or --timeout has passed; without --timeout there is no deadline. You
+    can interrupt it at any moment, by Ctrl-C or by kill -9: klamm plan resume continues, from any machine that has the
+    plan.
+    """
+    from engine.admin.reassignment.plan_runs import Verb
 
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters = [
-        inspect.Parameter("invocation", inspect.Parameter.POSITIONAL_OR_KEYWORD),
-        inspect.Parameter("file", keyword, annotation=PlanArgument),
-    ]
-    options = _OPTIONS | ({"rollback_file": (_ROLLBACK_FILE, None)} if writes_way_back else {})
-    parameters += [
-        inspect.Parameter(key, keyword, default=default, annotation=kind) for key, (kind, default) in options.items()
-    ]
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__doc__, command.__name__ = summary, verb
-    function: Callable[..., Awaitable[Report]] = command
-    needs = Needs(cluster=True, changes=True, bounded=False, has_deadline=True)
-    group.command(verb, needs=needs, examples=tuple(examples))(function)
-
-
-def _run(verb: str, loaded: LoadedPlan, values: dict[str, Any]) -> tuple[LoadedPlan, PlanRun]:
-    from engine.admin.reassignment.journal import throttle_of_last_run
-    from engine.admin.reassignment.plan_runs import PlanRun, Verb
-    from engine.admin.reassignment.waves import WaveCaps
-
-    journal: Path = values["journal"] or loaded.beside(".journal")
-    last = None if verb == Verb.APPLY else throttle_of_last_run(journal, loaded.digest)
-    return loaded, PlanRun(
-        Verb(verb),
-        loaded.path,
-        loaded.digest,
-        loaded.moves,
-        throttle_options(
-            loaded.plan.klamm.throttle if last is None else last,
-            values["throttle"],
-            values["throttle_floor"],
-            values["throttle_ceiling"],
-            values["throttle_p99"],
-        ),
-        WaveCaps(values["wave_replicas"], size_option("--wave-bytes", values["wave_bytes"])),
-        seconds_option("--stall", values["stall"]),
-        seconds_option("--lock-timeout", values["lock_timeout"]),
-        values["elect"],
-        journal,
-        values.get("rollback_file"),
-    )
+    loaded = load_plan(file)
+    return await _carry_out(invocation, loaded, options.run(Verb.APPLY, loaded, rollback_file))
 
 
-async def _carry_out(invocation: Invocation, wanted: tuple[LoadedPlan, PlanRun]) -> Report:
+@group.command(
+    "resume",
+    needs=_NEEDS,
+    examples=("klamm plan resume plan.json", "klamm plan resume plan.json --throttle 20M"),
+)
+async def resume(
+    invocation: Invocation, file: PlanArgument, options: RunOptions, rollback_file: RollbackFile = None
+) -> Report:
+    """Continue a plan that was stopped, interrupted or killed, on this machine or on another.
+
+    It needs only the plan file and the cluster: it skips what is done and waits for what is under way. It removes
+    throttles that the killed run left.
+    """
+    from engine.admin.reassignment.plan_runs import Verb
+
+    loaded = load_plan(file)
+    return await _carry_out(invocation, loaded, options.run(Verb.RESUME, loaded, rollback_file))
+
+
+@group.command(
+    "rollback",
+    needs=_NEEDS,
+    examples=("klamm plan rollback plan.json --dry-run", "klamm plan rollback plan.json --throttle 50M"),
+)
+async def rollback(invocation: Invocation, file: PlanArgument, options: RunOptions) -> Report:
+    """Move every partition of a plan back to where it was, in waves, including those that are still moving."""
+    from engine.admin.reassignment.plan_runs import Verb
+
+    loaded = load_plan(file)
+    return await _carry_out(invocation, loaded, options.run(Verb.ROLLBACK, loaded))
+
+
+async def _carry_out(invocation: Invocation, loaded: LoadedPlan, run: PlanRun) -> Report:
     import asyncio
 
     from cli.framework.cluster_session import open_cluster
@@ -172,7 +183,6 @@ async def _carry_out(invocation: Invocation, wanted: tuple[LoadedPlan, PlanRun])
     from engine.admin.reassignment.wave_values import Outcome, WavesResult
     from tui.operations.plan_commands import running_words
 
-    loaded, run = wanted
     async with open_cluster(invocation, for_change=not invocation.is_dry_run) as cluster:
         async with asyncio.timeout(invocation.timeout_s):
             await run.refuse_begun(cluster)
@@ -263,37 +273,3 @@ async def _refuse_drift(invocation: Invocation, cluster: Cluster, loaded: Loaded
     else:
         hint = f"klamm plan check {path} shows all; plan again, or, if this plan has begun: klamm plan resume {path}"
     raise Stop(Failure(ExitCode.BAD_ANSWER, "stopped", message, str(path), hint))
-
-
-_carrying_out(
-    "apply",
-    """Carry out a plan in waves.
-
-    It writes the journal and the rollback file before it changes anything. A gate before each wave stops it if a target
-    is dead, an ISR has shrunk, a copy has stalled or --timeout has passed; without --timeout there is no deadline. You
-    can interrupt it at any moment, by Ctrl-C or by kill -9: klamm plan resume continues, from any machine that has the
-    plan.
-    """,
-    (
-        "klamm plan apply plan.json --dry-run",
-        "klamm plan apply plan.json --throttle 50M",
-        "klamm plan apply plan.json --throttle 50M --throttle-ceiling 200M --wave-replicas 4 --wave-bytes 100G",
-        "klamm plan apply plan.json --throttle 50M --throttle-p99 80ms",
-        "klamm plan apply plan.json --yes --timeout 14400 -o jsonl",
-    ),
-)
-_carrying_out(
-    "resume",
-    """Continue a plan that was stopped, interrupted or killed, on this machine or on another.
-
-    It needs only the plan file and the cluster: it skips what is done and waits for what is under way. It removes
-    throttles that the killed run left.
-    """,
-    ("klamm plan resume plan.json", "klamm plan resume plan.json --throttle 20M"),
-)
-_carrying_out(
-    "rollback",
-    """Move every partition of a plan back to where it was, in waves, including those that are still moving.""",
-    ("klamm plan rollback plan.json --dry-run", "klamm plan rollback plan.json --throttle 50M"),
-    writes_way_back=False,
-)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import shlex
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -30,74 +30,95 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_SHARED: dict[str, tuple[Any, Any]] = {
-    "aim": (str | None, typer.Option("--aim", metavar="LIST", help="What to balance: replicas,leaders,bytes.")),
-    "topic": (
-        list[str] | None, typer.Option("--topic", metavar="REGEX", help="Only topics whose whole name matches move."),
-    ),
-    "exclude_topic": (
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanningOptions:
+    """The options of every command that makes a plan."""
+
+    aim: Annotated[
+        str | None, typer.Option("--aim", metavar="LIST", help="What to balance: replicas,leaders,bytes.")
+    ] = None
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", metavar="REGEX", help="Only topics whose whole name matches move.")
+    ] = None
+    exclude_topic: Annotated[
         list[str] | None,
         typer.Option(
             "--exclude-topic", metavar="REGEX", help="Topics whose whole name matches count as load and do not move."
         ),
-    ),
-    "exclude_broker": (list[int] | None, typer.Option("--exclude-broker", metavar="B", help="Never a target.")),
-    "pin": (list[str] | None, typer.Option("--pin", metavar="TOPIC-PARTITION", help="Stays as it is.")),
-    "minimise": (
+    ] = None
+    exclude_broker: Annotated[
+        list[int] | None, typer.Option("--exclude-broker", metavar="B", help="Never a target.")
+    ] = None
+    pin: Annotated[list[str] | None, typer.Option("--pin", metavar="TOPIC-PARTITION", help="Stays as it is.")] = None
+    minimise: Annotated[
         str | None,
         typer.Option("--minimise", metavar="moves|bytes", help="What to minimise first.  [default: bytes if known]"),
-    ),
-    "tolerance": (float, typer.Option("--tolerance", metavar="PERCENT", min=0, help="Allowed deviation of bytes.")),
-    "max_moves": (int | None, typer.Option("--max-moves", metavar="N", min=0, help="Make at most N moves.")),
-    "max_bytes": (str | None, typer.Option("--max-bytes", metavar="SIZE", help="Copy at most SIZE.")),
-    "capacity": (
+    ] = None
+    tolerance: Annotated[
+        float, typer.Option("--tolerance", metavar="PERCENT", min=0, help="Allowed deviation of bytes.")
+    ] = 5.0
+    max_moves: Annotated[int | None, typer.Option("--max-moves", metavar="N", min=0, help="Make at most N moves.")] = (
+        None
+    )
+    max_bytes: Annotated[str | None, typer.Option("--max-bytes", metavar="SIZE", help="Copy at most SIZE.")] = None
+    capacity: Annotated[
         Path | None,
-        typer.Option(
-            "--capacity", metavar="FILE", allow_dash=True, help="TOML: [brokers] 7 = \"2 TB\", [log-dirs] …"
-        ),
-    ),
-    "keep_dead": (bool, typer.Option("--keep-dead", help="Leave the replicas of dead brokers where they are.")),
-    "throttle": (str | None, typer.Option("--throttle", metavar="SIZE", help="Bytes a second, to estimate the time.")),
-    "time_limit": (
+        typer.Option("--capacity", metavar="FILE", allow_dash=True, help='TOML: [brokers] 7 = "2 TB", [log-dirs] …'),
+    ] = None
+    keep_dead: Annotated[
+        bool, typer.Option("--keep-dead", help="Leave the replicas of dead brokers where they are.")
+    ] = False
+    throttle: Annotated[
+        str | None, typer.Option("--throttle", metavar="SIZE", help="Bytes a second, to estimate the time.")
+    ] = None
+    time_limit: Annotated[
         str | None,
         typer.Option("--time-limit", metavar="TIME", help="Limit the solver to about this much work: 30s, 2m."),
-    ),
-    "out": (Path | None, typer.Option("--out", metavar="FILE", help="Write the plan there.")),
-    "explain": (
-        list[str] | None, typer.Option("--explain", metavar="TOPIC-PARTITION", help="Say why it moves or stays."),
-    ),
-}  # fmt: skip
-_WRITE_CAPACITIES = 'write one in TOML: a line [brokers], and below it a line such as 7 = "2 TB"'
-_DEFAULTS: dict[str, Any] = {"tolerance": 5.0, "keep_dead": False}
+    ] = None
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the plan there.")] = None
+    explain: Annotated[
+        list[str] | None, typer.Option("--explain", metavar="TOPIC-PARTITION", help="Say why it moves or stays.")
+    ] = None
 
-Reading = Callable[[dict[str, Any]], dict[str, Any]]
-"""From the values of a strategy's own arguments to fields of PlanOptions."""
+    def of_planner(self) -> PlanOptions:
+        """Return what they mean to the planner.
 
+        Raises:
+            UsageError: a text means nothing.
+        """
+        from plans.option_texts import aims, parse_capacities
+        from plans.option_texts import minimise as figure
+        from plans.options import PlanOptions
 
-def _strategy(name: str, summary: str, examples: Sequence[str], own: dict[str, Any], read: Reading) -> None:
-    """Declare the command of one strategy: its own arguments, then those that all share."""
-
-    async def command(invocation: Invocation, **values: Any) -> Report:
-        return await _run(invocation, name, read(values), values)
-
-    parameters = [inspect.Parameter("invocation", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
-    for key, annotation in own.items():
-        kind, default = annotation if isinstance(annotation, tuple) else (annotation, inspect.Parameter.empty)
-        parameters.append(inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind))
-    for key, (kind, option) in _SHARED.items():
-        parameters.append(
-            inspect.Parameter(
-                key, inspect.Parameter.KEYWORD_ONLY, default=_DEFAULTS.get(key), annotation=Annotated[kind, option]
-            )
+        brokers, log_dirs = (
+            parse_capacities(read_named(self.capacity, _WRITE_CAPACITIES), name_of(self.capacity))
+            if self.capacity
+            else ((), ())
         )
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__doc__ = summary
-    command.__name__ = name.replace("-", "_")
-    function: Callable[..., Awaitable[Report]] = command
-    group.command(name, needs=Needs(cluster=True), examples=tuple(examples))(function)
+        return PlanOptions(
+            aim=None if self.aim is None else _read(aims, self.aim, "--aim"),
+            topics=tuple(self.topic or ()),
+            exclude_topics=tuple(self.exclude_topic or ()),
+            exclude_brokers=tuple(sorted(set(self.exclude_broker or ()))),
+            pins=tuple(self.pin or ()),
+            minimise=None if self.minimise is None else _read(figure, self.minimise, "--minimise"),
+            tolerance_percent=self.tolerance,
+            max_moves=self.max_moves,
+            max_bytes=_size("--max-bytes", self.max_bytes),
+            broker_capacities=brokers,
+            log_dir_capacities=log_dirs,
+            keep_dead=self.keep_dead,
+            throttle=_size("--throttle", self.throttle) or None,
+            time_limit_s=None if self.time_limit is None else seconds_option("--time-limit", self.time_limit),
+        )
 
 
-async def _run(invocation: Invocation, name: str, own: dict[str, Any], values: dict[str, Any]) -> Report:
+_WRITE_CAPACITIES = 'write one in TOML: a line [brokers], and below it a line such as 7 = "2 TB"'
+
+
+async def _run(invocation: Invocation, name: str, options: PlanningOptions, **own: Any) -> Report:
+    """Make a plan. ``own`` are the fields of PlanOptions that the strategy's own arguments set."""
     from cli.framework.progress import Activity
     from cli.views.plan import plan_report, sentences
     from plans.errors import Infeasible
@@ -105,22 +126,21 @@ async def _run(invocation: Invocation, name: str, own: dict[str, Any], values: d
     from plans.options import Strategy
     from plans.planning import make_plan
 
-    strategy = Strategy(name)
-    options = _options(own, values)
-    _refuse_lost(values["out"])
-    cluster_snapshot = await _snapshot(invocation, (*options.topics, *options.exclude_topics))
+    wanted = replace(options.of_planner(), **own)
+    _refuse_lost(options.out)
+    cluster_snapshot = await _snapshot(invocation, (*wanted.topics, *wanted.exclude_topics))
     started = time.monotonic()
     activity = Activity(invocation.talk, "planning")
     try:
-        made = make_plan(cluster_snapshot, strategy, options, progress=activity.update)
-        explained = explanations(made, values["explain"] or ())
+        made = make_plan(cluster_snapshot, Strategy(name), wanted, progress=activity.update)
+        explained = explanations(made, options.explain or ())
     except Infeasible as error:
         raise Stop(Failure(ExitCode.BAD_ANSWER, "infeasible", str(error), hint=error.hint)) from error
     finally:
         activity.end()
     for note in made.notes:
         invocation.talk.say(f"note: {note}")
-    _write(invocation, made.plan, values["out"])
+    _write(invocation, made.plan, options.out)
     invocation.talk.say(f"planned in {time.monotonic() - started:.1f} s")
     if invocation.output not in (OutputFormat.TABLE, OutputFormat.MARKDOWN):
         for sentence in sentences(made, explained):
@@ -176,36 +196,6 @@ async def _snapshot(invocation: Invocation, patterns: Sequence[str]) -> ClusterS
         return taken
 
 
-def _options(own: dict[str, Any], values: dict[str, Any]) -> PlanOptions:
-    from plans.capacity_file import parse_capacities
-    from plans.option_texts import aims
-    from plans.option_texts import minimise as figure
-    from plans.options import PlanOptions
-
-    capacity: Path | None = values["capacity"]
-    brokers, log_dirs = (
-        parse_capacities(read_named(capacity, _WRITE_CAPACITIES), name_of(capacity)) if capacity else ((), ())
-    )
-    aim, minimise, limit = values["aim"], values["minimise"], values["time_limit"]
-    return PlanOptions(
-        aim=None if aim is None else _read(aims, aim, "--aim"),
-        topics=tuple(values["topic"] or ()),
-        exclude_topics=tuple(values["exclude_topic"] or ()),
-        exclude_brokers=tuple(sorted(set(values["exclude_broker"] or ()))),
-        pins=tuple(values["pin"] or ()),
-        minimise=None if minimise is None else _read(figure, minimise, "--minimise"),
-        tolerance_percent=values["tolerance"],
-        max_moves=values["max_moves"],
-        max_bytes=_size("--max-bytes", values["max_bytes"]),
-        broker_capacities=brokers,
-        log_dir_capacities=log_dirs,
-        keep_dead=values["keep_dead"],
-        throttle=_size("--throttle", values["throttle"]) or None,
-        time_limit_s=None if limit is None else seconds_option("--time-limit", limit),
-        **own,
-    )
-
-
 def _read(parse: Callable[[str, str], T], text: str, option: str) -> T:
     """Return what an option's text means; one that means nothing is wrong use."""
     from plans.errors import BadOption
@@ -235,82 +225,101 @@ def _replacements(text: str) -> tuple[Replacement, ...]:
 
 
 _Brokers = Annotated[str, typer.Argument(metavar="BROKER[,…]", help="Ids of brokers.")]
+_NEEDS = Needs(cluster=True)
 
-_strategy(
+
+@group.command(
     "rebalance",
-    """Level replicas and leaders over the brokers, or bytes, with the fewest bytes or moves.
-
-    Partitions with two replicas in one rack are repaired, and dead brokers are emptied first.
-    """,
-    (
+    needs=_NEEDS,
+    examples=(
         "klamm plan rebalance --out plan.json",
         "klamm plan rebalance --aim replicas,leaders,bytes --throttle 50M",
         "klamm plan rebalance --max-bytes 200GB --exclude-topic 'logs.*'",
     ),
-    {},
-    lambda values: {},
 )
-_strategy(
+async def rebalance(invocation: Invocation, options: PlanningOptions) -> Report:
+    """Level replicas and leaders over the brokers, or bytes, with the fewest bytes or moves.
+
+    Partitions with two replicas in one rack are repaired, and dead brokers are emptied first.
+    """
+    return await _run(invocation, "rebalance", options)
+
+
+@group.command(
     "decommission",
+    needs=_NEEDS,
+    examples=("klamm plan decommission 7 --out plan.json", "klamm plan decommission 7 --aim replicas,leaders"),
+)
+async def decommission(invocation: Invocation, brokers: _Brokers, options: PlanningOptions) -> Report:
     """Empty brokers, alive or dead, so that they can be removed.
 
     Without --aim only what must move moves; with it, the other brokers are levelled too.
-    """,
-    ("klamm plan decommission 7 --out plan.json", "klamm plan decommission 7 --aim replicas,leaders"),
-    {"brokers": _Brokers},
-    lambda values: {"brokers": _ids(values["brokers"], "decommission")},
-)
-_strategy(
-    "replace",
-    """Move all of a broker's replicas to another one. Where racks forbid that, the plan uses others, and says so.""",
-    ("klamm plan replace 7=8 --out plan.json",),
-    {"pairs": Annotated[str, typer.Argument(metavar="OLD=NEW[,…]", help="Which broker takes whose place.")]},
-    lambda values: {"replacements": _replacements(values["pairs"])},
-)
-_strategy(
+    """
+    return await _run(invocation, "decommission", options, brokers=_ids(brokers, "decommission"))
+
+
+@group.command("replace", needs=_NEEDS, examples=("klamm plan replace 7=8 --out plan.json",))
+async def replace_brokers(
+    invocation: Invocation,
+    pairs: Annotated[str, typer.Argument(metavar="OLD=NEW[,…]", help="Which broker takes whose place.")],
+    options: PlanningOptions,
+) -> Report:
+    """Move all of a broker's replicas to another one. Where racks forbid that, the plan uses others, and says so."""
+    return await _run(invocation, "replace", options, replacements=_replacements(pairs))
+
+
+@group.command(
     "expand",
-    """Fill new brokers. Data moves onto these only, not between the others.""",
-    ("klamm plan expand 4,5 --out plan.json", "klamm plan expand 4,5 --aim replicas,leaders --minimise moves"),
-    {"brokers": _Brokers},
-    lambda values: {"brokers": _ids(values["brokers"], "expand")},
+    needs=_NEEDS,
+    examples=("klamm plan expand 4,5 --out plan.json", "klamm plan expand 4,5 --aim replicas,leaders --minimise moves"),
 )
-_strategy(
-    "racks",
-    """Repair partitions that span fewer racks than they could. Dead brokers are emptied first.""",
-    ("klamm plan racks --out plan.json",),
-    {},
-    lambda values: {},
-)
-_strategy(
-    "factor",
-    """Raise or lower the replication factor.""",
-    ("klamm plan factor 3 --topic 'orders.*' --out plan.json",),
-    {"factor": Annotated[int, typer.Argument(metavar="N", min=1, help="Replicas of each partition.")]},
-    lambda values: {"replication_factor": values["factor"]},
-)
-_strategy(
-    "move",
-    """Move topics to a list of brokers, with the fewest moves: what is there already stays.""",
-    ("klamm plan move --topic orders --brokers 4,5,6 --out plan.json",),
-    {"brokers": Annotated[str, typer.Option("--brokers", metavar="LIST", help="Brokers to hold the topics.")]},
-    lambda values: {"brokers": _ids(values["brokers"], "--brokers")},
-)
-_strategy(
-    "leaders",
-    """Level the leaders by putting replica lists in another order. Nothing is copied.""",
-    ("klamm plan leaders --out plan.json",),
-    {},
-    lambda values: {},
-)
-_strategy(
+async def expand(invocation: Invocation, brokers: _Brokers, options: PlanningOptions) -> Report:
+    """Fill new brokers. Data moves onto these only, not between the others."""
+    return await _run(invocation, "expand", options, brokers=_ids(brokers, "expand"))
+
+
+@group.command("racks", needs=_NEEDS, examples=("klamm plan racks --out plan.json",))
+async def racks(invocation: Invocation, options: PlanningOptions) -> Report:
+    """Repair partitions that span fewer racks than they could. Dead brokers are emptied first."""
+    return await _run(invocation, "racks", options)
+
+
+@group.command("factor", needs=_NEEDS, examples=("klamm plan factor 3 --topic 'orders.*' --out plan.json",))
+async def factor(
+    invocation: Invocation,
+    factor: Annotated[int, typer.Argument(metavar="N", min=1, help="Replicas of each partition.")],
+    options: PlanningOptions,
+) -> Report:
+    """Raise or lower the replication factor."""
+    return await _run(invocation, "factor", options, replication_factor=factor)
+
+
+@group.command("move", needs=_NEEDS, examples=("klamm plan move --topic orders --brokers 4,5,6 --out plan.json",))
+async def move(
+    invocation: Invocation,
+    brokers: Annotated[str, typer.Option("--brokers", metavar="LIST", help="Brokers to hold the topics.")],
+    options: PlanningOptions,
+) -> Report:
+    """Move topics to a list of brokers, with the fewest moves: what is there already stays."""
+    return await _run(invocation, "move", options, brokers=_ids(brokers, "--brokers"))
+
+
+@group.command("leaders", needs=_NEEDS, examples=("klamm plan leaders --out plan.json",))
+async def leaders(invocation: Invocation, options: PlanningOptions) -> Report:
+    """Level the leaders by putting replica lists in another order. Nothing is copied."""
+    return await _run(invocation, "leaders", options)
+
+
+@group.command(
     "log-dirs",
-    """Level the disks inside each broker.""",
-    ("klamm plan log-dirs --out plan.json", "klamm plan log-dirs --broker 7 --tolerance 10"),
-    {
-        "broker": (
-            Annotated[list[int] | None, typer.Option("--broker", metavar="B", help="Only these brokers.")],
-            None,
-        )
-    },
-    lambda values: {"brokers": tuple(sorted(set(values["broker"] or ())))},
+    needs=_NEEDS,
+    examples=("klamm plan log-dirs --out plan.json", "klamm plan log-dirs --broker 7 --tolerance 10"),
 )
+async def log_dirs(
+    invocation: Invocation,
+    *,
+    broker: Annotated[list[int] | None, typer.Option("--broker", metavar="B", help="Only these brokers.")] = None,
+    options: PlanningOptions,
+) -> Report:
+    """Level the disks inside each broker."""
+    return await _run(invocation, "log-dirs", options, brokers=tuple(sorted(set(broker or ()))))

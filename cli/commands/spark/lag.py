@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer._click.exceptions import UsageError
 
-from cli.commands.spark.shared import Confs, Master, Packages, group, open_spark, waits_shown
+from cli.commands.spark.shared import SessionOptions, group, open_spark, waits_shown
 from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
 from cli.framework.option_values import seconds_option
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 )
 def lag(
     invocation: Invocation,
+    *,
     out: Annotated[
         str | None, typer.Option("--out", metavar="PATH", help="A folder for Parquet: a path, s3://, gs:// or abfs://.")
     ] = None,
@@ -52,9 +53,7 @@ def lag(
         str | None,
         typer.Option("--state", metavar="PATH", help="Where Spark records which samples are done.  [default: in PATH]"),
     ] = None,
-    master: Master = None,
-    conf: Confs = None,
-    packages: Packages = None,
+    session: SessionOptions,
 ) -> ExitCode:
     """Sample the lag of all groups and of Spark queries again and again, as a Spark job, and keep it as Parquet.
 
@@ -84,7 +83,7 @@ def lag(
         invocation.talk.say(f"sample {sample.sample}: {counts}, {sample.took_ms} ms")
 
     with (
-        open_spark(invocation, master, conf, packages, name="klamm spark lag") as spark,
+        open_spark(invocation, session, name="klamm spark lag") as spark,
         waits_shown(invocation) as wait,
     ):
         run_lag_job(spark, job, tell, threading.Event(), wait)

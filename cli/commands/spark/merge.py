@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.commands.spark.shared import Confs, Master, Packages, group, open_spark, path_of, tasks_shown
-from cli.commands.state_changes import Brokers, End, Partitions, Start, Topics, Zones, zones_of
+from cli.commands.spark.shared import SessionOptions, group, open_spark, path_of, tasks_shown
+from cli.commands.state_changes import LineOptions
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.output.report import Column, Kind, Report, Table
@@ -39,18 +39,12 @@ Places = Annotated[
 )
 def merge(
     invocation: Invocation,
+    *,
     paths: Places = None,
     out: Annotated[str | None, typer.Option("--out", metavar="FOLDER", help="A folder that does not exist.")] = None,
     single: Annotated[bool, typer.Option("--single", help="Write one file, not a folder of parts.")] = False,
-    start: Start = None,
-    end: End = None,
-    topic: Topics = None,
-    partition: Partitions = None,
-    broker: Brokers = None,
-    tz: Zones = None,
-    master: Master = None,
-    conf: Confs = None,
-    packages: Packages = None,
+    lines: LineOptions,
+    session: SessionOptions,
 ) -> Report:
     """Merge the state-change logs of many brokers by time, as a Spark job.
 
@@ -63,7 +57,7 @@ def merge(
     from cli.views.state_changes import tell_problems
     from engine.admin.lag.stores import needs_spark
     from engine.admin.state_changes.log_files import find_logs, look_at_logs
-    from engine.admin.state_changes.merge import MergeWish, plan_merge
+    from engine.admin.state_changes.merge import plan_merge
     from engine.spark.log_merge import merge_logs, refuse_existing
 
     if out is None:
@@ -71,15 +65,14 @@ def merge(
 
         raise Stop(Failure(ExitCode.USAGE, "usage", "no place to write is given", hint="give --out FOLDER"))
     places = paths or []
-    wish = MergeWish(start, end, topic or (), partition or (), broker or (), zones_of(tz))
-    session = open_spark(invocation, master, conf, packages, name="klamm spark merge")
+    opening = open_spark(invocation, session, name="klamm spark merge")
     with ExitStack() as stack:
         # Otherwise what is wrong with logs or output is known before Spark has started.
-        spark = stack.enter_context(session) if any(map(needs_spark, [*places, out])) else None
+        spark = stack.enter_context(opening) if any(map(needs_spark, [*places, out])) else None
         target = path_of(out)
         refuse_existing(target)
-        plan = plan_merge(look_at_logs(find_logs([path_of(place) for place in places])), wish)
-        spark = spark or stack.enter_context(session)
+        plan = plan_merge(look_at_logs(find_logs([path_of(place) for place in places])), lines.wish())
+        spark = spark or stack.enter_context(opening)
         with tasks_shown(invocation, spark):
             result = merge_logs(spark, plan, target, is_single=single)
         report = _merge_report(result)

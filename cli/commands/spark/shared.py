@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,30 +22,35 @@ SPARK_PANEL = "Spark"
 
 _LOOK_EVERY_S = 0.2
 
-Master = Annotated[
-    str | None,
-    typer.Option(
-        "--master",
-        metavar="URL",
-        help="Where Spark runs: local[N], spark://HOST:PORT, yarn, k8s://…  [default: local[*]]",
-        rich_help_panel=SPARK_PANEL,
-    ),
-]
-Confs = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--conf", metavar="NAME=VALUE", help="A setting of Spark; may be repeated.", rich_help_panel=SPARK_PANEL
-    ),
-]
-Packages = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--packages",
-        metavar="GROUP:ARTIFACT:VERSION,…",
-        help="Jars that Spark fetches from Maven.",
-        rich_help_panel=SPARK_PANEL,
-    ),
-]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionOptions:
+    """The options of every command that starts Spark."""
+
+    master: Annotated[
+        str | None,
+        typer.Option(
+            "--master",
+            metavar="URL",
+            help="Where Spark runs: local[N], spark://HOST:PORT, yarn, k8s://…  [default: local[*]]",
+            rich_help_panel=SPARK_PANEL,
+        ),
+    ] = None
+    conf: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--conf", metavar="NAME=VALUE", help="A setting of Spark; may be repeated.", rich_help_panel=SPARK_PANEL
+        ),
+    ] = None
+    packages: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--packages",
+            metavar="GROUP:ARTIFACT:VERSION,…",
+            help="Jars that Spark fetches from Maven.",
+            rich_help_panel=SPARK_PANEL,
+        ),
+    ] = None
 
 
 def path_of(place: str) -> Path:
@@ -60,9 +66,7 @@ def path_of(place: str) -> Path:
 
 
 @contextmanager
-def open_spark(
-    invocation: Invocation, master: str | None, confs: list[str] | None, packages: list[str] | None, *, name: str
-) -> Iterator[SparkSession]:
+def open_spark(invocation: Invocation, wanted: SessionOptions, *, name: str) -> Iterator[SparkSession]:
     """Yield a Spark session for one command. Spark's own output goes into a log; --verbose says where."""
     import os
     from contextlib import ExitStack
@@ -71,9 +75,9 @@ def open_spark(
     from engine.spark.session import SparkOptions, check_pyspark, parse_conf, spark_session
 
     options = SparkOptions(
-        master,
-        tuple(parse_conf(text) for text in confs or ()),
-        tuple(package.strip() for text in packages or () for package in text.split(",") if package.strip()),
+        wanted.master,
+        tuple(parse_conf(text) for text in wanted.conf or ()),
+        tuple(package.strip() for text in wanted.packages or () for package in text.split(",") if package.strip()),
     )
     check_pyspark()
     if "PYSPARK_GATEWAY_PORT" in os.environ:

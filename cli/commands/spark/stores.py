@@ -21,14 +21,14 @@ def other_stores(invocation: Invocation) -> Iterator[OtherStore]:
         opened: list[Store] = []
 
         def store_of(uri: str) -> tuple[Store, str]:
-            from cli.commands.spark.shared import open_spark
+            from cli.commands.spark.shared import SessionOptions, open_spark
             from engine.spark.hadoop_store import HadoopStore, service_of
 
             with lock:
                 if not opened:
                     invocation.waited_for = "Spark, which is starting"
                     invocation.talk.detail(f"{uri}: read through Spark's file systems")
-                    stack.enter_context(open_spark(invocation, "local[1]", None, None, name="klamm files"))
+                    stack.enter_context(open_spark(invocation, SessionOptions(master="local[1]"), name="klamm files"))
                     opened.append(HadoopStore())
             # Hadoop tries for many minutes: the time of the command is up long before.
             invocation.waited_for = service_of(uri)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cli.commands.spark.shared import Confs, Master, Packages, group, open_spark, tasks_shown
+from cli.commands.spark.shared import SessionOptions, group, open_spark, tasks_shown
 from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs
 from cli.output.report import Report
@@ -22,13 +22,12 @@ from cli.output.report import Report
 )
 def verify(
     invocation: Invocation,
+    *,
     topic: Annotated[
         list[str] | None,
         typer.Option("--topic", "--topics-include", metavar="REGEX", help="Names or patterns.  [default: all]"),
     ] = None,
-    master: Master = None,
-    conf: Confs = None,
-    packages: Packages = None,
+    session: SessionOptions,
 ) -> Report:
     """Compare every replica of every partition, batch by batch, as a Spark job.
 
@@ -49,7 +48,7 @@ def verify(
 
     # Ask the cluster first: it answers long before Spark has started.
     asyncio.run(plan(1))
-    with open_spark(invocation, master, conf, packages, name="klamm spark verify") as spark:
+    with open_spark(invocation, session, name="klamm spark verify") as spark:
         tasks = asyncio.run(plan(spark.sparkContext.defaultParallelism))
         with tasks_shown(invocation, spark):
             results = verify_ranges(spark, tasks)
