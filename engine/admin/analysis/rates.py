@@ -24,11 +24,12 @@ SLICE = 5_000
 
 
 class _Ends:
-    """The ends of one frame's logs, and when they were read."""
+    """The ends of one frame's logs, when they were read, and whether they should have been read again since."""
 
     def __init__(self, frame: Frame) -> None:
-        self.at_ms = frame.at_ms
-        self.read_at_ms = frame.stage(Stage.OFFSETS).read_at_ms
+        status = frame.stage(Stage.OFFSETS)
+        self.read_at_ms = status.read_at_ms or 0
+        self.is_overdue = frame.at_ms - self.read_at_ms > OVER_MS + (status.interval_ms or 0)
         self.ends = LogEnds.of(frame.offsets)
 
     @cached_property
@@ -37,7 +38,7 @@ class _Ends:
 
     def elapsed_ms(self, then: _Ends) -> int:
         """Return the time since earlier ends were read."""
-        return (self.read_at_ms or 0) - (then.read_at_ms or 0)
+        return self.read_at_ms - then.read_at_ms
 
 
 class Rates:
@@ -64,16 +65,16 @@ class Rates:
     def take(self, frame: Frame) -> None:
         """Take a newer frame; a frame from another time (a seek in a recording) starts the past afresh."""
         now, past = _Ends(frame), self._past
-        if now.at_ms < self._at_ms:
+        if frame.at_ms < self._at_ms:
             past.clear()
             self._counting = None
-        self._at_ms, self._of_topics = now.at_ms, {}
+        self._at_ms, self._of_topics = frame.at_ms, {}
         self._topics = () if frame.cluster is None else frame.cluster.topics
-        if now.read_at_ms is not None and now.ends and (not past or now.at_ms - past[-1].at_ms >= OVER_MS / 4):
+        if now.ends and (not past or now.elapsed_ms(past[-1]) >= OVER_MS / 4):
             past.append(now)
-        while len(past) > 2 and now.at_ms - past[1].at_ms >= OVER_MS:
+        while len(past) > 2 and now.elapsed_ms(past[1]) >= OVER_MS:
             past.popleft()
-        is_later = bool(past) and now.elapsed_ms(past[0]) > 0
+        is_later = bool(past) and now.elapsed_ms(past[0]) > 0 and not now.is_overdue
         self._span = (now, past[0], now.elapsed_ms(past[0])) if is_later else None
         self.in_per_s = self._in_all()
         self._count_by_broker(frozenset() if frame.cluster is None else frozenset(frame.cluster.live_broker_ids))

@@ -67,14 +67,16 @@ class StageSchedule:
         Args:
             is_partial: a broker did not answer. Waiting for it was no work, so the next reading begins a second later,
             and the share does not apply to the wait. It still applies to the time of a whole reading.
+
+        The share applies to the faster one of two whole readings: the first one also connects, and one that was slow
+        alone was held up by something else.
         """
         cost_ms = self._end(now_ms)
         self._failures = 0
-        if is_partial:
-            work_ms, pause_ms = min(cost_ms, self._whole_cost_ms), cost_ms + BACK_OFF_MS
-        else:
-            work_ms = self._whole_cost_ms = cost_ms
-            pause_ms = 0
+        work_ms = min(cost_ms, self._whole_cost_ms)
+        pause_ms = cost_ms + BACK_OFF_MS if is_partial else 0
+        if not is_partial:
+            self._whole_cost_ms = cost_ms
         # More often than frames are made, it would not be seen.
         self.interval_ms = max(self._wanted_ms or 0, self._ticks * tick_ms, round(work_ms / self._share), pause_ms)
         self.next_ms = now_ms if self._must_repeat else max(now_ms, now_ms - cost_ms + self.interval_ms)

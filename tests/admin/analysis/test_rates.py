@@ -71,6 +71,14 @@ def after(*frames: Frame) -> Rates:
             0, 0, {"a": 0}, {1: 0, 2: 0, 3: 0}, id="only the last ten seconds count",
         ),
         pytest.param(
+            [frame(second, {A0: 11 * min(second, 19)}, min(second, 20)) for second in range(30)],
+            10, 10, {"a": 10, "b": None}, {1: 10, 2: 0, 3: 0}, id="until the next reading rates stay over ten seconds",
+        ),
+        pytest.param(
+            [frame(second, {A0: 10 * min(second, 20)}, min(second, 20)) for second in range(32)],
+            None, None, {"a": None}, {}, id="ends that nobody can read any more have no rate",
+        ),
+        pytest.param(
             [frame(50, {A0: 10}), frame(51, {A0: 900}), frame(3, {A0: 5}), frame(4, {A0: 7})],
             2, 2, {"a": 2}, {1: 2, 2: 0, 3: 0}, id="a seek back starts afresh",
         ),

@@ -31,10 +31,16 @@ from engine.kafka.protocol.apis.metadata import (
 # -- schedules
 
 
+def twice_read(schedule: StageSchedule, cost_ms: int) -> StageSchedule:
+    """Return it after two readings that took that long: one alone says nothing of the next."""
+    for start_ms in (-1_000, 0):
+        schedule.start(start_ms)
+        schedule.succeed(start_ms + cost_ms, 1_000)
+    return schedule
+
+
 def test_waiting_for_a_silent_broker_is_no_work_and_the_share_holds_all_the_same() -> None:
-    schedule = StageSchedule(None, 0.05)
-    schedule.start(0)
-    schedule.succeed(100, 1_000)
+    schedule = twice_read(StageSchedule(None, 0.05), 100)
     assert schedule.interval_ms == 2_000, "100 ms are 5 % of it"
     schedule.start(2_000)
     schedule.succeed(10_000, 1_000, is_partial=True)
@@ -42,9 +48,7 @@ def test_waiting_for_a_silent_broker_is_no_work_and_the_share_holds_all_the_same
     schedule.start(11_000)
     schedule.succeed(11_050, 1_000, is_partial=True)
     assert schedule.interval_ms == 1_050
-    heavy = StageSchedule(None, 0.05)
-    heavy.start(0)
-    heavy.succeed(1_000, 1_000)
+    heavy = twice_read(StageSchedule(None, 0.05), 1_000)
     heavy.start(20_000)
     heavy.succeed(28_000, 1_000, is_partial=True)
     assert heavy.interval_ms == 20_000, "a whole reading takes a second of work"
@@ -59,7 +63,17 @@ def test_a_stage_that_takes_long_is_read_less_often() -> None:
     assert schedule.next_ms == 1_000
     schedule.start(1_000)
     schedule.succeed(1_300, 1_000)
-    assert schedule.next_ms == 4_000 and schedule.interval_ms == 3_000
+    assert schedule.next_ms == 2_000, "one slow reading alone says nothing: the machine was busy"
+    schedule.start(2_000)
+    schedule.succeed(2_400, 1_000)
+    assert schedule.next_ms == 5_000 and schedule.interval_ms == 3_000, "by the faster one of two"
+
+
+def test_the_first_reading_which_also_connects_does_not_delay_the_second() -> None:
+    schedule = StageSchedule(None, 0.05)
+    schedule.start(0)
+    schedule.succeed(1_000, 1_000)
+    assert schedule.next_ms == 1_000
 
 
 def test_failures_are_tried_again_later_and_later_and_a_trigger_at_once() -> None:
