@@ -612,6 +612,18 @@ def test_a_broker_that_died_with_a_full_disk_points_at_the_disk() -> None:
     assert "disk" not in found.effect + found.advice
 
 
+def test_a_disk_that_fills_up_much_later_is_not_why_a_broker_died() -> None:
+    """Its trend says only when it would be full."""
+    feed = FakeFeed(FakeCluster(3, {"big": 3}, rate=400_000, partition_bytes=200_000_000_000), plays=False)
+    board = board_of(feed, 120)
+    (trend,) = [trend for trend in board.filling if trend.broker == 2]
+    assert trend.full_in_s is not None and 600 < trend.full_in_s < 86_400, trend
+    feed.cluster.kill(2)
+    board_of(feed, 3, board)
+    (found,) = [problem for problem in problems_of(board) if problem.subject == "broker 2 down"]
+    assert "disk" not in found.effect + found.advice and not any("disks" in known for known in found.examples)
+
+
 def test_log_dirs_of_one_broker_that_fill_up_are_one_row() -> None:
     """They often share a volume, and their paths differ only where a row is cut."""
     cluster = FakeCluster(3, {"big": 3}, rate=0, partition_bytes=640_000_000_000)

@@ -130,7 +130,7 @@ class Board:
         self.hung: frozenset[int] = frozenset()
         """Brokers that are down, and gave no answer while they were registered: their processes may still be there."""
         self.filled: dict[int, DirTrend] = {}
-        """By broker, the most urgent log dir that filled up when its disks were last read: it may be gone since."""
+        """By broker, the most urgent log dir that was about to be full when its disks were last read."""
         self.seen_at: dict[int, str] = {}
         """By broker, the address at which it was registered last."""
         self._unanswering: frozenset[int] = frozenset()

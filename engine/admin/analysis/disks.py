@@ -35,6 +35,8 @@ _CHECK_MS = 300_000
 _TO_TYPE_MS = 60_000
 _LATE_MS = 15_000
 """Log dirs are read every ten seconds, and a broker may be late."""
+_END_IS_NEAR_S = 300
+"""A broker that goes so shortly before its log dir should be full may have gone because it is: rates vary."""
 _NOTICED = 0.01
 """Less than this part of a volume is no relief."""
 _ROOMIER_PERCENT = 10
@@ -104,7 +106,16 @@ class DirTrend:
     def is_filling(self) -> bool:
         """Whether somebody has to make room: it is almost full, or will be soon."""
         is_soon = self.full_in_s is not None and self.full_in_s < FILLS_SOON_S
-        return is_soon or (self.used_percent is not None and self.used_percent >= ALMOST_FULL_PERCENT)
+        return is_soon or self._is_almost_full
+
+    @property
+    def may_be_full_since(self) -> bool:
+        """Whether there may be no room left since it was read: its end was near, or producers were a little faster."""
+        return self._is_almost_full or (self.full_in_s is not None and self.full_in_s <= _END_IS_NEAR_S)
+
+    @property
+    def _is_almost_full(self) -> bool:
+        return self.used_percent is not None and self.used_percent >= ALMOST_FULL_PERCENT
 
 
 def dir_trends(frame: Frame, history: History) -> list[DirTrend]:
@@ -131,11 +142,11 @@ def dir_trends(frame: Frame, history: History) -> list[DirTrend]:
 
 
 def note_filling(noted: dict[int, DirTrend], trends: Sequence[DirTrend], live: Set[int]) -> None:
-    """Note by broker its most urgent log dir if that fills up; what was read before a disk or broker failed stays."""
+    """Note by broker its most urgent log dir if that is about to be full; what was read before a failure stays."""
     live_trends = [trend for trend in trends if trend.used_percent is not None and trend.broker in live]
     for broker in {trend.broker for trend in live_trends}:
         noted.pop(broker, None)
-    noted |= {trend.broker: trend for trend in reversed(live_trends) if trend.is_filling}
+    noted |= {trend.broker: trend for trend in reversed(live_trends) if trend.may_be_full_since}
 
 
 def room_advice(
