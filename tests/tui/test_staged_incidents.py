@@ -178,12 +178,12 @@ def offered(driven: Driven, action_id: str) -> Offer:
     return offer_for(action_id, main.view, chosen(main, action_id))
 
 
-async def choose(driven: Driven, row: str) -> int:
-    """Put the cursor on a problem, by keys; return how many that took from the first one."""
-    await driven.until(lambda: any(f"{item.sign} {item.subject}".startswith(row) for item in driven.main.model.shown))
+async def choose(driven: Driven, *rows: str) -> int:
+    """Put the cursor on a problem that begins like one of these, by keys; return how many that took from the first."""
+    await driven.until(lambda: any(f"{item.sign} {item.subject}".startswith(rows) for item in driven.main.model.shown))
     await driven.press("g")
     for keys in range(len(driven.main.model.shown)):
-        if driven.lines_with(f"▌{row}"):
+        if any(driven.lines_with(f"▌{row}") for row in rows):
             return keys
         await driven.press("j")
     raise AssertionError(driven.text)
@@ -246,6 +246,25 @@ def test_a_key_that_mends_another_kind_of_problem_says_so() -> None:
 
     async def run() -> None:
         async with dashboard("live") as driven:
+            await look(driven)
+
+    drive(run)
+
+
+def test_a_move_to_a_dead_broker_waits_for_it_and_not_for_a_throttle() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.tick(3)
+        _starve(driven.feed.cluster)
+        await driven.tick(3)
+        driven.feed.cluster.kill(5)
+        await driven.tick(3)
+        (row,) = [row for row in problems_of(driven.app.board) if "reassignment.cancel" in row.mends]
+        assert row.subject == "1 copy stands still" and row.mends == ("reassignment.cancel",)
+        assert row.advice == "start broker 5; or cancel it (C)"
+        assert row.examples == ("orders-1 to broker 5: broker 5, which gets it, is down",)
+
+    async def run() -> None:
+        async with dashboard(FakeFeed(_five(), plays=False)) as driven:
             await look(driven)
 
     drive(run)
@@ -395,13 +414,13 @@ def test_moves_and_throttles_end_by_keys_on_a_real_cluster(
     slowly = ("--throttle", "15000", "--yes", "--rollback-file", tmp_path / "back.json")
 
     async def cancels(driven: Driven) -> None:
-        await choose(driven, "▲ 1 reassignment held up")
+        await choose(driven, "▲ 1 reassignment held up", "✖ 1 copy ")
         await driven.press("C")
         await driven.sees(f"{name}-0: back to ")
         await driven.press("y")
         await driven.sees("Cancel reassignments: done")
         await driven.press("escape")
-        await driven.until(lambda: not driven.lines_with("reassignment held up"))
+        await driven.until(lambda: not driven.lines_with("1 moving"))
 
     async def removes(driven: Driven) -> None:
         await choose(driven, "▲ 8 throttle settings left")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
 from engine.admin.analysis.causes import missing_brokers
 from engine.admin.analysis.disks import NO_ROOM_SOON_S, DirTrend, room_advice
-from engine.admin.analysis.moves import CopyState
+from engine.admin.analysis.moves import CopyProgress, CopyState
 from engine.admin.analysis.rebalances import changes_of_members
 from engine.admin.analysis.throttles import ThrottleVerdict, throttle_advice, throttle_texts, what_is_held
 from engine.admin.health.report import Check, HealthReason, Severity
@@ -16,6 +16,7 @@ from engine.admin.lag.results import PartitionLag
 from engine.admin.lag.verdicts import Reason
 from engine.admin.watch.events import EventKind
 from engine.admin.watch.frame import WatchedGroup
+from engine.common.model import TopicPartition
 from tui.drawing.cells import Tone
 from tui.drawing.units import NOTHING, at_least, byte_rate, count, counted, ids, percent, plain, short_count, span
 from tui.pages.brokers import MAY_BE_FROZEN, UNANSWERED
@@ -117,8 +118,11 @@ def _of_cluster(board: Board) -> Iterator[Problem]:
     for reason in health.reasons if health is not None else ():
         if reason.check in _BROKERS:
             yield from _brokers(board, reason)
-        elif reason.check is not Check.FULL_LOG_DIRS or not board.filling:
+        elif reason.check is Check.FULL_LOG_DIRS and board.filling:
             # Those of disks follow, with how fast they fill.
+            continue
+        elif reason.check is not Check.RUNNING_REASSIGNMENTS or len(_stuck_moves(board)) < reason.count:
+            # Else the copies that are stuck say it all.
             yield _problem(board, reason)
     if awaited := board.awaits_leaders:
         yield Problem(
@@ -299,6 +303,10 @@ def _incident_of(board: Board, check: Check, begins_with: EventKind | None) -> i
     return None if incident is None else incident.number
 
 
+def _stuck_moves(board: Board) -> Set[TopicPartition]:
+    return {copy.name for copy in board.moves.copies if copy.state in _STUCK} if board.total.moving else set()
+
+
 def _of_moves(board: Board) -> Iterator[Problem]:
     """Yield a problem for copies that will not end by themselves."""
     if not board.total.moving:
@@ -310,7 +318,8 @@ def _of_moves(board: Board) -> Iterator[Problem]:
             continue
         cases = [f"{plain(str(copy.name))} to broker {copy.broker}" for copy in stuck[:_NAMED_MAX]]
         longest = max(stuck, key=lambda copy: copy.stalled_s or 0)
-        through = {(copy.source, True) for copy in stuck} | {(copy.broker, False) for copy in stuck}
+        may_go = [copy for copy in stuck if not copy.is_blocked]
+        through = {(copy.source, True) for copy in may_go} | {(copy.broker, False) for copy in may_go}
         limits = [
             throttle
             for throttle in throttle_advice(board.frame, moves)
@@ -329,10 +338,18 @@ def _of_moves(board: Board) -> Iterator[Problem]:
                 *(f"{case}: {why_of_copy(copy)}" for case, copy in zip(cases, stuck, strict=False)),
                 *(text for text, _ in throttles[:_NAMED_MAX]),
             ),
-            advice="raise the throttle (H); or cancel it (C)" if throttles
-            else "see what both brokers log; or cancel it (C)",
-            mends=("reassignment.cancel", "reassignment.throttle"),
+            advice=f"{_lets_go_on(board, stuck, has_throttle=bool(throttles))}; or cancel it (C)",
+            mends=("reassignment.cancel", *["reassignment.throttle"] * bool(may_go)),
         )  # fmt: skip
+
+
+def _lets_go_on(board: Board, stuck: Sequence[CopyProgress], *, has_throttle: bool) -> str:
+    """Return what lets copies go on: no throttle helps those that are blocked."""
+    dead = sorted({copy.broker for copy in stuck} - board.live)
+    ways = [f"start broker {ids(tuple(dead))}"] if dead else []
+    if not all(copy.is_blocked for copy in stuck):
+        ways.append("raise the throttle (H)" if has_throttle else "see what both brokers log")
+    return "; ".join(ways) or "see why (w)"
 
 
 def _of_plans(board: Board) -> Iterator[Problem]:

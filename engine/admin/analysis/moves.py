@@ -67,6 +67,7 @@ class CopyProgress:
         left_s: the time left; ``left_low_s`` and ``left_high_s`` are the range that the samples leave.
         stalled_s: for how long no growth was read; ``is_at_least``: or longer, for the readings go no further back.
         reason: why it stands still, where that is known.
+        is_blocked: it cannot go on before somebody mends the reason, however fast it may be copied.
     """
 
     name: TopicPartition
@@ -84,6 +85,7 @@ class CopyProgress:
     reason: str = ""
     is_at_least: bool = False
     steady_rate: float | None = None
+    is_blocked: bool = False
 
     @property
     def waits_long(self) -> bool:
@@ -232,6 +234,7 @@ def _copy(
     if broker in partition.isr:
         return CopyProgress(name, broker, source, CopyState.DONE, total, total)
     reason = _what_is_wrong(frame, partition, broker)
+    is_blocked = bool(reason)
     copied = sizes.get(broker)
     samples = history.copied_bytes.of((name, broker))
     stalled_s = read_s = _stalled_s(history, name, broker)
@@ -240,7 +243,9 @@ def _copy(
     if total is None or copied is None:
         is_soon_read = total is not None and any(log_dir.broker == broker for log_dir in frame.log_dirs)
         state = CopyState.STALLED if reason else CopyState.MEASURING if is_soon_read else CopyState.UNKNOWN
-        return CopyProgress(name, broker, source, state, copied, total, stalled_s=stalled_s, reason=reason)
+        return CopyProgress(
+            name, broker, source, state, copied, total, stalled_s=stalled_s, reason=reason, is_blocked=is_blocked
+        )
     copied = min(copied, total)
     window_ms = _window_ms(samples, throttled_ms)
     slope = slope_of(_since_begun(samples), window_ms)
@@ -258,8 +263,9 @@ def _copy(
     if reason or (read_s is not None and read_s * 1000 >= STALLED_MS and copied < total):
         reason = reason or f"no byte seen for {span_text(int(stalled_s or 0))}"
         return CopyProgress(
-            name, broker, source, CopyState.STALLED, copied, total, rate, produced, stalled_s=stalled_s, reason=reason
-        )
+            name, broker, source, CopyState.STALLED, copied, total, rate, produced, stalled_s=stalled_s, reason=reason,
+            is_blocked=is_blocked,
+        )  # fmt: skip
     if copied >= total:
         return CopyProgress(name, broker, source, CopyState.CATCHING_UP, copied, total, rate, produced, 0.0, 0.0, 0.0)
     if slope is None:

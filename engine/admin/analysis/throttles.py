@@ -167,7 +167,9 @@ def _advice(broker: int, rate: int, copies: list[CopyProgress], *, is_leader: bo
     steady_rates = [copy.steady_rate for copy in copies if copy.steady_rate is not None]
     steady = sum(steady_rates) if len(steady_rates) == len(copies) else None
     left_s = remaining / (rate - inflow) if rate > inflow else None
-    if rate <= inflow:
+    if all(copy.is_blocked for copy in copies):
+        verdict = ThrottleVerdict.NOT_THE_LIMIT
+    elif rate <= inflow:
         verdict = ThrottleVerdict.NEVER_ENDS
     elif used is None:
         verdict = ThrottleVerdict.UNKNOWN

@@ -119,7 +119,7 @@ def test_a_copy_to_a_dead_broker_says_so_at_once() -> None:
     cluster.kill(4)
     _, board = _after(cluster, 1, history)
     assert board.copies[0].state is CopyState.STALLED
-    assert board.copies[0].reason == "broker 4, which gets it, is down"
+    assert board.copies[0].reason == "broker 4, which gets it, is down" and board.copies[0].is_blocked
 
 
 def test_less_copied_than_produced_never_ends() -> None:
