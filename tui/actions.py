@@ -256,6 +256,13 @@ class Registry:
         candidates = [action for action in self.on_page(page) if key in action.keys]
         return next((action for action in candidates if action.id in mends), candidates[0] if candidates else None)
 
+    def elsewhere(self, key: str) -> str:
+        """Say where a key does something, for a screen where it does nothing; empty if it does so nowhere."""
+        found = [action for action in self.actions if key in action.keys]
+        places = [(action.title, [title for name, _, title in PAGES if name in action.pages]) for action in found]
+        told = "; ".join(f"{title} is on {', '.join(on)}" for title, on in places)
+        return f"{key_label(key)} does nothing here: {told}" if told else ""
+
     def rebound(self, keys: Mapping[str, tuple[str, ...]]) -> Registry:
         """Return the same actions with other keys for some."""
         return Registry(

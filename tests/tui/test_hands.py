@@ -24,6 +24,20 @@ def test_the_cursor_moves_as_in_vim() -> None:
     drive(run)
 
 
+def test_a_key_that_does_nothing_here_says_where_it_works() -> None:
+    async def run() -> None:
+        async with dashboard("live", page="timeline") as driven:
+            await driven.tick()
+            for key, told in (
+                ("E", "E does nothing here: Elect is on Overview, Brokers, Topics, Partitions"),
+                ("R", "Retire is on Overview, Brokers; Resume is on Overview, Reassignments, Plans"),
+            ):
+                await driven.press(key)
+                assert told in " ".join(note.message for note in driven.app._notifications), key
+
+    drive(run)
+
+
 def test_long_texts_scroll_as_in_vim() -> None:
     async def run() -> None:
         async with dashboard("live", size=(80, 24), page="topics") as driven:

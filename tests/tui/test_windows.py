@@ -115,6 +115,18 @@ def test_a_window_that_closes_twice_takes_nothing_else_with_it() -> None:
     shown(look)
 
 
+def test_an_answer_before_its_question_is_told_to_be_too_early() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.app.push_screen(WaitDialog("Elect", "asking the cluster what would happen …"))
+        await driven.settled()
+        await driven.press("y")
+        assert [note.message for note in driven.app._notifications] == [
+            "y came too early for this window: press it again"
+        ]
+
+    shown(look)
+
+
 def test_an_answer_that_is_given_twice_counts_once() -> None:
     async def look(driven: Driven) -> None:
         answers: list[bool | None] = []

@@ -25,6 +25,7 @@ MORE = "   more with ↓"
 """The hint where text continues below."""
 SAME = "the same as a command"
 GO_ON = "go on with"
+_TOO_EARLY = "{} came too early for this window: press it again"
 
 
 class EarlyKeys(ModalScreen[Result]):
@@ -66,7 +67,7 @@ class EarlyKeys(ModalScreen[Result]):
         self._early.clear()
         if early and not self.TAKES_EARLY_KEYS:
             keys = " ".join(key_label(event.key) for event in early)
-            self.notify(f"{keys} came too early for this window: press it again", severity="warning", markup=False)
+            self.notify(_TOO_EARLY.format(keys), severity="warning", markup=False)
             return
         for event in early:
             # By the app: one of them may close this window or open another.
@@ -248,3 +249,8 @@ class WaitDialog(Dialog[None]):
 
     def body(self) -> list[Widget]:
         return [LinesView([line((self._what, Tone.ACCENT))])]
+
+    def on_key(self, event: events.Key) -> None:
+        """Say that an answer comes before its question."""
+        if event.key in ("y", "n", "enter"):
+            self.notify(_TOO_EARLY.format(key_label(event.key)), severity="warning", markup=False)

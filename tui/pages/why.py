@@ -11,6 +11,7 @@ from tui.drawing.lines import Line, fitted, line
 from tui.drawing.units import at_least, plain, span
 from tui.pages.timeline import run_line, severity
 from tui.state.board import Board
+from tui.state.location import Only
 from tui.state.problems import Problem
 
 
@@ -37,8 +38,8 @@ def why_lines(
     lines = [line((f"{problem.sign} {problem.subject}", problem.tone), f"  {effect}")]
     cases = (problem.means, *problem.examples)
     lines += [line(f"  {plain(case)}") for case in cases if case not in ("", effect)]
-    # If its beginning was not seen, what happened then is not known.
-    since, past = problem.since, board.history
+    # If its beginning was not seen, what happened then is not known. A trend has no beginning.
+    since, past = None if problem.opens.only is Only.FILLING else problem.since, board.history
     setting = "throttled" * (problem.key == Check.LEAKED_THROTTLES)
     at_ms = None if since is None or since.is_least else since.at_ms
     runs = [run for run in past.incidents.runs if problem.is_of_cluster or _may_hold_up(problem, run.event)]

@@ -116,17 +116,25 @@ class MainScreen(PageScreen):
     # Keys
 
     def take_key(self, key: str) -> bool:
-        """Do what the registry says a key does here, or move the cursor; return whether it does either.
+        """Do what the registry says a key does here, move the cursor, or say where the key works; return whether it did.
 
         The app calls this before it looks at the next key. If the focused widget passed the key on, the key would
         arrive here after the next one had gone to the window that this one opens.
         """
         if not self.query("#table") or (self.focused is self.query_one("#filter") and key != "escape"):
             return False
-        action = self.dashboard.session.registry.for_key(key, self.location.screen, self.mends)
+        registry = self.dashboard.session.registry
+        action = registry.for_key(key, self.location.screen, self.mends)
         if action is not None:
             self._perform(self, action.id)
             return True
+        if self._moves_cursor(key):
+            return True
+        if where := registry.elsewhere(key):
+            self.tell(where)
+        return bool(where)
+
+    def _moves_cursor(self, key: str) -> bool:
         if self.location.page != "overview":
             return isinstance(self.focused, LineTable) and self.focused.take_key(key)
         place = self.model.place_after(key, 5, 5)

@@ -401,9 +401,9 @@ def _of_groups(board: Board) -> Iterator[Problem]:
         status = status_cell(group.lag.status)
         lag = at_least(short_count(group.lag.lag), is_least=group.lag.has_unknown_lag)
         still_s = board.standstills.still_s(group)
-        parts = [*([] if still_s is None else [f"no commit for {span(still_s)}"]), f"{lag} behind"]
-        if group.lag.time_lag_ms is not None:
-            parts.append(time_lag_cell(group.lag).text)
+        long = "" if group.lag.time_lag_ms is None else f" for {time_lag_cell(group.lag).text}"
+        why = why_of(group.lag) if still_s is None else f"no commit for {span(still_s)}"
+        parts = [*([why] if why else []), f"{lag} behind{long}"]
         held = [partition for partition in group.lag.partitions if board.standstills.holds_up(group.name, partition)]
         growth = growth_of(group.lag)
         if growth is not None and abs(growth) >= 1:
@@ -412,18 +412,16 @@ def _of_groups(board: Board) -> Iterator[Problem]:
             f"group {group.name}", status.tone, f"group {plain(group.name)} {status.text}", ", ".join(parts),
             board.since.get(("group", group.name)), Location("group", group=group.name, only=Only.IN_TROUBLE),
             is_of_cluster=False,
-            examples=tuple(_cases_of(board, group, still_s)),
+            examples=tuple(_cases_of(board, group)),
             advice=(_OVER_A_RECORD if any(partition.consumer_id for partition in held) else _STEP_OVER) if held
             else _OF_READERS.get(group.lag.reason, "see which partitions are behind, and who owns them (enter)"),
             mends=("group.reset",) if held else (),
         )  # fmt: skip
 
 
-def _cases_of(board: Board, group: WatchedGroup, still_s: float | None) -> Iterator[str]:
-    """Say why a group is in trouble, and whose partitions are the reason, the reader furthest behind first."""
+def _cases_of(board: Board, group: WatchedGroup) -> Iterator[str]:
+    """Say whose partitions are the reason why a group is in trouble, the reader furthest behind first."""
     lag = group.lag
-    if why := why_of(lag, still_s):
-        yield why
     changes = changes_of_members(board.events, group.name, board.frame.at_ms)
     if changes >= _OFTEN:
         yield f"its members left or joined {count(changes)} times in the last minute: see whether they crash"
