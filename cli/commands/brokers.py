@@ -183,7 +183,7 @@ async def log_dirs(
         "klamm brokers metrics 1 2 --requests --topics",
         "klamm brokers metrics --zookeeper zk1:2181 --watch",
         "klamm brokers metrics --metrics-url 'http://{host}:7071/metrics'",
-        "klamm brokers metrics -o json | jq '.[] | [.broker, .bytes_in.one_minute, .produce_p99_ms]'",
+        "klamm brokers metrics -o json | jq '.[] | [.broker, .bytes_in_per_s, .produce_p99_ms]'",
     ),
 )
 async def metrics(

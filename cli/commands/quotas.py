@@ -102,7 +102,7 @@ async def describe(
     examples=(
         "klamm quotas usage",
         "klamm quotas usage --watch",
-        "klamm quotas usage -o json | jq '.usages[] | select(.throttle_ms) | [.user, .client_id, .throttle_ms]'",
+        "klamm quotas usage -o json | jq '.[] | select(.throttled_ms) | [.user, .client_id, .throttled_ms]'",
     ),
 )
 async def usage(

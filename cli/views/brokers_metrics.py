@@ -45,7 +45,7 @@ _TRAFFIC = (
     *_rate_columns("bytes_out", Kind.BYTES, "Out/s"),
 )
 _WORK = (
-    Column("handler_idle_percent", Kind.NUMBER, title="Idle %", tone=_idle_tone),
+    Column("idle_percent", Kind.NUMBER, title="Idle %", tone=_idle_tone),
     Column("produce_p99_ms", Kind.NUMBER, title="Produce p99 ms"),
     Column("fetch_p99_ms", Kind.NUMBER, title="Fetch p99 ms"),
     Column("produce_throttle_ms", Kind.NUMBER, title="throttled ms", tone=_throttle_tone),
@@ -56,14 +56,14 @@ _WORK = (
 )
 _SHOWN_TOGETHER = ((0, 1, 3, 2, 4), (5, 6, 7))
 """Columns of ``_WORK`` in a table for a person: how long requests take, then replicas. All at once are too wide."""
-_TELLS = (Column("told_by"), Column("where", is_dispensable=True))
-_TROUBLE = Column("trouble", tone=lambda value: Tone.BAD if value else None, falls_below=True)
+_TELLS = (Column("source"), Column("where", is_dispensable=True))
+_REASON = Column("reason", tone=lambda value: Tone.BAD if value else None, falls_below=True)
 _REQUEST = (
     Column("api", title="Request"),
     Column("requests", Kind.NUMBER, title="Count"),
     Column("p99_ms", Kind.NUMBER, title="p99 ms"),
 )
-_ALL = (_WHO, Column("topic"), *_REQUEST, *_TRAFFIC, *_WORK, *_TELLS, _TROUBLE)
+_ALL = (_WHO, Column("topic"), *_REQUEST, *_TRAFFIC, *_WORK, *_TELLS, _REASON)
 
 
 def metrics_report(figures: Sequence[BrokerFigures], *, is_for_people: bool = True) -> Report:
@@ -72,7 +72,7 @@ def metrics_report(figures: Sequence[BrokerFigures], *, is_for_people: bool = Tr
     traffic = [(figure.broker, *_rates(figure), figure.told_by, figure.where, figure.trouble) for figure in figures]
     work = [(figure.broker, _work(figure)) for figure in figures if figure.told_by]
     sections = [
-        Section(body=Table((_WHO, *_TRAFFIC, *_TELLS, _TROUBLE), traffic).without_empty(keeps=_KEPT)),
+        Section(body=Table((_WHO, *_TRAFFIC, *_TELLS, _REASON), traffic).without_empty(keeps=_KEPT)),
         *(
             Section(
                 body=Table(
@@ -87,10 +87,23 @@ def metrics_report(figures: Sequence[BrokerFigures], *, is_for_people: bool = Tr
     if is_for_people:
         sections += _topic_sections(figures, notes) + _request_sections(figures, notes)
     code = ExitCode.BAD_ANSWER if any(figure.trouble for figure in figures) else ExitCode.DONE
-    return Report(figures, Table(_ALL, rows), sections, tuple(notes), code)
+    return Report([_data(figure) for figure in figures], Table(_ALL, rows), sections, tuple(notes), code)
 
 
-_KEPT = ("broker", "messages_in_one_minute", "bytes_in_one_minute", "bytes_out_one_minute", "told_by")
+_KEPT = ("broker", "messages_in_one_minute", "bytes_in_one_minute", "bytes_out_one_minute", "source")
+
+
+def _data(figures: BrokerFigures) -> dict[str, object]:
+    """Return the figures by their names in JSON, with the rates of the last minute beside the others."""
+    return {
+        **{_NAMES.get(field.name, field.name): getattr(figures, field.name) for field in fields(figures)},
+        "messages_in_per_s": figures.messages_in.now,
+        "bytes_in_per_s": figures.bytes_in.now,
+        "bytes_out_per_s": figures.bytes_out.now,
+    }
+
+
+_NAMES = {"told_by": "source", "trouble": "reason", "handler_idle_percent": "idle_percent"}
 
 
 def _machine_rows(figures: BrokerFigures) -> Iterator[tuple[object, ...]]:

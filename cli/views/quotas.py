@@ -29,7 +29,7 @@ _USAGE = (
     Column("used", Kind.NUMBER),
     Column("limit", Kind.NUMBER),
     Column("used_percent", Kind.NUMBER, title="Used %", tone=_near_tone),
-    Column("throttle_ms", Kind.DURATION_MS, title="Throttled", tone=lambda value: Tone.BAD if value else None),
+    Column("throttled_ms", Kind.DURATION_MS, title="Throttled", tone=lambda value: Tone.BAD if value else None),
 )
 
 
@@ -40,7 +40,7 @@ def usage_report(answer: UsageOfBrokers) -> Report:
         (*_whose(usage), _amount(usage, usage.used), _amount(usage, usage.limit), *_how_near(usage))
         for usage in answer.usages
     ]
-    throttled = {(usage.user, usage.client_id) for usage in answer.usages if usage.throttle_ms}
+    throttled = {(usage.user, usage.client_id) for usage in answer.usages if usage.throttled_ms}
     near = {
         (usage.user, usage.client_id) for usage in answer.usages if (usage.used_percent or 0) >= NEAR_PERCENT
     } - throttled
@@ -57,11 +57,7 @@ def usage_report(answer: UsageOfBrokers) -> Report:
         notes.append(f"throttled: {len(throttled)}; at {NEAR_PERCENT} % or more: {len(near)}")
     sections = (Section(body=Table(_USAGE, shown)),) if shown else ()
     code = ExitCode.BAD_ANSWER if troubles else ExitCode.DONE
-    data = {
-        "usages": answer.usages,
-        "troubles": [{"broker": broker, "trouble": why} for broker, why in troubles],
-    }
-    return Report(data, Table(_USAGE, rows), sections, tuple(notes), code)
+    return Report(answer.usages, Table(_USAGE, rows), sections, tuple(notes), code)
 
 
 def _whose(usage: QuotaUsage) -> tuple[object, ...]:
@@ -69,7 +65,7 @@ def _whose(usage: QuotaUsage) -> tuple[object, ...]:
 
 
 def _how_near(usage: QuotaUsage) -> tuple[object, ...]:
-    return (_rounded(usage.used_percent), None if usage.throttle_ms is None else round(usage.throttle_ms))
+    return (_rounded(usage.used_percent), None if usage.throttled_ms is None else round(usage.throttled_ms))
 
 
 def _rounded(value: float | None) -> float | None:

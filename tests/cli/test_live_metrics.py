@@ -45,14 +45,14 @@ def test_every_side_tells_what_was_produced(measured: LocalCluster, capsys: Capt
         ]
         assert totals == [3, 4]
         for broker in ran.json:
-            assert (broker["told_by"], broker["trouble"], broker["under_replicated"]) == ("jolokia", None, 0)
-            assert broker["handler_idle_percent"] > 0 and broker["produce_throttle_ms"] is not None
+            assert (broker["source"], broker["reason"], broker["under_replicated"]) == ("jolokia", None, 0)
+            assert broker["idle_percent"] > 0 and broker["produce_throttle_ms"] is not None
             assert "Produce" in {request["api"] for request in broker["requests"]}
 
     def rates() -> list[float | None]:
         ran = in_process("brokers", "metrics", *by_wire, "-o", "json", capture=capsys)
         assert ran.code == 0, ran.err
-        return [broker["messages_in"]["one_minute"] for broker in ran.json]
+        return [broker["messages_in_per_s"] for broker in ran.json]
 
     wait_for(lambda: all(rates()), "each broker has a rate")
 
@@ -91,7 +91,7 @@ def test_a_profiles_page_of_klamm_tells_rates(measured: LocalCluster, capsys: Ca
     ran = in_process(
         "brokers", "metrics", "0", "-b", measured.bootstrap_servers, "--metrics-url", url, "-o", "json", capture=capsys
     )
-    assert (ran.code, ran.json[0]["told_by"]) == (0, "jolokia"), ran.err
+    assert (ran.code, ran.json[0]["source"]) == (0, "jolokia"), ran.err
     assert ran.json[0]["bytes_in"]["one_minute"] is not None
 
 
@@ -101,7 +101,7 @@ def test_who_does_not_tell_has_a_reason(measured: LocalCluster, capsys: Capture)
         "brokers", "metrics", *by_wire, "--metrics-url", "http://{host}:1/metrics", "-o", "json", capture=capsys
     )
     assert ran.code == 1
-    assert all("cannot connect" in broker["trouble"] and broker["bytes_in"]["total"] is None for broker in ran.json)
+    assert all("cannot connect" in broker["reason"] and broker["bytes_in"]["total"] is None for broker in ran.json)
     unknown = in_process("brokers", "metrics", "7", *by_wire, capture=capsys)
     assert (unknown.code, "live brokers: 0, 1" in unknown.err) == (2, True), unknown.err
     wrong = in_process("brokers", "metrics", *by_wire, "--metrics-url", "http://k1:7071/metrics", capture=capsys)
@@ -114,13 +114,13 @@ def test_a_broker_without_a_listener_says_so(live_cluster: LocalCluster, capsys:
         (("--zookeeper", live_cluster.zookeeper_connect), "no JMX port"),
     ):
         ran = in_process("brokers", "metrics", *side, "-o", "json", capture=capsys)
-        assert (ran.code, why in ran.json[0]["trouble"], "--metrics-url" in ran.err) == (1, True, True), ran.err
+        assert (ran.code, why in ran.json[0]["reason"], "--metrics-url" in ran.err) == (1, True, True), ran.err
 
 
 def test_who_is_held_back_for_a_quota(measured: LocalCluster, capsys: Capture) -> None:
     by_wire = ("-b", measured.bootstrap_servers)
     nobody = in_process("quotas", "usage", *by_wire, "-o", "json", capture=capsys)
-    assert (nobody.code, nobody.json) == (0, {"usages": [], "troubles": []}), nobody.err
+    assert (nobody.code, nobody.json) == (0, []), nobody.err
     assert "no quota is set, so nobody is limited" in nobody.err
     nowhere = ("--metrics-url", "http://{host}:1/metrics")
     silent = in_process("quotas", "usage", *by_wire, *nowhere, "-o", "json", capture=capsys)
@@ -140,8 +140,8 @@ def test_who_is_held_back_for_a_quota(measured: LocalCluster, capsys: Capture) -
             ran = in_process("quotas", "usage", *side, "-o", "json", capture=capsys)
             assert ran.code == 0, ran.err
             check_json("quotas usage", ran)
-        (mine,) = [usage for usage in ran.json["usages"] if usage["client_id"] == "greedy"] or [None]
-        if mine is not None and mine["throttle_ms"]:
+        (mine,) = [usage for usage in ran.json if usage["client_id"] == "greedy"] or [None]
+        if mine is not None and mine["throttled_ms"]:
             break
         assert is_in_time(), ran.out
     assert (mine["broker"], mine["user"], mine["quota"], mine["limit"]) == (0, None, "producer_byte_rate", 2000.0)
@@ -149,7 +149,7 @@ def test_who_is_held_back_for_a_quota(measured: LocalCluster, capsys: Capture) -
     shown = in_process("quotas", "usage", "--broker", "0", *by_wire, "-o", "table", capture=capsys)
     assert "greedy" in shown.out and "throttled: 1" in shown.err
     gone = in_process("quotas", "usage", *by_wire, *nowhere, "-o", "json", capture=capsys)
-    assert (gone.code, len(gone.json["troubles"]), "cannot connect" in gone.err) == (1, 2, True), gone.err
+    assert (gone.code, gone.json, gone.err.count("cannot connect")) == (1, [], 2), gone.err
 
 
 def test_load_with_rates(measured: LocalCluster, capsys: Capture, topic_name: str) -> None:

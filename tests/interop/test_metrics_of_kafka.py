@@ -91,13 +91,13 @@ def test_by_jmx_at_the_port_in_zookeeper(watched: Watched, capsys: pytest.Captur
     while True:
         found = watched.read(capsys, "--zookeeper", watched.zookeeper, "--requests", "--topics")
         # Kafka counts how idle it is from its first tick on, which comes after five seconds.
-        if all(broker["handler_idle_percent"] for broker in found):
+        if all(broker["idle_percent"] for broker in found):
             break
         assert is_in_time(), found
-    assert [(broker["broker"], broker["told_by"]) for broker in found] == [(0, "jmx"), (1, "jmx")]
+    assert [(broker["broker"], broker["source"]) for broker in found] == [(0, "jmx"), (1, "jmx")]
     for broker in found:
         assert all(broker["bytes_in"][span] is not None for span in ("one_minute", "five_minutes", "fifteen_minutes"))
-        assert 0 < broker["handler_idle_percent"] <= 100
+        assert 0 < broker["idle_percent"] <= 100
         assert broker["under_replicated"] == 0 and broker["isr_shrinks"]["total"] is not None
         assert broker["produce_throttle_ms"] is not None and broker["fetch_throttle_ms"] is not None
         assert any(request["count"] and request["p99_ms"] is not None for request in broker["requests"])
@@ -117,10 +117,10 @@ def test_three_ways_tell_the_same_counts(watched: Watched, capsys: pytest.Captur
     by_jmx = {broker["broker"]: broker for broker in ways["jmx"]}
     for way, broker in (("prometheus", 0), ("jolokia", 1)):
         (told,) = ways[way]
-        assert told["told_by"] == way
+        assert told["source"] == way
         for figure in ("messages_in", "bytes_in", "bytes_out", "isr_shrinks", "isr_expands"):
             assert told[figure]["total"] == by_jmx[broker][figure]["total"], (way, figure)
-        for figure in ("handler_idle_percent", "produce_p99_ms", "fetch_p99_ms", "under_replicated"):
+        for figure in ("idle_percent", "produce_p99_ms", "fetch_p99_ms", "under_replicated"):
             assert told[figure] is not None, (way, figure)
         assert topic_total([told], "messages_in") == topic_total([by_jmx[broker]], "messages_in")
     (counted,) = ways["prometheus"]
@@ -170,8 +170,8 @@ def test_a_dashboard_reads_them_again_and_again(
 def test_brokers_alone_do_not_tell_where(watched: Watched, capsys: pytest.CaptureFixture[str]) -> None:
     ran = watched.run(capsys, "-b", watched.bootstrap, "-o", "json")
     assert ran.code == 1
-    assert [broker["told_by"] for broker in ran.json] == [None, None]
-    assert "a JMX port would stand in ZooKeeper" in ran.json[0]["trouble"]
+    assert [broker["source"] for broker in ran.json] == [None, None]
+    assert "a JMX port would stand in ZooKeeper" in ran.json[0]["reason"]
     assert "--metrics-url" in ran.err
 
 
@@ -180,14 +180,14 @@ def test_a_port_where_nobody_speaks_jmx(watched: Watched, capsys: pytest.Capture
         capsys, "-b", watched.bootstrap, "--metrics-url", f"jmx://{{host}}:{PAGE}", "--timeout", "15", "-o", "json"
     )
     assert ran.code == 1
-    assert all(broker["trouble"] for broker in ran.json), ran.out
+    assert all(broker["reason"] for broker in ran.json), ran.out
 
 
 def test_tls_to_a_port_without_it(watched: Watched, capsys: pytest.CaptureFixture[str]) -> None:
     ran = watched.run(
         capsys, "0", "-b", watched.bootstrap, "--metrics-url", f"jmxs://{{host}}:{JMX}", "--timeout", "15", "-o", "json"
     )
-    assert (ran.code, ran.json[0]["trouble"]) == (
+    assert (ran.code, ran.json[0]["reason"]) == (
         1,
         "what listens there does not speak TLS: write jmx:// instead of jmxs://",
     )
@@ -209,7 +209,7 @@ def test_who_is_held_back_for_a_quota(watched: Watched, capsys: pytest.CaptureFi
     assert limit.code == 0, limit.err
     is_in_time = within(90)
     mine: list[dict[str, Any]] = []
-    while not mine or not mine[0]["throttle_ms"]:
+    while not mine or not mine[0]["throttled_ms"]:
         assert is_in_time(), mine
         producing = (
             "perf", "producer", "--topic", COUNTED, "--num-records", "40", "--record-size", "1000",
@@ -219,7 +219,7 @@ def test_who_is_held_back_for_a_quota(watched: Watched, capsys: pytest.CaptureFi
         ran = in_process("quotas", "usage", "--zookeeper", watched.zookeeper, "-o", "json", capture=capsys)
         assert ran.code == 0, ran.err
         check_json("quotas usage", ran)
-        mine = [usage for usage in ran.json["usages"] if usage["client_id"] == "greedy" and usage["broker"] == 0]
+        mine = [usage for usage in ran.json if usage["client_id"] == "greedy" and usage["broker"] == 0]
     (found,) = [usage for usage in mine if usage["quota"] == "producer_byte_rate"]
     assert (found["user"], found["limit"]) == (None, 2000.0)
     assert found["used"] > 0

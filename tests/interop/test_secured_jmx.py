@@ -132,14 +132,14 @@ def test_a_login_over_tls(watched: Watched, capsys: pytest.CaptureFixture[str]) 
     ran = watched.read(capsys, 0, TLS.format(login=LOGIN), watched.properties(**watched.trusts()))
     assert ran.code == 0, ran.out + ran.err
     (one,) = ran.json
-    assert (one["told_by"], one["trouble"], one["where"]) == ("jmx", None, f"jmxs://{watched.host}:{JMX[0]}")
+    assert (one["source"], one["reason"], one["where"]) == ("jmx", None, f"jmxs://{watched.host}:{JMX[0]}")
     assert one["bytes_in"]["total"] is not None
 
 
 def test_a_broker_that_wants_a_key_too(watched: Watched, capsys: pytest.CaptureFixture[str]) -> None:
     ran = watched.read(capsys, 1, f"jmx://{LOGIN}{{host}}:{JMX[1]}", watched.properties(**watched.has_key()))
     assert ran.code == 0, ran.out + ran.err
-    assert (ran.json[0]["told_by"], ran.json[0]["trouble"]) == ("jmx", None)
+    assert (ran.json[0]["source"], ran.json[0]["reason"]) == ("jmx", None)
 
 
 NO_KEY = "it wants a client's certificate that it trusts: set ssl.keystore.location"
@@ -171,8 +171,8 @@ def test_what_fails_is_said(
         "missing": watched.trusts() | {"ssl_truststore_location": str(watched.folder / "missing.pem")},
     }
     ran = watched.read(capsys, broker, url, None if config is None else watched.properties(**stores[config]))
-    print(ran.json[0]["trouble"])
-    assert (ran.code, why in ran.json[0]["trouble"]) == (1, True), ran.json
+    print(ran.json[0]["reason"])
+    assert (ran.code, why in ran.json[0]["reason"]) == (1, True), ran.json
     told = ran.out + ran.err
     assert not [secret for secret in (PASSWORD, STORE, "wr0ng") if secret in told]
 
@@ -223,7 +223,7 @@ def test_a_certificate_that_is_not_accepted(
     entries = watched.trusts() | {"ssl_endpoint_identification_algorithm": checks}
     with tls_server(watched.host, store) as port:
         ran = watched.read(capsys, 0, f"jmxs://{LOGIN}{{host}}:{port}", watched.properties(**entries))
-    assert why in ran.json[0]["trouble"]
+    assert why in ran.json[0]["reason"]
 
 
 def test_a_reference_that_leads_nowhere(

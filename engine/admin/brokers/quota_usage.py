@@ -42,7 +42,7 @@ class QuotaUsage:
         user, client_id: None if the quota that counts is not about it.
         used: in the quota's unit: bytes a second, percent of a thread, or partitions a second; None if not reported.
         limit: what counts; None if nothing limits it.
-        throttle_ms: the mean time for which its answers were held back lately; None if none was.
+        throttled_ms: the mean time for which its answers were held back lately; None if none was.
     """
 
     broker: int
@@ -51,7 +51,7 @@ class QuotaUsage:
     quota: str
     used: float | None
     limit: float | None
-    throttle_ms: float | None
+    throttled_ms: float | None
 
     @property
     def used_percent(self) -> float | None:
@@ -115,4 +115,4 @@ def _entity(user: str, client_id: str) -> Entity:
 
 
 def _rank(usage: QuotaUsage) -> tuple[float, ...]:
-    return (-(usage.throttle_ms or 0), -(usage.used_percent or 0), -(usage.used or 0), usage.broker)
+    return (-(usage.throttled_ms or 0), -(usage.used_percent or 0), -(usage.used or 0), usage.broker)
