@@ -100,7 +100,7 @@ def page() -> str:
 
 
 def tools_page() -> str:
-    """Return the page that has every option of Kafka's tools, with what it is here."""
+    """Return the page that has every option of Kafka's tools, with its counterpart here."""
     lines = [line for tool in TOOLS for line in _tool_options(tool)]
     return _TOOLS_HEAD + "\n".join([*lines, *_tools_not_here()]).rstrip() + "\n"
 

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from engine.common.model import TopicPartition
 from engine.common.quantities import counted
 from plans.errors import BadOption
-from plans.made import MadePlan
-from plans.plan_file import PlanFile, dir_changes
+from plans.plan_file import MadePlan, PlanFile, dir_changes
 from plans.problem import Problem, mask_of
 from plans.score import BrokerScore
 

@@ -13,9 +13,8 @@ from plans.digest import input_digest
 from plans.errors import BadOption, Infeasible
 from plans.levels import Group, Levels
 from plans.loads import ByteLimits, held_bytes, whole_replicas
-from plans.made import MadePlan
 from plans.options import Aim, Minimise, PlanOptions, Strategy
-from plans.plan_file import ANY_LOG_DIR, FORMAT, KAFKA_VERSION, Envelope, PlanEntry, PlanFile
+from plans.plan_file import ANY_LOG_DIR, FORMAT, KAFKA_VERSION, Envelope, MadePlan, PlanEntry, PlanFile
 from plans.problem import Problem, ProblemBroker, ProblemPartition
 from plans.score import LogDirScore, Score
 from plans.scoring import broker_scores, costs_of, measures_of

@@ -16,6 +16,7 @@ from engine.common.model import TopicPartition
 from plans.errors import BadPlanFile
 from plans.json_values import LATER, JsonValueError, from_json, schema_of, to_json
 from plans.options import PlanOptions, Strategy
+from plans.problem import Problem
 from plans.score import Score
 
 FORMAT = 1
@@ -75,6 +76,16 @@ class PlanFile:
     version: int
     partitions: tuple[PlanEntry, ...]
     klamm: Envelope
+
+
+@dataclass(frozen=True, slots=True)
+class MadePlan:
+    """A plan, the problem it solves, the replicas of every partition after it, and notes for a person."""
+
+    plan: PlanFile
+    problem: Problem
+    after: tuple[tuple[int, ...], ...]
+    notes: tuple[str, ...]
 
 
 def sizes_of(plan: PlanFile) -> dict[TopicPartition, int | None]:

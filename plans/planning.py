@@ -13,9 +13,8 @@ from plans.capping import cap_note, rank, remaining_moves, within_caps
 from plans.digest import input_digest
 from plans.errors import PlanError
 from plans.loads import ByteLimits, byte_limits, held_bytes
-from plans.made import MadePlan
 from plans.options import PlanOptions, Strategy
-from plans.plan_file import ANY_LOG_DIR, FORMAT, KAFKA_VERSION, Envelope, PlanEntry, PlanFile
+from plans.plan_file import ANY_LOG_DIR, FORMAT, KAFKA_VERSION, Envelope, MadePlan, PlanEntry, PlanFile
 from plans.problem import Problem, is_allowed, mask_of, ordered
 from plans.score import Score
 from plans.scoring import Lists, broker_scores, costs_of, measures_of

@@ -94,7 +94,7 @@ class KafkaTool:
 
     @property
     def actions(self) -> frozenset[str]:
-        """The words that one of its options may put after ``words``."""
+        """The words that an option of the tool may put after ``words``."""
         return frozenset(
             change.word for change in self.options.values() if isinstance(change, Word) and change.word is not None
         )

@@ -60,7 +60,7 @@ _SUBJECTS = {"dir": ("broker", "log_dir"), "broker": ("broker",), "topic": ("top
 def log_dirs_report(
     dirs: Sequence[LogDir], *, order: str, names_topics: bool = True, is_for_people: bool = True
 ) -> Report:
-    """A row per replica; a log dir without any, or with an error, has a row of its own.
+    """A row per replica; a log dir without replicas, or with an error, has a row of its own.
 
     If no topics are named, a person sees the largest replicas (or the furthest behind) and a note; machines get all.
     """

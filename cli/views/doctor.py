@@ -37,7 +37,7 @@ _COLUMNS = (
 
 
 def doctor_report(checks: Sequence[Check]) -> Report:
-    """All checks; for a person what is found, and below what to do about the rest."""
+    """All checks; at a terminal, how to get what is missing stands below the table."""
     rows = [(check.name, check.status, check.found, check.needed_for, check.how_to_get) for check in checks]
     is_missing = any(check.status is CheckStatus.MISSING for check in checks)
     shown = Table(_COLUMNS[:-1], [row[:-1] for row in rows])

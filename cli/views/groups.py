@@ -136,7 +136,7 @@ def offsets_report(groups: Sequence[DescribedGroup], *, exit_code: ExitCode) -> 
 
 
 def _rows(group: DescribedGroup) -> list[tuple[object, ...]]:
-    """A row per partition, and one per member without any; a group that has neither still gets a row."""
+    """A row per partition, and one per member that has none; a group without either still gets a row."""
     nothing = (None,) * len(_PROGRESS)
     # A consumer of ZooKeeper's time owns a partition with each of its threads: its id, and a number.
     readers = {

@@ -10,9 +10,8 @@ from cli.output.values import human_duration
 from engine.admin.reassignment.plan_runs import moves_between
 from engine.admin.reassignment.waves import WaveCaps, waves_of
 from engine.common.quantities import counted, size_text
-from plans.made import MadePlan
 from plans.options import Strategy
-from plans.plan_file import PlanFile, plan_document, sizes_of
+from plans.plan_file import MadePlan, PlanFile, plan_document, sizes_of
 from plans.score import Score
 from plans.telling import PlannedMove, Units, card_rows, largest, moves_of, summary
 

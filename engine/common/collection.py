@@ -56,7 +56,7 @@ def put_off_full_collections() -> None:
 
 
 def allow_full_collections() -> None:
-    """End what ``put_off_full_collections`` has begun."""
+    """Undo one ``put_off_full_collections``."""
     global _putting_off
     _putting_off -= 1
     if not _putting_off:
@@ -66,7 +66,7 @@ def allow_full_collections() -> None:
 
 @contextmanager
 def full_collections_put_off() -> Iterator[None]:
-    """Put them off inside, for a start that makes very many lasting values and ends with ``leave_uncollected``."""
+    """Put off full collections during a start that makes many lasting values and ends with ``leave_uncollected``."""
     put_off_full_collections()
     try:
         yield

@@ -42,14 +42,14 @@ def parse_moment(text: str, *, now: datetime, is_end: bool = False) -> datetime:
     raise ValueError(f"not a time: {text!r}")
 
 
-def moment_ms(text: str, *, now: datetime, is_end: bool = False) -> int:
+def moment_ms(text: str, *, now: datetime) -> int:
     """Return a moment in milliseconds since 1970; without a zone it is UTC, as in Kafka's tools.
 
     Raises:
         ValueError: it is not a moment, or before 1970.
     """
     try:
-        moment = parse_moment(text, now=now, is_end=is_end)
+        moment = parse_moment(text, now=now)
         milliseconds = round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
     except OverflowError as error:
         raise ValueError(f"not a time: {text!r}") from error

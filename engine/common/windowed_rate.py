@@ -22,7 +22,7 @@ class Window:
 
 
 METRICS_WINDOW = Window(samples=2, sample_ms=30_000)
-"""That of figures which limit nothing: ``metrics.num.samples`` and ``metrics.sample.window.ms``, as they are unset."""
+"""For figures that limit nothing: the defaults of ``metrics.num.samples`` and ``metrics.sample.window.ms``."""
 
 
 class _Sample:
@@ -88,7 +88,7 @@ class WindowedRate:
 
 
 class WindowedAverage:
-    """Mean of the values of the window; nan without any. Source: Avg of Kafka 3.9."""
+    """Mean of the values in the window; nan if there are none. Source: Avg of Kafka 3.9."""
 
     __slots__ = ("_samples", "_window")
 

@@ -132,7 +132,7 @@ class Decision:
     Attributes:
         rule: the rule that decides; None where none matches.
         matching: every rule that is about who, what and where, the deciding ones included, denials first.
-        has_rules: whether the resource has any rule, be it about somebody else.
+        has_rules: whether the resource has any rule, even about other principals.
     """
 
     is_allowed: bool

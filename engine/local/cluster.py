@@ -27,10 +27,9 @@ from engine.common.errors import OperationError
 from engine.kafka.client.security import PLAINTEXT, security_of
 from engine.kafka.config.properties import parse_properties
 from engine.local.addresses import FIRST_BROKER_PORT, PortReservations, own_loopback_address
-from engine.local.broker_probe import controller_id, known_broker_ids
 from engine.local.cluster_record import FILE_NAME, ClusterRecord, broker_directory
 from engine.local.local_broker import BROKER_COMMAND, METRICS_LISTENER, BrokerStatus, LocalBroker, LocalBrokerSpec
-from engine.local.probe import four_letter_word
+from engine.local.probe import controller_id, four_letter_word, known_broker_ids
 from engine.local.processes import refuse_unless_linux
 from engine.local.zookeeper import EmbeddedZooKeeper
 

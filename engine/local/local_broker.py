@@ -15,7 +15,7 @@ from engine.kafka.client.security import PLAINTEXT, Security
 from engine.kafka.config.listeners import parse_csv
 from engine.kafka.config.properties import format_properties
 from engine.local.addresses import is_free
-from engine.local.broker_probe import answers_api_versions
+from engine.local.probe import answers_api_versions
 from engine.local.processes import LocalProcess, ProcessId, find_process, start_process
 from engine.runtime.own_process import module_command
 
@@ -118,7 +118,7 @@ class LocalBroker:
         return self.spec.directory / "logs"
 
     def status(self) -> BrokerStatus:
-        """Return how it is now."""
+        """Return its state now."""
         spec = self.spec
         log_dirs = tuple(str(path) for path in spec.log_dirs)
         listener = spec.overrides.get(METRICS_LISTENER)

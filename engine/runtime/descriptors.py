@@ -26,6 +26,9 @@ THREAD_PATIENCE_S = 2.0
 
 _PAUSE_S = 0.01
 
+_MODE = 0o666
+"""As for Kafka's files, the process's umask alone says who may read and write a new one."""
+
 
 def is_out_of_descriptors(error: BaseException) -> bool:
     """Return whether the process or the system has no descriptor left, so that no disk is at fault.
@@ -82,7 +85,7 @@ class DescriptorReserve:
             except OSError:
                 return
 
-    def open(self, path: Path, flags: int, mode: int) -> int:
+    def open(self, path: Path, flags: int) -> int:
         """Open a file, with a spare descriptor if no other is left.
 
         Raises:
@@ -92,7 +95,7 @@ class DescriptorReserve:
         has_relieved = False
         while True:
             try:
-                return os.open(path, flags | os.O_CLOEXEC, mode)
+                return os.open(path, flags | os.O_CLOEXEC, _MODE)
             except OSError as error:
                 if not is_out_of_descriptors(error) or self._relieve is None:
                     raise
@@ -120,17 +123,14 @@ RESERVE = DescriptorReserve()
 """Descriptors belong to the process, and so do its spares."""
 
 
-def open_file(path: Path, flags: int, mode: int = 0o666) -> int:
-    """Open a file of a log as ``os.open`` does; child processes do not inherit it.
-
-    As for Kafka's files, the process's umask alone says who may read and write a new one.
-    """
+def open_file(path: Path, flags: int) -> int:
+    """Open a file of a log as ``os.open`` does; child processes do not inherit it."""
     try:
-        return os.open(path, flags | os.O_CLOEXEC, mode)
+        return os.open(path, flags | os.O_CLOEXEC, _MODE)
     except OSError as error:
         if not is_out_of_descriptors(error):
             raise
-        return RESERVE.open(path, flags, mode)
+        return RESERVE.open(path, flags)
 
 
 def make_room_for_a_file() -> None:

@@ -101,14 +101,14 @@ def _hour_of(seconds: float) -> str:
     return time.strftime("%Y-%m-%d-%H", time.localtime(seconds))
 
 
-def log_to_files(folder: Path | None, *, level: int = logging.INFO) -> None:
+def log_to_files(folder: Path | None) -> None:
     """Send log lines to Kafka's files in ``folder``; without a folder everything goes to stderr."""
     root = logging.getLogger()
     for handler in list(root.handlers):
         root.removeHandler(handler)
         handler.close()
     root.addHandler(_handler(folder, SERVER_LOG))
-    root.setLevel(level)
+    root.setLevel(logging.INFO)
     for file in SEPARATE_FILES:
         handler = _handler(folder, file.name)
         for name in file.loggers:

@@ -321,7 +321,7 @@ def _timestamps(facts: _Ints, counts: _Ints, deltas: _Ints, part: slice) -> dict
 
 
 def _headers(data: bytes, octets: np.ndarray[Any, Any], position: _Ints) -> pa.Array:
-    """Read the headers at each position; a record without any has null, as in Spark's own source."""
+    """Read the headers at each position; a record without headers has null, as in Spark's own source."""
     counts, position = _varints(octets, position)
     if (counts < 0).any():
         raise KafkaError(ErrorCode.INVALID_RECORD, "a record declares a negative number of headers")

@@ -92,7 +92,7 @@ def runs(sizes: _Ints, most: int) -> Iterator[tuple[int, int]]:
 
 
 def _encode(records: RecordColumns, deltas: _Ints) -> pa.Array:
-    """Return the records as batches with the same time hold them."""
+    """Return the records encoded for batches in which all records have the batch's time."""
     key_sizes, value_sizes = _lengths(records.keys), _lengths(records.values)
     headers = _NO_HEADERS if records.headers is None else records.headers
     header_sizes: Any = 1 if records.headers is None else _lengths(records.headers)

@@ -111,7 +111,7 @@ async def read_bounds(wire: WireCluster, options: SourceOptions) -> Bounds:
 
     Raises:
         NotFound: a named topic or partition does not exist.
-        Refused, Unreachable: as they say.
+        Refused, Unreachable: the cluster rejects a request, or does not answer.
     """
     partitions = await _partitions(wire, options)
     earliest, latest = await asyncio.gather(

@@ -54,9 +54,7 @@ class RangeTask:
     offsets: range
 
 
-async def plan_verification(
-    cluster: Cluster, selection: TopicSelection, parallelism: int, *, least: int = _RANGE_OFFSETS_MIN
-) -> list[RangeTask]:
+async def plan_verification(cluster: Cluster, selection: TopicSelection, parallelism: int) -> list[RangeTask]:
     """Return the ranges to compare, about four for each core.
 
     Raises:
@@ -70,7 +68,7 @@ async def plan_verification(
     nodes = await wire.nodes()
     starts, ends = await asyncio.gather(start_offsets(wire, partitions), end_offsets(wire, partitions))
     spans = {name: _span(starts[name], ends[name]) for name in partitions}
-    size = max(least, math.ceil(sum(map(len, spans.values())) / (parallelism * _RANGES_PER_CORE)))
+    size = max(_RANGE_OFFSETS_MIN, math.ceil(sum(map(len, spans.values())) / (parallelism * _RANGES_PER_CORE)))
     return [
         RangeTask(
             cluster.target,

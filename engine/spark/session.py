@@ -385,7 +385,7 @@ def _failures_worded(log: Path | None) -> Iterator[None]:
 
 
 def _complaint(log: Path | None) -> tuple[str, str]:
-    """Return why the JVM ended, and what to do about it: what ended Spark, else what a JVM says that is none."""
+    """Return why the JVM ended, and what to do about it: Spark's own error, else the first line of a broken Java."""
     text = "" if log is None or not log.exists() else log.read_text("utf-8", "replace")
     ended = re.search(r'^Exception in thread "main" [\w.$]+: (.+)$', text, re.MULTILINE)
     if ended is not None:

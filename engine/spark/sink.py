@@ -67,7 +67,7 @@ def write_rows(options: Mapping[str, str], batches: Iterable[Any]) -> int:
     Raises:
         BadRequest: a row has no topic, or a header no key.
         NotFound: there is no such topic or partition.
-        Refused, Unreachable: as they say.
+        Refused, Unreachable: the cluster rejects a request, or does not answer.
     """
     import asyncio
 

@@ -20,7 +20,7 @@ from cli.commands.exporter import Page
 from cli.framework.invocation import Invocation
 from cli.table_of_rights import Need
 from engine.local.addresses import own_loopback_address
-from engine.local.broker_probe import known_broker_ids
+from engine.local.probe import known_broker_ids
 from engine.local.zookeeper import EmbeddedZooKeeper
 
 Capture = pytest.CaptureFixture[str]

@@ -15,7 +15,7 @@ from patience import within
 from rights_story import SETTINGS
 from znode_rights_story import ZNODE_CELLS, ZnodeCell, ZnodeStory, check_znodes, zookeeper_of_super_brokers
 
-from engine.local.broker_probe import known_broker_ids
+from engine.local.probe import known_broker_ids
 
 Capture = pytest.CaptureFixture[str]
 

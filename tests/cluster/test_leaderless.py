@@ -33,7 +33,7 @@ from engine.kafka.protocol.apis.incremental_alter_configs import (
 )
 from engine.kafka.protocol.records.encode import encode_batch
 from engine.kafka.protocol.records.record import Record
-from engine.local.broker_probe import known_broker_ids
+from engine.local.probe import known_broker_ids
 from engine.runtime.own_process import module_command
 
 

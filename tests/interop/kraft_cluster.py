@@ -15,8 +15,8 @@ from types import TracebackType
 from apache_kafka import SHORT_LIVED, START_TIMEOUT_S, ClassArchive, fetch_jars, run_tool
 
 from engine.common.topic_id import random_topic_id, topic_id_text
-from engine.local.broker_probe import known_broker_ids
 from engine.local.java import find_java
+from engine.local.probe import known_broker_ids
 from engine.local.processes import LocalProcess, start_process
 
 KAFKA_4_VERSION = "4.2.0"

@@ -24,7 +24,7 @@ from engine.kafka.protocol.apis.alter_partition_reassignments import (
 from engine.kafka.protocol.apis.elect_leaders import ElectLeadersRequest
 from engine.kafka.protocol.apis.elect_leaders import TopicPartitions as ElectedTopic
 from engine.local.addresses import own_loopback_address
-from engine.local.broker_probe import known_broker_ids
+from engine.local.probe import known_broker_ids
 
 DEADLINE_S = 60.0
 

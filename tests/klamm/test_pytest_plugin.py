@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from engine.local.broker_probe import answers_api_versions
+from engine.local.probe import answers_api_versions
 
 TESTS = """\
 import json, os

@@ -17,8 +17,8 @@ from patience import within
 
 from engine.kafka.config.properties import parse_properties
 from engine.local.addresses import own_loopback_address
-from engine.local.broker_probe import answers_api_versions, known_broker_ids
 from engine.local.cluster_record import ClusterRecord
+from engine.local.probe import answers_api_versions, known_broker_ids
 from engine.local.processes import LocalProcess, ProcessId, find_process
 from klamm.testing import LocalCluster, OperationError
 

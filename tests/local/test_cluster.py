@@ -18,10 +18,10 @@ import pytest
 from engine.common.errors import OperationError
 from engine.kafka.config.properties import parse_properties
 from engine.local.addresses import own_loopback_address
-from engine.local.broker_probe import answers_api_versions, known_broker_ids
 from engine.local.cluster import LocalCluster
 from engine.local.cluster_record import ClusterRecord, broker_directory
 from engine.local.local_broker import LocalBroker, LocalBrokerSpec
+from engine.local.probe import answers_api_versions, known_broker_ids
 from engine.local.processes import ProcessId, find_process
 
 QUICK_SESSIONS = {"zookeeper.session.timeout.ms": "2000"}

@@ -17,8 +17,8 @@ from plans.checking import check_plan
 from plans.construction import Forcing
 from plans.errors import BadOption, Infeasible
 from plans.findings import Check
-from plans.made import MadePlan
 from plans.options import Aim, BrokerCapacity, LogDirCapacity, PlanOptions, Replacement, Strategy
+from plans.plan_file import MadePlan
 from plans.planning import make_plan
 from plans.policy import parse_policy
 from plans.problem import bits

@@ -17,9 +17,8 @@ from small_clusters import applied
 
 from plans.errors import PlanError
 from plans.loads import held_bytes
-from plans.made import MadePlan
 from plans.options import Aim, Strategy
-from plans.plan_file import encode_plan
+from plans.plan_file import MadePlan, encode_plan
 from plans.planning import make_plan
 from plans.problem import Problem, mask_of
 

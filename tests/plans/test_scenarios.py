@@ -6,8 +6,8 @@ import pytest
 from plan_scenarios import MIB, scenario
 from small_clusters import drawn_cluster
 
-from plans.made import MadePlan
 from plans.options import Aim, Minimise, PlanOptions, Replacement, Strategy
+from plans.plan_file import MadePlan
 from plans.planning import make_plan
 
 LEVEL = (Aim.REPLICAS, Aim.LEADERS)

@@ -9,9 +9,9 @@ from engine.common.model import BrokerInfo, ReplicaAssignment
 from engine.common.snapshot import ClusterSnapshot
 from plans.errors import BadOption, Infeasible
 from plans.explaining import explanations
-from plans.made import MadePlan
 from plans.option_texts import parse_capacities
 from plans.options import Aim, BrokerCapacity, LogDirCapacity, Minimise, PlanOptions, Replacement, Strategy
+from plans.plan_file import MadePlan
 from plans.planning import make_plan
 
 RACKS = {1: "a", 2: "b", 3: "c", 4: "a", 5: "b", 6: "c"}

@@ -12,8 +12,8 @@ from typing import Any
 from apache_kafka import START_TIMEOUT_S, fetch_jars
 from kafka_tools import run_java
 
-from engine.local.broker_probe import known_broker_ids
 from engine.local.java import find_java
+from engine.local.probe import known_broker_ids
 from engine.local.processes import start_process
 from engine.local.zookeeper import EmbeddedZooKeeper
 

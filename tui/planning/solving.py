@@ -12,8 +12,8 @@ from engine.common.snapshot import ClusterSnapshot
 from engine.common.snapshot_json import snapshot_to_json
 from engine.runtime.own_process import module_command
 from plans.errors import PlanError
-from plans.made import MadePlan
 from plans.options import PlanOptions, Strategy
+from plans.plan_file import MadePlan
 from plans.solver_process import LENGTH_BYTES, Request
 
 

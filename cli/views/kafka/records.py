@@ -21,7 +21,7 @@ _DEFAULTS: Final[dict[str, str]] = {
 _AS_BYTES: Final = tuple(
     f"org.apache.kafka.common.serialization.{kind}Deserializer" for kind in ("String", "ByteArray")
 )
-"""These two print what is there."""
+"""These two print the bytes as they are."""
 
 
 def formatter(properties: Mapping[str, str]) -> Callable[[ConsumedRecord], bytes]:

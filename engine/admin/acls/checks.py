@@ -171,7 +171,7 @@ def _opens(rule: AclBinding) -> str | None:
 
 
 def _together(rules: Sequence[AclBinding]) -> Iterator[Finding]:
-    """Return rules that another one shadows or makes redundant. Each is reported once, by the first that does so."""
+    """Return rules that another one shadows or makes redundant, each once, with the first that does it."""
     numbers: dict[ResourcePattern, dict[AclEntry, int]] = {}
     for number, rule in enumerate(rules):
         numbers.setdefault(rule.pattern, {}).setdefault(rule.entry, number)
@@ -207,7 +207,7 @@ def _covers(wide: AclBinding, narrow: AclBinding) -> bool:
 
 
 def _covering_patterns(narrow: ResourcePattern, lengths: Iterable[int]) -> Iterator[ResourcePattern]:
-    """Return the patterns that match whatever this one matches: of prefixes those that have one of these lengths."""
+    """Return the patterns that match whatever this one matches; prefixes of these lengths are tried."""
     kind, name = narrow.resource_type, narrow.name
     any_name = ResourcePattern(kind, ANY_NAME, PatternType.LITERAL)
     yield any_name

@@ -175,7 +175,7 @@ _MARKS: tuple[tuple[str, ApiKey, int], ...] = (
 
 
 def release_of(offered: Mapping[int, tuple[int, int]]) -> str | None:
-    """Return the release that offers these APIs, (lowest, highest) by API key; None if none is known to."""
+    """Return the Kafka release that offers these APIs, (lowest, highest) by API key; None if no known one does."""
     for release, key, version in _MARKS:
         if offered.get(int(key), (0, -1))[1] >= version:
             return release

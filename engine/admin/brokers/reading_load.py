@@ -63,7 +63,7 @@ async def add_rates(
 
 
 def _sum(rates: Iterable[Rate]) -> float:
-    """Return the rates together. A topic without any traffic yet has none."""
+    """Return the rates together. A topic that had no traffic yet has none."""
     return sum(rate.now or 0.0 for rate in rates)
 
 

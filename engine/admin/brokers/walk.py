@@ -43,7 +43,7 @@ _SILENT = "the broker hangs, or something else listens there; or this port is fo
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step: what was looked at, what was found there, and what to do if it failed."""
+    """One step: its subject, its result, and what to do if it failed."""
 
     name: str
     where: str

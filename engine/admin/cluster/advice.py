@@ -69,7 +69,7 @@ ACCESS_DENIED: Mapping[ErrorCode, str] = {
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "transactional id",
     ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: "delegation token",
 }
-"""Refusals for want of rights, and the kind of resource that the missing ACL is on."""
+"""Refusals because rights are missing, and the type of resource that the missing ACL is on."""
 
 _UNKNOWN_KEY = re.compile(r"Unknown topic config name: (\S+)")
 _TOO_MANY = "must not be larger"

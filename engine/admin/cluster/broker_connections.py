@@ -181,7 +181,7 @@ class BrokerConnections:
     async def _ask_who_this_is(self, client: BrokerClient) -> None:
         """Find out whether the broker has seen this client's certificate: a listener may ask for none.
 
-        With TLS alone, a broker refuses to speak of tokens to who is anonymous, and to nobody else. It decides that
+        With TLS alone, a broker refuses to describe tokens to anonymous clients, and to no others. It decides that
         first, even if it has no tokens at all. The request names no owner, so it reads none.
         """
         named = self._security.principal

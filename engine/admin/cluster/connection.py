@@ -190,7 +190,7 @@ class Cluster:
         return self.refusals_for_want_of(rights)
 
     def refusals_for_want_of(self, rights: Sequence[Right]) -> dict[str, Refused]:
-        """Note that these rights are missing; return the refusal for want of each, by the name of its resource."""
+        """Note that these rights are missing; return the refusal for each, by the name of its resource."""
         self.note_denied(rights)
         return {
             right.name: Refused(right.code, where=right.resource_words).for_want_of(right, self.principal)
@@ -244,7 +244,7 @@ class Cluster:
 
     @property
     def hidden_znodes(self) -> list[ZnodeRight]:
-        """The znodes that could not be read so far, beside what was shown."""
+        """The znodes that could not be read so far."""
         return list(self._hidden_znodes)
 
     def note_denied(self, rights: Iterable[Right]) -> None:

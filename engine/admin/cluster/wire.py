@@ -73,15 +73,15 @@ class WireCluster:
         is_dry_run: bool = False,
         denied: dict[Right, None] | None = None,
     ) -> None:
-        """Make the cluster's wire side; nothing is opened yet.
+        """Prepare to talk to the cluster's brokers; nothing is opened yet.
 
         Args:
             find_more: called once, when no broker of ``bootstrap`` answers.
             complain: called with those of ``bootstrap`` that gave no answer.
-            waits: learns whom it waits for.
+            waits: records which brokers are being waited for.
             settings: what is known about brokers that wait for ZooKeeper.
             look_at_zookeeper: called once, before the first question that a broker answers from ZooKeeper.
-            denied: learns which rights were missing.
+            denied: gets the rights that were missing.
             is_dry_run: a change is only tried, so waits are shorter than for a broker that may be carrying it out.
         """
         self._bootstrap = tuple(bootstrap)

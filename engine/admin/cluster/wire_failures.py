@@ -45,7 +45,7 @@ WHERE_TO_LOOK: Mapping[ApiKey, Operation] = {
 
 
 def where_to_look(request: Request) -> Operation | None:
-    """Return what shows whether a request was carried out; None if it changes nothing of an operator's."""
+    """Return the operation that shows whether a request was carried out; None for requests that need no such look."""
     if getattr(request, "validate_only", False):
         return None
     if isinstance(request, InitProducerIdRequest) and request.transactional_id is not None:

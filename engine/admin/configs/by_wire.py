@@ -199,7 +199,7 @@ async def _describe_topics(
 async def _answers(
     wire: WireCluster, request: DescribeConfigsRequest, on_unknown: Complain | None, *, skips_hidden: bool
 ) -> list[DescribeConfigsResult]:
-    """Return the answers about topics; for a topic that has vanished, that fact."""
+    """Return the answers about topics; that about a topic which has vanished has its error code."""
     limit_s = ANSWER_LIMIT_S if on_unknown is None else beside_limit_s(wire)
     response: DescribeConfigsResponse = await wire.ask_what_zookeeper_keeps(request, limit_s=limit_s)
     results = []

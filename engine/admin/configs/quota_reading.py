@@ -19,7 +19,7 @@ DEFAULT = "<default>"
 
 @dataclass(frozen=True, slots=True)
 class OwnedQuota:
-    """One quota. Of user, client id and address, those are None that it is not about."""
+    """One quota. ``user``, ``client_id`` and ``ip`` are None where it names none."""
 
     user: str | None
     client_id: str | None
@@ -96,7 +96,7 @@ async def quotas_of(cluster: Cluster, entity: Entity) -> dict[str, float | str]:
 
 
 def in_force(entity: Entity, quotas: Sequence[OwnedQuota]) -> list[OwnedQuota]:
-    """Return which of all quotas count for an entity: for each kind the one of the first level that is set."""
+    """Return the quotas in force for an entity: of each kind, that of the first level that sets one."""
     parts = dict(parts_of(entity))
     if "ip" in parts:
         levels: list[tuple[str | None, str | None, str | None]] = [(None, None, _name(parts["ip"]))]

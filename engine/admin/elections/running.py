@@ -122,7 +122,7 @@ def _result(
 
 
 def _explained(before: ElectionPreview, error: str) -> str:
-    """Return why it failed: what was seen beforehand says more than Kafka's text."""
+    """Return why it failed: the obstacle seen beforehand says more than Kafka's text."""
     return error if before.obstacle is None else f"{before.obstacle} ({error.partition(':')[0]})"
 
 

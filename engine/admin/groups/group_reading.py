@@ -178,7 +178,7 @@ async def committed_offsets(
     coordinators: Mapping[str, int] | None = None,
     patience_s: float = PATIENCE_S,
 ) -> dict[str, GroupOffsets | Unknown]:
-    """Return all committed offsets of groups, by name; a group without any, or that does not exist, has none.
+    """Return all committed offsets of groups, by name; empty for a group that has none or does not exist.
 
     Arguments as for ``describe_groups``. Offsets that a transaction is about to commit do not count (KIP-447).
     """
@@ -198,11 +198,7 @@ async def committed_offsets(
 
 
 async def describe_and_fetch(
-    wire: WireCluster,
-    groups: Iterable[str],
-    *,
-    coordinators: Mapping[str, int] | None = None,
-    patience_s: float = PATIENCE_S,
+    wire: WireCluster, groups: Iterable[str], *, coordinators: Mapping[str, int] | None = None
 ) -> dict[str, tuple[GroupDescription | Unknown, GroupOffsets | Unknown]]:
     """Return the description and committed offsets of groups; asks for both at the same time."""
     names = list(dict.fromkeys(groups))
@@ -212,8 +208,8 @@ async def describe_and_fetch(
     # Connect before both halves need the connections.
     await _connect(wire, set(coordinators.values()))
     described, committed = await asyncio.gather(
-        describe_groups(wire, names, coordinators=coordinators, patience_s=patience_s),
-        committed_offsets(wire, names, coordinators=coordinators, patience_s=patience_s),
+        describe_groups(wire, names, coordinators=coordinators),
+        committed_offsets(wire, names, coordinators=coordinators),
     )
     return {name: (described[name], committed[name]) for name in names}
 
@@ -221,7 +217,7 @@ async def describe_and_fetch(
 async def offsets_topic(wire: WireCluster) -> list[MetadataResponseTopic]:
     """Return what brokers say about the topic of groups and their offsets.
 
-    Groups are read without a right on it, so for want of that one nothing is hidden.
+    Groups can be read without a right on it, so if that is missing, nothing is hidden.
     """
     right = Right(AclOperation.DESCRIBE, ResourceType.TOPIC, GROUP_METADATA_TOPIC)
     was_known = right in wire.denied

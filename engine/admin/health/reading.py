@@ -256,9 +256,9 @@ def _doubts_controller(snapshot: ClusterSnapshot, probes: Mapping[int, BrokerPro
 async def _idle_controller(
     snapshot: ClusterSnapshot, cluster: Cluster, silent: Mapping[int, str], probes: dict[int, BrokerProbe]
 ) -> str | None:
-    """Return what a controller did that is silent as such, but answers as a broker; its probe is then a good one.
+    """Return why a controller did not answer as controller, if it answers as a broker: then take that as its probe.
 
-    It waits for ZooKeeper, as long as that has lost its majority.
+    Such a controller waits for a ZooKeeper that has lost its majority.
     """
     for broker in snapshot.brokers:
         if broker.id == snapshot.controller_id and broker.id in silent:

@@ -153,7 +153,7 @@ _MEANINGS: Mapping[Check, str] = {
 class HealthReason:
     """One check that failed. ``count`` counts all findings, ``examples`` name some of them.
 
-    ``advice`` says what to do next; without any of its own it is the check's.
+    ``advice`` says what to do next; if it is empty, the check's own advice is used.
     """
 
     check: Check

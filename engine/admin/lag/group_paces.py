@@ -16,7 +16,7 @@ _MOVES_MIN = 2
 
 
 class _Pace(NamedTuple):
-    """A group's offsets as one sum, since when that is the same though it is behind, and what was seen before."""
+    """A group's offsets as one sum, since when it has stood still although the group is behind, and its pace before."""
 
     lag: GroupLag
     committed: int

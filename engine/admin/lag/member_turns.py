@@ -28,7 +28,7 @@ class Owned(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """What is to be said of a partition that waits for its turn."""
+    """The facts about a partition that waits for its turn."""
 
     verdict: Verdict
     clear_in_ms: int | None

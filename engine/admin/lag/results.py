@@ -153,10 +153,10 @@ _AT_A_STANDSTILL = (LagStatus.STOP, LagStatus.STALL, LagStatus.STUCK)
 """A reader that stands still will never catch up, however fast it was before."""
 
 Series = Mapping[TopicPartition, Sequence[Point]]
-"""What was seen of a group's partitions; the last point of each is now."""
+"""The samples of a group's partitions; the last point of each is now."""
 
 Followed = tuple[GroupSample, Series, Collection[TopicPartition]]
-"""A group, what was seen of it, and the partitions whose reader commits rarely, and is not late."""
+"""A group, its samples, and the partitions whose reader commits rarely, and is not late."""
 
 _NOT_LOOKED: Final = Behind()
 _NOT_READ: Final = Unknown("not read")
@@ -177,7 +177,7 @@ def group_lag(
         times: the records at committed offsets, and at the ends, as far as they were read.
         within_pace: partitions whose reader commits rarely, and is not late.
         rhythms: of a query of Spark, by partition.
-        behind: what was found behind the places of ``doubtful_places``.
+        behind: the answers about the places of ``doubtful_places``.
     """
     known_rhythms = rhythms or {}
     partitions = tuple(

@@ -72,11 +72,9 @@ async def end_offsets(
     )
 
 
-async def start_offsets(
-    wire: WireCluster, partitions: Iterable[TopicPartition], *, patience_s: float = PATIENCE_S
-) -> Offsets:
+async def start_offsets(wire: WireCluster, partitions: Iterable[TopicPartition]) -> Offsets:
     """Return the first offset that still exists."""
-    return await offsets_at(wire, dict.fromkeys(partitions, EARLIEST_TIMESTAMP), patience_s=patience_s)
+    return await offsets_at(wire, dict.fromkeys(partitions, EARLIEST_TIMESTAMP))
 
 
 async def offsets_at(
@@ -89,7 +87,7 @@ async def offsets_at(
     """Return the first offset at or after a time (milliseconds, or EARLIEST_TIMESTAMP, LATEST_TIMESTAMP) per partition.
 
     -1 means that no record is that late. A partition that does not exist or has no leader is an Unknown. If its leader
-    is moving, this asks again for ``patience_s``; without any leader, only once.
+    is moving, this asks again for ``patience_s``; if there is no leader, only once.
     """
     answers = await _found_at(wire, wanted, isolation=isolation, patience_s=patience_s)
     return {name: answer if isinstance(answer, Unknown) else answer[1].offset for name, answer in answers.items()}

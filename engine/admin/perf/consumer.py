@@ -107,7 +107,7 @@ class PerfConsumer:
 
         Raises:
             NotFound: there is no such topic or partition.
-            Refused, Unreachable: as they say.
+            Refused, Unreachable: the cluster rejects a request, or does not answer.
         """
         loop = asyncio.get_running_loop()
         self._start_time, self._start_s = wall_time(), loop.time()

@@ -125,7 +125,7 @@ class PerfProducer:
 
         Raises:
             NotFound: there is no such topic or partition.
-            Refused, Unreachable: as they say.
+            Refused, Unreachable: the cluster rejects a request, or does not answer.
         """
         await self._locate()
         if self._transaction is not None:

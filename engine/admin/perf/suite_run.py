@@ -268,7 +268,7 @@ class WorkerFailed(Exception):
     """A producer or consumer ended with an error; the text is what it said."""
 
     def __init__(self, message: str, lacks: Mapping[str, str] | None = None) -> None:
-        """``lacks`` has the fields of an error for want of a right, as ``-o json`` prints it."""
+        """``lacks`` has the fields of an error about a missing right, as ``-o json`` prints it."""
         super().__init__(message)
         self.lacks = lacks
 

@@ -83,7 +83,7 @@ class WaveThrottle:
             await self._put_on(self._adaptive.rate, moves)
 
     async def renew(self) -> None:
-        """Restore what somebody has removed between throttle and start, while nothing moved under it."""
+        """Restore what somebody removed after the throttle was set and before the first copy began."""
         if self._set is None:
             return
         try:
@@ -235,7 +235,7 @@ class LatencyProbe:
         return None if not known else (max(known)[1], max(known)[0])
 
     def forget(self) -> None:
-        """Start over: what was seen belongs to another throttle."""
+        """Start over: the latencies so far belong to another throttle."""
         self._latencies.clear()
 
     async def close(self) -> None:

@@ -155,7 +155,7 @@ class Consumer:
 
         Raises:
             NotFound: there is no such topic or partition.
-            Refused, Unreachable: as they say.
+            Refused, Unreachable: the cluster rejects a request, or does not answer.
         """
         found = await led_topics(self._wire, self._topics)
         leaders = _by_partition(found)

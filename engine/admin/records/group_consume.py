@@ -58,7 +58,7 @@ class GroupConsumer:
         """Check that the topics exist.
 
         Raises:
-            NotFound, Refused, Unreachable: as they say.
+            NotFound, Refused, Unreachable: the cluster rejects a request, or does not answer.
         """
         await topic_leaders(self._wire, self._topics)
 
@@ -68,7 +68,7 @@ class GroupConsumer:
         With ``until_end`` it ends at the end of its own share of the partitions.
 
         Raises:
-            Refused, Unreachable: as they say.
+            Refused, Unreachable: the cluster rejects a request, or does not answer.
         """
         is_done = False
         try:

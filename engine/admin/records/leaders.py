@@ -25,7 +25,7 @@ async def led_topics(wire: WireCluster, topics: Sequence[str]) -> dict[str, LedT
     """Return those of the topics that exist. A new topic may have no partitions yet.
 
     Raises:
-        Refused, Unreachable: as they say.
+        Refused, Unreachable: the cluster rejects a request, or does not answer.
     """
     response = await wire.metadata(topics)
     found: dict[str, LedTopic] = {}
@@ -44,7 +44,7 @@ async def topic_leaders(wire: WireCluster, topics: Sequence[str]) -> dict[str, d
 
     Raises:
         NotFound: there is no such topic.
-        Refused, Unreachable: as they say.
+        Refused, Unreachable: the cluster rejects a request, or does not answer.
     """
     found = await led_topics(wire, topics)
     if missing := [name for name in topics if name not in found]:

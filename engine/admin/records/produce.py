@@ -147,7 +147,7 @@ class Producer:
 
         Raises:
             NotFound: there is no such topic.
-            Refused, Unreachable: as they say.
+            Refused, Unreachable: the cluster rejects a request, or does not answer.
         """
         await self._refresh()
         if self._transaction is not None:

@@ -114,7 +114,7 @@ class StateChangeCheck:
             self._line_count += len(starts)
 
     def end_logs(self) -> None:
-        """The logs end, and what is still open stays so. Call it once, after the last batch."""
+        """Report what is still open where the logs end. Call it once, after the last batch."""
         if self._last_start is not None:
             self._histories.finish(self._last_start)
             self._requests.finish(self._last_start)
@@ -130,7 +130,7 @@ class StateChangeCheck:
         }
 
     def result(self) -> CheckResult:
-        """Return what was found so far."""
+        """Return the findings so far."""
         return CheckResult(
             tuple(self.book.findings),
             self._first_start,

@@ -33,7 +33,7 @@ def topic_name(name: str, is_marked: bool) -> TopicName:
 def default_min_isr(
     broker_configs: Mapping[int | None, Mapping[str, str]], by_brokers: Iterable[int | None] = ()
 ) -> int | None:
-    """Return the min ISR of topics without one of their own, the strictest if brokers differ; None: it is not known.
+    """Return the min.insync.replicas of topics that do not set it, the strictest if brokers differ; None if unknown.
 
     It is a dynamic setting of brokers, or else in their files, which only they know.
     """

@@ -1,1 +1,1 @@
-"""Transactions of a cluster: which there are, who writes to a partition, what hangs, and how it is ended."""
+"""Transactions of a cluster: list them, find the producers of a partition and hanging transactions, and end one."""

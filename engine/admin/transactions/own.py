@@ -78,7 +78,7 @@ class OwnTransaction:
         """Get a producer id, which fences the earlier producer with the transactional id and aborts what it left open.
 
         Raises:
-            Refused, Unreachable: as they say.
+            Refused, Unreachable: the cluster rejects a request, or does not answer.
         """
         request = InitProducerIdRequest(
             transactional_id=self._transactional_id, transaction_timeout_ms=self._timeout_ms

@@ -127,12 +127,10 @@ def parse_states(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_STATES[word.lower()] for word in words))
 
 
-async def list_transactions(
-    wire: WireCluster, wanted: TransactionFilter = TransactionFilter(), *, patience_s: float = PATIENCE_S
-) -> TransactionsListed:
+async def list_transactions(wire: WireCluster, wanted: TransactionFilter = TransactionFilter()) -> TransactionsListed:
     """List the transactional ids of all live brokers, by name.
 
-    A broker that is loading is asked again for ``patience_s``. Raises Unreachable if no broker answers at all.
+    A broker that is loading is asked again for a while. Raises Unreachable if no broker answers at all.
     """
     duration_ms = -1 if wanted.longer_than_ms is None else wanted.longer_than_ms
 
@@ -163,7 +161,7 @@ async def list_transactions(
             ]
         }
 
-    answers = await ask_all(wire, sorted(await wire.live_brokers()), of_brokers, ask, batch=1, patience_s=patience_s)
+    answers = await ask_all(wire, sorted(await wire.live_brokers()), of_brokers, ask, batch=1, patience_s=PATIENCE_S)
     failures = [_unlisted(broker, why) for broker, why in answers.items() if isinstance(why, Unknown)]
     # While a coordinator moves, two brokers may list the same id.
     by_id = {

@@ -39,8 +39,8 @@ class FeedStatus:
 class Playback(Protocol):
     """A recording that is being played.
 
-    A move shows its frame as soon as it is read, even while the recording is paused. A later move replaces one that is
-    still being read, unless that one lies on its way.
+    A move shows its frame as soon as it is read, even while the recording is paused. A later move replaces one
+    that is still being read, unless it passes that frame anyway.
     """
 
     @property
@@ -53,7 +53,7 @@ class Playback(Protocol):
 
     @property
     def first_ms(self) -> int:
-        """Time of the first frame (wall clock of then)."""
+        """When the first frame was recorded (wall clock)."""
 
     @property
     def last_ms(self) -> int:

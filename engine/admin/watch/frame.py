@@ -224,8 +224,8 @@ class Frame:
         asked. plan: who carries out which plan; empty: nobody. It is looked up while something is throttled; None: not
         yet. unreadable: what is wrong with unreadable znodes. holding: transactions that hold readers of committed
         records up, by partition. principal: who asks the brokers; None: nobody in particular, or only they know.
-        denied: the rights that this principal lacked in the last minutes: what is missing for want of one of them is
-        hidden, neither absent nor broken. health: what ``klamm cluster health`` says about this frame; None until there
+        denied: the rights that this principal lacked in the last minutes; what they would show is hidden, not absent or
+        broken. health: what ``klamm cluster health`` says about this frame; None until there
         is something to judge. events: what happened since the frame before, oldest first, including dropped frames.
     """
 

@@ -289,8 +289,8 @@ class Knowledge:
     def take_words(self, words: Mapping[int, BrokerWords]) -> bool:
         """Take what each broker said about itself; return whether they should be asked again soon.
 
-        A broker learns of a new controller a moment after ZooKeeper. So another one that a broker names counts
-        only if it names that one again.
+        A broker learns of a new controller a moment after ZooKeeper. So a change of
+        controller counts only once a broker has named the new one twice.
         """
         had_doubts = self._has_doubts
         self._has_doubts = any(
@@ -409,7 +409,7 @@ class Knowledge:
         return True
 
     def _dressed(self, topic: TopicSnapshot) -> TopicSnapshot:
-        """Return the topic with its settings and its mark; itself if it has them."""
+        """Return the topic with its settings and its mark; the same object if it has them."""
         configs, marked = self._configs.get(topic.name), topic.name in self.marked_at_ms
         if configs == topic.configs and (configs is None) == (topic.configs is None):
             configs = topic.configs

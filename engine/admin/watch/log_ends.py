@@ -30,7 +30,7 @@ class LogEnds(Mapping[TopicPartition, PartitionOffsets]):
 
     @classmethod
     def of(cls, known: Mapping[TopicPartition, PartitionOffsets]) -> LogEnds:
-        """Return a mapping in this form; itself if it has it."""
+        """Return a mapping in this form; the same object if it has it."""
         return known if isinstance(known, cls) else cls().with_ends((name, *offsets) for name, offsets in known.items())
 
     def with_ends(self, ends: Iterable[tuple[TopicPartition, int, int]]) -> LogEnds:
@@ -49,7 +49,7 @@ class LogEnds(Mapping[TopicPartition, PartitionOffsets]):
         return LogEnds(topics)
 
     def only(self, partitions: Mapping[str, int]) -> LogEnds:
-        """Return the ends of these topics, for this many partitions of each; itself if that is all of it."""
+        """Return the ends of these topics, for this many partitions of each; this object if that is all."""
         if all(len(rows) <= 2 * partitions.get(topic, 0) for topic, rows in self._topics.items()):
             return self
         return LogEnds(

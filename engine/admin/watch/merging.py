@@ -48,7 +48,7 @@ def topic_of_metadata(
 def with_partitions(
     known: TopicSnapshot, partitions: list[PartitionSnapshot], topic_id: bytes | None = None
 ) -> TopicSnapshot:
-    """Return the topic with these partitions, and with this id if there is one; itself if nothing is new."""
+    """Return the topic with these partitions, and with this id if there is one; the same object if nothing is new."""
     topic_id = topic_id or known.topic_id
     is_same = len(partitions) == len(known.partitions) and topic_id == known.topic_id
     if is_same and all(map(is_, partitions, known.partitions)):
@@ -73,7 +73,7 @@ def topic_of_znode(
 
 
 def with_assignment(known: PartitionSnapshot, assignment: ReplicaAssignment) -> PartitionSnapshot:
-    """Return the partition with this assignment; itself if it has it."""
+    """Return the partition with this assignment; the same object if it has it."""
     return known if known.assignment == assignment else replace(known, assignment=assignment)
 
 
@@ -94,7 +94,7 @@ def _moved(known: PartitionSnapshot, assignment: ReplicaAssignment) -> Partition
 
 
 def with_state(known: PartitionSnapshot, state: LeaderIsrAndControllerEpoch | None) -> PartitionSnapshot:
-    """Return the partition with its znode's state (None: there is no such znode); itself if it has it.
+    """Return the partition with its znode's state (None: there is no such znode); the same object if it has it.
 
     A state with a lower version than the known one is an old answer, and is ignored.
     """

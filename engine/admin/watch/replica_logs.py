@@ -35,7 +35,7 @@ class ReplicaLogs(Mapping[TopicPartition, tuple[ReplicaLog, ...]]):
 
     @classmethod
     def of(cls, known: Mapping[TopicPartition, Iterable[ReplicaLog]]) -> ReplicaLogs:
-        """Return a mapping in this form; itself if it has it."""
+        """Return a mapping in this form; the same object if it has it."""
         if isinstance(known, cls):
             return known
         making = LogsMaker()

@@ -168,7 +168,7 @@ class StageReadings:
         return list(dict.fromkeys((*self._denied_before, *self.wire.denied, *self.slow.denied)))
 
     def note_denied(self) -> None:
-        """Show in the frames which rights are missing. One that is granted later goes once all was read twice again."""
+        """Show in the frames which rights are missing, until everything was read twice without needing them."""
         self._knowledge.denied = tuple(self.denied)
         now_ms = self._clock.monotonic_ms()
         if now_ms >= self._denied_until_ms:

@@ -48,10 +48,9 @@ def parse_properties(text: str) -> dict[str, str]:
     return properties
 
 
-def format_properties(properties: Mapping[str, str], comment: str | None = None) -> str:
-    """Return a file's text that reads back as ``properties``, in ASCII. The comment comes first."""
-    lines = [f"#{line}" for line in (comment.split("\n") if comment is not None else [])]
-    lines += [f"{_escape(key, is_key=True)}={_escape(value, is_key=False)}" for key, value in properties.items()]
+def format_properties(properties: Mapping[str, str]) -> str:
+    """Return a file's text that reads back as ``properties``, in ASCII."""
+    lines = [f"{_escape(key, is_key=True)}={_escape(value, is_key=False)}" for key, value in properties.items()]
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -13,9 +13,9 @@ CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 CLEAN_SHUTDOWN_VERSION = 0
 
 
-def encode_clean_shutdown(broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> str:
-    """Return the file's text as Kafka 3.9 writes it."""
-    return json.dumps({"version": CLEAN_SHUTDOWN_VERSION, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+def encode_clean_shutdown() -> str:
+    """Return the file's text as Kafka 3.9 with ZooKeeper writes it."""
+    return json.dumps({"version": CLEAN_SHUTDOWN_VERSION, "brokerEpoch": UNKNOWN_BROKER_EPOCH}, separators=(",", ":"))
 
 
 def decode_clean_shutdown(text: str) -> int | None:

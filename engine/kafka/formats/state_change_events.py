@@ -94,7 +94,7 @@ class Reassigned(NamedTuple):
 
 
 class ReplicaAsBefore(NamedTuple):
-    """The controller asked a replica to become what it is: a reassignment under way was asked for again."""
+    """The controller sent a replica the role that it has already: a reassignment under way was requested again."""
 
     partition: TopicPartition
 

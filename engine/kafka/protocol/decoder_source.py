@@ -36,7 +36,7 @@ MEMORY_PER_BYTE_OF_SMALLEST = 100
 """So many times its own size any message's value may take, made of the smallest elements that there are."""
 
 _LIST_BYTES, _VIEW_BYTES, _TEXT_BYTES, _NUMBER_BYTES, _PLACE_BYTES, _COLLECTED_BYTES = 56, 200, 50, 32, 8, 16
-"""What Python's objects take beside what they hold; a place is that in a list."""
+"""What Python's objects take besides their content; a place is one in a list."""
 
 
 def compile_decoder(cls: type[Message], version: int, *, is_bounded: bool) -> Any:

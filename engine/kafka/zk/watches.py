@@ -20,7 +20,7 @@ class WatchEventKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """One notice: something happened to the znode. It does not say what is there now."""
+    """One notice that something happened to a znode. It does not have the znode's new content."""
 
     path: str
     kind: WatchEventKind

@@ -33,10 +33,8 @@ def test_names_the_line_of_an_error() -> None:
         parse_properties("a=1\n\nb=\\u12")
 
 
-def test_writes_comment_and_escapes() -> None:
-    assert (
-        format_properties({"a b": " x", "c": "ü=1"}, "first\nsecond") == "#first\n#second\na\\ b=\\ x\nc=\\u00FC\\=1\n"
-    )
+def test_writes_escapes() -> None:
+    assert format_properties({"a b": " x", "c": "ü=1"}) == "a\\ b=\\ x\nc=\\u00FC\\=1\n"
 
 
 # Half of a surrogate pair is not a character. Java would keep it, we replace it.
@@ -45,6 +43,6 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 @given(st.dictionaries(TEXT, TEXT, max_size=5))
 def test_reads_back_what_it_writes(properties: dict[str, str]) -> None:
-    written = format_properties(properties, "a comment")
+    written = format_properties(properties)
     assert written.isascii()
     assert parse_properties(written) == properties

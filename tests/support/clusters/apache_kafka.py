@@ -21,8 +21,8 @@ from types import TracebackType
 from wire_client import ConnectionClosed, WireClient
 
 from engine.kafka.protocol.apis.metadata import MetadataRequest
-from engine.local.broker_probe import known_broker_ids
 from engine.local.java import find_java
+from engine.local.probe import known_broker_ids
 from engine.local.processes import LocalProcess, start_process
 
 KAFKA_VERSION = "3.9.1"

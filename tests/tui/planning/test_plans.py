@@ -32,8 +32,8 @@ from engine.admin.reassignment.wave_values import Outcome, Step, WavesResult
 from engine.admin.reassignment.waves import WaveCaps
 from engine.common.model import TopicPartition
 from plans.errors import BadOption
-from plans.made import MadePlan
 from plans.options import Aim, BrokerCapacity, Minimise, PlanOptions, Replacement, Strategy
+from plans.plan_file import MadePlan
 from plans.planning import make_plan
 from plans.score import Bounds, Score
 from tui.drawing.cells import Tone

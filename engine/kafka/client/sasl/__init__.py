@@ -1,1 +1,1 @@
-"""The client's side of the SASL mechanisms, without any network: each is a generator of what to send."""
+"""The client's side of the SASL mechanisms, without the network: each is a generator of messages to send."""

@@ -1,6 +1,6 @@
 """What all SASL mechanisms share, and the simplest of them, PLAIN.
 
-An exchange is a generator that yields what to send and is sent the answers.
+An exchange is a generator: it yields the messages to send, and gets the answers through ``send``.
 """
 
 from __future__ import annotations

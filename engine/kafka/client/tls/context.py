@@ -88,7 +88,7 @@ def server_context(settings: TlsSettings, client_auth: str) -> ssl.SSLContext:
 
 
 def own_chain(settings: TlsSettings) -> tuple[bytes, ...]:
-    """Return the certificates in the key store, in DER, the own one first. Raises ConfigError: it cannot be read."""
+    """Return the key store's certificates in DER, this side's first. Raises ConfigError: it cannot be read."""
     store = _store(dict(settings.entries), "ssl.keystore", "ssl.keystore.key")
     pem = "" if store is None else store.chain
     end = "-----END CERTIFICATE-----"
@@ -102,7 +102,7 @@ def trusted_pem(settings: TlsSettings) -> str:
 
 
 def own_pkcs12(settings: TlsSettings, password: str) -> bytes:
-    """Return the own key with its certificates in a store for Java; nothing if there is none.
+    """Return this side's key with its certificates in a store for Java; nothing if there is none.
 
     Raises:
         ConfigError: it cannot be read, or a library is missing.
@@ -237,7 +237,7 @@ def _trust(context: ssl.SSLContext, entries: Mapping[str, str]) -> None:
 
 
 def _present(context: ssl.SSLContext, entries: Mapping[str, str]) -> bool:
-    """Load the own certificate; False: there is none."""
+    """Load this side's certificate; return whether there is one."""
     store = _store(entries, "ssl.keystore", "ssl.keystore.key")
     if store is None:
         return False
