@@ -100,7 +100,7 @@ async def restart_order(invocation: Invocation) -> Report:
     are under-replicated or move, or ZooKeeper does not answer. Exits with 1 if no broker can be restarted now.
     """
     from cli.framework.cluster_session import open_cluster
-    from cli.views.restart_order import restart_order_report
+    from cli.views.brokers_restart_order import restart_order_report
     from engine.admin.analysis.restart_order import read_restart_order
 
     async with open_cluster(invocation) as cluster:

@@ -20,9 +20,10 @@ from engine.common.quantities import counted
 
 if TYPE_CHECKING:
     from engine.admin.cluster.connection import Cluster
-    from engine.admin.records.consume import ConsumeOptions, Consumer
+    from engine.admin.records.consume import Consumer
     from engine.admin.records.consumed import ConsumedRecord, ConsumedRecords
     from engine.admin.records.group_consume import GroupConsumer
+    from engine.admin.records.positions import ConsumeOptions
 
 _ISOLATIONS = {"read-uncommitted": 0, "read_uncommitted": 0, "read-committed": 1, "read_committed": 1}
 
@@ -143,7 +144,7 @@ async def command(
     UTC; 02:00 is the last time it was 02:00, and 2h is two hours ago. Ends at --max-messages, --until-end, a stop,
     --timeout-ms, Ctrl-C, or when nobody reads the output any more.
     """
-    from engine.admin.records.consume import ConsumeOptions
+    from engine.admin.records.positions import ConsumeOptions
     from engine.common.model import IsolationLevel
 
     if isolation not in _ISOLATIONS:

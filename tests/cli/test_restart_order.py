@@ -11,7 +11,7 @@ from golden import check_json
 from klamm_program import in_process
 from patience import wait_for
 
-from cli.views.restart_order import restart_order_report
+from cli.views.brokers_restart_order import restart_order_report
 from engine.admin.analysis.restart_board import RestartAdvice, RestartBoard, Verdict
 from engine.local.cluster import LocalCluster
 

@@ -10,23 +10,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from enum import Enum
 
 from engine.admin.cluster.asking import ANSWER_LIMIT_S
-from engine.admin.cluster.errors import LoginRefused, NotFound, Refused, Unknown, Unreachable
+from engine.admin.cluster.errors import LoginRefused, Refused, Unknown, Unreachable
 from engine.admin.cluster.remedies import Do, Operation, Phrase
 from engine.admin.cluster.waits import Observer, ignore_line
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster
-from engine.admin.offsets.listing import FoundOffset, ask_offsets
 from engine.admin.records.consumed import ConsumedRecord, ConsumedRecords, visible_batches
 from engine.admin.records.fetching import FetchFrom, fetch
 from engine.admin.records.leaders import LeaderReaders, LedTopic, check_partitions, led_topics, refuse_lasting
+from engine.admin.records.positions import ConsumeOptions, Placer, Position
 from engine.admin.topics.selection import topic_not_found
 from engine.common.errors import ErrorCode, KafkaError
-from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_LEADER, IsolationLevel, TopicPartition
+from engine.common.model import NO_LEADER, IsolationLevel, TopicPartition
 from engine.common.quantities import counted
 from engine.common.topic_id import ZERO_TOPIC_ID
 from engine.kafka.protocol.apis.fetch import PartitionData
@@ -47,34 +46,6 @@ _FETCH_LIMIT_S = 30.0
 """If a leader has not answered by then, look for the leader again, over a new connection."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumeOptions:
-    """What to read; no partitions means all. One of ``offset``, ``tail`` and ``start_time_ms`` says where to start."""
-
-    partitions: tuple[int, ...] = ()
-    offset: int = LATEST_TIMESTAMP
-    """An offset, EARLIEST_TIMESTAMP or LATEST_TIMESTAMP."""
-    tail: int | None = None
-    """This many offsets before each partition's end."""
-    start_time_ms: int | None = None
-    """The first record of this time or later."""
-    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
-    until_end: bool = False
-    """Stop at the end of the log as it was when reading began, or before it where one of the following says so."""
-    stop_offset: int | None = None
-    """The first offset that is not read."""
-    stop_tail: int | None = None
-    """Leave out this many offsets before each partition's end."""
-    stop_time_ms: int | None = None
-    """Stop before the first record of this time or later."""
-    give_up_s: float = 30.0
-    """How long a leader may be missing or silent; inf: forever."""
-    only: frozenset[TopicPartition] | None = None
-    """Only these of the topics' partitions."""
-    starts: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """Where to start in these partitions, whatever the other options say."""
-
-
 class _Event(Enum):
     """What a reader reports apart from records."""
 
@@ -82,33 +53,6 @@ class _Event(Enum):
     TOPIC_IS_NEW = 2
 
 
-class _Position:
-    """How far one partition has been read. Its leader's reader changes it, or without a leader the keeper."""
-
-    __slots__ = (
-        *("is_placed", "is_told_lost", "last_leader_id", "leader_id", "lost_since", "name", "next_offset"),
-        "stop_offset",
-    )
-
-    def __init__(self, name: TopicPartition) -> None:
-        self.name = name
-        self.leader_id = self.last_leader_id = NO_LEADER
-        self.lost_since: float | None = None
-        self.is_told_lost = False
-        self.is_placed = False
-        """Its start is known, and its end if that is wanted."""
-        self.next_offset = -1
-        self.stop_offset: int | None = None
-
-    @property
-    def is_done(self) -> bool:
-        return self.stop_offset is not None and self.next_offset >= self.stop_offset
-
-    def __str__(self) -> str:
-        return f"topic {self.name.topic} partition {self.name.partition}"
-
-
-_TakeOffset = Callable[[_Position, int], None]
 _Item = ConsumedRecords | Exception | _Event
 
 
@@ -129,7 +73,7 @@ class Consumer:
         self._options = options
         self._observe = observe
         self._complain = complain
-        self._positions: list[_Position] = []
+        self._positions: list[Position] = []
         self._ids: dict[str, bytes] = {}
         """Those of the topics that are read; empty for one that is not there, or had no id when it was deleted."""
         self._absent: dict[str, float] = {}
@@ -141,9 +85,10 @@ class Consumer:
         """Those whose topic may be another one by now, until they are read again."""
         self.starts: dict[TopicPartition, int] = {}
         """Where reading began in each partition, as far as known by now."""
-        self._late: dict[asyncio.Task[None], list[_Position]] = {}
+        self._late: dict[asyncio.Task[None], list[Position]] = {}
         self._leader_is_missing = asyncio.Event()
         self._queue: asyncio.Queue[_Item] = asyncio.Queue(_QUEUE_MAX)
+        self._placer = Placer(wire, options, leaders=self._leaders, given_up=self._given_up, observe=observe)
         self._readers = LeaderReaders(
             "consume", read=self._read, lose=self._lose, fail=self._queue.put, observe=observe
         )
@@ -170,16 +115,16 @@ class Consumer:
             known = found[topic].leaders
             wanted = sorted(set(self._options.partitions)) or sorted(known)
             check_partitions(topic, wanted, known)
-            self._positions += [_Position(TopicPartition(topic, partition)) for partition in wanted]
+            self._positions += [Position(TopicPartition(topic, partition)) for partition in wanted]
         if self._options.only is not None:
             self._positions = [position for position in self._positions if position.name in self._options.only]
-        by_leader: dict[int, list[_Position]] = {}
+        by_leader: dict[int, list[Position]] = {}
         for position in self._positions:
             by_leader.setdefault(leaders.get(position.name, NO_LEADER), []).append(position)
         if by_leader:
             await self._place_in_time(by_leader)
 
-    async def _place_in_time(self, by_leader: Mapping[int, list[_Position]]) -> None:
+    async def _place_in_time(self, by_leader: Mapping[int, list[Position]]) -> None:
         """Find the starts of all partitions, or only of some if other leaders take too long."""
         places = {
             asyncio.create_task(self._place(positions), name=f"consume: start on {leader_id}"): leader_id
@@ -199,8 +144,8 @@ class Consumer:
             raise
         self._late = {task: by_leader[places[task]] for task in late}
 
-    async def _place(self, positions: Sequence[_Position]) -> None:
-        await self._find_starts(positions)
+    async def _place(self, positions: Sequence[Position]) -> None:
+        await self._placer.place(positions)
         for position in positions:
             position.is_placed = True
             self.starts[position.name] = position.next_offset
@@ -244,7 +189,7 @@ class Consumer:
         finally:
             await _end_all([keeper, *joining, *self._late])
 
-    async def _join(self, placing: asyncio.Task[None], positions: Sequence[_Position]) -> None:
+    async def _join(self, placing: asyncio.Task[None], positions: Sequence[Position]) -> None:
         """Read these partitions as well, once their starts are known."""
         try:
             await placing
@@ -303,7 +248,7 @@ class Consumer:
             position.leader_id = NO_LEADER
         self._leader_is_missing.set()
 
-    async def _take(self, position: _Position, answer: PartitionData | Unknown) -> None:
+    async def _take(self, position: Position, answer: PartitionData | Unknown) -> None:
         if isinstance(answer, Unknown):
             if answer.code in _MAY_BE_ANOTHER:
                 self._doubtful.add(position.name)
@@ -324,7 +269,7 @@ class Consumer:
         if position.is_done:
             await self._queue.put(_Event.PARTITION_DONE)
 
-    def _new_records(self, position: _Position, data: PartitionData) -> ConsumedRecords | None:
+    def _new_records(self, position: Position, data: PartitionData) -> ConsumedRecords | None:
         """Return what is new for the reader, if anything is, and move the position past everything that came."""
         if data.records is None:
             return None
@@ -347,10 +292,10 @@ class Consumer:
             return None
         return ConsumedRecords(position.name, data.records, visible, start, position.stop_offset)
 
-    def _unfinished(self) -> list[_Position]:
+    def _unfinished(self) -> list[Position]:
         return [position for position in self._positions if position.is_placed and not position.is_done]
 
-    def _led_by(self, leader_id: int) -> list[_Position]:
+    def _led_by(self, leader_id: int) -> list[Position]:
         return [position for position in self._unfinished() if position.leader_id == leader_id]
 
     async def _leaders(self) -> dict[TopicPartition, int]:
@@ -390,7 +335,7 @@ class Consumer:
                 position.next_offset = -1
         self._positions = [position for position in self._positions if position.name.topic != topic]
         for partition in sorted(set(self._options.partitions)) or sorted(known.leaders):
-            position = _Position(TopicPartition(topic, partition))
+            position = Position(TopicPartition(topic, partition))
             position.next_offset, position.is_placed = 0, True
             self._positions.append(position)
 
@@ -444,7 +389,7 @@ class Consumer:
 
     def _tell_lost(self, now: float) -> None:
         """Report each partition once that has had no answering leader for some time."""
-        lost: dict[int, list[_Position]] = {}
+        lost: dict[int, list[Position]] = {}
         for position in self._unfinished():
             is_lost = position.lost_since is not None and now - position.lost_since >= ANSWER_LIMIT_S
             if position.name.topic in self._deleted:
@@ -454,13 +399,13 @@ class Consumer:
                 lost.setdefault(position.leader_id, []).append(position)
         self._tell_waiting(lost)
 
-    def _tell_waiting(self, by_leader: Mapping[int, Sequence[_Position]]) -> None:
+    def _tell_waiting(self, by_leader: Mapping[int, Sequence[Position]]) -> None:
         for leader_id, some in sorted(by_leader.items()):
             whom = "a leader" if leader_id == NO_LEADER else f"broker {leader_id}, which does not answer"
             among = f": {some[0]}{' among them' if len(some) > 1 else ''}"
             self._complain(f"{counted(len(some), 'partition')} must wait for {whom}{among}")
 
-    def _given_up(self, position: _Position, leader_id: int) -> Refused | Unreachable:
+    def _given_up(self, position: Position, leader_id: int) -> Refused | Unreachable:
         limit = f"for {self._options.give_up_s:g} s"
         if position.name.topic in self._absent:
             message = f"it was deleted while it was read, and was not created again {limit}"
@@ -468,74 +413,6 @@ class Consumer:
         if leader_id == NO_LEADER:
             return Unreachable(f"no leader {limit}", where=f"{position}")
         return Unreachable(f"the leader, broker {leader_id}, has not answered {limit}", where=f"{position}")
-
-    async def _find_starts(self, positions: Sequence[_Position]) -> None:
-        """Ask the leaders where to start and, with ``until_end``, where to stop."""
-        options = self._options
-        unplaced = [position for position in positions if position.name not in options.starts]
-        for position in positions:
-            position.next_offset = options.starts.get(position.name, -1)
-        if not unplaced:
-            pass
-        elif options.start_time_ms is not None:
-            await self._ask_offsets(unplaced, options.start_time_ms, _start_at_time)
-            await self._ask_offsets(unplaced, LATEST_TIMESTAMP, _start_if_unknown)
-        elif options.tail is not None:
-            tail = options.tail
-            await self._ask_offsets(unplaced, LATEST_TIMESTAMP, lambda position, end: _start_at(position, end - tail))
-            await self._ask_offsets(unplaced, EARLIEST_TIMESTAMP, _start_not_before)
-        elif options.offset < 0:
-            await self._ask_offsets(unplaced, options.offset, _start_at)
-        else:
-            for position in unplaced:
-                position.next_offset = options.offset
-        if options.until_end:
-            short = options.stop_tail or 0
-            await self._ask_offsets(positions, LATEST_TIMESTAMP, lambda position, end: _stop_at(position, end - short))
-            if options.stop_time_ms is not None:
-                await self._ask_offsets(positions, options.stop_time_ms, _stop_before)
-            if options.stop_offset is not None:
-                for position in positions:
-                    _stop_before(position, options.stop_offset)
-
-    async def _ask_offsets(self, positions: Sequence[_Position], timestamp: int, take: _TakeOffset) -> None:
-        waiting = list(positions)
-        deadline = time.monotonic() + self._options.give_up_s
-        while waiting:
-            leaders = await self._leaders()
-            by_leader: dict[int, list[_Position]] = {}
-            for position in waiting:
-                by_leader.setdefault(leaders.get(position.name, NO_LEADER), []).append(position)
-            waiting = by_leader.pop(NO_LEADER, [])
-            for leader_id, some in by_leader.items():
-                waiting += await self._ask_leader(leader_id, some, timestamp, take)
-            if waiting and time.monotonic() > deadline:
-                raise self._given_up(waiting[0], leaders.get(waiting[0].name, NO_LEADER))
-            if waiting:
-                await asyncio.sleep(RETRY_PAUSE_S)
-
-    async def _ask_leader(
-        self, leader_id: int, positions: Sequence[_Position], timestamp: int, take: _TakeOffset
-    ) -> list[_Position]:
-        """Ask one leader; return the partitions that it did not answer for and another may."""
-        wanted = {position.name: timestamp for position in positions}
-        try:
-            async with asyncio.timeout(ANSWER_LIMIT_S):
-                found = await ask_offsets(self._wire, leader_id, wanted, self._options.isolation)
-        except LoginRefused:
-            raise
-        except (Unreachable, NotFound, TimeoutError) as error:
-            self._observe(f"broker {leader_id} returns no offsets ({error or 'no answer'}), looking for the leaders")
-            return list(positions)
-        left = []
-        for position in positions:
-            answer = found.get(position.name, ErrorCode.UNKNOWN_SERVER_ERROR)
-            if isinstance(answer, FoundOffset):
-                take(position, answer.offset)
-            else:
-                refuse_lasting(Unknown.of_code(answer), f"{position}")
-                left.append(position)
-        return left
 
 
 async def next_record(wire: WireCluster, name: TopicPartition, offset: int, *, give_up_s: float) -> Record | None:
@@ -567,31 +444,3 @@ async def _end_all(tasks: Collection[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _start_at(position: _Position, offset: int) -> None:
-    position.next_offset = max(offset, 0)
-
-
-def _start_at_time(position: _Position, offset: int) -> None:
-    position.next_offset = offset
-
-
-def _start_if_unknown(position: _Position, offset: int) -> None:
-    """No record is that late: start at the end."""
-    if position.next_offset < 0:
-        position.next_offset = offset
-
-
-def _start_not_before(position: _Position, offset: int) -> None:
-    position.next_offset = max(position.next_offset, offset)
-
-
-def _stop_at(position: _Position, offset: int) -> None:
-    position.stop_offset = offset
-
-
-def _stop_before(position: _Position, offset: int) -> None:
-    """Stop there, unless the end comes first; -1: no record is that late."""
-    if position.stop_offset is not None and offset >= 0:
-        position.stop_offset = min(position.stop_offset, offset)

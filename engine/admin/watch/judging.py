@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from engine.admin.cluster.target import Side
-from engine.admin.health.checks import TopicMemory, assess
+from engine.admin.health.checks import assess
 from engine.admin.health.report import Check, HealthFacts, HealthReport, Severity, report_of_reasons, used_percents
+from engine.admin.health.topics import TopicMemory
 from engine.admin.watch.frame import Frame, LinkState, Stage
 
 ZOOKEEPER_PATIENCE_MS = 5_000

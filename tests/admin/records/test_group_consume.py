@@ -13,8 +13,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from engine.admin.cluster.client_properties import ClientProperties
 from engine.admin.cluster.wire import WireCluster
-from engine.admin.records.consume import ConsumeOptions
 from engine.admin.records.group_consume import GroupConsumer
+from engine.admin.records.positions import ConsumeOptions
 from engine.common.model import EARLIEST_TIMESTAMP, TopicPartition
 from engine.local.cluster import LocalCluster
 

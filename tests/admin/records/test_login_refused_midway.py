@@ -20,8 +20,9 @@ from engine.admin.perf.consumer import PerfConsumer, ReadLoad
 from engine.admin.perf.producer import Load, PerfProducer
 from engine.admin.perf.producer_settings import ProducerSettings
 from engine.admin.perf.templates import TemplatePool, random_letters
-from engine.admin.records.consume import ConsumeOptions, Consumer
+from engine.admin.records.consume import Consumer
 from engine.admin.records.leaders import LeaderReaders
+from engine.admin.records.positions import ConsumeOptions
 from engine.admin.records.produce import Producer, ProducerOptions
 from engine.common.model import EARLIEST_TIMESTAMP, TopicPartition
 from engine.kafka.client.broker_client import BrokerClient
