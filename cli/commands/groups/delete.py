@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typer._click.exceptions import UsageError
 
-from cli.commands.groups.shared import AllGroups, GroupNames, GroupOptions, Topics, group, scope
+from cli.commands.groups.shared import ChosenGroups, NamedGroups, Topics, group
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.output.report import Report
@@ -21,9 +21,7 @@ from engine.common.quantities import counted
 )
 async def delete(
     invocation: Invocation,
-    groups: GroupNames = None,
-    group: GroupOptions = None,
-    all_groups: AllGroups = False,
+    chosen: ChosenGroups,
 ) -> Report:
     """Delete groups with all their committed offsets.
 
@@ -34,7 +32,7 @@ async def delete(
     from cli.views.groups_changes import deleted_groups_report
     from engine.admin.groups.deleting import delete_groups, find_groups_to_delete
 
-    meant = scope(groups, group, all_groups)
+    meant = chosen.scope()
     async with open_cluster(invocation, for_change=True) as cluster:
         wanted = await find_groups_to_delete(cluster, meant)
         code = invocation.tell_failures(wanted.all_failures)
@@ -57,8 +55,7 @@ async def delete(
 )
 async def delete_offsets(
     invocation: Invocation,
-    groups: GroupNames = None,
-    group: GroupOptions = None,
+    named: NamedGroups,
     topic: Topics = None,
 ) -> Report:
     """Delete groups' committed offsets of topics.
@@ -73,10 +70,9 @@ async def delete_offsets(
     from engine.admin.groups.deleting_offsets import doubts_of, find_offsets_of_groups, refusals_of
     from engine.admin.groups.reset_spec import parse_topic_scope
 
-    named = [*(groups or ()), *(group or ())]
-    if not named or not topic:
+    if not named.names or not topic:
         raise UsageError("give a group and --topic")
-    meant, topics = scope(named, None, False), parse_topic_scope(topic)
+    meant, topics = named.scope(), parse_topic_scope(topic)
     async with open_cluster(invocation, for_change=True) as cluster:
         offsets = await find_offsets_of_groups(cluster, meant.names, topics)
         rows = [row for _, own in offsets for row in own]

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from typer._click.exceptions import UsageError
 
-from cli.commands.groups.shared import AllGroups, GroupNames, GroupOptions, group, scope
+from cli.commands.groups.shared import ChosenGroups, group
 from cli.framework.completing import complete_topics
 from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs
@@ -81,9 +81,7 @@ async def list_groups(
 )
 async def describe(
     invocation: Invocation,
-    groups: GroupNames = None,
-    group: GroupOptions = None,
-    all_groups: AllGroups = False,
+    chosen: ChosenGroups,
     topic: ReadTopics = None,
     offsets: Annotated[
         bool, typer.Option("--offsets", help="Partitions with committed offset, end and lag: the default.")
@@ -109,7 +107,7 @@ async def describe(
     if offsets + members + state > 1:
         raise UsageError("give at most one of --offsets, --members and --state")
     wanted = Wanted.MEMBERS if members else Wanted.STATE if state else Wanted.OFFSETS
-    meant = scope(groups, group, all_groups)
+    meant = chosen.scope()
     async with open_cluster(invocation) as cluster:
         topics = select_topics(topic or [])
         described = await (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer._click.exceptions import UsageError
 
-from cli.commands.groups.shared import AllGroups, GroupNames, GroupOptions, Topics, group, scope
+from cli.commands.groups.shared import ChosenGroups, Topics, group
 from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs
@@ -72,9 +72,7 @@ RollbackFile = Annotated[
 )
 async def reset_offsets(
     invocation: Invocation,
-    groups: GroupNames = None,
-    group: GroupOptions = None,
-    all_groups: AllGroups = False,
+    chosen: ChosenGroups,
     topic: Topics = None,
     all_topics: AllTopics = False,
     to_earliest: ToEarliest = False,
@@ -105,8 +103,7 @@ async def reset_offsets(
     is_implicit = not execute and not invocation.is_dry_run
     # Kafka's rule: a change needs an explicit option.
     invocation.is_dry_run = not execute
-    named = [*(groups or ()), *(group or ())]
-    meant = scope(groups, group, all_groups)
+    named, meant = chosen.names, chosen.scope()
     topics = _topics(topic, all_topics, from_file)
     spec = _spec(
         {"--to-earliest": to_earliest, "--to-latest": to_latest, "--to-current": to_current},

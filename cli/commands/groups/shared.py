@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,18 +19,6 @@ group = CommandGroup(
     action_flags={f"--{word}": word for word in ("list", "describe", "reset-offsets", "delete-offsets", "delete")},
 )
 
-GroupNames = Annotated[
-    list[str] | None, typer.Argument(metavar="GROUP", help="Ids of groups.", autocompletion=complete_groups)
-]
-GroupOptions = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--group",
-        metavar="G",
-        help="A group's id, or a pattern of whole ids; may be repeated.",
-        autocompletion=complete_groups,
-    ),
-]
 Topics = Annotated[
     list[str] | None,
     typer.Option(
@@ -39,11 +28,45 @@ Topics = Annotated[
         autocompletion=complete_topics,
     ),
 ]
-AllGroups = Annotated[bool, typer.Option("--all-groups", help="Every consumer group.")]
 
 
-def scope(names: list[str] | None, options: list[str] | None, is_all: bool) -> GroupScope:
-    """Return the groups that were named, as arguments or in Kafka's way."""
-    from engine.admin.groups.scope import scope_of
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedGroups:
+    """Groups that are named, as arguments or in Kafka's way."""
 
-    return scope_of([*(names or ()), *(options or ())], is_all=is_all)
+    groups: Annotated[
+        list[str] | None, typer.Argument(metavar="GROUP", help="Ids of groups.", autocompletion=complete_groups)
+    ] = None
+    group: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--group",
+            metavar="G",
+            help="A group's id, or a pattern of whole ids; may be repeated.",
+            autocompletion=complete_groups,
+        ),
+    ] = None
+
+    @property
+    def names(self) -> list[str]:
+        """All names and patterns."""
+        return [*(self.groups or ()), *(self.group or ())]
+
+    def scope(self) -> GroupScope:
+        """Return the groups that are meant."""
+        from engine.admin.groups.scope import scope_of
+
+        return scope_of(self.names, is_all=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenGroups(NamedGroups):
+    """Groups that are named, or all."""
+
+    all_groups: Annotated[bool, typer.Option("--all-groups", help="Every consumer group.")] = False
+
+    def scope(self) -> GroupScope:
+        """Return the groups that are meant."""
+        from engine.admin.groups.scope import scope_of
+
+        return scope_of(self.names, is_all=self.all_groups)

@@ -160,15 +160,8 @@ async def describe_groups(
             wire, broker_id, [n for n, group in described.items() if is_absent(group)]
         )
 
-    return await ask_all(
-        wire,
-        groups,
-        lambda names: find_coordinators(wire, names),
-        ask,
-        batch=_GROUPS_PER_REQUEST,
-        known=coordinators,
-        patience_s=patience_s,
-    )
+    find = partial(find_coordinators, wire)
+    return await ask_all(wire, groups, find, ask, batch=_GROUPS_PER_REQUEST, known=coordinators, patience_s=patience_s)
 
 
 async def committed_offsets(
@@ -183,18 +176,8 @@ async def committed_offsets(
     Arguments as for ``describe_groups``. Offsets that a transaction is about to commit do not count (KIP-447).
     """
 
-    async def ask(broker_id: int, names: list[str]) -> Mapping[str, GroupOffsets | Unknown]:
-        return await fetch_committed(wire, broker_id, names)
-
-    return await ask_all(
-        wire,
-        groups,
-        lambda names: find_coordinators(wire, names),
-        ask,
-        batch=_GROUPS_PER_REQUEST,
-        known=coordinators,
-        patience_s=patience_s,
-    )
+    find, ask = partial(find_coordinators, wire), partial(fetch_committed, wire)
+    return await ask_all(wire, groups, find, ask, batch=_GROUPS_PER_REQUEST, known=coordinators, patience_s=patience_s)
 
 
 async def describe_and_fetch(
