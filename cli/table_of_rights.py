@@ -92,10 +92,6 @@ class ZnodeNeed:
         """Each of these options needs it; none if it always is."""
         return tuple(re.findall(r"--[a-z-]+", self.remark))
 
-    def is_about(self, path: str) -> bool:
-        """Whether it is on this znode."""
-        return f"{path}/".startswith(f"{self.path}/")
-
     def __str__(self) -> str:
         return f"{'change' if self.is_change else 'read'} {self.path}"
 

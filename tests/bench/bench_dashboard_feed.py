@@ -23,7 +23,6 @@ from fake_feed import FakeFeed
 
 from engine.admin.analysis.causes import missing_brokers
 from engine.admin.analysis.history import History
-from engine.admin.analysis.leadership import leadership
 from engine.admin.analysis.moves import moves_board
 from engine.admin.analysis.restart_board import restart_board
 from engine.admin.analysis.sanity import SanityCheck
@@ -105,7 +104,6 @@ def _measure_frames(frames: list[Frame]) -> None:
             history.take(judged)
             tally = tallies.of_frame(judged)
             restart_board(judged, tally)
-            leadership(judged, tally)
             missing_brokers(judged, tally)
             moves_board(judged, history)
             sanity.check(judged)

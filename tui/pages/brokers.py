@@ -8,7 +8,6 @@ from typing import Any
 
 from engine.admin.analysis.causes import missing_brokers
 from engine.admin.analysis.disks import FILLS_SOON_S
-from engine.admin.analysis.leadership import leadership
 from engine.admin.analysis.restart_board import RestartAdvice, Verdict, restart_board
 from engine.admin.brokers.metrics import IDLE_LOW_PERCENT, BrokerFigures
 from engine.admin.cluster.target import Side
@@ -77,7 +76,6 @@ def items_of(board: Board) -> list[BrokerItem]:
     # A dead broker's replicas count in the mean, so the broker counts too; else the others would seem too empty.
     mean = board.replicas.total() / len(board.broker_ids) if board.broker_ids else 0
     advice = {entry.broker: entry for entry in restart_board(frame, total).brokers}
-    imbalance = {entry.broker: entry.imbalance_percent for entry in leadership(frame, total).brokers}
     rates = board.samples[-1].in_by_broker if board.samples else {}
     # The most urgent log dirs come first, and so last here.
     full_in = {trend.broker: trend.full_in_s for trend in reversed(board.dir_trends) if trend.full_in_s is not None}
@@ -99,7 +97,7 @@ def items_of(board: Board) -> list[BrokerItem]:
                 board.replicas[broker] / mean - 1 if mean else None,
                 total.missing[broker],
                 advice.get(broker) or RestartAdvice(broker, Verdict.UNKNOWN, (), 0, 0, 0, None),
-                imbalance.get(broker, 0),
+                total.imbalance_percent(broker),
                 full_in.get(broker),
                 board.broker_bytes(broker),
                 board.broker_disk_share(broker),
@@ -219,7 +217,6 @@ def _rows(view: View) -> Rows:
 
 def _summary(view: View, width: int) -> list[Line]:
     board = view.board
-    frame = board.frame
     if not board.has_metadata:
         return [line((why_empty(view, "brokers"), Tone.QUIET))]
     total = board.total
@@ -230,7 +227,7 @@ def _summary(view: View, width: int) -> list[Line]:
         words.append((f"{count(elsewhere)} partitions ({share}) not led by their preferred replica", Tone.WARN))
     else:
         words.append(("every leader is the preferred one", Tone.QUIET))
-    if moves := leadership(frame, total).moves:
+    if moves := total.electable.total():
         words.append((f"T and E give back {count(moves)}", Tone.QUIET))
     return [*wrapped(map(line, words), width), *_restart_lines(board, width), *_causes(board)]
 

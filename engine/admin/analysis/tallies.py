@@ -27,7 +27,6 @@ class Tally:
         preferred: partitions by who should lead them, the preferred replica.
         led_elsewhere: of these, those that another replica leads, or nobody.
         electable: partitions by preferred replica that it does not lead but could at once: it is in sync.
-        left_by_election: partitions by current leader that an election would take from it.
         would_stop: partitions that would refuse writes with acks=all without this broker, and do not refuse them now;
             those that nobody could lead then are in ``would_go`` alone.
         would_go: partitions that nobody could lead without this broker.
@@ -52,12 +51,16 @@ class Tally:
     preferred: Counter[int] = field(default_factory=Counter)
     led_elsewhere: Counter[int] = field(default_factory=Counter)
     electable: Counter[int] = field(default_factory=Counter)
-    left_by_election: Counter[int] = field(default_factory=Counter)
     would_stop: Counter[int] = field(default_factory=Counter)
     would_go: Counter[int] = field(default_factory=Counter)
     only_here: Counter[int] = field(default_factory=Counter)
     unelected: Counter[int] = field(default_factory=Counter)
     one_only_here: dict[int, TopicPartition] = field(default_factory=dict)
+
+    def imbalance_percent(self, broker: int) -> int:
+        """Return how many of the partitions that a broker should lead it does not, as the controller counts."""
+        preferred = self.preferred[broker]
+        return round(100 * self.led_elsewhere[broker] / preferred) if preferred else 0
 
     def add(self, other: Tally) -> None:
         """Add the counts of other partitions."""
@@ -80,8 +83,8 @@ _NUMBERS = (
     "moving",
 )  # fmt: skip
 _COUNTERS = (
-    "missing", "last_in_sync", "leaders", "preferred", "led_elsewhere", "electable", "left_by_election", "would_stop",
-    "would_go", "only_here", "unelected",
+    "missing", "last_in_sync", "leaders", "preferred", "led_elsewhere", "electable", "would_stop", "would_go",
+    "only_here", "unelected",
 )  # fmt: skip
 
 
@@ -201,4 +204,3 @@ def _count_leadership(tally: Tally, partition: PartitionSnapshot, *, is_led: boo
         if preferred in partition.isr and is_led:
             # Without a leader nobody of the ISR is alive: the controller would have elected one.
             tally.electable[preferred] += 1
-            tally.left_by_election[leader] += 1

@@ -103,7 +103,6 @@ class PreparedReassignment:
         origins: where all of them are now; a reassignment under way leaves its additions out.
         flows: who will copy from whom, running reassignments included.
         throttle: what to write for it; None if nothing.
-        moving_already: what was under way before.
         rates: the throttle's settings of brokers, which identify them as its own.
         places: the log dirs of replicas, of partitions for which the plan names any.
         cluster_id: of the cluster that it was checked against.
@@ -114,7 +113,6 @@ class PreparedReassignment:
     origins: Mapping[TopicPartition, tuple[int, ...]]
     flows: Flows
     throttle: ThrottleSettings | None
-    moving_already: frozenset[TopicPartition]
     warnings: tuple[str, ...] = ()
     rates: Mapping[str, str] = field(default_factory=dict)
     places: Mapping[Replica, ReplicaPlace] = field(default_factory=dict)
@@ -248,7 +246,7 @@ async def prepare_reassignment(
     rates = throttle.broker_settings if settings is not None else {}
     cluster_id = (await read_members(cluster)).cluster_id
     return PreparedReassignment(
-        tuple(plan), changing, origins, flows, settings, running.names, tuple(warnings), rates, places, cluster_id
+        tuple(plan), changing, origins, flows, settings, tuple(warnings), rates, places, cluster_id
     )
 
 

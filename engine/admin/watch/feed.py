@@ -25,7 +25,7 @@ class FeedStatus:
         interval_s: time between two ticks.
         is_paused: no new frames come, and nothing is asked of the cluster.
         has_ended: no more frames will come: it was closed, or the recording is at its end.
-        frames_made: since the start; ``frames_left_out`` of them were not taken in time.
+        frames_made: since the start, taken or not.
     """
 
     name: str
@@ -33,7 +33,6 @@ class FeedStatus:
     is_paused: bool = False
     has_ended: bool = False
     frames_made: int = 0
-    frames_left_out: int = 0
 
 
 class Playback(Protocol):
@@ -134,7 +133,6 @@ class FrameBox:
         self._news = asyncio.Event()
         self.latest: Frame | None = None
         self.made = 0
-        self.left_out = 0
 
     def put(self, frame: Frame) -> None:
         """Offer a frame."""
@@ -142,7 +140,6 @@ class FrameBox:
         self.latest = frame
         waiting = self._frame
         if waiting is not None:
-            self.left_out += 1
             frame = replace(frame, events=(waiting.events + frame.events)[-WAITING_EVENTS_MAX:])
         self._frame = frame
         self._news.set()

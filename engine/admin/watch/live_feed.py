@@ -149,7 +149,7 @@ class LiveFeed:
     def status(self) -> FeedStatus:
         is_paused = not self._go.is_set()
         name, box = self._target.name, self._box
-        return FeedStatus(name, self._interval_s, is_paused, self._has_ended, box.made, box.left_out)
+        return FeedStatus(name, self._interval_s, is_paused, self._has_ended, box.made)
 
     @property
     def principal(self) -> str | None:

@@ -51,7 +51,7 @@ class ReplayFeed:
     @property
     def status(self) -> FeedStatus:
         name = f"{self._recording.cluster} ({self._path.name})"
-        return FeedStatus(name, 1.0 / self._speed, self._is_paused, self._has_ended, self._box.made, self._box.left_out)
+        return FeedStatus(name, 1.0 / self._speed, self._is_paused, self._has_ended, self._box.made)
 
     @property
     def latest(self) -> Frame | None:

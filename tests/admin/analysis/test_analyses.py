@@ -1,4 +1,4 @@
-"""Causes, leadership, margins, trends, timelines, clocks and epochs, each against a cluster counted by hand."""
+"""Causes, leaders, margins, trends, timelines, clocks and epochs, each against a cluster counted by hand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from fake_cluster import START_MS, FakeCluster, small_cluster
 from engine.admin.analysis.causes import Cause, missing_brokers
 from engine.admin.analysis.disks import TopicGrowth, dir_trends, room_advice, what_frees
 from engine.admin.analysis.history import History, Sample, slope_of
-from engine.admin.analysis.leadership import leadership
 from engine.admin.analysis.sanity import LASTS_MS, Doubt, Finding, SanityCheck
 from engine.admin.analysis.tallies import Tallies, Tally, tally_of
 from engine.admin.analysis.timeline import Absence, LeaderChange, timelines
@@ -61,32 +60,15 @@ def test_a_live_broker_that_is_missed_has_another_cause(fail: str, cause: Cause)
 def test_an_election_gives_leaders_back_to_the_preferred_replicas_that_are_in_sync() -> None:
     cluster = FakeCluster(3, {"orders": 6})
     cluster.kill(3)
-    frame = cluster.frame()
-    now = leadership(frame, _tally(frame))
-    by_id = {broker.broker: broker for broker in now.brokers}
-    assert now.moves == 0 and by_id[3].cannot_lead == 2 and not by_id[3].is_beyond_limit
+    tally = _tally(cluster.frame())
+    assert tally.electable.total() == 0 and tally.imbalance_percent(3) == 100
     cluster.start(3)
     cluster.advance()
-    frame = cluster.frame()
-    now = leadership(frame, _tally(frame))
-    by_id = {broker.broker: broker for broker in now.brokers}
-    assert now.moves == 2 and by_id[3].leaders_now == 0 and by_id[3].leaders_after == 2
-    assert by_id[3].imbalance_percent == 100 and by_id[3].is_beyond_limit
-    told = [broker.leaders_after for broker in now.brokers]
+    tally = _tally(cluster.frame())
+    assert tally.electable == {3: 2} and tally.leaders[3] == 0 and tally.imbalance_percent(3) == 100
     cluster.elect_preferred()
-    frame = cluster.frame()
-    assert [broker.leaders_now for broker in leadership(frame, _tally(frame)).brokers] == told == [2, 2, 2]
-
-
-def test_the_controllers_own_limit_counts() -> None:
-    cluster = FakeCluster(3, {"orders": 9})
-    cluster.move_leader(ORDERS, cluster.frame().cluster.partition(ORDERS).replicas[1])  # type: ignore[union-attr]
-    frame = cluster.frame()
-    assert [broker.broker for broker in leadership(frame, _tally(frame)).brokers if broker.is_beyond_limit] == [1]
-    cluster.set_broker_config(None, "leader.imbalance.per.broker.percentage", "40")
-    frame = cluster.frame()
-    told = leadership(frame, _tally(frame))
-    assert told.limit_percent == 40 and not any(broker.is_beyond_limit for broker in told.brokers)
+    tally = _tally(cluster.frame())
+    assert tally.leaders == {1: 2, 2: 2, 3: 2} and tally.imbalance_percent(3) == 0
 
 
 def test_partitions_are_counted_by_their_margin_over_min_isr() -> None:

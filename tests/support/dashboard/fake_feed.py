@@ -44,9 +44,7 @@ class FakeFeed:
 
     @property
     def status(self) -> FeedStatus:
-        return FeedStatus(
-            self._name, self._interval_s, self._is_paused, self._is_closed, self._box.made, self._box.left_out
-        )
+        return FeedStatus(self._name, self._interval_s, self._is_paused, self._is_closed, self._box.made)
 
     @property
     def latest(self) -> Frame | None:

@@ -109,7 +109,7 @@ class ZnodeStory(RightsStory):
         digest = base64.b64encode(hashlib.sha1(f"{cell.user}:{PASSWORD}".encode()).digest()).decode()
         async with await ZkClient.connect(self.server.connect_string, security=self._security) as client:
             for path in await _tree(client):
-                needs = [need for need in cell.needs if need != cell.missing and need.is_about(path)]
+                needs = [need for need in cell.needs if need != cell.missing and f"{path}/".startswith(f"{need.path}/")]
                 rights = max((_CHANGE if need.is_change else _READ for need in needs), default=0)
                 acl = [Acl(31, "sasl", "kafka")]
                 acl += [entry for entry in AclPolicy(is_secure=True).acl(path) if entry.scheme == "world"]

@@ -43,8 +43,6 @@ NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 
 LEGACY_CRC = 12
-LEGACY_ATTRIBUTES = 17
-LEGACY_TIMESTAMP = 18
 LEGACY_KEY_V0 = 18
 LEGACY_KEY_V1 = 26
 """Formats v0 and v1: CRC-32 over everything from the magic on; then magic, attributes, (v1) timestamp, key, value."""
