@@ -338,7 +338,8 @@ async def _reorder(
     from cli.views.reassignment_progress import ExecutionView
     from engine.admin.elections.running import preview_election, run_election
     from engine.admin.elections.scope_and_result import ElectionScope, ElectionType
-    from engine.admin.reassignment.execute import execute_reassignment, prepare_reassignment
+    from engine.admin.reassignment.execute import execute_reassignment
+    from engine.admin.reassignment.prepare import prepare_reassignment
     from engine.admin.reassignment.throttle_settings import Throttle
 
     scope = ElectionScope(tuple((name.topic, name.partition) for name in elections))

@@ -8,10 +8,10 @@ from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
 from cli.views.kafka.reassignment import running_text
 from engine.admin.reassignment.cancel import CancelledPartition, CancelledReassignments, CancelResult
-from engine.admin.reassignment.execute import PlannedMove
 from engine.admin.reassignment.generate import GeneratedPlan
 from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState
 from engine.admin.reassignment.plan_file import plan_document, plan_text
+from engine.admin.reassignment.prepare import PlannedMove
 from engine.admin.reassignment.room import RoomShortage
 from engine.admin.reassignment.throttles import ClearedThrottles
 from engine.admin.reassignment.values import RunningReassignment

@@ -32,7 +32,7 @@ from engine.admin.brokers.load import load_of_plan
 from engine.admin.cluster.snapshot_file import save_snapshot
 from engine.admin.elections.scope_and_result import ElectionResult, PartitionElection
 from engine.admin.reassignment.cancel import CancelledPartition, CancelResult
-from engine.admin.reassignment.execute import PlannedMove
+from engine.admin.reassignment.prepare import PlannedMove
 from engine.admin.replicas.comparison import Difference, DifferenceKind, Side
 from engine.admin.replicas.verification import PartitionVerification, ReplicaVerdict
 from engine.admin.topics.changes import TopicChange, TopicOutcome

@@ -33,8 +33,8 @@ from engine.common.quantities import counted
 
 if TYPE_CHECKING:
     from engine.admin.cluster.connection import Cluster
-    from engine.admin.reassignment.execute import PreparedReassignment
     from engine.admin.reassignment.plan_file import PartitionMove
+    from engine.admin.reassignment.prepare import PreparedReassignment
     from engine.admin.reassignment.throttle_settings import Throttle
     from engine.common.model import TopicPartition
 
@@ -102,7 +102,8 @@ async def execute(
     from cli.views.reassignment import statuses_report, throttle_notes
     from cli.views.reassignment_progress import ExecutionView
     from engine.admin.cluster.rollback_file import new_rollback_path
-    from engine.admin.reassignment.execute import execute_reassignment, prepare_reassignment
+    from engine.admin.reassignment.execute import execute_reassignment
+    from engine.admin.reassignment.prepare import prepare_reassignment
     from engine.admin.reassignment.throttle_settings import Throttle
 
     plan = read_plan(reassignment_json_file)

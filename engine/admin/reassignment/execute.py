@@ -1,169 +1,32 @@
-"""Carries out a reassignment: checks it as a whole, saves the rollback, throttles, starts, follows, unthrottles.
-
-A caller asks the user after ``prepare_reassignment``, which changes nothing, and before ``execute_reassignment``.
-"""
+"""Carries out a reassignment that was prepared: saves the rollback, throttles, starts, follows, unthrottles."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import AdminError, AnswerLost, BadRequest, FailureKind, NotFound, Refused
-from engine.admin.cluster.members import holds_replicas, read_members
-from engine.admin.cluster.remedies import USE_BROKERS, Operation, Parameter, Phrase, Words
+from engine.admin.cluster.errors import AdminError, AnswerLost, Refused
+from engine.admin.cluster.remedies import Operation, Phrase
 from engine.admin.cluster.rollback_file import drop_rollback, write_rollback
-from engine.admin.reassignment.access import reassignment_changer, reassignment_reader
-from engine.admin.reassignment.log_dirs import (
-    Replica,
-    ReplicaPlace,
-    check_can_move,
-    check_log_dirs,
-    move_log_dirs,
-    read_log_dirs,
-    refuse_moves,
-)
-from engine.admin.reassignment.moves import Flows, PartitionStatus, ReassignmentState, flows_of
-from engine.admin.reassignment.plan_file import ANY_LOG_DIR, PartitionMove, plan_document, plan_text
+from engine.admin.reassignment.access import reassignment_changer
+from engine.admin.reassignment.log_dirs import move_log_dirs, refuse_moves
+from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState
+from engine.admin.reassignment.plan_file import plan_text
+from engine.admin.reassignment.prepare import PreparedReassignment
 from engine.admin.reassignment.progress import ProgressWatcher
-from engine.admin.reassignment.running import read_topics, require_partitions
-from engine.admin.reassignment.throttle_settings import Throttle, ThrottleSettings
-from engine.admin.reassignment.throttles import ClearedThrottles, plan_throttle, renew_throttle, set_throttle
-from engine.admin.reassignment.values import Refusal, RunningReassignments
+from engine.admin.reassignment.throttle_settings import ThrottleSettings
+from engine.admin.reassignment.throttles import ClearedThrottles, renew_throttle, set_throttle
+from engine.admin.reassignment.values import Refusal
 from engine.admin.reassignment.verify import clear_finished, follow_reassignment, read_statuses
-from engine.admin.topics.access import topic_reader
-from engine.admin.topics.values import partitions_of
 from engine.common.errors import ErrorCode, KlammError
-from engine.common.model import TopicPartition
-from engine.common.quantities import counted
-from engine.common.snapshot import PartitionSnapshot
 from engine.kafka.zk.errors import NoAuth
-
-_NAMED_MAX = 5
 
 _UNCLEAR_CODES = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NETWORK_EXCEPTION})
 """Answers that do not say whether it was carried out."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedDir:
-    """A replica that goes into another log dir of its broker; ``before`` is None if it is new or unknown."""
-
-    broker: int
-    before: str | None
-    after: str
-
-    def __str__(self) -> str:
-        way = f"into {self.after}" if self.before is None else f"{self.before} → {self.after}"
-        return f"broker {self.broker}: {way}"
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedMove:
-    """One partition as an execute would change it; ``replicas`` are those it has before.
-
-    ``bytes_to_copy`` is what its new replicas and those that change their log dir have to copy in all, None if sizes
-    are unknown or were not asked for.
-    """
-
-    topic: str
-    partition: int
-    replicas: tuple[int, ...]
-    target: tuple[int, ...]
-    adding: tuple[int, ...]
-    removing: tuple[int, ...]
-    log_dirs: tuple[PlannedDir, ...] = ()
-    bytes_to_copy: int | None = None
-
-    @property
-    def name(self) -> TopicPartition:
-        return TopicPartition(self.topic, self.partition)
-
-    @property
-    def copies(self) -> int:
-        """How many replicas are copied, from another broker or another log dir."""
-        return len({*self.adding, *(log_dir.broker for log_dir in self.log_dirs)})
-
-    def __str__(self) -> str:
-        before, after = (",".join(map(str, replicas)) for replicas in (self.replicas, self.target))
-        parts = [f"{before} → {after}"] if before != after else []
-        return f"{self.name}: {', '.join([*parts, *map(str, self.log_dirs)])}"
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedReassignment:
-    """A plan that was checked against the current cluster.
-
-    Attributes:
-        plan: all its partitions.
-        changing: those whose replicas will change, and are not on their way there already.
-        origins: where all of them are now; a reassignment under way leaves its additions out.
-        flows: who will copy from whom, running reassignments included.
-        throttle: what to write for it; None if nothing.
-        rates: the throttle's settings of brokers, which identify them as its own.
-        places: the log dirs of replicas, of partitions for which the plan names any.
-        cluster_id: of the cluster that it was checked against.
-    """
-
-    plan: tuple[PartitionMove, ...]
-    changing: tuple[PartitionMove, ...]
-    origins: Mapping[TopicPartition, tuple[int, ...]]
-    flows: Flows
-    throttle: ThrottleSettings | None
-    warnings: tuple[str, ...] = ()
-    rates: Mapping[str, str] = field(default_factory=dict)
-    places: Mapping[Replica, ReplicaPlace] = field(default_factory=dict)
-    cluster_id: str | None = None
-
-    @property
-    def rollback(self) -> dict[str, Any]:
-        """A reassignment file that leads back, including the present log dirs."""
-        dirs = {
-            move.name: [self._dir_of(move.name, broker) or ANY_LOG_DIR for broker in self.origins[move.name]]
-            for move in self.plan
-            if move.wanted_dirs
-        }
-        return plan_document(self.origins, log_dirs=dirs, cluster_id=self.cluster_id)
-
-    @property
-    def planned(self) -> list[PlannedMove]:
-        """What changes, by name, still without sizes."""
-        changing = {move.name for move in self.changing}
-        moves = [_planned(move, self.origins[move.name], self._dirs_of(move)) for move in self.plan]
-        return [move for move in moves if move.name in changing or move.log_dirs]
-
-    @property
-    def dir_move_count(self) -> int:
-        """How many replicas change their log dir."""
-        return sum(len(move.log_dirs) for move in self.planned)
-
-    def planned_with(self, sizes: Mapping[TopicPartition, int]) -> list[PlannedMove]:
-        """Return what changes with the bytes to copy; ``sizes`` are those of partitions, as far as known."""
-        return [
-            replace(move, bytes_to_copy=None if (size := sizes.get(move.name)) is None else size * move.copies)
-            for move in self.planned
-        ]
-
-    def _dirs_of(self, move: PartitionMove) -> tuple[PlannedDir, ...]:
-        wanted = sorted(move.wanted_dirs.items())
-        dirs = [PlannedDir(broker, self._dir_of(move.name, broker), path) for broker, path in wanted]
-        return tuple(planned for planned in dirs if planned.before != planned.after)
-
-    def _dir_of(self, name: TopicPartition, broker: int) -> str | None:
-        place = self.places.get((name, broker))
-        return None if place is None else place.log_dir
-
-    @property
-    def moves_replicas(self) -> bool:
-        """Whether there is anything to roll back."""
-        return bool(self.changing) or any(move.wanted_dirs for move in self.plan)
-
-    @property
-    def has_work(self) -> bool:
-        return self.moves_replicas or self.throttle is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,68 +49,6 @@ class ExecutionWatcher(ProgressWatcher, Protocol):
 
     def started(self, refusals: Sequence[Refusal]) -> None:
         """Everything has begun except the partitions that were refused."""
-
-
-class WaitsForDeadBroker(AdminError):
-    """A reassignment would not end before a dead broker is back."""
-
-    kind = FailureKind.REFUSED
-
-
-async def prepare_reassignment(
-    cluster: Cluster,
-    plan: Sequence[PartitionMove],
-    throttle: Throttle,
-    *,
-    is_additional: bool = False,
-    may_change_factor: bool = True,
-) -> PreparedReassignment:
-    """Check a plan against the cluster. Changes nothing; with a snapshot it skips what only brokers can tell.
-
-    Args:
-        may_change_factor: partitions may get more or fewer replicas than they have (KIP-860 has the same check).
-
-    Raises:
-        BadRequest, NotFound: a partition, broker or log dir is unknown, or a new replica's broker is dead.
-        WaitsForDeadBroker: it would never end through the znode.
-        Refused: reassignments are under way and ``is_additional`` is not set, or the cluster is too old.
-    """
-    throttle.check()
-    topics = await read_topics(cluster, {move.name.topic for move in plan})
-    partitions = partitions_of(topics.values())
-    require_partitions([move.name for move in plan], partitions)
-    deleted = sorted(topic.name for topic in topics.values() if topic.is_marked_for_deletion)
-    if deleted:
-        raise BadRequest(f"topic {deleted[0]} is being deleted", hint="remove it from the file")
-    live = await (await topic_reader(cluster)).live_brokers()
-    changer = await reassignment_changer(cluster)
-    warnings = await _check_brokers(cluster, plan, partitions, live)
-    if changer.is_znode:
-        _check_ends(plan, partitions, live, orders_wait=await changer.orders_wait())
-    running = await (await reassignment_reader(cluster)).running()
-    _check_running(running, is_additional=is_additional, is_znode=changer.is_znode)
-    changing = tuple(move for move in plan if partitions[move.name].assignment.target_replicas != move.replicas)
-    factors = {move.name: len(partitions[move.name].assignment.target_replicas) for move in changing}
-    if not may_change_factor:
-        _check_factors(changing, factors)
-    fewer = [move for move in changing if len(move.replicas) < factors[move.name]]
-    if fewer:
-        warnings += _below_min_isr(fewer, await (await topic_reader(cluster)).min_isr([*topics.values()]))
-    await changer.check({move.name: move.replicas for move in changing})
-    origins = {move.name: partitions[move.name].assignment.origin_replicas for move in plan}
-    places = await _check_dirs(cluster, plan, origins) if changer.is_live else {}
-    flows = flows_of(running.assignments, plan, {name: p.assignment for name, p in partitions.items()})
-    settings = None
-    if throttle.is_set:
-        # What moves already needs another rate, even where somebody else throttles all replicas.
-        settings = await plan_throttle(cluster, throttle, flows, plan, live, keeps_all=is_additional)
-        warnings += settings.warnings
-        settings = settings if settings.topics or settings.brokers else None
-    rates = throttle.broker_settings if settings is not None else {}
-    cluster_id = (await read_members(cluster)).cluster_id
-    return PreparedReassignment(
-        tuple(plan), changing, origins, flows, settings, tuple(warnings), rates, places, cluster_id
-    )
 
 
 async def execute_reassignment(
@@ -371,12 +172,6 @@ async def _after_a_lost_answer(cluster: Cluster, prepared: PreparedReassignment,
     raise AnswerLost(message, where=error.where, hint=hint) from error
 
 
-def _planned(move: PartitionMove, before: tuple[int, ...], dirs: tuple[PlannedDir, ...]) -> PlannedMove:
-    adding = tuple(broker for broker in move.replicas if broker not in before)
-    removing = tuple(broker for broker in before if broker not in move.replicas)
-    return PlannedMove(*move.name, before, move.replicas, adding, removing, dirs)
-
-
 async def _undo_throttle(cluster: Cluster, prepared: PreparedReassignment) -> None:
     """Remove a throttle that was set for nothing. A failure is only reported: the error to raise is an earlier one."""
     if prepared.throttle is None:
@@ -396,104 +191,3 @@ async def _renew_throttle(cluster: Cluster, throttle: ThrottleSettings) -> None:
         await renew_throttle(cluster, throttle)
     except KlammError as error:
         cluster.complain(f"cannot find out now whether the throttle is still there: {error}")
-
-
-async def _check_dirs(
-    cluster: Cluster, plan: Sequence[PartitionMove], origins: Mapping[TopicPartition, tuple[int, ...]]
-) -> Mapping[Replica, ReplicaPlace]:
-    """Check the log dirs that a plan names; return where the replicas of these partitions are now."""
-    wanted = [move for move in plan if move.wanted_dirs]
-    if not wanted:
-        return {}
-    wire = await cluster.wire()
-    await check_can_move(wire, wanted)
-    holders = {broker for move in wanted for broker in origins[move.name]} & await wire.live_brokers()
-    named = {broker for move in wanted for broker in move.wanted_dirs}
-    log_dirs = await read_log_dirs(cluster, holders | named, [move.name for move in wanted])
-    check_log_dirs(wanted, log_dirs)
-    return log_dirs.places
-
-
-async def _check_brokers(
-    cluster: Cluster,
-    plan: Sequence[PartitionMove],
-    partitions: Mapping[TopicPartition, PartitionSnapshot],
-    live: Set[int],
-) -> list[str]:
-    """Return warnings about dead brokers that keep a replica; a dead broker must not get one.
-
-    Raises:
-        NotFound: a new replica's broker is not alive.
-    """
-    warnings = []
-    for move in plan:
-        dead = [broker for broker in move.replicas if broker not in live]
-        new = [broker for broker in dead if broker not in partitions[move.name].replicas]
-        if new:
-            alive = f"live brokers: {', '.join(map(str, sorted(live))) or 'none'}"
-            where = f"partition {move.name}"
-            if await holds_replicas(cluster, new[0]):
-                raise NotFound(f"broker {new[0]} is dead, and gets no replica", where=where, hint=f"start it; {alive}")
-            raise NotFound(f"unknown broker id {new[0]}: no live broker has it", where=where, hint=alive)
-        if dead:
-            warnings.append(f"{move.name} keeps replicas on dead brokers: {', '.join(map(str, dead))}")
-    return warnings
-
-
-def _check_ends(
-    plan: Sequence[PartitionMove],
-    partitions: Mapping[TopicPartition, PartitionSnapshot],
-    live: Set[int],
-    *,
-    orders_wait: bool,
-) -> None:
-    """Check that no move would wait for a dead broker: through the znode it could not be cancelled and would block
-    others.
-
-    Args:
-        orders_wait: a change of order waits for all replicas, too.
-
-    Raises:
-        WaitsForDeadBroker: one would.
-    """
-    for move in plan:
-        dead = [broker for broker in move.replicas if broker not in live]
-        is_order = set(move.replicas) == set(partitions[move.name].assignment.target_replicas)
-        if dead and (orders_wait or not is_order):
-            hint = Phrase("start it, remove the partition from the file, or ", USE_BROKERS)
-            message = f"broker {dead[0]} is dead, and the controller would wait for it before all other moves"
-            raise WaitsForDeadBroker(message, where=f"partition {move.name}", hint=hint)
-
-
-def _check_factors(changing: Sequence[PartitionMove], factors: Mapping[TopicPartition, int]) -> None:
-    others = [move for move in changing if len(move.replicas) != factors[move.name]]
-    if not others:
-        return
-    first = others[0]
-    message = f"the plan changes the replication factor of {counted(len(others), 'partition')}"
-    where = f"{first.name} has {factors[first.name]}, and would have {len(first.replicas)}"
-    raise BadRequest(message, where=where, hint=Phrase("if that is meant: ", Parameter.ALLOW_FACTOR_CHANGE))
-
-
-def _below_min_isr(fewer: Sequence[PartitionMove], min_isr: Mapping[str, int]) -> list[str]:
-    """Return warnings about partitions that will have fewer replicas than producers with acks=all need in sync."""
-    short = [move for move in fewer if len(move.replicas) < min_isr.get(move.name.topic, 1)]
-    lines = [
-        f"{move.name} will have fewer replicas ({len(move.replicas)}) than min.insync.replicas"
-        f" ({min_isr[move.name.topic]}): brokers before Kafka 3.7 refuse writes with acks=all"
-        for move in short[:_NAMED_MAX]
-    ]
-    more = len(short) - len(lines)
-    return [*lines, f"so will {counted(more, 'partition')} more"] if more > 0 else lines
-
-
-def _check_running(running: RunningReassignments, *, is_additional: bool, is_znode: bool) -> None:
-    if not running.names or (is_additional and not (is_znode and running.listed)):
-        return
-    names = sorted(running.names)
-    shown = ", ".join(map(str, names[:_NAMED_MAX])) + (", …" if len(names) > _NAMED_MAX else "")
-    message = f"{counted(len(names), 'partition')} being reassigned already"
-    hint: Words = Phrase("wait for it (", Operation.LIST_REASSIGNMENTS, "), or add ", Parameter.ADDITIONAL)
-    if is_znode:
-        hint = "wait for it: through ZooKeeper reassignments run one after the other"
-    raise Refused(ErrorCode.REASSIGNMENT_IN_PROGRESS, message, where=shown, hint=hint)

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from engine.admin.reassignment.execute import PlannedDir, PlannedMove
+from engine.admin.reassignment.prepare import PlannedDir, PlannedMove
 from engine.admin.reassignment.waves import WaveMove
 from engine.common.model import TopicPartition
 from engine.common.snapshot import LogDirSnapshot

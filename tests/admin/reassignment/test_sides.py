@@ -24,9 +24,9 @@ from engine.admin.reassignment.access import (
 )
 from engine.admin.reassignment.by_wire import WireReassignments
 from engine.admin.reassignment.by_znode import ReassignmentInProgress, ZnodeReassignments
-from engine.admin.reassignment.execute import WaitsForDeadBroker, prepare_reassignment
 from engine.admin.reassignment.moves import ReassignmentState
 from engine.admin.reassignment.plan_file import PartitionMove
+from engine.admin.reassignment.prepare import WaitsForDeadBroker, prepare_reassignment
 from engine.admin.reassignment.running import list_running
 from engine.admin.reassignment.throttle_settings import FOLLOWER_RATE, LEADER_RATE, Throttle
 from engine.admin.reassignment.throttles import clear_throttles
