@@ -75,7 +75,7 @@ async def delete(
         previews = await preview_deletion(cluster, wanted)
         if invocation.is_dry_run:
             lacking = await cluster.lacking(AclOperation.DELETE, sorted({name.topic for name in wanted}))
-            previews = [refused(one, lacking[one.topic]) if one.topic in lacking else one for one in previews]
+            previews = [refused(each, lacking[each.topic]) if each.topic in lacking else each for each in previews]
         going = [preview for preview in previews if preview.result is DeletionResult.WOULD_BE_DELETED]
         if not going and not any(preview.error for preview in previews):
             invocation.talk.say("there are no records before these offsets")

@@ -101,7 +101,7 @@ def throttle_texts(advice: Sequence[ThrottleAdvice]) -> list[tuple[str, Throttle
         alike.setdefault((throttle.verdict, throttle.is_leader, throttle.rate), []).append(throttle)
     sides: dict[tuple[ThrottleVerdict, int, tuple[int, ...]], list[ThrottleAdvice]] = {}
     for (verdict, _, rate), throttles in alike.items():
-        sides.setdefault((verdict, rate, tuple(one.broker for one in throttles)), []).extend(throttles)
+        sides.setdefault((verdict, rate, tuple(throttle.broker for throttle in throttles)), []).extend(throttles)
     return [(_text_of(rate, brokers, throttles), verdict) for (verdict, rate, brokers), throttles in sides.items()]
 
 

@@ -119,7 +119,11 @@ async def _allowed(
     cluster: Cluster, standings: Sequence[_Standing], meant: Mapping[str, Sequence[TopicPartition]]
 ) -> list[_Standing]:
     """Return them with a refusal of each group that a coordinator would not let this principal reset."""
-    able = {one.group for one in standings if one.refusal is None and one.type is not GroupType.ZOOKEEPER}
+    able = {
+        standing.group
+        for standing in standings
+        if standing.refusal is None and standing.type is not GroupType.ZOOKEEPER
+    }
     no_group = await lacking_on_groups(cluster, AclOperation.READ, sorted(able))
     topics = sorted({partition.topic for group in able for partition in meant[group]})
     no_topic = await cluster.lacking(AclOperation.READ, topics)
@@ -128,7 +132,10 @@ async def _allowed(
         of_topics = (no_topic[partition.topic] for partition in meant[group] if partition.topic in no_topic)
         return no_group.get(group) or next(of_topics, None)
 
-    return [replace(one, refusal=refused(one.group)) if one.group in able else one for one in standings]
+    return [
+        replace(standing, refusal=refused(standing.group)) if standing.group in able else standing
+        for standing in standings
+    ]
 
 
 def _readable(standings: Iterable[_Standing]) -> list[_Standing]:

@@ -116,12 +116,12 @@ def _controller(facts: HealthFacts) -> Iterator[tuple[Check, list[str]]]:
     if snapshot.controller_id != NO_CONTROLLER:
         seen.add(snapshot.controller_id)
     if len(seen) > 1:
-        told = [(f"broker {broker}", who) for broker, who in sorted(facts.seen_controllers.items())]
+        claims = [(f"broker {broker}", who) for broker, who in sorted(facts.seen_controllers.items())]
         if snapshot.source is SnapshotSource.ZOOKEEPER:
-            told = [("ZooKeeper", snapshot.controller_id), *told]
+            claims = [("ZooKeeper", snapshot.controller_id), *claims]
         nobody = "does not name a controller"
         texts = [
-            f"{who} {nobody if named in (None, NO_CONTROLLER) else f'names broker {named}'}" for who, named in told
+            f"{who} {nobody if named in (None, NO_CONTROLLER) else f'names broker {named}'}" for who, named in claims
         ]
         yield Check.SEVERAL_CONTROLLERS, texts
 

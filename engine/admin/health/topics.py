@@ -211,15 +211,15 @@ def _troubles(partition: PartitionSnapshot, setting: _Setting, min_isr: int) -> 
             yield cause, f"broker {', '.join(map(str, who))} not in sync"
 
 
-def _count_brokers(told: TopicFindings, partition: PartitionSnapshot, live: Set[int]) -> None:
+def _count_brokers(findings: TopicFindings, partition: PartitionSnapshot, live: Set[int]) -> None:
     for broker in partition.replicas:
         if broker not in live:
-            told.missing[broker] += 1
+            findings.missing[broker] += 1
     preferred = partition.preferred_leader
     if preferred in live and not partition.assignment.is_being_reassigned:
-        told.preferred[preferred] += 1
+        findings.preferred[preferred] += 1
         if partition.leader != preferred and preferred in partition.isr:
-            told.elsewhere[preferred] += 1
+            findings.elsewhere[preferred] += 1
 
 
 def _electable(partition: PartitionSnapshot, setting: _Setting) -> list[int]:

@@ -27,7 +27,7 @@ class _Pace(NamedTuple):
     longest_ms: int = 0
     """The longest time between two moves."""
     moves: int = 0
-    told: GroupLag | None = None
+    stopped: GroupLag | None = None
     """Its lag without what it read before, if it has stopped."""
 
     @property
@@ -55,7 +55,7 @@ class _Pace(NamedTuple):
             # It had nothing to read until now.
             return _Pace(lag, committed, now_ms, now_ms, lag.lag or 0, self.longest_ms, self.moves)
         pace = self._replace(lag=lag, seen_ms=now_ms)
-        return pace._replace(told=None if pace.still_ms is None else _stopped(lag))
+        return pace._replace(stopped=None if pace.still_ms is None else _stopped(lag))
 
 
 class Paces:
@@ -79,7 +79,7 @@ class Paces:
             if lag.kind is ReaderKind.GROUP:
                 pace = _pace_of(lag, before.get((lag.group, lag.type)), at_ms)
                 self._paces[lag.group, lag.type] = pace
-                lag = pace.told or lag
+                lag = pace.stopped or lag
             measured.append(lag)
         return tuple(measured)
 
@@ -101,7 +101,7 @@ def _pace_of(lag: GroupLag, before: _Pace | None, now_ms: int) -> _Pace:
         return before
     if before.lag.partitions is lag.partitions:
         # Only its state was read again.
-        return before._replace(lag=lag, told=None if before.told is None else _stopped(lag))
+        return before._replace(lag=lag, stopped=None if before.stopped is None else _stopped(lag))
     return before.after(lag, now_ms)
 
 

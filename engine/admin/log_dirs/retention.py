@@ -33,8 +33,7 @@ async def deletion_lines(cluster: Cluster, topic: str, new: Mapping[str, str]) -
         broker = Entity(EntityType.BROKER, str(min(live)))
         of_broker = await describe_entity(cluster, broker, include_all=True)
         metadata = await wire.metadata([topic])
-        described = (one for one in metadata.topics if one.name == topic)
-        partitions = [partition for one in described for partition in one.partitions]
+        partitions = [p for described in metadata.topics if described.name == topic for p in described.partitions]
         names = [TopicPartition(topic, partition.partition_index) for partition in partitions]
         limit = new.get("retention.bytes", "")
         log_dirs = await read_log_dirs(cluster, None, names, limit_s=_LIMIT_S) if limit.isdecimal() else []
