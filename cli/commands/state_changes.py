@@ -20,7 +20,8 @@ from engine.common.quantities import counted
 
 if TYPE_CHECKING:
     from engine.admin.state_changes.check import StateChangeCheck
-    from engine.admin.state_changes.merge import MergePlan, MergeWish
+    from engine.admin.state_changes.log_files import FoundLogs
+    from engine.admin.state_changes.merge import MergeWish
 
 group = CommandGroup("state-changes", "Merge brokers' state-change logs, and see what happened.")
 
@@ -83,14 +84,11 @@ class LogOptions:
     ] = None
     lines: LineOptions
 
-    def plan(self) -> MergePlan:
-        """Find the logs, look at each, and return how to merge them."""
+    def found(self) -> FoundLogs:
+        """Find the logs, and look at each."""
         from engine.admin.state_changes.log_files import find_logs, look_at_logs
-        from engine.admin.state_changes.merge import plan_merge
 
-        return plan_merge(
-            look_at_logs(find_logs(named_paths(self.paths, self.logs), self.logs_regex)), self.lines.wish()
-        )
+        return look_at_logs(find_logs(named_paths(self.paths, self.logs), self.logs_regex))
 
 
 @group.command(
@@ -120,8 +118,9 @@ def merge(
     no log belongs to the broker or names the topic, and with 2 if a log cannot be read; it still merges the rest.
     """
     from cli.views.state_changes import merged_rows, print_merge, tell_problems
+    from engine.admin.state_changes.merge import plan_merge
 
-    plan = logs.plan()
+    plan = plan_merge(logs.found(), logs.lines.wish())
     if parquet is None:
         print_merge(invocation, plan)
     else:
@@ -166,6 +165,7 @@ def check(
     from cli.views.state_changes_check import check_report
     from engine.admin.state_changes.check import StateChangeCheck
     from engine.admin.state_changes.findings import Severity
+    from engine.admin.state_changes.merge import plan_merge
     from engine.admin.state_changes.merged_rows import row_tag
     from engine.common.quantities import parse_duration_s
 
@@ -175,7 +175,8 @@ def check(
         duration = timedelta(seconds=parse_duration_s(window))
     except (ValueError, OverflowError):
         raise UsageError(f"--window must be a duration such as 10m, not {window!r}") from None
-    plan = logs.plan()
+    found = logs.found()
+    plan = plan_merge(found, logs.lines.wish())
     # Read without an event loop: it would keep Ctrl-C waiting.
     checking = StateChangeCheck(window=duration, examples_max=examples)
     clock = plan.utc_clock()
@@ -185,7 +186,7 @@ def check(
     if _names_a_cluster(invocation):
         asyncio.run(_compare(invocation, checking))
     code = tell_problems(invocation, plan.problems)
-    report = check_report(checking.result(), Severity(fail_on), log_count=len(plan.files))
+    report = check_report(checking.result(), Severity(fail_on), log_count=len(plan.files), has_logs=bool(found.files))
     return report.ending(code)
 
 

@@ -29,12 +29,17 @@ _COLUMNS = (
     Column("meaning", in_plain=False),
     Column("examples"),
 )
-_NOTHING = "no change of a leader, an ISR or a controller, and no error"
 _SHOWN = (_SEVERITY, Column("check"), Column("count", Kind.NUMBER), Column("from"), Column("to"), Column("what"))
 
 
-def check_report(result: CheckResult, fails_on: Severity, *, log_count: int) -> Report:
-    """All findings, the gravest first; the exit code is 1 if one is as bad as ``fails_on`` or worse."""
+def check_report(result: CheckResult, fails_on: Severity, *, log_count: int, has_logs: bool) -> Report:
+    """All findings, the gravest first.
+
+    The exit code is 1 if one is as bad as ``fails_on`` or worse, and if nothing is known.
+
+    Args:
+        log_count: how many logs may have lines that were asked for. ``has_logs``: whether others could be read, too.
+    """
     order = list(Severity)
     is_bad = order.index(result.severity) <= order.index(fails_on)
     rows = [_row(finding) for finding in result.findings]
@@ -46,9 +51,16 @@ def check_report(result: CheckResult, fails_on: Severity, *, log_count: int) -> 
         _data(result, log_count),
         Table(_COLUMNS, rows),
         sections if rows else (),
-        () if rows else (_headline(result, log_count), _NOTHING if log_count else "no log was read: nothing is known"),
-        ExitCode.BAD_ANSWER if is_bad and result.findings else ExitCode.DONE,
+        () if rows else (_headline(result, log_count), _nothing(log_count, has_logs=has_logs)),
+        ExitCode.BAD_ANSWER if (is_bad and result.findings) or not log_count else ExitCode.DONE,
     )
+
+
+def _nothing(log_count: int, *, has_logs: bool) -> str:
+    """Say what it means that there is no finding."""
+    if log_count:
+        return "no change of a leader, an ISR or a controller, and no error"
+    return f"no log {'has a line of that time' if has_logs else 'was read'}: nothing is known"
 
 
 def _data(result: CheckResult, log_count: int) -> Mapping[str, object]:

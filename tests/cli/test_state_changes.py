@@ -247,6 +247,10 @@ def test_where_no_log_was_read_nobody_says_that_nothing_happened(tmp_path: Path,
     ran = in_process("state-changes", "check", other, "-o", "table", *UTC, capture=capsys)
     assert (ran.code, ran.out) == (1, "")
     assert ran.err.splitlines()[-1] == "no log was read: nothing is known"
+    earlier = ("--start", "2019-01-01", "--end", "2019-01-02")
+    ran = in_process("state-changes", "check", FIXTURES / "leaderless", *earlier, *UTC, capture=capsys)
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.splitlines()[-1] == "no log has a line of that time: nothing is known"
 
 
 def test_what_makes_the_gate_close(tmp_path: Path, capsys: Capture) -> None:
