@@ -209,10 +209,16 @@ async def add(
         "klamm acls remove --allow-principal User:alice --operation read --topic orders --yes",
         "klamm acls remove --topic orders --resource-pattern-type any --dry-run",
         "klamm acls remove --consumer --allow-principal User:bob --topic orders --group readers --yes",
+        "klamm acls remove --all-of User:bob --dry-run",
     ),
 )
 async def remove(
     invocation: Invocation,
+    *,
+    all_of: Annotated[
+        list[str] | None,
+        typer.Option("--all-of", metavar="P", help="All rules that name this principal, on the named resources or any."),
+    ] = None,
     rule: RuleOptions,
 ) -> Report:
     """Remove rules: those described, or, with no principal, all rules on the named resources.
@@ -225,7 +231,7 @@ async def remove(
     from cli.views.acls import nothing_removed_report
     from engine.admin.acls.access import read_acls
 
-    wish = rule.wish()
+    wish = replace(rule.wish(), principals=tuple(all_of or ()))
     filters = wish.removals()
     async with open_cluster(invocation, for_change=True) as cluster:
         rules = await read_acls(cluster, filters)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -129,13 +130,18 @@ async def remove(
         if not invocation.confirm(what, is_destructive=True):
             return _changed(name, chosen, "would_remove")
         await change_credentials(cluster, name, [], chosen)
-    return _changed(name, chosen, "removed")
+    rules = invocation.pasteable(f"klamm acls remove --all-of {shlex.quote(f'User:{name}')}")
+    notes = (
+        "open connections stay until they close or have to log in again",
+        f"access rules stay, too; to remove all that name this user: {rules}",
+    )
+    return _changed(name, chosen, "removed", notes if len(chosen) == len(present) else ())
 
 
-def _changed(user: str, mechanisms: list[str], change: str) -> Report:
+def _changed(user: str, mechanisms: list[str], change: str, notes: tuple[str, ...] = ()) -> Report:
     data = [{"user": user, "mechanism": mechanism, "change": change} for mechanism in mechanisms]
     columns = (Column("user"), Column("mechanism"), Column("change"))
-    return Report(data, Table(columns, [(user, mechanism, change) for mechanism in mechanisms]))
+    return Report(data, Table(columns, [(user, mechanism, change) for mechanism in mechanisms]), notes=notes)
 
 
 def _new_password(invocation: Invocation, path: Path | None) -> str:

@@ -77,6 +77,7 @@ OPTIONS: Mapping[Parameter, str] = {
     Parameter.ACL_TOPIC: "--topic {NAME}",
     Parameter.ACL_TRANSACTIONAL_ID: "--transactional-id {ID}",
     Parameter.ACL_USER: "--user-principal {PRINCIPAL}",
+    Parameter.ACLS_OF: "--all-of {PRINCIPAL}",
     Parameter.ALL_CONFIGS: "--all",
     Parameter.ALL_GROUPS: "--all-groups",
     Parameter.BOOTSTRAP_SERVERS: "--bootstrap-server {HOST:PORT}",

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from engine.admin.cluster.errors import BadRequest
+from engine.admin.cluster.remedies import Give, Parameter, Phrase
 from engine.common.acl import AclOperation, ResourceType
 from engine.common.model import address_in_java
 from engine.kafka.acls import (
@@ -163,8 +164,15 @@ class Wish:
         return list(dict.fromkeys(found))
 
     def removals(self) -> list[AclFilter]:
-        """Return which rules this asks to remove: with nobody named, all rules of the resources."""
+        """Return which rules this asks to remove: with nobody named, all rules of the resources.
+
+        ``principals`` mean all their rules, on these resources or on any.
+        """
         self.check()
+        if self.principals:
+            return self.filters()
+        if not self.resources:
+            raise BadRequest("say on which resources", hint=Phrase("all rules of a principal: ", Give(Parameter.ACLS_OF)))
         return [
             wanted
             for resource_type, name, entries in self._entries()
@@ -176,14 +184,15 @@ class Wish:
     def near(self) -> list[AclFilter]:
         """Return which rules a person may have meant to remove: all of these principals that cover these resources."""
         wanted = [AclFilter(*resource, matches_name=True) for resource in self.resources]
-        principals = (*self.allow_principals, *self.deny_principals)
+        principals = (*self.allow_principals, *self.deny_principals, *self.principals)
         return [replace(rule, principal=name) for rule in wanted for name in principals] or wanted
 
     def filters(self) -> list[AclFilter]:
         """Return which rules this asks to list: all if it names nothing."""
         self.check()
-        if self.is_producer or self.is_consumer or self.allow_principals or self.deny_principals or self.operations:
-            raise BadRequest("a list takes only resources and principals")
+        is_of_an_entry = self.allow_principals or self.deny_principals or self.allow_hosts or self.deny_hosts
+        if self.is_producer or self.is_consumer or is_of_an_entry or self.operations:
+            raise BadRequest("all rules of a principal are meant: beside that, only resources can be named")
         wanted = [self._filter(*resource) for resource in self.resources] or [AclFilter(pattern_type=None)]
         if not self.principals:
             return wanted

@@ -81,6 +81,7 @@ class Parameter(Enum):
     ACL_TOPIC = "topic of the rule"
     ACL_TRANSACTIONAL_ID = "transactional id of the rule"
     ACL_USER = "user of the rule"
+    ACLS_OF = "all rules of a principal"
     ALL_CONFIGS = "all settings"
     ALL_GROUPS = "all groups"
     BOOTSTRAP_SERVERS = "bootstrap servers"

@@ -63,6 +63,14 @@ def test_whoever_names_nobody_removes_all_rules_of_the_resources() -> None:
         Wish().removals()
 
 
+def test_all_rules_of_a_principal_are_removed_by_its_name_alone() -> None:
+    assert Wish(principals=ALICE).removals() == [AclFilter(pattern_type=None, principal="User:alice")]
+    assert Wish((TOPIC,), principals=ALICE).removals() == [AclFilter(*TOPIC, principal="User:alice")]
+    for more in ({"operations": (AclOperation.READ,)}, {"allow_principals": ALICE}, {"deny_hosts": ("1.2.3.4",)}):
+        with pytest.raises(BadRequest, match="only resources"):
+            Wish((TOPIC,), principals=ALICE, **more).removals()  # type: ignore[arg-type]
+
+
 def test_words() -> None:
     assert parse_operation("Describe_Configs") is parse_operation("describeconfigs") is AclOperation.DESCRIBE_CONFIGS
     assert parse_resource("cluster") == parse_resource("cluster:kafka-cluster")
