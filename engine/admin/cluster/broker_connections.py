@@ -120,11 +120,13 @@ class BrokerConnections:
         waiting = list(addresses)
         absent: list[str] = []
         failure: Exception | None = None
+        has_looked_further = False
         attempts: dict[asyncio.Task[BrokerClient | None], Address] = {}
         try:
             while waiting or attempts or self._find_more is not None:
                 if not waiting and self._find_more is not None:
                     waiting = await self._look_further(addresses, absent)
+                    has_looked_further = True
                 if waiting:
                     address = waiting.pop(0)
                     attempts[asyncio.create_task(self._greet(address, absent), name="greeting")] = address
@@ -138,6 +140,10 @@ class BrokerConnections:
                     if isinstance(error, Exception):
                         failure = error
                     elif (client := attempt.result()) is not None:
+                        # The newest attempt has only begun.
+                        silent = [address_text(*tried) for tried in attempts.values() if tried != address]
+                        if (absent or silent) and not has_looked_further:
+                            self._complain(f"no answer from {', '.join((*absent, *silent))}: asking {client.address}")
                         return client
         finally:
             await self._give_up(attempts)

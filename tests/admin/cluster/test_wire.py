@@ -98,17 +98,25 @@ def test_others_are_looked_for_when_no_named_broker_answers(is_frozen: bool) -> 
     play(scene)
 
 
-def test_nobody_is_looked_for_while_a_named_broker_answers() -> None:
+@pytest.mark.parametrize("is_frozen", [True, False], ids=["stands still", "dead"])
+def test_only_the_silent_one_is_named_while_another_named_broker_answers(is_frozen: bool) -> None:
     async def scene(cluster: ScriptedCluster, _: WireCluster) -> None:
         async def find_more() -> list[tuple[str, int]]:
             raise AssertionError("looked for more")
 
-        await cluster.brokers[0].stop()
-        wire = WireCluster(cluster.bootstrap, find_more=find_more)
+        first, second = cluster.brokers
+        if is_frozen:
+            first.is_frozen = True
+        else:
+            await first.stop()
+        complaints: list[str] = []
+        wire = WireCluster(cluster.bootstrap, find_more=find_more, complain=complaints.append)
         try:
             assert set(await wire.nodes()) == {0, 1}
         finally:
             await wire.close()
+        addresses = [f"{broker.host}:{broker.port}" for broker in (first, second)]
+        assert complaints == [f"no answer from {addresses[0]}: asking {addresses[1]}"]
 
     play(scene)
 
