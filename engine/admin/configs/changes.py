@@ -43,6 +43,8 @@ async def read_changes(
             changes.append(ConfigChange(name, None, None, sensitive=True))
         else:
             old = None if before is None else before.value
+            if entity.type.is_of_clients and old is not None:
+                old = old.removesuffix(".0")  # brokers tell numbers as Java writes them: 1048576.0
             changes.append(ConfigChange(name, old, new, inherited=inherited.get(name) if before is None else None))
     return changes
 

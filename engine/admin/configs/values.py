@@ -71,7 +71,7 @@ class Entity:
             user, _, client = (self.name or "").partition("/")
             return f"client {client} of user {user}"
         singular = self.type.value.removesuffix("s")
-        return f"default of all {self.type.value}" if self.name is None else f"{singular} {self.name}"
+        return f"the default of all {self.type.value}" if self.name is None else f"{singular} {self.name}"
 
 
 class ConfigSource(StrEnum):
