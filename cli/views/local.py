@@ -69,7 +69,7 @@ def local_report(status: ClusterStatus, *, notes: Sequence[str] = (), exit_code:
         "zookeeper",
         status.zookeeper_alive,
         status.zookeeper_pid,
-        host,
+        host.removeprefix("[").removesuffix("]"),
         int(port),
         None,
         (),

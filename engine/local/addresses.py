@@ -45,7 +45,7 @@ class PortReservations:
         Raises:
             OperationError: the host's name cannot be resolved.
         """
-        address = _resolved(host)
+        _, address = _resolved(host)
         # Reserve first: whoever had the port reserved listens there by now.
         reservation = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -96,18 +96,22 @@ def is_free(host: str, port: int) -> bool:
     Raises:
         OperationError: the host's name cannot be resolved.
     """
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+    family, address = _resolved(host)
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((_resolved(host), port))
+            probe.bind((address, port))
         except OSError:
             return False
         return True
 
 
-def _resolved(host: str) -> str:
+def _resolved(host: str) -> tuple[socket.AddressFamily, str]:
+    """Return the family and the address of a host: of IPv4, where it has both."""
     try:
-        return socket.gethostbyname(host)
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        family, *_, address = min(found, key=lambda each: each[0] is not socket.AF_INET)
+        return family, str(address[0])
     except socket.gaierror as error:
         raise OperationError(
             f"the name {host} cannot be resolved", hint="check its spelling, or give an address of this machine"

@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from engine.common.errors import OperationError
+from engine.common.model import address_text
 from engine.kafka.client.security import PLAINTEXT, security_of
 from engine.kafka.config.properties import parse_properties
 from engine.local.addresses import FIRST_BROKER_PORT, PortReservations, own_loopback_address
@@ -142,7 +143,7 @@ class LocalCluster:
         cluster = cls(
             list(record.brokers),
             directory=directory,
-            host=host,
+            host=host.removeprefix("[").removesuffix("]"),
             zookeeper_port=int(port),
             chroot=slash + chroot,
             fsync=record.fsync,
@@ -468,11 +469,11 @@ class LocalCluster:
 
     def _choose_metrics_port(self, broker_id: int, ports: PortReservations, position: int = 0) -> None:
         if self._has_metrics:
-            listener = f"{self.host}:{ports.take_any(self.host, FIRST_METRICS_PORT + position)}"
+            listener = address_text(self.host, ports.take_any(self.host, FIRST_METRICS_PORT + position))
             self._broker_config[broker_id] = {METRICS_LISTENER: listener, **self._broker_config.get(broker_id, {})}
 
     def _spec(self, broker_id: int, port: int, rack: str | None) -> LocalBrokerSpec:
-        listener = f"{self._protocol}://{self.host}:{port}"
+        listener = f"{self._protocol}://{address_text(self.host, port)}"
         own = {} if self._protocol == "PLAINTEXT" else {"listeners": listener, "advertised.listeners": listener}
         return LocalBrokerSpec(
             broker_id,

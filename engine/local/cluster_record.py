@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.common.errors import OperationError
+from engine.common.model import address_text
 from engine.local.local_broker import LocalBrokerSpec, write_private
 from engine.local.processes import ProcessId
 
@@ -43,7 +44,7 @@ class ClusterRecord:
         """Replace the folder's file; a reader sees the old one or the new one."""
         document = {
             "zookeeper": self.zookeeper,
-            "bootstrap_servers": ",".join(f"{spec.host}:{spec.port}" for spec, _ in self.brokers.values()),
+            "bootstrap_servers": ",".join(address_text(spec.host, spec.port) for spec, _ in self.brokers.values()),
             "dir": str(directory),
             "command_config": self.command_config,
             "zookeeper_process": _process_json(self.zookeeper_process),

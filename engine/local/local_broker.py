@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from engine.common.errors import OperationError
+from engine.common.model import address_text
 from engine.kafka.client.security import PLAINTEXT, Security
 from engine.kafka.config.listeners import parse_csv
 from engine.kafka.config.properties import format_properties
@@ -91,7 +92,7 @@ class LocalBroker:
 
     @property
     def address(self) -> str:
-        return f"{self.spec.host}:{self.spec.port}"
+        return address_text(self.spec.host, self.spec.port)
 
     @property
     def is_alive(self) -> bool:

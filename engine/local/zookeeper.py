@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 
 from engine.common.errors import OperationError
+from engine.common.model import address_text
 from engine.local.addresses import ZOOKEEPER_PORT, PortReservations
 from engine.local.java import find_java
 from engine.local.probe import four_letter_word, opens_session
@@ -93,7 +94,7 @@ class EmbeddedZooKeeper:
     @property
     def connect_string(self) -> str:
         """``host:port``, as clients want it."""
-        return f"{self.host}:{self.port}"
+        return address_text(self.host, self.port)
 
     @property
     def process(self) -> LocalProcess | None:
@@ -209,7 +210,7 @@ class EmbeddedZooKeeper:
             self._port = self._reserved.take_any(self.host, ZOOKEEPER_PORT)
         elif not self._reserved.take(self.host, self._port):
             raise OperationError(
-                f"ZooKeeper cannot listen on {self.host}:{self._port}: the address is taken, or is not this machine's",
+                f"ZooKeeper cannot listen on {address_text(self.host, self._port)}: the address is taken, or is not this machine's",
                 hint="stop what listens there, or choose another port",
             )
 

@@ -17,7 +17,7 @@ import pytest
 
 from engine.common.errors import OperationError
 from engine.kafka.config.properties import parse_properties
-from engine.local.addresses import own_loopback_address
+from engine.local.addresses import is_free, own_loopback_address
 from engine.local.cluster import LocalCluster
 from engine.local.cluster_record import ClusterRecord, broker_directory
 from engine.local.local_broker import LocalBroker, LocalBrokerSpec
@@ -199,6 +199,22 @@ def test_detached_cluster_is_found_again_and_ended(tmp_path: Path) -> None:
     assert (folder / "broker-0" / "data-0" / "meta.properties").exists()
     with pytest.raises(OperationError, match="no local cluster runs"):
         LocalCluster.attach(folder)
+
+
+def test_a_cluster_at_an_address_of_ipv6(tmp_path: Path) -> None:
+    if not is_free("::1", 0):
+        return  # this machine has none
+    folder = tmp_path / ".klamm"
+    _start_detached(folder, "::1")
+    try:
+        LocalCluster.attach(folder).kill_broker(0)
+        LocalCluster.attach(folder).start_broker(0)
+        again = LocalCluster.attach(folder)
+        status = again.status()
+        assert status.zookeeper_alive and status.brokers[0].alive
+        assert (again.host, status.zookeeper[:6], status.bootstrap_servers[:6]) == ("::1", "[::1]:", "[::1]:")
+    finally:
+        LocalCluster.attach(folder).stop()
 
 
 def _restart_zookeeper(cluster: LocalCluster) -> None:

@@ -27,6 +27,7 @@ from engine.admin.cluster.rights import NOT_TOLD, Right
 from engine.admin.cluster.wire_failures import unreachable
 from engine.common.acl import AclOperation, ResourceType
 from engine.common.errors import ConfigError
+from engine.common.model import address_text
 from engine.common.quantities import counted
 from engine.kafka.client.broker_client import BrokerClient
 from engine.kafka.client.errors import NetworkError, TlsFailed
@@ -156,7 +157,7 @@ async def _reach(who: str, host: str, port: int, *, is_last: bool) -> AsyncItera
 
 
 async def _name(who: str, host: str, port: int) -> Step:
-    where = f"{host}:{port}"
+    where = address_text(host, port)
     try:
         async with asyncio.timeout(_STEP_S_MAX):
             infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -170,7 +171,7 @@ async def _name(who: str, host: str, port: int) -> Step:
 
 
 async def _port(who: str, host: str, port: int) -> Step:
-    where, began = f"{host}:{port}", time.monotonic()
+    where, began = address_text(host, port), time.monotonic()
     try:
         async with asyncio.timeout(_STEP_S_MAX):
             _, writer = await asyncio.open_connection(host, port)
@@ -191,7 +192,7 @@ async def _admission(
     cluster: Cluster, host: str, port: int, *, advertised_by: int | None = None
 ) -> AsyncIterator[Step]:
     """Go through TLS, the login and the APIs of one broker."""
-    properties, where = cluster.target.client_properties, f"{host}:{port}"
+    properties, where = cluster.target.client_properties, address_text(host, port)
     security = properties.security
     whose = "" if advertised_by is None else f" (broker {advertised_by} advertises this address)"
     # The command's time must leave room to tell of it.
@@ -236,7 +237,7 @@ async def _tls(cluster: Cluster, host: str, port: int) -> Step:
     """Shake hands once more, to tell of the broker's certificate."""
     from engine.kafka.client.tls.context import client_context
 
-    settings, where = cluster.target.client_properties.security.tls, f"{host}:{port}"
+    settings, where = cluster.target.client_properties.security.tls, address_text(host, port)
     assert settings is not None
     async with asyncio.timeout(_STEP_S_MAX):
         _, writer = await asyncio.open_connection(host, port, ssl=client_context(settings), server_hostname=host)
