@@ -67,7 +67,7 @@ async def health(
     threshold = _threshold(fail_on)
     if watch and wait:
         raise UsageError("--watch goes on forever, --wait until it is healthy: give one of them")
-    async with open_cluster(invocation) as cluster:
+    async with open_cluster(invocation, may_be_absent=True) as cluster:
 
         async def read() -> Report:
             health = await read_health(

@@ -46,5 +46,5 @@ async def _walked(invocation: Invocation) -> Report:
     from cli.views.doctor import walk_report
     from engine.admin.brokers.walk import walk
 
-    async with open_cluster(invocation) as cluster:
+    async with open_cluster(invocation, may_be_absent=True) as cluster:
         return walk_report([step async for step in walk(cluster)])

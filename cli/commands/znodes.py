@@ -39,7 +39,7 @@ async def tree(
     from cli.views.znodes import tree_report
     from engine.admin.znodes.tree import get_tree
 
-    async with open_cluster(invocation) as cluster:
+    async with open_cluster(invocation, may_be_absent=True) as cluster:
         return tree_report(await get_tree(await cluster.zookeeper(), path, depth_max=depth, raw=raw, with_acls=acl))
 
 
@@ -54,7 +54,7 @@ async def get(invocation: Invocation, path: Path = "/", raw: Raw = False) -> Rep
     from cli.views.znodes import znode_report
     from engine.admin.znodes.tree import get_znode
 
-    async with open_cluster(invocation) as cluster:
+    async with open_cluster(invocation, may_be_absent=True) as cluster:
         return znode_report(await get_znode(await cluster.zookeeper(), path, raw=raw))
 
 

@@ -15,8 +15,14 @@ from engine.admin.cluster.settings_silence import SettingsSilence
 
 
 @asynccontextmanager
-async def open_cluster(invocation: Invocation, *, for_change: bool = False) -> AsyncIterator[Cluster]:
-    """Open the command's cluster; close its connections at the end."""
+async def open_cluster(
+    invocation: Invocation, *, for_change: bool = False, may_be_absent: bool = False
+) -> AsyncIterator[Cluster]:
+    """Open the command's cluster; close its connections at the end.
+
+    ``may_be_absent``: the command reads ZooKeeper even if no cluster is there. One that changes something may, too: it
+    may be the first to write there.
+    """
     target = invocation.target(for_change=for_change)
     reading = ReadingProgress(invocation.talk)
     invocation.settings = invocation.settings or SettingsSilence()
@@ -32,6 +38,7 @@ async def open_cluster(invocation: Invocation, *, for_change: bool = False) -> A
         asks_only_brokers=invocation.asks == "wire",
         needs=invocation.rights,
         essential=invocation.essential_rights,
+        expects_znodes=not (for_change or may_be_absent),
     )
     invocation.denials.append(cluster)
     invocation.awaited = cluster.awaited

@@ -197,6 +197,17 @@ def test_a_wrong_chroot_is_named(words: str, zookeeper: EmbeddedZooKeeper, capsy
     assert "/absent" in ran.error["message"]
 
 
+@pytest.mark.parametrize(
+    "words", ["topics list", "topics describe", "brokers list", "cluster describe", "reassign list", "acls list"]
+)
+def test_a_zookeeper_without_a_cluster_is_no_empty_cluster(words: str, zk_chroot: str, capsys: Capture) -> None:
+    ran = run(words, "--zookeeper", zk_chroot, "-o", "json", capture=capsys)
+    assert (ran.code, ran.out) == (ExitCode.UNREACHABLE, ""), ran.err
+    assert ran.error["message"] == f"no cluster's znodes are there: {zk_chroot}"
+    assert "after the slash" in ran.error["hint"]
+    assert in_process("zk", "tree", "--zookeeper", zk_chroot, capture=capsys).code == 0
+
+
 @contextmanager
 def serving(says: bytes = b"") -> Iterator[str]:
     """Yield the address of a server that accepts every connection, says something or nothing, and never more."""

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from engine.kafka.zk.client import ZkClient
 
 
+_ZNODES_OF_A_CLUSTER = frozenset({"brokers", "cluster", "config", "kafka-acl"})
+"""One of them is where a cluster is, or where settings wait for its first broker."""
+
 _SHOWN_BY = {
     "/admin/delete_topics": Operation.LIST_TOPICS,
     "/admin/preferred_replica_election": Operation.DESCRIBE_TOPICS,
@@ -81,6 +84,7 @@ class Cluster:
         asks_only_brokers: bool = False,
         needs: Sequence[Requirement] = (),
         essential: Sequence[Requirement] = (),
+        expects_znodes: bool = False,
     ) -> None:
         """Make a cluster with nothing open yet.
 
@@ -92,8 +96,10 @@ class Cluster:
                 for it.
             is_dry_run: a change is only tried; later waits are shorter than if it had been sent.
             asks_only_brokers: lists come from brokers, even if ZooKeeper is named too.
+            expects_znodes: a ZooKeeper without a cluster is an error: no topics are not the answer there.
         """
         self.target = target
+        self._expects_znodes = expects_znodes
         self._accepted = accepted
         self.complain = complain
         self.observe = observe
@@ -328,7 +334,7 @@ class Cluster:
         Raises:
             BadRequest: no ZooKeeper is named.
             ZooKeeperUnreachable: it does not answer, and the caller may ask the brokers instead.
-            Unreachable: it does not answer.
+            Unreachable: it does not answer, or no cluster is there.
         """
         if self._zk is not None:
             return self._zk
@@ -353,7 +359,19 @@ class Cluster:
             raise ZooKeeperUnreachable(error.message, where=error.where, hint=error.hint) from error
         self._settings.answered()
         self.observe(f"connected to ZooKeeper {self.target.zookeeper}")
+        if self._expects_znodes:
+            await self._check_znodes(self._zk)
         return self._zk
+
+    async def _check_znodes(self, zk: ZkClient) -> None:
+        """Raise Unreachable if no cluster has ever been in this part of ZooKeeper: the chroot is missing or wrong."""
+        from engine.kafka.zk.errors import NoAuth
+
+        with suppress(NoAuth):
+            if not _ZNODES_OF_A_CLUSTER.intersection(await zk.children("/")):
+                raise Unreachable(
+                    "no cluster's znodes are there", where=self.target.zookeeper, hint="check the part after the slash"
+                )
 
     async def wire(self) -> WireCluster:
         """Return the cluster's brokers: those named, or else those registered in ZooKeeper.
