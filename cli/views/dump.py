@@ -43,12 +43,13 @@ class DumpPrinter:
     def print_file(self, path: Path, decoder: PayloadDecoder, rows: Iterable[Row]) -> None:
         """Print the rows of one file."""
         findings: list[Finding] = []
+        damaged: list[BatchRow] = []
         document: dict[str, object] = {"file": str(path), "rows": []}
         with data_stream() as stream:
             if self._output in (OutputFormat.TABLE, OutputFormat.PLAIN):
                 stream.write(f"Dumping {path}\n")
             for row in rows:
-                self._note(row, findings)
+                self._note(row, findings, damaged)
                 if self._output in (OutputFormat.JSON, OutputFormat.YAML):
                     listed = document["rows"]
                     assert isinstance(listed, list)
@@ -57,6 +58,10 @@ class DumpPrinter:
                     stream.write(self._text(row, path, decoder))
         self._documents.append(document)
         self._problems += problem_lines(path, findings)
+        if damaged:
+            at = f"the first at offset {damaged[0].base_offset}, position {damaged[0].position}"
+            batches = "1 batch" if len(damaged) == 1 else f"{len(damaged)} batches"
+            self._problems.append(f"{path}: {batches} with a wrong checksum, {at}")
 
     def end(self) -> None:
         """Print what had to wait for the end: a single document, or the problems of all files."""
@@ -71,12 +76,14 @@ class DumpPrinter:
             for line in self._problems:
                 self._talk.say(line)
 
-    def _note(self, row: Row, findings: list[Finding]) -> None:
+    def _note(self, row: Row, findings: list[Finding], damaged: list[BatchRow]) -> None:
         if isinstance(row, Finding):
             findings.append(row)
             self.is_damaged = self.is_damaged or row.finding in _DAMAGE
         elif isinstance(row, (BatchRow, RecordRow)):
             self.is_damaged = self.is_damaged or row.is_valid is False
+            if isinstance(row, BatchRow) and row.is_valid is False:
+                damaged.append(row)
 
     def _text(self, row: Row, path: Path, decoder: PayloadDecoder) -> str:
         if self._output is OutputFormat.JSONL:

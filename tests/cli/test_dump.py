@@ -59,7 +59,9 @@ def test_damage_is_code_1(capsys: Capture, tmp_path: Path) -> None:
     data = bytearray(copy.read_bytes())
     data[-1] ^= 0xFF
     copy.write_bytes(data)
-    assert dump(capsys, copy).code == 1
+    damaged = dump(capsys, copy)
+    assert damaged.code == 1
+    assert "1 batch with a wrong checksum, the first at offset " in damaged.err
     copy.write_bytes(SEGMENT.read_bytes()[:-5])
     torn = dump(capsys, copy)
     assert torn.code == 1
