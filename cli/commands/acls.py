@@ -217,7 +217,9 @@ async def remove(
     *,
     all_of: Annotated[
         list[str] | None,
-        typer.Option("--all-of", metavar="P", help="All rules that name this principal, on the named resources or any."),
+        typer.Option(
+            "--all-of", metavar="P", help="All rules that name this principal, on the named resources or any."
+        ),
     ] = None,
     rule: RuleOptions,
 ) -> Report:

@@ -210,7 +210,8 @@ class EmbeddedZooKeeper:
             self._port = self._reserved.take_any(self.host, ZOOKEEPER_PORT)
         elif not self._reserved.take(self.host, self._port):
             raise OperationError(
-                f"ZooKeeper cannot listen on {address_text(self.host, self._port)}: the address is taken, or is not this machine's",
+                f"ZooKeeper cannot listen on {address_text(self.host, self._port)}: the address is taken, or is not "
+                "this machine's",
                 hint="stop what listens there, or choose another port",
             )
 

@@ -116,7 +116,9 @@ class MainScreen(PageScreen):
     # Keys
 
     def take_key(self, key: str) -> bool:
-        """Do what the registry says a key does here, move the cursor, or say where the key works; return whether it did.
+        """Do what the registry says a key does here, move the cursor, or say where the key works.
+
+        Returns whether it did.
 
         The app calls this before it looks at the next key. If the focused widget passed the key on, the key would
         arrive here after the next one had gone to the window that this one opens.

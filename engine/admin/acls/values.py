@@ -172,7 +172,9 @@ class Wish:
         if self.principals:
             return self.filters()
         if not self.resources:
-            raise BadRequest("say on which resources", hint=Phrase("all rules of a principal: ", Give(Parameter.ACLS_OF)))
+            raise BadRequest(
+                "say on which resources", hint=Phrase("all rules of a principal: ", Give(Parameter.ACLS_OF))
+            )
         return [
             wanted
             for resource_type, name, entries in self._entries()
