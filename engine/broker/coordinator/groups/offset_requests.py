@@ -193,6 +193,8 @@ class OffsetRequests:
             producer_id=producer_id,
             producer_epoch=producer_epoch,
         )
+        # What came before has to be before it in the log: the later one there wins.
+        self.flush()
         open_groups.add(group_id)
         group.offsets.begin_transactional_commit(producer_id, offsets)
         with nullcontext() if verification is None else verification:

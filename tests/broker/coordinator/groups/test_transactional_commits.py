@@ -89,6 +89,19 @@ def test_what_expires_meanwhile_takes_no_committed_offset_along() -> None:
     with_world(test, **{"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000"})
 
 
+def test_they_win_over_a_commit_that_came_just_before() -> None:
+    """Commits wait for the next turn of the event loop, and these do not. The later one in the log wins."""
+
+    async def test(world: CoordinatorWorld) -> None:
+        world.commit("g", 4, is_alone=False)
+        assert commit(world, 5) == [(E.NONE, {})]
+        end(world)
+        await asyncio.sleep(0)
+        assert world.committed("g") == 5
+
+    with_world(test)
+
+
 def test_a_coordinator_that_has_resigned_knows_of_no_transaction() -> None:
     """When it leads again, only the log says which transactions are open."""
 
