@@ -87,10 +87,13 @@ class Deferred:
         assert self.response is None, "a deferred answer is given once"
         self.response = response
         self.abandon = None
-        if self.on_answered is not None:
-            self.on_answered()
-        if self._on_complete is not None:
-            self._on_complete()
+        on_answered, on_complete = self.on_answered, self._on_complete
+        # They know the connection, which keeps its last answers: that would be a cycle.
+        self.on_answered = self._on_complete = None
+        if on_answered is not None:
+            on_answered()
+        if on_complete is not None:
+            on_complete()
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 

@@ -808,3 +808,19 @@ def test_heavy_answers_that_wait_fill_a_connection_sooner() -> None:
             writer.close()
 
     run(check)
+
+
+def test_an_answer_that_is_there_keeps_no_connection_alive() -> None:
+    """A session keeps the answer to its last commit. The collector comes too seldom to free a connection."""
+
+    class Owner:
+        def tell(self) -> None:
+            pass
+
+    owner, answer = Owner(), Deferred()
+    answer.on_complete(owner.tell)
+    answer.on_answered = owner.tell
+    gone = weakref.ref(owner)
+    answer.complete("answer")
+    del owner
+    assert gone() is None

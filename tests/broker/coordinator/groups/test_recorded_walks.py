@@ -16,6 +16,7 @@ from typing import Any, cast
 import pytest
 from coordinator_world import CoordinatorWorld
 from group_walks import Step, WalkWords, order_of
+from network_serving import session
 from virtual_time import in_virtual_time
 
 from engine.broker.handlers.context import RequestContext
@@ -66,7 +67,7 @@ class Walk:
         handler, request = HANDLERS[step["api"]], self._words.request(step)
         version = step["version"]
         context = SimpleNamespace(
-            api_version=version, client_id="wire", session=SimpleNamespace(host="h"), broker=self._broker, size_bytes=0
+            api_version=version, client_id="wire", session=session("h"), broker=self._broker, size_bytes=0
         )
         answer = handler(cast("RequestContext", context), request)
         if not isinstance(answer, Deferred):
