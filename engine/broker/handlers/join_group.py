@@ -3,6 +3,7 @@
 Behaviour
 * Makes the client a member and answers once the group's next generation begins: when all members have rejoined, or
   after the longest rebalance time-out. A new group first waits ``group.initial.rebalance.delay.ms`` for more members.
+* What the same connection has committed before is done first: whoever gets the partitions next reads it.
 * The leader's answer lists all members. A member that rejoins without changes gets the current generation at once.
 * A static member that comes back keeps its assignment, and nobody rebalances (KIP-345). While
   ``inter.broker.protocol.version`` is below 2.3, it gets UNSUPPORTED_VERSION.
@@ -16,9 +17,12 @@ Version notes
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import Any
+
 from engine.broker.coordinator.groups.values import UNKNOWN_MEMBER_ID, Joining, JoinResult
 from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.preconditions import are_static_members_refused
+from engine.broker.handlers.preconditions import are_static_members_refused, unfinished_commit
 from engine.broker.handlers.registry import handles
 from engine.broker.network.request import Deferred
 from engine.common.errors import ErrorCode
@@ -30,7 +34,9 @@ PROTOCOLS_MAX = 1000
 
 
 @handles(ApiKey.JOIN_GROUP, requires=["Read Group"])
-def join_group(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | Deferred:
+def join_group(
+    context: RequestContext, request: JoinGroupRequest
+) -> JoinGroupResponse | Deferred | Coroutine[Any, Any, Deferred]:
     """Let a member join its group."""
     version = context.api_version
     if len(request.protocols) > PROTOCOLS_MAX:
@@ -50,9 +56,21 @@ def join_group(context: RequestContext, request: JoinGroupRequest) -> JoinGroupR
         can_skip_assignment=version >= 9,
         reason=request.reason,
     )
-    deferred = Deferred()
+    commit = unfinished_commit(context)
+    if commit is not None:
+        return _join_after(commit, context, request.group_id, joining)
+    return _join(context, request.group_id, joining)
+
+
+async def _join_after(commit: Deferred, context: RequestContext, group_id: str, joining: Joining) -> Deferred:
+    await commit.wait()
+    return _join(context, group_id, joining)
+
+
+def _join(context: RequestContext, group_id: str, joining: Joining) -> Deferred:
+    deferred, version = Deferred(), context.api_version
     context.broker.group_coordinator.join(
-        request.group_id, joining, lambda result: deferred.complete(_response(result, version))
+        group_id, joining, lambda result: deferred.complete(_response(result, version))
     )
     return deferred
 

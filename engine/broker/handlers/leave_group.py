@@ -2,6 +2,7 @@
 
 Behaviour
 * Removes members at once, and the others rebalance. An operator removes a static member by its instance id alone.
+* What the same connection has committed before is done first: whoever gets the partitions next reads it.
 
 Version notes
 * v0–v2 one member, whose error is the answer's   * v3 several members, an error each   * v4 flexible   * v5 reason
@@ -16,7 +17,9 @@ from engine.broker.coordinator.groups.values import MemberIdentity
 from engine.broker.handlers.answer_lists import answer_list
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import AT_ONCE_MAX
+from engine.broker.handlers.preconditions import unfinished_commit
 from engine.broker.handlers.registry import handles
+from engine.broker.network.request import Deferred
 from engine.common.errors import ErrorCode
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
@@ -28,13 +31,20 @@ def leave_group(
     context: RequestContext, request: LeaveGroupRequest
 ) -> LeaveGroupResponse | Coroutine[Any, Any, LeaveGroupResponse]:
     """Remove members from their group."""
-    if len(request.members) > AT_ONCE_MAX:
-        return _piece_by_piece(context, request)
+    commit = unfinished_commit(context)
+    if commit is not None or len(request.members) > AT_ONCE_MAX:
+        return _piece_by_piece(context, request, commit)
     return _leave(context, request)
 
 
-async def _piece_by_piece(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
-    """Remove members in pieces; an error of the whole group applies to all."""
+async def _piece_by_piece(
+    context: RequestContext, request: LeaveGroupRequest, commit: Deferred | None
+) -> LeaveGroupResponse:
+    """Remove members in pieces, once the commit is done; an error of the whole group applies to all."""
+    if commit is not None:
+        await commit.wait()
+    if len(request.members) <= AT_ONCE_MAX:
+        return _leave(context, request)
     answers = answer_list(context, LeaveGroupResponse, "members")
     for start in range(0, len(request.members), AT_ONCE_MAX):
         members = request.members[start : start + AT_ONCE_MAX]

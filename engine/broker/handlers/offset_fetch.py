@@ -21,6 +21,7 @@ from engine.broker.coordinator.groups.values import CommittedOffset
 from engine.broker.handlers.answer_lists import answer_list
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import Steps, carried_out, in_lists, parts_in_lists
+from engine.broker.handlers.preconditions import unfinished_commit
 from engine.broker.handlers.registry import handles
 from engine.broker.handlers.zookeeper_offsets import read_offsets
 from engine.broker.network.request import Deferred
@@ -54,14 +55,11 @@ def offset_fetch(
     """Read committed offsets."""
     if context.api_version == 0:
         return _fetch_from_zookeeper(context, request)
-    commit: Deferred | None = context.session.last_commit
-    if commit is not None and not commit.is_complete:
-        return _read_after(commit, context, request)
-    return carried_out(_read(context, request))
+    commit = unfinished_commit(context)
+    return carried_out(_read(context, request)) if commit is None else _read_after(commit, context, request)
 
 
 async def _read_after(commit: Deferred, context: RequestContext, request: OffsetFetchRequest) -> object:
-    """Let a client read what it has just committed. Kafka handles no request of a connection before that."""
     await commit.wait()
     return await carry_out(_read(context, request))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from engine.broker.handlers.context import Broker, RequestContext
+from engine.broker.network.request import Deferred
 from engine.common.errors import ErrorCode
 from engine.common.model import UNKNOWN_BROKER_EPOCH
 from engine.kafka.config.metadata_version import MetadataVersion
@@ -40,6 +41,16 @@ def are_static_members_refused(context: RequestContext, group_instance_id: str |
     if group_instance_id is None:
         return False
     return context.broker.config.inter_broker_protocol_version < MetadataVersion.IBP_2_3_IV0
+
+
+def unfinished_commit(context: RequestContext) -> Deferred | None:
+    """Return the answer to the last commit of the request's connection if it is still to come.
+
+    Kafka handles the requests of a connection one after the other. So whoever commits and then reads, joins or leaves
+    can rely on the commit: it counts before somebody else gets the member's partitions.
+    """
+    commit: Deferred | None = context.session.last_commit
+    return None if commit is None or commit.is_complete else commit
 
 
 def are_transactions_refused(context: RequestContext) -> bool:

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from coordinator_world import READ, CoordinatorWorld
+from coordinator_world import READ, CoordinatorWorld, stable
 from network_serving import session
 from virtual_time import in_virtual_time
 
 from engine.broker.coordinator.groups.values import CommittedOffset
 from engine.broker.handlers.context import RequestContext
+from engine.broker.handlers.join_group import join_group
+from engine.broker.handlers.leave_group import leave_group
 from engine.broker.handlers.offset_commit import offset_commit
+from engine.broker.handlers.offset_fetch import offset_fetch
 from engine.broker.network.request import Deferred
 from engine.common.errors import ErrorCode
 from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from engine.kafka.protocol.apis.leave_group import LeaveGroupRequest
+from engine.kafka.protocol.apis.leave_group import MemberIdentity as LeaveGroupMember
 from engine.kafka.protocol.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from engine.kafka.protocol.apis.offset_fetch import OffsetFetchRequest
 from engine.kafka.protocol.frames import decode_request, encode_request
 
 HOUR_MS = 3_600_000
@@ -128,4 +136,54 @@ async def test_each_partition_has_its_own_error() -> None:
     world.resign()
     told = await send(world, committing(("read", 0), ("nowhere", 0)), 8)
     assert told == {("read", 0): ErrorCode.NOT_COORDINATOR, ("nowhere", 0): unknown}
+    await world.stop()
+
+
+@pytest.mark.parametrize("next_request", ["fetch", "leave", "join"])
+@in_virtual_time
+async def test_what_follows_on_the_connection_finds_the_commit_done(next_request: str) -> None:
+    """Kafka reads no further request meanwhile. Others would get the member's partitions without its last commit."""
+    world = CoordinatorWorld(**{"group.initial.rebalance.delay.ms": "0"})
+    await world.lead()
+    member_id, generation_id = await stable(world, "g")
+    broker: Any = SimpleNamespace(
+        clock=world.clock,
+        group_coordinator=world.coordinator,
+        metadata_cache=SimpleNamespace(partitions=lambda topic: {0: None}),
+    )
+    own = session("h")
+    world.partition.is_replicated_at_once = False
+    commit = committing(("read", 0))
+    commit.member_id, commit.generation_id_or_member_epoch = member_id, generation_id
+    answer = offset_commit(RequestContext(broker, ApiKey.OFFSET_COMMIT, 8, 1, "c", own), commit)
+    world.coordinator.offsets.flush()
+    assert isinstance(answer, Deferred) and not answer.is_complete
+    following: dict[str, tuple[Any, ApiKey, Any]] = {
+        "fetch": (offset_fetch, ApiKey.OFFSET_FETCH, OffsetFetchRequest(group_id="g", topics=None)),
+        "leave": (
+            leave_group,
+            ApiKey.LEAVE_GROUP,
+            LeaveGroupRequest(group_id="g", members=[LeaveGroupMember(member_id=member_id)]),
+        ),
+        "join": (
+            join_group,
+            ApiKey.JOIN_GROUP,
+            JoinGroupRequest(
+                group_id="g", session_timeout_ms=10_000, rebalance_timeout_ms=10_000, member_id=member_id,
+                protocol_type="consumer", protocols=[JoinGroupRequestProtocol(name="range", metadata=b"new")],
+            ),
+        ),
+    }  # fmt: skip
+    handler, key, request = following[next_request]
+    waiting = asyncio.ensure_future(handler(RequestContext(broker, key, 5, 1, "c", own), request))
+    await asyncio.sleep(1)
+    assert not waiting.done() and world.coordinator.describe("g")[1].state == "Stable"
+    world.replicate()
+    answered = await waiting
+    if next_request == "fetch":
+        assert answered.topics[0].partitions[0].committed_offset == 7
+    elif next_request == "leave":
+        assert world.coordinator.describe("g")[1].state == "Empty"
+    else:
+        assert isinstance(answered, Deferred) and world.coordinator.describe("g")[1].state == "CompletingRebalance"
     await world.stop()
