@@ -118,8 +118,9 @@ def _rule(text: str, default_realm: str) -> Rule:
         return lambda parts: parts[1] if parts[0] == default_realm else None
     count, case = int(match["count"]), match["case"]
     try:
-        wanted = re.compile(match["match"]) if match["match"] is not None else None
-        source = re.compile(match["from"]) if match["from"] is not None else None
+        # As in Java, where \w and its like mean ASCII.
+        wanted = re.compile(match["match"], re.ASCII) if match["match"] is not None else None
+        source = re.compile(match["from"], re.ASCII) if match["from"] is not None else None
     except re.error as error:
         raise ConfigError(f"{RULES_KEY}: `{text}` has a malformed pattern: {error}", key=RULES_KEY) from None
     if any(int(number) > count for number in _PARAMETER.findall(match["format"])):

@@ -39,6 +39,9 @@ RULES = (
         ("a/b@OTHER.COM", ("RULE:[2:$2.$1-$0]",), "b.a-OTHER.COM"),
         ("a@REALM.COM", ("RULE:[1:x$1](y.*)", "RULE:[1:x$1](x.*)"), "xa"),
         ("anna@REALM.COM", ("RULE:[1:$1]s/(a)(n*)/$2\\$1/",), "nn$1a"),
+        ("müller@REALM.COM", ("RULE:[1:$1](\\w+)", "RULE:[1:nobody]"), "nobody"),
+        ("user\u0661@REALM.COM", ("RULE:[1:$1](user\\d)", "RULE:[1:nobody]"), "nobody"),
+        ("ü1@REALM.COM", ("RULE:[1:$1]s/\\w/x/g",), "üx"),
     ],
 )
 def test_the_first_rule_that_is_about_a_principal_names_the_user(
