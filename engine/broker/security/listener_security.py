@@ -188,8 +188,8 @@ def _check_same_names(before: bytes, after: bytes, config: BrokerConfig) -> None
 
 
 def _rule(text: str) -> Rule:
-    match = _PARSER.fullmatch(text)
-    if match is None or match[5]:
+    match = _PARSER.match(text)
+    if match is None or match.end() < len(text):
         raise ConfigError(
             f"{_RULES_KEY}: `{text}` is not a rule. Write RULE:pattern/replacement/ or DEFAULT", key=_RULES_KEY
         )

@@ -126,6 +126,6 @@ def test_classes_of_characters_mean_ascii_as_in_java() -> None:
 def test_a_rule_of_no_use_and_a_malformed_one() -> None:
     with pytest.raises(RemoteProtocolError, match="people"):
         PrincipalRules("RULE:^OU=.*$/x/").name_of(SUBJECT)
-    for malformed in ("RULE:^CN=(/x/", "CN=.*", "RULE:^CN=.*$/x", "default"):
+    for malformed in ("RULE:^CN=(/x/", "CN=.*", "RULE:^CN=.*$/x", "default", "RULE:^CN=.*$/x/X", "RULE:^CN=.*$/x/LU"):
         with pytest.raises(ConfigError, match=r"ssl\.principal\.mapping\.rules"):
             PrincipalRules(malformed)
