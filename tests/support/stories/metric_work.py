@@ -68,7 +68,7 @@ def deprecated_work(address: str) -> dict[str, int]:
     with WireClient(address) as client, WireClient(address) as silent:
         client.ask(ApiVersionsRequest(client_software_name=named[0], client_software_version=named[1]), 3)
         for version in (3, 3, 2):
-            assert fetch(client, COUNTED, 0, version=version, max_wait_ms=0).error_code == ErrorCode.NONE
+            assert fetch(client, COUNTED, 14, version=version, max_wait_ms=0).error_code == ErrorCode.NONE
         for asking in (client, silent, silent):
             asking.ask(DescribeConfigsRequest(resources=[]), 0)
         silent.ask(DescribeConfigsRequest(resources=[]), 1)
