@@ -103,8 +103,8 @@ class FetchTable:
             if state.is_ready:
                 self.want(state)
 
-    def want(self, state: FetchState) -> None:
-        """Put the partition into the next request, with its current state."""
+    def want(self, state: FetchState, *, is_last: bool = False) -> None:
+        """Put the partition into the next request, with its current state; last if its answer had records."""
         partition = self._host.hosted_partition(state.topic_partition)
         if partition is None or partition.log is None or state.is_throttled:
             self.session.drop(state.topic_partition)
@@ -118,7 +118,7 @@ class FetchTable:
             state.last_fetched_epoch if self._truncates_on_fetch else UNDEFINED_EPOCH,
             state,
         )
-        self.session.want(state.topic_partition, wanted)
+        self.session.want(state.topic_partition, wanted, is_last=is_last)
 
     def truncated(self, state: FetchState) -> None:
         """Resume fetching after the log has been cut."""

@@ -222,7 +222,7 @@ class ReplicaFetcher:
             self._took_nothing(state, data.records)
             return
         state.failures = 0
-        self._table.want(state)
+        self._table.want(state, is_last=size_bytes > 0)
         if log.is_flush_due:
             self._unflushed[state.topic_partition] = state
 

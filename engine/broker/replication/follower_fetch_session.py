@@ -73,9 +73,12 @@ class FollowerFetchSession:
         """Whether nothing is wanted, and the leader has nothing to forget."""
         return not self._wanted and (self._epoch == INITIAL_EPOCH or not self._told)
 
-    def want(self, topic_partition: TopicPartition, wanted: FetchWanted) -> None:
-        """Fetch the partition like this from the next request on."""
-        previous = self._wanted.get(topic_partition)
+    def want(self, topic_partition: TopicPartition, wanted: FetchWanted, *, is_last: bool = False) -> None:
+        """Fetch the partition like this from the next request on.
+
+        ``is_last`` puts it behind all others: a leader without a session for it reads in the order of the request.
+        """
+        previous = self._wanted.pop(topic_partition, None) if is_last else self._wanted.get(topic_partition)
         if previous is not None:
             self._without_topic_id -= previous.topic_id == ZERO_TOPIC_ID
         self._without_topic_id += wanted.topic_id == ZERO_TOPIC_ID
@@ -185,12 +188,12 @@ def _epoch_text(epoch: int) -> str:
 
 
 def _topics(partitions: dict[TopicPartition, FetchWanted]) -> list[FetchTopic]:
-    topics: dict[tuple[str, bytes], FetchTopic] = {}
+    """Keep the order of the partitions: those of a topic stand together only if they follow each other."""
+    topics: list[FetchTopic] = []
     for (name, index), wanted in partitions.items():
-        topic = topics.get((name, wanted.topic_id))
-        if topic is None:
-            topic = topics[name, wanted.topic_id] = FetchTopic(topic=name, topic_id=wanted.topic_id, partitions=[])
-        topic.partitions.append(
+        if not topics or (topics[-1].topic, topics[-1].topic_id) != (name, wanted.topic_id):
+            topics.append(FetchTopic(topic=name, topic_id=wanted.topic_id, partitions=[]))
+        topics[-1].partitions.append(
             FetchPartition(
                 partition=index,
                 current_leader_epoch=wanted.current_leader_epoch,
@@ -200,7 +203,7 @@ def _topics(partitions: dict[TopicPartition, FetchWanted]) -> list[FetchTopic]:
                 partition_max_bytes=wanted.max_bytes,
             )
         )
-    return list(topics.values())
+    return topics
 
 
 def _forgotten_topics(forgotten: Iterable[tuple[TopicPartition, bytes]]) -> list[ForgottenTopic]:

@@ -50,6 +50,22 @@ def test_the_first_request_says_all_and_the_next_only_changes() -> None:
     assert session.plan().session_epoch == 2
 
 
+def test_without_a_session_whoever_got_records_comes_last() -> None:
+    """As in Kafka 3.9.1 (FetchRequest.Builder), a topic appears again where another one stands between."""
+    session = FollowerFetchSession("test")
+    other = TopicPartition("u", 0)
+    for topic_partition in (A, other, B):
+        session.want(topic_partition, wanted())
+    assert in_order(session.plan()) == [("t", [0]), ("u", [0]), ("t", [1])]
+    session.want(A, wanted(5), is_last=True)
+    session.want(other, wanted())
+    assert in_order(session.plan()) == [("u", [0]), ("t", [1, 0])]
+
+
+def in_order(plan: FetchPlan) -> list[tuple[str, list[int]]]:
+    return [(topic.topic, [part.partition for part in topic.partitions]) for topic in plan.topics]
+
+
 def test_what_is_dropped_is_forgotten_once() -> None:
     session = established(A, B)
     session.drop(B)

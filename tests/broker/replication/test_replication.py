@@ -230,6 +230,28 @@ async def test_delete_of_a_leaders_session_is_healed(tmp_path: Path) -> None:
 
 
 @in_virtual_time
+async def test_no_partition_starves_without_a_session(tmp_path: Path) -> None:
+    """The leader reads in the order of the request. Its sessions are all taken, or it is too old to have any."""
+    partitions = [TopicPartition(TP.topic, n) for n in range(3)]
+    small = ReplicationSettings(0, replica_lag_time_max_ms=5000, replica_fetch_response_max_bytes=400)
+    async with world(tmp_path, 1, 2, settings=small) as w:
+        w.brokers[1].fetch_sessions.slots = 0
+        for partition in partitions:
+            await w.lead(1, topic_partition=partition)
+            await w.until_equal(2, topic_partition=partition)
+        w.cut.add(frozenset((1, 2)))
+        for partition in partitions:
+            for _ in range(30):
+                w.produce(1, b"x" * 300, topic_partition=partition)
+        w.cut.clear()
+        last = partitions[-1]
+        await w.until(lambda: w.log(2, last).log_end_offset >= 5, "the last one gets its turns")
+        assert all(w.log(2, partition).log_end_offset < 10 for partition in partitions)
+        for partition in partitions:
+            await w.until_equal(2, topic_partition=partition)
+
+
+@in_virtual_time
 async def test_a_throttled_follower_outside_the_isr_keeps_to_its_rate(tmp_path: Path) -> None:
     small = ReplicationSettings(0, replica_lag_time_max_ms=5000, replica_fetch_max_bytes=5000)
     async with world(tmp_path, 1, 2, log_config=LogConfig(), settings=small) as w:
