@@ -25,7 +25,7 @@ from engine.broker.controller.wire_requests import (
 )
 from engine.broker.metrics.measures import Timer
 from engine.common.model import BrokerInfo
-from engine.kafka.client.broker_client import BrokerClient, ChannelTotals
+from engine.kafka.client.broker_client import DEFAULT_SETUP_TIMEOUTS, BrokerClient, ChannelTotals, SetupTimeouts
 from engine.kafka.client.security import Security, plaintext
 from engine.kafka.config.metadata_version import MetadataVersion
 from engine.kafka.protocol.declaration import Response
@@ -53,6 +53,7 @@ class ChannelSettings:
     """Listener on which followers reach their leaders."""
     security: Callable[[], Security] = plaintext
     """For each new connection: a certificate may change."""
+    setup_timeouts: SetupTimeouts = DEFAULT_SETUP_TIMEOUTS.steady
     connect_timeout_ms: int = 30_000
     request_timeout_ms: int = 30_000
 
@@ -119,6 +120,7 @@ class BrokerChannel:
             endpoint.host,
             endpoint.port,
             client_id=str(self._settings.controller_id),
+            setup_timeouts=self._settings.setup_timeouts,
             connect_timeout_ms=self._settings.connect_timeout_ms,
             request_timeout_ms=self._settings.request_timeout_ms,
             totals=self.totals,

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from engine.broker.replication.metadata_cache import MetadataCache
-from engine.kafka.client.broker_client import BrokerClient, ChannelTotals
+from engine.kafka.client.broker_client import BrokerClient, ChannelTotals, SetupTimeouts
 from engine.kafka.client.security import Security, plaintext
 from engine.runtime.supervisor import Supervisor
 
@@ -20,6 +20,7 @@ class BrokerConnections:
         *,
         listener_name: str,
         client_id: str,
+        setup_timeouts: SetupTimeouts,
         request_timeout_ms: int,
         security: Callable[[], Security] = plaintext,
     ) -> None:
@@ -27,6 +28,7 @@ class BrokerConnections:
         self._metadata_cache = metadata_cache
         self._listener_name = listener_name
         self._client_id = client_id
+        self._setup_timeouts = setup_timeouts
         self._request_timeout_ms = request_timeout_ms
         self.totals = ChannelTotals()
         self._security = security
@@ -46,6 +48,8 @@ class BrokerConnections:
                 node.host,
                 node.port,
                 client_id=self._client_id,
+                setup_timeouts=self._setup_timeouts,
+                connect_timeout_ms=self._request_timeout_ms,
                 request_timeout_ms=self._request_timeout_ms,
                 totals=self.totals,
                 security=self._security(),

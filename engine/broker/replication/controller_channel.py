@@ -70,6 +70,8 @@ class ControllerChannel:
             self._client = BrokerClient(
                 *address,
                 client_id=str(self._settings.broker_id),
+                setup_timeouts=self._settings.setup_timeouts,
+                connect_timeout_ms=self._settings.controller_socket_timeout_ms,
                 request_timeout_ms=self._settings.controller_socket_timeout_ms,
                 totals=self.totals,
                 security=self._settings.inter_broker_security(),

@@ -141,13 +141,16 @@ class FetcherManager:
         self._tasks.pop(key).cancel()
 
     def _connect_by_network(self, leader: Node, client_id: str) -> LeaderConnection:
+        settings = self._host.settings
         return BrokerClient(
             leader.host,
             leader.port,
             client_id=client_id,
-            request_timeout_ms=self._host.settings.replica_socket_timeout_ms,
+            setup_timeouts=settings.setup_timeouts.steady,
+            connect_timeout_ms=settings.replica_socket_timeout_ms,
+            request_timeout_ms=settings.request_timeout_ms,
             lends_answers=True,
-            security=self._host.settings.inter_broker_security(),
+            security=settings.inter_broker_security(),
         )
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from engine.kafka.client.broker_client import DEFAULT_SETUP_TIMEOUTS, SetupTimeouts
 from engine.kafka.client.security import Security, plaintext
+from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.metadata_version import LATEST_PRODUCTION, MetadataVersion
 
 
@@ -31,6 +33,15 @@ class ReplicationSettings:
     replication_quota_window_ms: int = 1000
     alter_log_dirs_quota_window_count: int = 11
     alter_log_dirs_quota_window_ms: int = 1000
+    setup_timeouts: SetupTimeouts = DEFAULT_SETUP_TIMEOUTS
     replica_socket_timeout_ms: int = 30_000
+    """For connecting to a leader."""
+    request_timeout_ms: int = 30_000
+    """For the answers of a leader."""
     controller_socket_timeout_ms: int = 30_000
     """For what a broker asks of the controller."""
+
+
+def setup_timeouts(config: BrokerConfig) -> SetupTimeouts:
+    """Return how long a connection to another broker may take until it is open."""
+    return SetupTimeouts(config.socket_connection_setup_timeout_ms, config.socket_connection_setup_timeout_max_ms)

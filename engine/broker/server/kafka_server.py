@@ -480,6 +480,7 @@ class KafkaServer:
             self.metadata_cache,
             listener_name=settings.listener_name,
             client_id=f"broker-{self.broker_id}-txn-verifier",
+            setup_timeouts=settings.setup_timeouts,
             request_timeout_ms=settings.request_timeout_ms,
             security=settings.security,
         )

@@ -14,7 +14,7 @@ from engine.broker.controller.channels import ChannelSettings
 from engine.broker.controller.options import ControllerOptions
 from engine.broker.network.connection_rates import UNLIMITED, CreationLimits
 from engine.broker.network.server import BoundListener, ListenerSpec, ServerLimits
-from engine.broker.replication.settings import ReplicationSettings
+from engine.broker.replication.settings import ReplicationSettings, setup_timeouts
 from engine.broker.security.authorizer import AUTHORIZERS
 from engine.common.errors import ConfigError
 from engine.common.model import Endpoint, SecurityProtocol, address_in_java
@@ -243,7 +243,9 @@ def replication_settings(config: BrokerConfig, security: Callable[[], Security] 
         replica_fetch_max_bytes=config.replica_fetch_max_bytes,
         replica_fetch_response_max_bytes=config.replica_fetch_response_max_bytes,
         replica_fetch_backoff_ms=config.replica_fetch_backoff_ms,
+        setup_timeouts=setup_timeouts(config),
         replica_socket_timeout_ms=config.replica_socket_timeout_ms,
+        request_timeout_ms=config.request_timeout_ms,
         controller_socket_timeout_ms=config.controller_socket_timeout_ms,
         num_replica_alter_log_dirs_threads=config.num_replica_alter_log_dirs_threads,
         replication_quota_window_count=config.replication_quota_window_num,
@@ -279,6 +281,7 @@ def channel_settings(config: BrokerConfig, security: Callable[[], Security] = pl
         listener_name=listeners.control_plane_listener_name or listeners.inter_broker_listener_name,
         inter_broker_listener_name=listeners.inter_broker_listener_name,
         security=security,
+        setup_timeouts=setup_timeouts(config).steady,
         connect_timeout_ms=config.controller_socket_timeout_ms,
-        request_timeout_ms=config.controller_socket_timeout_ms,
+        request_timeout_ms=config.request_timeout_ms,
     )

@@ -14,7 +14,7 @@ import socket
 import ssl
 import struct
 from contextlib import nullcontext
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from engine.common.collection import collector_paused
 from engine.common.errors import ErrorCode, RemoteProtocolError
@@ -174,6 +174,24 @@ class _Wire(asyncio.BufferedProtocol):
             self._start = self._end = 0
 
 
+class SetupTimeouts(NamedTuple):
+    """How long the network may take to open a connection, TLS included: each failure doubles it, up to the most."""
+
+    first_ms: int = 10_000
+    most_ms: int = 30_000
+
+    @property
+    def steady(self) -> SetupTimeouts:
+        """The same without growth."""
+        return SetupTimeouts(min(self), min(self))
+
+    def after(self, failures: int) -> int:
+        return min(self.first_ms << min(failures, 32), self.most_ms)
+
+
+DEFAULT_SETUP_TIMEOUTS = SetupTimeouts()
+
+
 class BrokerClient:
     """A connection to one broker. Use it from one event loop."""
 
@@ -183,6 +201,7 @@ class BrokerClient:
         port: int,
         *,
         client_id: str,
+        setup_timeouts: SetupTimeouts | None = None,
         connect_timeout_ms: int = 10_000,
         request_timeout_ms: int = 30_000,
         lends_answers: bool = False,
@@ -191,11 +210,15 @@ class BrokerClient:
     ) -> None:
         """With ``lends_answers`` the bytes of an answer (its records) are not copied, and are valid only until the
         next request. This suits a caller that asks again only after using the answer, as a follower does.
+        ``connect_timeout_ms`` includes a login; ``setup_timeouts`` end earlier what hangs before it.
         """
         self.host = host
         self.port = port
         self.client_id = client_id
         self.totals = totals or ChannelTotals()
+        self._setup_timeouts = setup_timeouts
+        self._failed_setups = 0
+        """Number of the last tries to open the connection that took too long."""
         self._connect_timeout_ms = connect_timeout_ms
         self._request_timeout_ms = request_timeout_ms
         self._lends_answers = lends_answers
@@ -238,7 +261,7 @@ class BrokerClient:
             async with asyncio.timeout(self._connect_timeout_ms / 1000), self._connecting:
                 if self._wire is not None:
                     return
-                wire = await self._open()
+                wire = await self._open_in_time()
                 if self._closings != closings:
                     if wire.transport is not None:
                         wire.transport.close()
@@ -253,6 +276,18 @@ class BrokerClient:
             raise ConnectFailed(f"no connection within {self._connect_timeout_ms} ms", address=self.address) from error
         except OSError as error:
             raise ConnectFailed(f"cannot connect ({_reason(error)})", address=self.address) from error
+
+    async def _open_in_time(self) -> _Wire:
+        if self._setup_timeouts is None:
+            return await self._open()
+        failures, self._failed_setups = self._failed_setups, 0
+        limit_ms = self._setup_timeouts.after(failures)
+        try:
+            async with asyncio.timeout(limit_ms / 1000):
+                return await self._open()
+        except TimeoutError as error:
+            self._failed_setups = failures + 1
+            raise ConnectFailed(f"no connection within {limit_ms} ms", address=self.address) from error
 
     async def _open(self) -> _Wire:
         """Open the connection, and TLS on it if there is any."""

@@ -9,26 +9,33 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from network_serving import run
 from secured_zookeeper import digest_module
 
+from engine.broker.coordinator.transactions.settings import transaction_settings
 from engine.broker.log.log_manager import LogManager
 from engine.broker.network.server import BoundListener, SocketServer
+from engine.broker.replication import fetcher_manager
+from engine.broker.replication.fetch_state import InitialFetchState
 from engine.broker.replication.metadata_cache import MetadataCache
 from engine.broker.server.kafka_server import LOOP_LAG_MS_MAX, KafkaServer
 from engine.broker.server.own_listeners import OwnListeners
 from engine.broker.server.settings import (
     advertised,
+    channel_settings,
     check_served,
     listener_spec,
     random_cluster_id,
+    replication_settings,
     server_limits,
     zookeeper_security,
 )
 from engine.common.errors import ConfigError, OperationError
+from engine.common.model import Node, TopicPartition
+from engine.kafka.client.broker_client import SetupTimeouts
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.runtime.loop_lag import LoopLagGauge
@@ -90,6 +97,37 @@ def test_limits_of_connections_by_address() -> None:
     assert limits.max_connections_per_ip_overrides == {"127.0.0.1": 9, "10.0.0.1": 2}
     with pytest.raises(ConfigError, match=r"no-such-host\.invalid"):
         server_limits(config(max_connections_per_ip_overrides="no-such-host.invalid:1"))
+
+
+def test_time_outs_between_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in Kafka 3.9.1, a socket's time-out is for connecting: a fetch may wait as long as that at the leader."""
+    given = {"replica_fetch_wait_max_ms": "500", "replica_socket_timeout_ms": "500", "request_timeout_ms": "7000"}
+    given |= {"socket_connection_setup_timeout_ms": "40", "socket_connection_setup_timeout_max_ms": "90"}
+    made = config(**given, controller_socket_timeout_ms="600")
+    clients: list[dict[str, Any]] = []
+
+    def client(*_: Any, **options: Any) -> SimpleNamespace:
+        clients.append(options)
+        return SimpleNamespace()
+
+    monkeypatch.setattr(fetcher_manager, "BrokerClient", client)
+
+    async def check() -> None:
+        partition = TopicPartition("t", 0)
+        host = SimpleNamespace(settings=replication_settings(made), hosted_partition=lambda _: None)
+        manager = fetcher_manager.FetcherManager(cast("Any", host))
+        manager.add({partition: InitialFetchState(bytes(16), Node(1, "broker-1", 9092), 0, 0)})
+        await manager.stop()
+
+    run(check)
+    ((follower),) = clients
+    assert (follower["connect_timeout_ms"], follower["request_timeout_ms"]) == (500, 7000)
+    assert follower["setup_timeouts"] == SetupTimeouts(40, 40)
+    controller = channel_settings(made)
+    assert (controller.connect_timeout_ms, controller.request_timeout_ms) == (600, 7000)
+    assert controller.setup_timeouts == SetupTimeouts(40, 40)
+    markers = transaction_settings(made)
+    assert (markers.setup_timeouts, markers.request_timeout_ms) == (SetupTimeouts(40, 90), 7000)
 
 
 def test_the_listener_of_the_brokers_is_protected_where_it_is_their_own() -> None:

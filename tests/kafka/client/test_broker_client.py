@@ -14,7 +14,7 @@ from network_serving import answer_with_name, run, serving
 
 import engine.kafka.client.broker_client as client_module
 from engine.broker.network.request import Deferred, RequestHead
-from engine.kafka.client.broker_client import BrokerClient, ConnectFailed
+from engine.kafka.client.broker_client import BrokerClient, ConnectFailed, SetupTimeouts
 from engine.kafka.client.errors import ConnectionLost, NoCommonVersion, RequestTimedOut
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
@@ -45,6 +45,31 @@ async def test_a_connection_that_opens_after_the_close_is_not_kept() -> None:
     await client.close()
     server.close()
     await server.wait_closed()
+
+
+@in_event_loop
+async def test_a_connection_may_take_longer_to_open_after_each_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As ClusterConnectionStates of Kafka 3.9.1, for an address whose packets get lost."""
+    loop = asyncio.get_running_loop()
+
+    async def lost(*_: Any, **__: Any) -> None:
+        await asyncio.Event().wait()
+
+    async def refused(*_: Any, **__: Any) -> None:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    client = BrokerClient("127.0.0.1", 1, client_id="c", setup_timeouts=SetupTimeouts(2, 7), connect_timeout_ms=60_000)
+    monkeypatch.setattr(loop, "create_connection", lost)
+    for limit_ms in (2, 4, 7, 7):
+        with pytest.raises(ConnectFailed, match=f"no connection within {limit_ms} ms"):
+            await client.connect()
+    monkeypatch.setattr(loop, "create_connection", refused)
+    with pytest.raises(ConnectFailed, match="refused"):
+        await client.connect()
+    monkeypatch.setattr(loop, "create_connection", lost)
+    with pytest.raises(ConnectFailed, match="within 2 ms"):
+        await client.connect()
+    assert SetupTimeouts(20, 7).after(0) == SetupTimeouts(20, 7).steady.after(5) == 7
 
 
 def test_lent_answers_are_whole_until_the_next_request_is_sent() -> None:

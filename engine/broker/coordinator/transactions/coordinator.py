@@ -96,6 +96,7 @@ class TransactionCoordinator:
                 metadata_cache,
                 listener_name=settings.listener_name,
                 client_id=f"broker-{settings.broker_id}-txn-marker-sender",
+                setup_timeouts=settings.setup_timeouts,
                 request_timeout_ms=settings.request_timeout_ms,
                 security=settings.security,
             ),

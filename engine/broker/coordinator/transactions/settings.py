@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from engine.broker.replication.settings import setup_timeouts
+from engine.kafka.client.broker_client import SetupTimeouts
 from engine.kafka.client.security import Security, plaintext
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.metadata_version import MetadataVersion
@@ -23,6 +25,7 @@ class TransactionSettings:
     """``transaction.abort.timed.out.transaction.cleanup.interval.ms``"""
     expiry_interval_ms: int
     """``transaction.remove.expired.transaction.cleanup.interval.ms``"""
+    setup_timeouts: SetupTimeouts
     request_timeout_ms: int
     listener_name: str
     security: Callable[[], Security]
@@ -40,6 +43,7 @@ def transaction_settings(config: BrokerConfig, security: Callable[[], Security] 
         transactional_id_expiration_ms=config.transactional_id_expiration_ms,
         abort_interval_ms=config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
         expiry_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
+        setup_timeouts=setup_timeouts(config),
         request_timeout_ms=config.request_timeout_ms,
         listener_name=config.listener_settings.inter_broker_listener_name,
         security=security,

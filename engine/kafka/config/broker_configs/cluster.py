@@ -126,7 +126,8 @@ class ReplicationKeys:
         "Milliseconds that a follower leaves a partition alone after an error."
     )
     replica_socket_timeout_ms = INT(30000, HIGH).with_effect(
-        "Milliseconds that a follower waits for its leader's answer; at least `replica.fetch.wait.max.ms`."
+        "Milliseconds in which a follower must reach its leader, with TLS and login; at least "
+        "`replica.fetch.wait.max.ms`."
     )
     replica_socket_receive_buffer_bytes = INT(65536, HIGH).without_effect(
         "SO_RCVBUF of a follower's connections, in bytes. klamm leaves it to the operating system."
@@ -166,8 +167,8 @@ class ReplicationKeys:
         "Percentage of a broker's preferred partitions that may be led by others before the controller acts."
     )
     controller_socket_timeout_ms = INT(30000, MEDIUM).with_effect(
-        "Milliseconds that the controller waits for a broker's answer, and a broker for the controller's, before it "
-        "connects again."
+        "Milliseconds in which the controller must reach a broker, with TLS and login, and that a broker waits for the "
+        "controller's answer before it connects again."
     )
     controlled_shutdown_enable = BOOLEAN(True, MEDIUM).with_effect(
         "Hand leadership over before the broker ends. If off, clients notice every restart."

@@ -73,10 +73,11 @@ class NetworkKeys:
         "Connections the operating system may queue until the broker accepts them. Raise it together with the "
         "kernel's `somaxconn`."
     )
-    socket_connection_setup_timeout_ms = LONG(10000, MEDIUM).without_effect(
-        "Milliseconds to wait for the first attempt to connect to another broker; it doubles with each failure."
+    socket_connection_setup_timeout_ms = LONG(10000, MEDIUM).with_effect(
+        "Milliseconds that a connection to another broker may take until it is open, TLS included. Each failure "
+        "doubles it, except for followers and the controller."
     )
-    socket_connection_setup_timeout_max_ms = LONG(30000, MEDIUM).without_effect(
+    socket_connection_setup_timeout_max_ms = LONG(30000, MEDIUM).with_effect(
         "Upper limit, in milliseconds, of that wait when it grows with each failure."
     )
     connections_max_idle_ms = LONG(600_000, MEDIUM).with_effect(
@@ -119,8 +120,8 @@ class NetworkKeys:
         "small requests that arrive whole."
     )
     request_timeout_ms = INT(30000, HIGH).with_effect(
-        "Milliseconds that a transaction's coordinator waits for another broker's answer, and a marker for the in-sync "
-        "replicas. Elsewhere klamm uses `replica.socket.timeout.ms` and `controller.socket.timeout.ms`."
+        "Milliseconds that a follower, the controller or a transaction's coordinator waits for another broker's "
+        "answer, and a marker for the in-sync replicas."
     )
     max_request_partition_size_limit = INT(2000, MEDIUM, at_least(1)).without_effect(
         "Maximum partitions that one DescribeTopicPartitions answer holds (KIP-966; KRaft only)."
