@@ -56,6 +56,7 @@ class LogManagerConfig:
     """``inter.broker.protocol.version`` is 2.1 or later."""
     keeps_topic_ids: bool = True
     """It is 2.8 or later."""
+    log_cleaner_enable: bool = True
 
 
 @contextmanager
@@ -463,14 +464,16 @@ class LogManager:
         """Apply retention to one log after the other; yield after each the number of deleted segments, and after some
         of very many.
 
+        Without the cleaner, logs of compacted topics keep everything, whatever else their policy says, as in Kafka.
         The server gives way between the steps.
         """
         for log in [*self.logs.values(), *self.future_logs.values()]:
             with _fault_of_one("Retention", log):
                 deleted = DROPPED_AT_ONCE_MAX
                 while deleted >= DROPPED_AT_ONCE_MAX:
-                    is_busy = log.is_offline or log.cleaning.is_in_progress
-                    yield (deleted := 0 if is_busy else log.delete_old_segments(self.clock.now_ms()))
+                    is_left = log.config.is_compacted and not self.config.log_cleaner_enable
+                    is_left = is_left or log.is_offline or log.cleaning.is_in_progress
+                    yield (deleted := 0 if is_left else log.delete_old_segments(self.clock.now_ms()))
 
     def expire_producers(self) -> None:
         """Forget producers that were silent too long (``producer.id.expiration.check.interval.ms``)."""

@@ -306,6 +306,7 @@ class KafkaServer:
                 log_segment_delete_delay_ms=config.log_segment_delete_delay_ms,
                 takes_zstd=is_zstd_supported(config.inter_broker_protocol_version),
                 keeps_topic_ids=is_topic_id_supported(config.inter_broker_protocol_version),
+                log_cleaner_enable=config.log_cleaner_enable,
             ),
             lambda topic: self.dynamic_configs.log_config(topic),
             self.clock,

@@ -200,6 +200,25 @@ def test_jobs_behind_one_that_fails_are_done(
     assert "nobody has thought of it" in caplog.text
 
 
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_without_the_cleaner_a_compacted_topic_keeps_everything(tmp_path: Path, is_enabled: bool) -> None:
+    """As in Kafka 3.9.1 (LogManager.cleanupLogs), also where the policy is to delete, too."""
+    policies = {"both": ("compact", "delete"), "deleted": ("delete",)}
+    limits = LogManagerConfig((tmp_path / "d",), log_cleaner_enable=is_enabled)
+    manager = LogManager(
+        limits, lambda topic: LogConfig(retention_ms=1, cleanup_policy=policies[topic]), ManualClock(NOW_MS), print
+    )
+    manager.load()
+    for topic in policies:
+        log = manager.get_or_create(TopicPartition(topic, 0), is_new=True)
+        log.append_as_leader(data_batch(b"old", timestamp_ms=1000), 0)
+        log.update_high_watermark(log.log_end_offset)
+    sum(manager.retention_steps())
+    starts = {partition.topic: log.log_start_offset for partition, log in manager.logs.items()}
+    assert starts == {"both": int(is_enabled), "deleted": 1}
+    manager.release()
+
+
 def test_a_log_whose_retention_fails_does_not_keep_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
