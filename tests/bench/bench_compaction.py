@@ -47,7 +47,8 @@ SETTINGS = {
 }
 BROKER_SETTINGS = {"log.cleaner.backoff.ms": "100", "log.cleaner.threads": "1"}
 _CLEANED = re.compile(
-    r"cleaned log (\S+)-0 \(dirty section = .*\n\t([\d,.]+) MB of log processed in ([\d,.]+) seconds .*\n\tIndexed .*\n"
+    r"cleaned log (\S+)-0 \(dirty section = \[\d+, (\d+)\]\)\n"
+    r"\t([\d,.]+) MB of log processed in ([\d,.]+) seconds .*\n\tIndexed .*\n"
     r"\tBuffer .*\n\tCleaned .*\n\tStart size: .* \(([\d,]+) messages\)"
 )
 
@@ -195,12 +196,14 @@ def admin_of(broker: Broker) -> AdminClient:
 
 def told_of(topic: str, said: Path) -> tuple[float, float, int] | None:
     found = [0.0, 0.0, 0.0]
-    for name, *figures in _CLEANED.findall(said.read_text()):
+    for name, end_offset, *figures in _CLEANED.findall(said.read_text()):
         if name == topic:
             # There are more keys than the map holds: the rounds add up, but the log size is that of the first.
             mb, elapsed_s, records = (float(figure.replace(",", "")) for figure in figures)
             found = [found[0] or mb, found[1] + elapsed_s, found[2] or records]
-    return (found[0], found[1], int(found[2])) if found[0] else None
+            if int(end_offset) >= RECORDS:
+                return found[0], found[1], int(found[2])
+    return None
 
 
 def wait_for(look: Callable[[], tuple[float, float, int] | None], what: str) -> tuple[float, float, int]:
