@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Final
 
 from engine.common.clock import Clock
@@ -56,7 +56,9 @@ class ConfigChangeListener:
         self._wake = asyncio.Event()
         self._must_reload = False
         self._seen: dict[str, int] = {}
-        self._newest_mzxid: dict[Entity, int] = {}
+        """When notifications were made, the oldest first: their numbers rise."""
+        self._reading = asyncio.Lock()
+        """What is read is applied before anything is read again: what is older must not come later."""
 
     async def start(self) -> None:
         """Watch for changes, then read all settings.
@@ -93,14 +95,15 @@ class ConfigChangeListener:
         """Read and apply these entities' settings."""
         rest = iter(entities)
         while asked := list(islice(rest, READ_AT_ONCE_MAX)):
-            answers = await self._client.get_many([ConfigEntityZNode.path(*entity) for entity in asked])
-            for entity, answer in zip(asked, answers, strict=True):
-                if isinstance(answer, SessionLost):
-                    raise answer
-                await self._apply(entity, answer)
+            async with self._reading:
+                answers = await self._client.get_many([ConfigEntityZNode.path(*entity) for entity in asked])
+                for entity, answer in zip(asked, answers, strict=True):
+                    if isinstance(answer, SessionLost):
+                        raise answer
+                    await self._apply(entity, answer)
 
     async def _apply(self, entity: Entity, answer: tuple[bytes, ZnodeStat] | ZooKeeperError) -> None:
-        texts = self._newer_texts(entity, answer)
+        texts = _texts(entity, answer)
         if texts is None:
             return
         if entity[0] == BROKERS:
@@ -108,26 +111,6 @@ class ConfigChangeListener:
             await asyncio.to_thread(decoded, texts, self._configs.password_encoder)
         for problem in self._configs.apply(*entity, texts):
             _log.warning("A setting in ZooKeeper is not used. path=%s: %s", ConfigEntityZNode.path(*entity), problem)
-
-    def _newer_texts(
-        self, entity: Entity, answer: tuple[bytes, ZnodeStat] | ZooKeeperError
-    ) -> Mapping[str, str] | None:
-        path = ConfigEntityZNode.path(*entity)
-        texts: Mapping[str, str] = {}
-        if not isinstance(answer, ZooKeeperError):
-            data, stat = answer
-            if stat.mzxid < self._newest_mzxid.get(entity, 0):
-                return None
-            self._newest_mzxid[entity] = stat.mzxid
-            try:
-                texts = ConfigEntityZNode.decode(path, data)
-            except ZnodeFormatError as error:
-                _log.error("The settings cannot be read and stay as they were: %s", error)
-                return None
-        elif not isinstance(answer, NoNode):
-            _log.error("The settings cannot be read and stay as they were: path=%s: %s", path, answer)
-            return None
-        return texts
 
     def _on_event(self, event: WatchEvent) -> None:
         # Between two sessions notifications may have come and gone.
@@ -157,10 +140,12 @@ class ConfigChangeListener:
 
     async def _take_notifications(self, *, apply: bool) -> None:
         """Read new notifications; with ``apply``, also read the settings they refer to."""
-        names = sorted(await children_or_empty(self._client, ConfigEntityChangeNotificationZNode.path))
-        present = set(names)
-        new = [name for name in names if name not in self._seen]
-        self._seen = {name: ctime_ms for name, ctime_ms in self._seen.items() if name in present}
+        names = await children_or_empty(self._client, ConfigEntityChangeNotificationZNode.path)
+        # There may be those of the last 15 minutes, each time.
+        new = sorted(name for name in names if name not in self._seen)
+        if len(names) - len(new) < len(self._seen):
+            present = set(names)
+            self._seen = {name: ctime_ms for name, ctime_ms in self._seen.items() if name in present}
         if not new:
             return
         if apply:
@@ -191,7 +176,7 @@ class ConfigChangeListener:
     async def _purge(self) -> None:
         """Remove notifications that every broker saw long ago."""
         oldest_ms = self._clock.now_ms() - NOTIFICATION_AGE_MS_MAX
-        for name in [name for name, ctime_ms in self._seen.items() if ctime_ms < oldest_ms]:
+        for name in [name for name, _ in takewhile(lambda seen: seen[1] < oldest_ms, self._seen.items())]:
             try:
                 await self._client.delete(ConfigEntityChangeNotificationSequenceZNode.path(name))
             except NoNode:
@@ -211,6 +196,21 @@ class ConfigChangeListener:
         texts = self._configs.stored_texts(*entity)
         shown = ", ".join(f"{name} -> {_loggable(entity[0], name, text)}" for name, text in texts.items())
         _log.info("Processing override for entityPath: %s/%s with config: HashMap(%s)", *entity, shown)
+
+
+def _texts(entity: Entity, answer: tuple[bytes, ZnodeStat] | ZooKeeperError) -> Mapping[str, str] | None:
+    """Return the settings in a znode, none if it is gone; None: they cannot be read, which is logged."""
+    path = ConfigEntityZNode.path(*entity)
+    if isinstance(answer, NoNode):
+        return {}
+    if isinstance(answer, ZooKeeperError):
+        _log.error("The settings cannot be read and stay as they were: path=%s: %s", path, answer)
+        return None
+    try:
+        return ConfigEntityZNode.decode(path, answer[0])
+    except ZnodeFormatError as error:
+        _log.error("The settings cannot be read and stay as they were: %s", error)
+        return None
 
 
 def _entity(name: str, data: bytes) -> Entity | None:

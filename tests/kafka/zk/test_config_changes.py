@@ -247,6 +247,54 @@ async def test_a_fault_of_a_listener_does_not_make_the_broker_deaf(
 
 
 @in_event_loop
+async def test_nothing_is_kept_of_topics_that_are_gone(connect) -> None:
+    """Each topic that was created with settings and deleted again took memory for good."""
+    configs, names = new_configs(), [f"t{number}" for number in range(20)]
+    async with connect() as client:
+        await make_folders(client)
+        listener = ConfigChangeListener(client, configs, SystemClock())
+        await listener.start()
+
+        def held() -> int:
+            kept = (*vars(listener).values(), *vars(configs).values())
+            return sum(len(each) for each in kept if isinstance(each, dict))
+
+        before = held()
+        for name in names:
+            await write(client, f"topics/{name}", {"retention.ms": "5"}, notify=False)
+        await listener.load_topics(names)
+        assert held() > before
+        for name in names:
+            configs.forget_topic(name)
+        assert held() == before
+        await listener.stop()
+
+
+@in_event_loop
+async def test_what_is_read_first_does_not_come_last() -> None:
+    configs, begun, may_end = new_configs(), asyncio.Event(), asyncio.Event()
+    stored = {"retention.ms": "1"}
+
+    class SlowClient:
+        async def get_many(self, paths: list[str]) -> list[object]:
+            data = json.dumps({"version": 1, "config": stored}).encode()
+            if not begun.is_set():
+                begun.set()
+                await may_end.wait()
+            return [(data, None) for _ in paths]
+
+    listener = ConfigChangeListener(SlowClient(), configs, SystemClock())  # type: ignore[arg-type]
+    first = asyncio.create_task(listener.load_topics(["t"]))
+    await begun.wait()
+    stored["retention.ms"] = "2"
+    second = asyncio.create_task(listener.load_topics(["t"]))
+    await asyncio.sleep(0)
+    may_end.set()
+    await asyncio.gather(first, second)
+    assert configs.log_config("t").retention_ms == 2
+
+
+@in_event_loop
 async def test_topics_can_be_read_on_demand(connect) -> None:
     """No notification announces the settings that a topic is created with."""
     configs = new_configs()
