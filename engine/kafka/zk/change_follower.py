@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from itertools import takewhile
 from typing import Final, Generic, TypeVar
 
 from engine.common.clock import Clock
@@ -47,7 +48,8 @@ class ChangeFollower(Generic[T]):
         self._zk, self._clock, self._folders = zk, clock, folders
         self._refresh, self._reload = refresh, reload
         self._subject, self._log = subject, log
-        self._seen: dict[str, int] = {}
+        self._seen: dict[str, dict[str, int]] = {folder: {} for folder in folders}
+        """When a folder's notices were made, the oldest first: their numbers rise."""
         self._wake = asyncio.Event()
         self._must_reload = False
         self._supervisor = Supervisor(subject)
@@ -95,17 +97,16 @@ class ChangeFollower(Generic[T]):
 
     async def _take_notices(self, *, apply: bool) -> None:
         for folder, decode in self._folders.items():
-            names = set(await children_or_empty(self._zk.client, folder))
-            own = {path for path in self._seen if path.startswith(f"{folder}/")}
-            for path in own - {f"{folder}/{name}" for name in names}:
-                del self._seen[path]
-            for name in sorted(names):
-                path = f"{folder}/{name}"
-                if path in self._seen:
-                    continue
+            names, seen = await children_or_empty(self._zk.client, folder), self._seen[folder]
+            # There may be those of the last 15 minutes, each time.
+            new = sorted(name for name in names if name not in seen)
+            if len(names) - len(new) < len(seen):
+                for name in seen.keys() - set(names):
+                    del seen[name]
+            for name in new:
                 try:
-                    data, stat = await self._zk.client.get(path)
-                    self._seen[path] = stat.ctime_ms
+                    data, stat = await self._zk.client.get(f"{folder}/{name}")
+                    seen[name] = stat.ctime_ms
                     if apply:
                         await self._refresh(decode(name, data))
                 except NoNode:
@@ -117,9 +118,10 @@ class ChangeFollower(Generic[T]):
     async def _purge(self) -> None:
         """Remove notices that every broker saw long ago."""
         oldest_ms = self._clock.now_ms() - NOTIFICATION_AGE_MS_MAX
-        for path in [path for path, ctime_ms in self._seen.items() if ctime_ms < oldest_ms]:
-            try:
-                await self._zk.client.delete(path)
-            except NoNode:
-                self._log.debug("Another broker removed %s first", path)
-            del self._seen[path]
+        for folder, seen in self._seen.items():
+            for name in [name for name, _ in takewhile(lambda made: made[1] < oldest_ms, seen.items())]:
+                try:
+                    await self._zk.client.delete(f"{folder}/{name}")
+                except NoNode:
+                    self._log.debug("Another broker removed %s/%s first", folder, name)
+                del seen[name]
