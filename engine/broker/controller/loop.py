@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import chain
 from time import monotonic
 from typing import Any
 
@@ -386,11 +387,10 @@ class Controller:
             if timer is not None:
                 timer.cancel()
         self._rebalance = self._deletion = None
-        self._watches.close()
         channels, self._channels = self._channels, None
         self._instructions = None
         breather = Breather()
-        for _ in self.core.context.retire():
+        for _ in chain(self._watches.retire(), self.core.context.retire()):
             await breather.give_way()
         # The collector has not seen what was made while so much was freed.
         leave_uncollected()

@@ -36,6 +36,7 @@ from engine.kafka.zk.session import Latencies, Session, WatchEventType
 from engine.kafka.zk.session_keeper import SessionKeeper, SessionListener
 from engine.kafka.zk.watches import WatchCallback, WatchEvent, WatchEventKind, WatchRegistry
 from engine.kafka.zk.writes import MultiOutcome, write_multis, write_one, write_singles
+from engine.runtime.turns import Breather
 
 _log = logging.getLogger("engine.kafka.zk")
 
@@ -416,8 +417,10 @@ class ZkClient:
         except SessionLost:
             _log.info("The ZooKeeper session was lost again while arming its watches; the next one arms them.")
             return
+        breather = Breather()
         for path in dict.fromkeys([*data_paths, *children_paths]):
             self._notify(WatchEvent(path, WatchEventKind.NEW_SESSION))
+            await breather.give_way()
 
     def _notify(self, event: WatchEvent) -> None:
         for callback in self._watches.callbacks_of(event):

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,11 +19,22 @@ import engine.broker.controller
 from engine.broker.controller import events
 from engine.broker.controller.broker_requests import UpdateMetadataPartition, UpdateMetadataToBroker
 from engine.broker.controller.context import ControllerContext
-from engine.broker.controller.instructions import SCAN_SIZE, SLICE_SIZE, GiveWay, SendRequests, Steps, carry_out, slices
+from engine.broker.controller.instructions import (
+    SCAN_SIZE,
+    SLICE_SIZE,
+    GiveWay,
+    SendRequests,
+    Steps,
+    WatchTopics,
+    carry_out,
+    slices,
+)
 from engine.broker.controller.loop import Controller
 from engine.broker.controller.request_batch import RequestBatch
+from engine.broker.controller.watches import ControllerWatches
 from engine.broker.controller.wire_requests import SharedStates
 from engine.common.model import TopicPartition
+from engine.kafka.zk.watches import WatchRegistry
 from engine.runtime.turns import TURNS_BETWEEN_FREEZES
 
 PARTITIONS = 4 * SLICE_SIZE
@@ -323,6 +334,16 @@ def test_resigning_forgets_in_pieces() -> None:
         known = len(context.replica_states)
     left = context.replica_states, context.leadership, context.partition_states, list(context.all_partitions())
     assert not any(left)
+
+
+@in_event_loop
+async def test_resigning_forgets_one_watch_at_a_time() -> None:
+    registry = WatchRegistry()
+    client: Any = SimpleNamespace(watch_data=registry.add_data, unwatch=registry.remove)
+    watches, topics = ControllerWatches(client, lambda event: None), tuple(f"t{number}" for number in range(50))
+    await watches.perform(WatchTopics(topics))
+    for left, _ in zip(range(49, -1, -1), watches.retire(), strict=True):
+        assert len(registry.data_paths()) == left
 
 
 def test_brokers_are_sent_pieces_of_many_new_topics(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,14 +4,36 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from event_loop import in_event_loop
 
+from engine.kafka.zk import client as zk_client
 from engine.kafka.zk.session_keeper import SessionEvent
 from engine.kafka.zk.watches import WatchEvent, WatchEventKind
+from engine.runtime.turns import Breather
 
 
 def _kinds(events: list[WatchEvent]) -> list[WatchEventKind]:
     return [event.kind for event in events]
+
+
+@in_event_loop
+async def test_very_many_watches_are_told_of_a_new_session_in_turns(connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    """50,000 held the loop for 96 ms of CPU."""
+    turns = 0
+
+    class Counting(Breather):
+        async def give_way(self) -> None:
+            nonlocal turns
+            turns += 1
+
+    monkeypatch.setattr(zk_client, "Breather", Counting)
+    async with connect() as client:
+        events: list[WatchEvent] = []
+        for number in range(50):
+            client.watch_data(f"/{number}", events.append)
+        await client._rearm(client._keeper.current())
+        assert len(events) == turns == 50
 
 
 @in_event_loop
