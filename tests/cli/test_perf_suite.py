@@ -57,7 +57,8 @@ def test_a_run_measures_compares_draws_and_leaves_nothing(program: Callable[...,
     assert "<svg" in picture.read_text()
     assert topics_of_suites(program) == []
     earlier.write_text(ran.out)
-    chosen = ["--experiment", "record-size", "--experiment", "pair", "--quick", "--seconds", "1s"]
+    chosen = ["--experiment", "record-size", "--experiment", "pair", "--quick"]
+    chosen += ["--seconds", "1s", "--producer-bytes", "2M"]
     again = program("perf", "suite", *chosen, "--yes", "--compare", str(earlier), "-o", "csv")
     header, *rows = csv.reader(again.out.splitlines())
     columns = [dict(zip(header, row, strict=True)) for row in rows]

@@ -39,7 +39,9 @@ from engine.common.model import TopicPartition
 from engine.common.topic_names import TRANSACTION_STATE_TOPIC
 from engine.local.cluster import LocalCluster
 
-ROUNDS = rounds("KLAMM_TRANSACTION_ROUNDS", 10)
+ROUNDS = rounds("KLAMM_TRANSACTION_ROUNDS", 8)
+"""One for each kind of fault."""
+
 SEED = int(os.environ.get("KLAMM_FAULT_SEED", "11"))
 SETTINGS = {
     "transaction.state.log.num.partitions": "3",
