@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from broker_program import settings
-from klamm_program import PROGRAM, Ran, environment, klamm
+from klamm_program import PROGRAM, ROOT, Ran, environment, klamm
 from macos import as_on_macos, only_on_linux
 
 from engine.kafka.config.properties import format_properties
@@ -28,16 +29,60 @@ for package in (cli, engine, klamm, plans, tui):
             importlib.import_module(module.name)
 """
 
+COMMAND_AFTER_COMMAND = """\
+import io, json, os, sys, tempfile
+
+from cli.main import main
+
+asked, told = sys.stdin, sys.stdout
+for line in asked:
+    words, folder, given = json.loads(line)
+    os.chdir(folder)
+    with tempfile.TemporaryFile("w+b") as file, io.TextIOWrapper(file) as sys.stdin:
+        file.write(given.encode())
+        file.seek(0)
+        sys.stdout, sys.stderr = (io.TextIOWrapper(io.BytesIO(), write_through=True) for _ in range(2))
+        code = main(words)
+        said = [stream.buffer.getvalue().decode() for stream in (sys.stdout, sys.stderr)]
+    print(json.dumps([code, *said]), file=told, flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def macos(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return as_on_macos(tmp_path_factory.mktemp("macos"))
+
+
+@pytest.fixture(scope="module")
+def commands(macos: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Ran]]:
+    """Runs commands in a folder, one after the other in a process that has loaded their code."""
+    folder = tmp_path_factory.mktemp("commands")
+    process = subprocess.Popen(
+        [sys.executable, "-c", COMMAND_AFTER_COMMAND],
+        cwd=ROOT,
+        env=environment(folder, **macos),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    asked, told = process.stdin, process.stdout
+    assert asked is not None and told is not None
+
+    def run(*words: str, folder: Path, stdin: str = "") -> Ran:
+        print(json.dumps([words, str(folder), stdin]), file=asked, flush=True)
+        return Ran(*json.loads(told.readline()))
+
+    with process:
+        yield run
+
 
 @pytest.fixture
-def macos(tmp_path: Path) -> dict[str, str]:
-    return as_on_macos(tmp_path / "macos")
-
-
-@pytest.fixture
-def program(live_cluster: LocalCluster, tmp_path: Path, macos: dict[str, str]) -> Callable[..., Ran]:
-    found = macos | {"KLAMM_BOOTSTRAP_SERVER": live_cluster.bootstrap_servers}
-    return lambda *words, stdin="": klamm(*words, folder=tmp_path, env=found, stdin=stdin)
+def program(commands: Callable[..., Ran], live_cluster: LocalCluster, tmp_path: Path) -> Callable[..., Ran]:
+    """Runs commands against the cluster."""
+    where = ("-b", live_cluster.bootstrap_servers)
+    return lambda *words, stdin="": commands(
+        *words, *(() if "--zookeeper" in words else where), folder=tmp_path, stdin=stdin
+    )
 
 
 def python(code: str, folder: Path, macos: dict[str, str]) -> Ran:
@@ -64,13 +109,13 @@ def test_what_is_missing_there(tmp_path: Path, macos: dict[str, str]) -> None:
 
 
 def test_every_module_can_be_imported(tmp_path: Path, macos: dict[str, str]) -> None:
-    ran = python(EVERY_MODULE, Path(__file__).parents[2], macos)
+    ran = python(EVERY_MODULE, ROOT, macos)
     assert (ran.code, ran.err) == (0, "")
 
 
-def test_help(program: Callable[..., Ran]) -> None:
-    for words in ((), ("top",), ("local", "up")):
-        ran = program(*words, "--help")
+def test_help(commands: Callable[..., Ran], macos: dict[str, str], tmp_path: Path) -> None:
+    others = [commands(*words, "--help", folder=tmp_path) for words in (("top",), ("local", "up"))]
+    for ran in (klamm("--help", folder=tmp_path, env=macos), *others):
         assert (ran.code, ran.err) == (0, "") and "Usage" in ran.out
 
 
@@ -149,9 +194,9 @@ def test_a_broker_and_its_load(broker: str, tmp_path: Path, macos: dict[str, str
 @pytest.mark.parametrize(
     "words", [("local", "up"), ("local", "up", "--host", "own", "--stdin", "--temporary"), ("zookeeper", "start")]
 )
-def test_what_needs_linux_says_so(words: tuple[str, ...], tmp_path: Path, macos: dict[str, str]) -> None:
+def test_what_needs_linux_says_so(words: tuple[str, ...], commands: Callable[..., Ran], tmp_path: Path) -> None:
     before = set(os.listdir(tmp_path))
-    ran = klamm(*words, "-o", "json", folder=tmp_path, env=macos)
+    ran = commands(*words, "-o", "json", folder=tmp_path)
     assert (ran.code, ran.out) == (2, "")
     assert ran.error["message"] == "klamm local and klamm zookeeper need Linux, and this is darwin"
     assert "container" in ran.error["hint"]
@@ -163,8 +208,8 @@ def test_clusters_for_tests_say_so_too(tmp_path: Path, macos: dict[str, str]) ->
     assert "OperationError: klamm local and klamm zookeeper need Linux, and this is darwin\nhint: " in ran.err
 
 
-def test_doctor_asks_for_nothing_that_would_not_help(tmp_path: Path, macos: dict[str, str]) -> None:
-    ran = klamm("doctor", "-o", "json", folder=tmp_path, env=macos)
+def test_doctor_asks_for_nothing_that_would_not_help(commands: Callable[..., Ran], tmp_path: Path) -> None:
+    ran = commands("doctor", "-o", "json", folder=tmp_path)
     found = {check["name"]: check for check in ran.json}
     assert (ran.code, found["linux"]["status"], found["linux"]["found"]) == (0, "optional", "this is darwin")
     assert not {"java", "zookeeper jars"} & set(found)
