@@ -99,10 +99,8 @@ class AbortHanging(Operation):
             rows = [await _aborted(cluster, marker) for marker in markers]
             return Outcome(self.title, ("partition", "begins at", "producer", "result", "why"), tuple(rows))
 
-        commands = [
-            ["transactions", "abort", str(transaction.name), "--start-offset", str(transaction.start_offset)]
-            for transaction in hanging
-        ]
+        begun = [(str(transaction.name), "--start-offset", str(transaction.start_offset)) for transaction in hanging]
+        commands = [["transactions", "abort", *words] for words in begun]
         return Prepared(
             f"Abort {counted(len(hanging), 'hanging transaction')} in {cluster.target.name}?",
             shortened([_hanging_line(transaction) for transaction in hanging]) + others,

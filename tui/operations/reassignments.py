@@ -80,11 +80,8 @@ async def _cancelled(cluster: Cluster, prepared: PreparedCancellation, title: st
     notes = tuple(done.cleared.left)
     if done.cleared.brokers:
         notes = (f"the throttle is removed from brokers {ids(done.cleared.brokers)}", *notes)
-    names = {
-        TopicPartition(cancelled.topic, cancelled.partition)
-        for cancelled in done.results
-        if cancelled.result is CancelResult.CANCELLED
-    }
+    gone = [partition for partition in done.results if partition.result is CancelResult.CANCELLED]
+    names = {TopicPartition(partition.topic, partition.partition) for partition in gone}
     sums = (sum_of(reassignment for name, reassignment in prepared.running.items() if name in names),) if names else ()
     rows = tuple(map(_cancel_row, done.results))
     return Outcome(title, ("partition", "result", "replicas", "why"), rows, (), notes, sums=sums)
@@ -93,12 +90,8 @@ async def _cancelled(cluster: Cluster, prepared: PreparedCancellation, title: st
 def _cancel_row(cancelled: CancelledPartition) -> tuple[Cell, ...]:
     is_good, is_pending = cancelled.result is not CancelResult.FAILED, cancelled.result is CancelResult.UNDER_WAY
     result = result_cell(cancelled.result, is_good=is_good, is_pending=is_pending)
-    return (
-        Cell(str(TopicPartition(cancelled.topic, cancelled.partition))),
-        result,
-        Cell(ids(cancelled.replicas)),
-        Cell(cancelled.error or ""),
-    )
+    name = TopicPartition(cancelled.topic, cancelled.partition)
+    return Cell(str(name)), result, Cell(ids(cancelled.replicas)), Cell(cancelled.error or "")
 
 
 def typed_rate(rate: int) -> str:
@@ -210,12 +203,9 @@ class RemoveThrottles(Operation):
                 if (kept := {key: value for key, value in shown.items() if now.get(entity, {}).get(key) == value})
             }
             failed = await delete_throttles(cluster, same)
-            rows = tuple(
-                (Cell(str(entity)), Cell(setting), result_cell("removed", is_good=True))
-                for entity, kept in same.items()
-                if entity not in failed
-                for setting in kept
-            )
+            gone = ((entity, setting) for entity, kept in same.items() if entity not in failed for setting in kept)
+            is_gone = result_cell("removed", is_good=True)
+            rows = tuple((Cell(str(entity)), Cell(setting), is_gone) for entity, setting in gone)
             verdict = "some throttles stay" if failed else ""
             return Outcome(self.title, ("of", "setting", "result"), rows, (), tuple(failed.values()), verdict)
 

@@ -130,12 +130,8 @@ class AlterSettings(Operation):
         return frozenset((self.entity.name or "",)) if self.entity.type is EntityType.TOPIC else None
 
     def _words(self) -> list[str]:
-        whose = (
-            ["--client-defaults"]
-            if self.entity == ALL_CLIENTS
-            else [_OPTIONS[self.entity.type], self.entity.name or ""]
-        )
-        words = ["configs", "alter", *whose]
+        of_one = () if self.entity == ALL_CLIENTS else (_OPTIONS[self.entity.type], self.entity.name or "")
+        words = ["configs", "alter", *(of_one or ("--client-defaults",))]
         if self.additions:
             pairs = (f"{key}=[{value}]" if "," in value else f"{key}={value}" for key, value in self.additions.items())
             words += ["--add-config", ",".join(pairs)]

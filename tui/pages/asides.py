@@ -12,7 +12,7 @@ from heapq import nsmallest
 from math import isfinite
 from typing import Any
 
-from engine.admin.analysis.incidents import Incident, Run
+from engine.admin.analysis.incidents import Incident, Run, Runs
 from engine.admin.analysis.timeline import timelines
 from engine.admin.brokers.metrics import IDLE_LOW_PERCENT, TOPICS_MAX, BrokerFigures
 from engine.admin.lag.results import PartitionLag, QueryPartitionLag
@@ -51,7 +51,7 @@ from tui.pages.reassignments import MoveItem
 from tui.pages.reassignments import why_of as why_of_copy
 from tui.pages.replicas import Replica, chosen, replicas_of
 from tui.pages.spark import QueryRow
-from tui.pages.timeline import change_text, kind_cell
+from tui.pages.timeline import change_text, kind_cell, run_line
 from tui.state.board import Board, PartitionItem
 from tui.state.off_board import ShownRecord
 
@@ -66,6 +66,7 @@ _BAR_MAX = 20
 _BYTES_MAX = 1_000
 """More of a key, a value or a header is not shown."""
 NOBODY = {NO_LEADER: "nobody"}
+_NOTHING_HAPPENED = line(("nothing since the dashboard started", Tone.QUIET))
 
 
 def aside_of(view: View, page: str, item: Any, width: int) -> list[Line]:
@@ -114,17 +115,16 @@ def _chart(title: str, values: Series, width: int, text: FigureText, *, top: flo
     return [(), line(*head), *chart_lines(values, min(width, _CHART_WIDTH), _CHART_HEIGHT, text, top=top)]
 
 
-def _happened(events: Iterable[Event], *, is_of_many: bool = False) -> list[Line]:
-    """Return the newest of these events, given the newest first; of many things, each says of which it is."""
+def _happened(events: Iterable[Event]) -> list[Line]:
+    """Return the newest of these events of one thing, given the newest first."""
     lines = _title("what happened")
     for event in events:
         if len(lines) == 2 + _EVENTS:
             break
         kind = kind_cell(event)
         head = (f"{clock_time(event.at_ms)}  ", Tone.QUIET), (f"{kind.text}  ", kind.tone)
-        subject = (f"{plain(event.subject)}  " * is_of_many, Tone.STRONG)
-        lines.append(line(*head, subject, f"{plain(change_text(event))}  ", (plain(event.reason), Tone.QUIET)))
-    return lines if len(lines) > 2 else [*lines, line(("nothing since the dashboard started", Tone.QUIET))]
+        lines.append(line(*head, f"{plain(change_text(event))}  ", (plain(event.reason), Tone.QUIET)))
+    return lines if len(lines) > 2 else [*lines, _NOTHING_HAPPENED]
 
 
 def _is_about(event: Event, name: TopicPartition) -> bool:
@@ -132,8 +132,8 @@ def _is_about(event: Event, name: TopicPartition) -> bool:
     return event.partition == name.partition and event.topic == name.topic
 
 
-def _events_of(board: Board, is_wanted: Callable[[Event], bool], *, is_of_many: bool = False) -> list[Line]:
-    return _happened((event for event in reversed(board.events) if is_wanted(event)), is_of_many=is_of_many)
+def _events_of(board: Board, is_wanted: Callable[[Event], bool]) -> list[Line]:
+    return _happened(event for event in reversed(board.events) if is_wanted(event))
 
 
 def _bars(rows: Sequence[tuple[str, float, str]], width: int) -> list[Line]:
@@ -236,16 +236,20 @@ def _topic(view: View, topic: TopicSnapshot, width: int) -> list[Line]:
         lines += _folded(f"{name} = {value}", width)
     led = Counter(partition.leader for partition in topic.partitions)
     lines += _title("partitions by leader")
-    led_by = [
-        (NOBODY.get(broker, f"broker {broker}"), led[broker], count(led[broker])) for broker in sorted(led)[: 2 * _ROWS]
-    ]
-    lines += _bars(led_by, width)
+    leaders = sorted(led)[: 2 * _ROWS]
+    lines += _bars([(NOBODY.get(id_, f"broker {id_}"), led[id_], count(led[id_])) for id_ in leaders], width)
     rates = [(item.name, rate) for item in board.items_of(topic) if (rate := board.rates.partition_in(item.name))]
     if rates:
         busiest = sorted(rates, key=lambda rate: (-rate[1], rate[0]))[:_ROWS]
         lines += _title("busiest partitions, records in/s")
         lines += _bars([(plain(str(name)), rate, short_count(rate)) for name, rate in busiest], width)
-    return [*lines, *_events_of(board, lambda event: event.topic == topic.name, is_of_many=True)]
+    runs = Runs()
+    for event in board.events:
+        if event.topic == topic.name:
+            runs.take(event)
+    kinds = max((len(run.event.kind) for run in runs), default=0) + 2
+    happened = [line(*run_line(run, kinds)) for run in list(runs)[: -_EVENTS - 1 : -1]]
+    return [*lines, *_title("what happened"), *(happened or [_NOTHING_HAPPENED])]
 
 
 def _partition(view: View, item: PartitionItem, width: int) -> list[Line]:
@@ -298,13 +302,9 @@ def _group(view: View, group: WatchedGroup, width: int) -> list[Line]:
 
 
 def _furthest_behind(partitions: Iterable[PartitionLag | QueryPartitionLag], width: int) -> list[Line]:
-    furthest = sorted(
-        (partition for partition in partitions if partition.is_behind), key=lambda partition: -(partition.lag or 0)
-    )[:_ROWS]
-    bars = _bars(
-        [(plain(partition.name), partition.lag or 0, short_count(partition.lag)) for partition in furthest], width
-    )
-    return [*_title("partitions furthest behind"), *bars] if furthest else []
+    behind = [(plain(one.name), one.lag or 0, short_count(one.lag)) for one in partitions if one.is_behind]
+    furthest = sorted(behind, key=lambda row: -row[1])[:_ROWS]
+    return [*_title("partitions furthest behind"), *_bars(furthest, width)] if furthest else []
 
 
 def _group_partition(view: View, partition: PartitionLag, width: int) -> list[Line]:
@@ -333,16 +333,8 @@ def _group_partition(view: View, partition: PartitionLag, width: int) -> list[Li
     if partition.status.is_trouble and partition.committed_offset is not None and view.target is not None:
         shown = view.off_board.record_at(partition.topic, partition.partition, partition.committed_offset)
         lines += [*_title("the record that comes next"), *_record(shown, width)]
-        where = (
-            partition.topic,
-            "--partition",
-            str(partition.partition),
-            "--offset",
-            str(partition.committed_offset),
-            "-n",
-            "1",
-        )
-        lines += _folded(command_text(["consume", *where], view.target), width, Tone.QUIET)
+        at = f"--partition {partition.partition} --offset {partition.committed_offset} -n 1".split()
+        lines += _folded(command_text(["consume", partition.topic, *at], view.target), width, Tone.QUIET)
         if is_held:
             known = None if shown is None else shown.record
             to = ("--shift-by", "1") if known is None else ("--to-offset", str(known.offset + 1))

@@ -366,7 +366,7 @@ def _bottom(board: Board, width: int, height: int) -> list[Line]:
     wide = left if is_stacked else each
     moves = _moves(board, wide - 2, (height // 2 if is_stacked else height) - 2) if moving else []
     high = len(moves) + 2 if is_stacked else height
-    lines = panel("Moves", moves, wide, high) if moving else []
+    lines = panel("Moves", moves, wide, high, note=_moving(board)) if moving else []
     if has_groups or not moving:
         rows = height - high if is_stacked else height
         readers = panel("Groups" if has_groups else "Busiest topics", _groups(board, wide - 2, rows - 2), wide, rows)
@@ -409,12 +409,15 @@ def _groups(board: Board, width: int, lines_max: int) -> list[Line]:
     return lines or [line((f"  {why_empty}", Tone.QUIET))]
 
 
-def _moves(board: Board, width: int, lines_max: int) -> list[Line]:
+def _moving(board: Board) -> str:
     moves = board.moves
     left = span_left(moves.left_s, moves.left_low_s, moves.left_high_s)
-    ending = "" if moves.left_s is None else f", {left}"
-    lines = [line((f"  {counted(board.total.moving, 'partition')} moving{ending}", Tone.ACCENT))]
-    for item in reassignments.items_of(board)[: lines_max - 1]:
+    return f"{counted(board.total.moving, 'partition')}{'' if moves.left_s is None else f', {left}'}"
+
+
+def _moves(board: Board, width: int, lines_max: int) -> list[Line]:
+    lines = []
+    for item in reassignments.items_of(board)[:lines_max]:
         share = reassignments.bar(item.share, 10)
         name = fitted(line((plain(str(item.name)), Tone.STRONG)), max(8, width - 38))
         to = f"→ {item.broker}" if item.broker is not None else ""

@@ -183,15 +183,9 @@ def _alter_settings(view: View, items: Sequence[Any]) -> Offer:
 
 def _making_room(view: View, topic: str, trend: DirTrend) -> dict[str, str | None]:
     """Return settings that halve the largest replica of a topic, at once if there is no time left."""
-    logs = view.board.frame.logs.items()
-    sizes = [
-        log.size_bytes
-        for name, replica_logs in logs
-        if name.topic == topic
-        for log in replica_logs
-        if log.broker == trend.broker
-    ]
-    edits: dict[str, str | None] = {"retention.bytes": str(max(sizes) // 2)} if any(sizes) else {}
+    replicas = (log for name, logs in view.board.frame.logs.items() if name.topic == topic for log in logs)
+    largest = max((log.size_bytes for log in replicas if log.broker == trend.broker), default=0)
+    edits: dict[str, str | None] = {"retention.bytes": str(largest // 2)} if largest else {}
     return edits | ({"file.delete.delay.ms": "1000"} if trend.is_urgent else {})
 
 
@@ -346,11 +340,9 @@ def _reset(view: View, items: Sequence[Any]) -> Offer:
     if group is None:
         is_problem = view.location.page == "overview"
         return NotNow("put the cursor on a group that one record holds up" if is_problem else "choose one group")
-    named = [
-        partition
-        for partition in _partitions_of(view, group, items)
-        if view.location.page == "group" or view.board.standstills.holds_up(group, partition)
-    ]
+    named, holds_up = _partitions_of(view, group, items), view.board.standstills.holds_up
+    if view.location.page != "group":
+        named = [partition for partition in named if holds_up(group, partition)]
     fields = (
         FieldNeeded("topics", "Topics", scope_text(named), "orders or orders:0,1; *: all that the group has committed"),
         FieldNeeded("to", "To", _next_offset(view, group, named), RESET_HINT),
@@ -381,10 +373,8 @@ def _delete_offsets(view: View, items: Sequence[Any]) -> Offer:
     if group is None:
         return NotNow("choose one group")
     partitions = _partitions_of(view, group, items)
-    is_whole = view.location.page == "groups"
-    topics = (
-        " ".join(dict.fromkeys(partition.topic for partition in partitions)) if is_whole else scope_text(partitions)
-    )
+    names = dict.fromkeys(partition.topic for partition in partitions)
+    topics = " ".join(names) if view.location.page == "groups" else scope_text(partitions)
     needed = FieldNeeded("topics", "Topics", topics, "orders or orders:0,1")
     title = f"Delete offsets of group {group}"
     return Ask(title, (needed,), lambda v: DeleteOffsets(group, tuple(v["topics"].split())))

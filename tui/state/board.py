@@ -20,7 +20,7 @@ from engine.admin.analysis.sanity import Finding, SanityCheck
 from engine.admin.analysis.standstills import Standstills
 from engine.admin.analysis.tallies import Tallies, Tally
 from engine.admin.cluster.rights import Right
-from engine.admin.health.report import Check
+from engine.admin.health.report import Check, used_percent
 from engine.admin.lag.verdicts import LagStatus
 from engine.admin.log_dirs.describing import LogDir
 from engine.admin.reassignment.journal import UnfinishedPlan
@@ -412,12 +412,8 @@ class Board:
 
     def broker_disk_share(self, broker: int) -> float | None:
         """Return how full the fullest volume of a broker is."""
-        shares = [
-            1 - log_dir.usable_bytes / log_dir.total_bytes
-            for log_dir in self._dirs(broker)
-            if log_dir.total_bytes and log_dir.usable_bytes is not None
-        ]
-        return max(shares, default=None)
+        used = (used_percent(log_dir.total_bytes, log_dir.usable_bytes) for log_dir in self._dirs(broker))
+        return max((percent / 100 for percent in used if percent is not None), default=None)
 
     def _dirs(self, broker: int) -> Iterator[LogDir]:
         return (log_dir for log_dir in self.frame.log_dirs if log_dir.broker == broker)

@@ -320,14 +320,8 @@ def _of_moves(board: Board) -> Iterator[Problem]:
         longest = max(stuck, key=lambda copy: copy.stalled_s or 0)
         may_go = [copy for copy in stuck if not copy.is_blocked]
         through = {(copy.source, True) for copy in may_go} | {(copy.broker, False) for copy in may_go}
-        limits = [
-            throttle
-            for throttle in throttle_advice(board.frame, moves)
-            if (throttle.broker, throttle.is_leader) in through
-        ]
-        throttles = throttle_texts(
-            [throttle for throttle in limits if throttle.verdict is not ThrottleVerdict.NOT_THE_LIMIT]
-        )
+        limits = [one for one in throttle_advice(board.frame, moves) if (one.broker, one.is_leader) in through]
+        throttles = throttle_texts([one for one in limits if one.verdict is not ThrottleVerdict.NOT_THE_LIMIT])
         yield Problem(
             state.value, Tone.BAD, (singular if len(stuck) == 1 else plural).format(count(len(stuck))),
             ", ".join(cases) + ", …" * (len(stuck) > _NAMED_MAX),
