@@ -69,6 +69,14 @@ def test_a_folder_over_its_budget_is_seen(folder: str) -> None:
     assert line.endswith(f"OVER ITS BUDGET of {budget_s} s")
 
 
+def test_the_files_of_one_folder_share_its_budget() -> None:
+    half_s = BUDGETS_CPU_S["tests/tui"] / 2
+    files = [(f"tests/tui/test_{name}.py::test_1", 1.0, half_s) for name in "ab"]
+    assert "BUDGET" not in "".join(times(*files).lines())
+    *others, total = times(*files, ("tests/tui/test_c.py::test_1", 1.0, 1.0)).lines()
+    assert "BUDGET" not in "".join(others) and total.endswith(f"OVER ITS BUDGET of {BUDGETS_CPU_S['tests/tui']} s")
+
+
 def test_a_contributor_is_told_the_budgets() -> None:
     rows = re.findall(r"^\| `([\w/]+)` \| (\d+) \|$", CONTRIBUTING.read_text(), re.MULTILINE)
     assert {f"tests/{folder}": int(seconds) for folder, seconds in rows} == BUDGETS_CPU_S

@@ -10,13 +10,14 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from dashboards import Driven, dashboard, drive
+from dashboards import WAIT_S, Driven, dashboard, drive
 from ended_sessions import kill_for_good
 from fake_cluster import FakeCluster
 from fake_feed import FakeFeed
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 from operated_cluster import Klamm, filled, of_three_brokers
+from patience import within
 from textual.widgets import Input
 
 from engine.admin.analysis.throttles import what_is_held
@@ -179,13 +180,20 @@ def offered(driven: Driven, action_id: str) -> Offer:
 
 
 async def choose(driven: Driven, *rows: str) -> int:
-    """Put the cursor on a problem that begins like one of these, by keys; return how many that took from the first."""
-    await driven.until(lambda: any(f"{item.sign} {item.subject}".startswith(rows) for item in driven.main.model.shown))
-    await driven.press("g")
-    for keys in range(len(driven.main.model.shown)):
-        if any(driven.lines_with(f"▌{row}") for row in rows):
-            return keys
-        await driven.press("j")
+    """Put the cursor on a problem that begins like one of these, by keys; return how many that took from the first.
+
+    On a real cluster other rows come and go meanwhile: then it begins again.
+    """
+    is_in_time = within(WAIT_S)
+    while is_in_time():
+        await driven.until(
+            lambda: any(f"{item.sign} {item.subject}".startswith(rows) for item in driven.main.model.shown)
+        )
+        await driven.press("g")
+        for keys in range(len(driven.main.model.shown)):
+            if any(driven.lines_with(f"▌{row}") for row in rows):
+                return keys
+            await driven.press("j")
     raise AssertionError(driven.text)
 
 

@@ -52,9 +52,8 @@ class FolderTimes:
 
     def lines(self) -> list[str]:
         """Return the table, the dearest line first."""
-        groups = self._grouped(_folder)
-        if len(groups) == 1:
-            groups = self._grouped(str)
+        folders = self._grouped(_folder)
+        groups = folders if len(folders) > 1 else self._grouped(str)
         if len(groups) < 2:
             return []
         cpu = {name: sum(self._cpu[file] for file in files) for name, files in groups.items()}
@@ -64,10 +63,13 @@ class FolderTimes:
             seconds = sum(self._seconds[file] for file in groups[name])
             tests = sum(self._tests[file] for file in groups[name])
             detail = f" {self._cpu[dearest]:.1f} s {dearest}" if dearest != name else ""
-            text = f"{cpu[name]:>9.1f}{seconds:>9.1f}{tests:>7}  {name:<26}{detail}{_over_budget(name, cpu[name])}"
+            over = _over_budget(name, cpu[name]) if groups is folders else ""
+            text = f"{cpu[name]:>9.1f}{seconds:>9.1f}{tests:>7}  {name:<26}{detail}{over}"
             lines.append(text.rstrip())
-        lines.append(f"{sum(cpu.values()):>9.1f}{sum(self._seconds.values()):>9.1f}{sum(self._tests.values()):>7}")
-        return lines
+        total = sum(cpu.values())
+        # The files of one folder share its budget.
+        over = "" if groups is folders else _over_budget(*folders, total)
+        return [*lines, f"{total:>9.1f}{sum(self._seconds.values()):>9.1f}{sum(self._tests.values()):>7}{over}"]
 
     def _grouped(self, name_of: Callable[[str], str]) -> dict[str, list[str]]:
         groups: dict[str, list[str]] = defaultdict(list)
