@@ -20,6 +20,7 @@ import pytest
 from klamm_program import Ran, in_process
 from plan_files import plan_of
 from spark_traces import one_source, write_checkpoint
+from znode_writer import znode_writer
 
 from cli.exit_codes import ExitCode
 from cli.framework.options import CLUSTER_PANEL, COMMON_PANEL, Asks
@@ -201,6 +202,8 @@ def test_a_wrong_chroot_is_named(words: str, zookeeper: EmbeddedZooKeeper, capsy
     "words", ["topics list", "topics describe", "brokers list", "cluster describe", "reassign list", "acls list"]
 )
 def test_a_zookeeper_without_a_cluster_is_no_empty_cluster(words: str, zk_chroot: str, capsys: Capture) -> None:
+    with znode_writer(zk_chroot) as write:
+        write({"/something": b"else"}, False)
     ran = run(words, "--zookeeper", zk_chroot, "-o", "json", capture=capsys)
     assert (ran.code, ran.out) == (ExitCode.UNREACHABLE, ""), ran.err
     assert ran.error["message"] == f"no cluster's znodes are there: {zk_chroot}"
