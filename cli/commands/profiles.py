@@ -115,7 +115,7 @@ def add(
             autocompletion=one_of("green", "yellow", "red", "blue"),
         ),
     ] = None,
-) -> None:
+) -> Report:
     """Add a profile; the first one becomes the default."""
     from engine.admin.brokers.metrics_sources import check_pattern
     from engine.admin.cluster.profiles import Colour, Profile, add_profile
@@ -130,52 +130,60 @@ def add(
     if colour is not None and colour not in set(Colour):
         raise UsageError(f"--colour must be one of {', '.join(Colour)}, not {colour!r}")
     profiles = _load()
-    if invocation.goes_ahead(f"add profile {name} to {profiles.path}"):
-        profile = Profile(
-            name,
-            zookeeper,
-            bootstrap_server,
-            command_config,
-            read_only,
-            default,
-            checkpoints=tuple(checkpoint or ()),
-            event_logs=tuple(event_log or ()),
-            logs=tuple(logs or ()),
-            metrics=metrics,
-            label=label,
-            colour=None if colour is None else Colour(colour),
-            jaas_config=jaas_config,
-        )
-        add_profile(profiles, profile)
-        invocation.talk.say(f"added profile {name} to {profiles.path}")
+    if not invocation.goes_ahead(f"add profile {name} to {profiles.path}"):
+        return _changed(name, "would_be_added")
+    profile = Profile(
+        name,
+        zookeeper,
+        bootstrap_server,
+        command_config,
+        read_only,
+        default,
+        checkpoints=tuple(checkpoint or ()),
+        event_logs=tuple(event_log or ()),
+        logs=tuple(logs or ()),
+        metrics=metrics,
+        label=label,
+        colour=None if colour is None else Colour(colour),
+        jaas_config=jaas_config,
+    )
+    add_profile(profiles, profile)
+    return _changed(name, "added", f"added profile {name} to {profiles.path}")
 
 
 @group.command("default", needs=Needs(changes=True), examples=("klamm profiles default dev",))
-def default(invocation: Invocation, name: Name) -> None:
+def default(invocation: Invocation, name: Name) -> Report:
     """Make a profile the default, which is used when you name no cluster."""
     from engine.admin.cluster.profiles import set_default
 
     profiles = _load()
     profiles.named(name)
-    if invocation.goes_ahead(f"make {name} the default in {profiles.path}"):
-        set_default(profiles, name)
-        invocation.talk.say(f"default profile: {name}")
+    if not invocation.goes_ahead(f"make {name} the default in {profiles.path}"):
+        return _changed(name, "would_be_default")
+    set_default(profiles, name)
+    return _changed(name, "default", f"default profile: {name}")
 
 
 @group.command(
     "remove", needs=Needs(changes=True), examples=("klamm profiles remove dev", "klamm profiles remove dev --yes")
 )
-def remove(invocation: Invocation, name: Name) -> None:
+def remove(invocation: Invocation, name: Name) -> Report:
     """Remove a profile; the clusters and other profiles stay as they are."""
     from engine.admin.cluster.profiles import remove_profile
 
     profiles = _load()
     profile = profiles.named(name)
     where = profile.zookeeper or profile.bootstrap_servers
-    if invocation.confirm(f"remove profile {name} ({where}) from {profiles.path}"):
-        remove_profile(profiles, name)
-        left = "; no profile is the default now" if profile.is_default else ""
-        invocation.talk.say(f"removed profile {name} from {profiles.path}{left}")
+    if not invocation.confirm(f"remove profile {name} ({where}) from {profiles.path}"):
+        return _changed(name, "would_be_removed")
+    remove_profile(profiles, name)
+    left = "; no profile is the default now" if profile.is_default else ""
+    return _changed(name, "removed", f"removed profile {name} from {profiles.path}{left}")
+
+
+def _changed(name: str, result: str, *notes: str) -> Report:
+    table = Table((Column("name"), Column("result")), [(name, result)])
+    return Report({"name": name, "result": result}, table, (), notes)
 
 
 def _load() -> Profiles:

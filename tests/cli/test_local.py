@@ -34,8 +34,9 @@ def test_the_life_of_a_local_cluster(tmp_path: Path) -> None:
     def run(*words: str, stdin: str = "") -> Ran:
         return klamm(*words, folder=tmp_path, stdin=stdin)
 
-    dry = run("local", "up", "--brokers", "2", "--dry-run")
+    dry = run("local", "up", "--brokers", "2", "--dry-run", "-o", "json")
     assert (dry.code, (tmp_path / ".klamm").exists()) == (0, False)
+    assert dry.json == {"dir": ".klamm", "brokers": [{"id": 0}, {"id": 1}]}
     assert run("local", "status").code == 2
 
     quick = (
@@ -61,6 +62,8 @@ def test_the_life_of_a_local_cluster(tmp_path: Path) -> None:
         assert run("topics", "create", "t", "--partitions", "2", "--replication-factor", "2").code == 0
         assert run("produce", "t", stdin="one\ntwo\n").code == 0
 
+        tried = run("local", "kill", "1", "--dry-run", "-o", "json")
+        assert (tried.code, tried.json) == (0, found)
         assert run("local", "kill", "1").code == 0
         hurt = run("local", "status", "-o", "json")
         assert (hurt.code, [b["alive"] for b in hurt.json["brokers"]]) == (1, [True, False])
@@ -91,8 +94,9 @@ def test_the_life_of_a_local_cluster(tmp_path: Path) -> None:
         assert (again.code, "already runs" in again.err) == (2, True)
         pids = [broker["pid"] for broker in run("local", "status", "-o", "json").json["brokers"] if broker["pid"]]
     finally:
-        down = run("local", "down")
+        down = run("local", "down", "-o", "json")
     assert down.code == 0, down.err
+    assert [broker["alive"] for broker in down.json["brokers"]] == [False, False]
     assert not (tmp_path / ".klamm" / "local.json").exists()
     assert not [pid for pid in pids if is_running(pid)]
     assert (tmp_path / ".klamm" / "broker-0" / "data").is_dir(), "the data stays"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from golden import check_json
 from klamm_program import in_process
 
 Capture = pytest.CaptureFixture[str]
@@ -21,15 +22,18 @@ def test_added_listed_chosen(capsys: Capture, own_profiles: Path) -> None:
     empty = in_process("profiles", "list", "-o", "json", capture=capsys)
     assert (empty.code, empty.json) == (0, [])
     assert str(own_profiles) in empty.err
-    dry = in_process("profiles", "add", "dev", "--zookeeper", "z:2181", "--dry-run", capture=capsys)
+    dry = in_process("profiles", "add", "dev", "--zookeeper", "z:2181", "--dry-run", "-o", "json", capture=capsys)
     assert (dry.code, own_profiles.exists()) == (0, False)
+    assert dry.json == {"name": "dev", "result": "would_be_added"}
     places = ("--checkpoint", "/srv/a", "--checkpoint", "s3://lake/c*", "--event-log", "/srv/events")
     assert in_process("profiles", "add", "dev", "--zookeeper", "z:2181/kafka", *places, capture=capsys).code == 0
     marks = ("--label", "the shop", "--colour", "red", "--logs", "/var/log/kafka")
     marks += ("--metrics", "jmx://me:secret@{host}:9999", "--jaas-config", "/etc/jaas.conf")
     prod = in_process("profile", "add", "prod", "--bootstrap-server", "b:1", "--read-only", *marks, capture=capsys)
     assert prod.code == 0
-    assert in_process("profiles", "default", "prod", capture=capsys).code == 0
+    chosen = in_process("profiles", "default", "prod", "-o", "json", capture=capsys)
+    check_json("profiles changes", chosen)
+    assert (chosen.code, chosen.json) == (0, {"name": "prod", "result": "default"})
     assert in_process("profiles", "list", "-o", "json", capture=capsys).json == [
         {
             "name": "dev",
@@ -72,8 +76,9 @@ def test_a_removed_profile_leaves_the_rest_of_the_file(capsys: Capture, own_prof
     own_profiles.write_text(f'default = "dev"\n{gone}{kept}')
     dry = in_process("profiles", "remove", "dev", "--dry-run", capture=capsys)
     assert (dry.code, gone in own_profiles.read_text()) == (0, True)
-    ran = in_process("profiles", "remove", "dev", capture=capsys)
+    ran = in_process("profiles", "remove", "dev", "-o", "csv", capture=capsys)
     assert (ran.code, "no profile is the default now" in ran.err) == (0, True)
+    assert ran.out.splitlines() == ["name,result", "dev,removed"]
     assert 'zookeeper = "z:1"  # [clusters.dev]' in own_profiles.read_text()
     names = [profile["name"] for profile in in_process("profiles", "list", "-o", "json", capture=capsys).json]
     assert (names, "of dev" in own_profiles.read_text()) == (["a.b"], False)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cli.commands.local import parts, up
 from cli.commands.local.shared import DEFAULT_DIRECTORY, Directory, found_cluster, group
+from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.output.report import Report
@@ -14,12 +17,23 @@ __all__ = ["group", "parts", "up"]
 @group.command(
     "down", needs=Needs(changes=True, bounded=False), examples=("klamm local down", "klamm local down --dir elsewhere")
 )
-def down(invocation: Invocation, directory: Directory = DEFAULT_DIRECTORY) -> None:
+def down(invocation: Invocation, directory: Directory = DEFAULT_DIRECTORY) -> Report:
     """Stop the brokers, then ZooKeeper; the data stays in the folder."""
+    from cli.views.local import local_report
+
     cluster = found_cluster(invocation, directory)
-    if invocation.goes_ahead(f"stop the local cluster in {directory}"):
-        cluster.stop()
-        invocation.talk.say(f"stopped; its data stays in {directory}")
+    before = cluster.status()
+    if not invocation.goes_ahead(f"stop the local cluster in {directory}"):
+        return local_report(before, exit_code=ExitCode.DONE)
+    cluster.stop()
+    ended = replace(
+        before,
+        brokers=tuple(replace(broker, alive=False, pid=None, paused=False) for broker in before.brokers),
+        zookeeper_alive=False,
+        zookeeper_pid=None,
+        zookeeper_paused=False,
+    )
+    return local_report(ended, notes=(f"stopped; its data stays in {directory}",), exit_code=ExitCode.DONE)
 
 
 @group.command("status", examples=("klamm local status", "klamm local status -o json | jq -r .bootstrap_servers"))

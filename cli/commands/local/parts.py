@@ -41,7 +41,7 @@ def start(
         list[str] | None, typer.Option("--config", metavar="K=V", help="A setting for this start; may be repeated.")
     ] = None,
     directory: Directory = DEFAULT_DIRECTORY,
-) -> Report | None:
+) -> Report:
     """Start a broker or ZooKeeper again after it was stopped or killed, and wait until it serves.
 
     A setting given here overrides all others, for this start only.
@@ -52,7 +52,7 @@ def start(
     if broker_id is None and overrides:
         raise UsageError("--config is for brokers")
     if not invocation.goes_ahead(f"start {_name(broker_id)}"):
-        return None
+        return _changed(cluster)
     if broker_id is None:
         cluster.start_zookeeper()
         return _changed(cluster, f"ZooKeeper serves at {cluster.zookeeper.connect_string}")
@@ -65,7 +65,7 @@ def start(
     needs=Needs(changes=True, bounded=False),
     examples=("klamm local stop 1", "klamm local stop zookeeper"),
 )
-def stop(invocation: Invocation, part: Part, directory: Directory = DEFAULT_DIRECTORY) -> Report | None:
+def stop(invocation: Invocation, part: Part, directory: Directory = DEFAULT_DIRECTORY) -> Report:
     """Stop a broker with a controlled shutdown, or stop ZooKeeper.
 
     Exits with 1 when it had to be killed because --timeout was too short.
@@ -73,13 +73,14 @@ def stop(invocation: Invocation, part: Part, directory: Directory = DEFAULT_DIRE
     cluster = found_cluster(invocation, directory)
     broker_id = _broker_id(cluster, part)
     if not invocation.goes_ahead(f"stop {_name(broker_id)}"):
-        return None
+        return _changed(cluster)
     if broker_id is None:
         was_enough = cluster.stop_zookeeper(invocation.timeout_s)
     else:
         was_enough = cluster.stop_broker(broker_id, invocation.timeout_s)
     outcome = "has stopped" if was_enough else "had to be killed"
-    return _changed(cluster, f"{_name(broker_id)} {outcome}", ExitCode.DONE if was_enough else ExitCode.BAD_ANSWER)
+    code = ExitCode.DONE if was_enough else ExitCode.BAD_ANSWER
+    return _changed(cluster, f"{_name(broker_id)} {outcome}", exit_code=code)
 
 
 @group.command(
@@ -100,7 +101,7 @@ def kill(
         typer.Option("--signal", "-s", metavar="NAME", help="KILL: crash, STOP: hang, CONT: go on; TERM."),
     ] = "KILL",
     directory: Directory = DEFAULT_DIRECTORY,
-) -> Report | None:
+) -> Report:
     """Send a signal to a broker or to ZooKeeper, to see what the cluster does."""
     from engine.common.errors import OperationError
 
@@ -113,7 +114,7 @@ def kill(
     if not runs:
         raise OperationError(f"{_name(broker_id)} is not running", hint=f"start it: klamm local start {part}")
     if not invocation.goes_ahead(f"send {name} to {_name(broker_id)}"):
-        return None
+        return _changed(cluster)
     if broker_id is None:
         _signal_zookeeper(cluster, name)
     else:
@@ -134,7 +135,7 @@ def add(
         list[str] | None, typer.Option("--config", metavar="K=V", help="A setting of this broker; may be repeated.")
     ] = None,
     directory: Directory = DEFAULT_DIRECTORY,
-) -> Report | None:
+) -> Report:
     """Start one more broker, and wait until it serves."""
     from engine.common.errors import OperationError
 
@@ -143,7 +144,7 @@ def add(
         free = max(cluster.brokers, default=-1) + 1
         raise OperationError("no ID is given", hint=f"the next free one: klamm local add {free}")
     if not invocation.goes_ahead(f"start one more broker with the id {broker}"):
-        return None
+        return _changed(cluster)
     cluster.add_broker(broker, rack=rack, config=parsed_settings(config))
     return _changed(cluster, f"broker {broker} serves at {cluster.broker(broker).address}")
 
@@ -212,7 +213,7 @@ def _signal_zookeeper(cluster: LocalCluster, name: str) -> None:
                 process.send_signal(signals.SIGTERM)
 
 
-def _changed(cluster: LocalCluster, note: str, exit_code: ExitCode = ExitCode.DONE) -> Report:
+def _changed(cluster: LocalCluster, *notes: str, exit_code: ExitCode = ExitCode.DONE) -> Report:
     from cli.views.local import local_report
 
-    return local_report(cluster.status(), notes=(note,), exit_code=exit_code)
+    return local_report(cluster.status(), notes=notes, exit_code=exit_code)

@@ -37,7 +37,7 @@ from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.framework.signals import StopSignals
-from cli.output.report import Report
+from cli.output.report import Column, Kind, Report, Table
 from engine.common.quantities import counted
 
 if TYPE_CHECKING:
@@ -181,8 +181,10 @@ def up(
         start_timeout_s=start_timeout_s(invocation),
     )
     where = "a temporary folder" if temporary else directory
-    if not invocation.goes_ahead(f"start a ZooKeeper and {counted(len(ids) or brokers, 'broker')} in {where}"):
-        return ExitCode.DONE
+    ids = ids or list(range(brokers))
+    if not invocation.goes_ahead(f"start a ZooKeeper and {counted(len(ids), 'broker')} in {where}"):
+        planned = {"dir": None if temporary else str(directory), "brokers": [{"id": each} for each in ids]}
+        return Report(planned, Table((Column("id", Kind.NUMBER),), [(each,) for each in ids]))
     if detach:
         cluster.start()
         status, is_elsewhere = cluster.status(), directory != DEFAULT_DIRECTORY
