@@ -18,7 +18,7 @@ from broker_program import BrokerProgram
 from kerberos import REALM, Kdc, kdc, keytab_module, ticket_module
 from klamm_program import Ran, in_process
 from patience import within
-from rights_story import READING, Cell, RightsStory, Stranger, check, check_remedies
+from rights_story import CHANGING, READING, Cell, RightsStory, Stranger, check, check_remedies
 from spark_sessions import SETTINGS
 from standalone_spark import standalone, submitted
 
@@ -31,6 +31,7 @@ from engine.local.zookeeper import EmbeddedZooKeeper
 PORT, OWN_PORT = 21321, 21323
 """Of Kafka's broker, and of klamm's."""
 RULES = f"RULE:[2:$1](kafka),RULE:[1:$1@$0](.*-admin@{REALM})s/(.*)-admin@.*/the-$1/U,RULE:[1:$1]"
+OF_BOTH = (*CHANGING, "elect preferred", "reassign execute", "plan apply", "plan rollback")
 TOPIC_TOOL = "org.apache.kafka.tools.TopicCommand"
 
 
@@ -97,6 +98,7 @@ def settings(host: str, port: int, module: str) -> dict[str, str]:
         "sasl.kerberos.service.name": "kafka",
         "sasl.kerberos.principal.to.local.rules": RULES,
         "listener.name.kerberos.gssapi.sasl.jaas.config": module,
+        "delegation.token.secret.key": "token-Secr3t",
         "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
         "super.users": "User:alice;User:kafka;User:THE-CHIEF;User:ANONYMOUS",
     }
@@ -142,13 +144,13 @@ class TicketStory(RightsStory):
 @pytest.fixture(scope="module")
 def story(realm: Realm, tmp_path_factory: pytest.TempPathFactory) -> RightsStory:
     folder, host = tmp_path_factory.mktemp("rights"), realm.kdc.host
-    found = TicketStory(folder, f"{host}:{PORT}", f"{host}:{PORT + 1}", map(Cell, READING))
+    found = TicketStory(folder, f"{host}:{PORT}", f"{host}:{PORT + 1}", map(Cell, (*READING, *OF_BOTH)))
     found.realm = realm
     return found
 
 
-@pytest.mark.parametrize("case", READING)
-def test_commands_that_read_work_for_a_principal_with_its_rights(
+@pytest.mark.parametrize("case", [*READING, *OF_BOTH])
+def test_commands_work_for_a_principal_with_its_rights(
     case: str, story: RightsStory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     check(story, Cell(case), capsys)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from klamm_program import Ran, in_process
 from patience import within
-from rights_story import READING, Cell, RightsStory, Stranger, check, check_remedies
+from rights_story import CHANGING, READING, Cell, RightsStory, Stranger, check, check_remedies
 from secured_kafka import FIRST_PORT, SecuredKafka, jaas
 from test_secured_kafka import WRONG, is_on_page
 from token_provider import CLIENT_ID, CLIENT_SECRET, Issuer, token
@@ -146,13 +146,15 @@ def test_a_long_command_logs_in_again_with_a_new_token(
     assert source != "provider" or len(issuer.given) >= 3
 
 
-def key_store(kafka: SecuredKafka, name: str) -> dict[str, str]:
-    """Return properties with a JKS store of a certificate for this name; Java's keytool makes it."""
-    store = kafka.folder / f"{name}.jks"
+def key_store(kafka: SecuredKafka, name: str, kind: str = "JKS") -> dict[str, str]:
+    """Return properties with a store of a certificate for this name; Java's keytool makes those of kind JKS."""
+    store = kafka.folder / f"{name}.{kind}"
     if not store.exists():
-        kafka.ca.sign(name).write_jks(store, "store-Secr3t")
+        certificate = kafka.ca.sign(name)
+        write = certificate.write_jks if kind == "JKS" else certificate.write_pkcs12
+        write(store, "store-Secr3t")
     return {
-        "ssl_keystore_type": "JKS",
+        "ssl_keystore_type": kind,
         "ssl_keystore_location": str(store),
         "ssl_keystore_password": "store-Secr3t",
         "ssl_key_password": "store-Secr3t",
@@ -160,7 +162,7 @@ def key_store(kafka: SecuredKafka, name: str) -> dict[str, str]:
 
 
 class CertificateStory(RightsStory):
-    """The users of the cells show certificates."""
+    """The users of the cells show certificates: from PKCS12 stores those who change something."""
 
     kafka: SecuredKafka
 
@@ -168,19 +170,20 @@ class CertificateStory(RightsStory):
         return f"User:CN={cell.user}"
 
     def config_of(self, cell: Cell) -> Path:
-        return self.kafka.client("MUTUAL", **key_store(self.kafka, cell.user))
+        kind = "PKCS12" if cell.case in CHANGING else "JKS"
+        return self.kafka.client("MUTUAL", **key_store(self.kafka, cell.user, kind))
 
 
 @pytest.fixture(scope="module")
 def story(kafka: SecuredKafka, tmp_path_factory: pytest.TempPathFactory) -> RightsStory:
-    folder, cells = tmp_path_factory.mktemp("rights"), map(Cell, READING)
+    folder, cells = tmp_path_factory.mktemp("rights"), map(Cell, (*READING, *CHANGING))
     found = CertificateStory(folder, kafka.address("PLAINTEXT"), kafka.address("MUTUAL"), cells)
     found.kafka = kafka
     return found
 
 
-@pytest.mark.parametrize("case", READING)
-def test_commands_that_read_work_for_a_certificate_with_its_rights(
+@pytest.mark.parametrize("case", [*READING, *CHANGING])
+def test_commands_work_for_a_certificate_with_its_rights(
     case: str, story: RightsStory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     check(story, Cell(case), capsys)

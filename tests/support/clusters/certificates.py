@@ -46,11 +46,15 @@ class Signed:
         path.write_text(self.key_pem(password) + self.certificate_pem)
         return path
 
+    def write_pkcs12(self, path: Path, password: str) -> Path:
+        """Write key and certificate into a PKCS12 store."""
+        how = BestAvailableEncryption(password.encode())
+        path.write_bytes(serialize_key_and_certificates(b"own", self.key, self.certificate, None, how))
+        return path
+
     def write_jks(self, path: Path, password: str) -> Path:
         """Write key and certificate into a key store of Java's, by its own keytool."""
-        p12 = path.with_suffix(".p12")
-        how = BestAvailableEncryption(password.encode())
-        p12.write_bytes(serialize_key_and_certificates(b"own", self.key, self.certificate, None, how))
+        p12 = self.write_pkcs12(path.with_suffix(".p12"), password)
         words = [
             "keytool", "-importkeystore", "-noprompt", "-srckeystore", p12, "-srcstoretype", "PKCS12",
             "-srcstorepass", password, "-destkeystore", path, "-deststoretype", "JKS", "-deststorepass", password,

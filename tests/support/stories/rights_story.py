@@ -200,6 +200,14 @@ READING = (
 )  # fmt: skip
 """Cases that change nothing, for logins beside the one that tries them all."""
 
+CHANGING = (
+    "topics create", "topics alter", "topics delete", "configs alter --topic", "configs alter --broker",
+    "configs alter --user", "quotas set", "quotas set --user", "quotas remove", "acls add", "acls remove", "acls apply",
+    "users set", "users remove", "tokens create --owner-principal", "groups reset-offsets", "groups delete",
+    "records delete", "produce --transactional-id",
+)  # fmt: skip
+"""Cases of one broker that change something, for the same logins."""
+
 
 @dataclass(frozen=True)
 class Cell:
