@@ -176,9 +176,9 @@ async def _hmac(cluster: Cluster, token_id: str | None, hmac: str | None) -> str
 
 
 def _expiry(token_id: str | None, expires_ms: int | None) -> Report:
-    columns = (Column("token_id"), Column("expiry_timestamp_ms", Kind.TIME, title="Expires"))
-    data = {"token_id": token_id, "expiry_timestamp_ms": expires_ms}
-    return Report(data, Table(columns, [(token_id, None if expires_ms is None else _moment(expires_ms))]))
+    expires = None if expires_ms is None else _moment(expires_ms)
+    columns = (Column("token_id"), Column("expires", Kind.TIME))
+    return Report({"token_id": token_id, "expires": expires}, Table(columns, [(token_id, expires)]))
 
 
 def _moment(time_ms: int) -> datetime:
@@ -191,15 +191,25 @@ def _report(listed: Sequence[Token], *, has_hmac: bool = False) -> Report:
         Column("owner"),
         Column("requester", is_dispensable=True),
         Column("renewers", Kind.LIST),
-        Column("issue_timestamp_ms", Kind.TIME, title="Issued"),
-        Column("expiry_timestamp_ms", Kind.TIME, title="Expires"),
-        Column("max_timestamp_ms", Kind.TIME, title="Ends at last"),
+        Column("issued", Kind.TIME),
+        Column("expires", Kind.TIME),
+        Column("ends", Kind.TIME, title="Ends at last"),
         Column("hmac"),
-    )[: 8 if has_hmac else 7]
-    rows = [[getattr(token, column.name) for column in columns] for token in listed]
-    for row in rows:
-        row[4:7] = map(_moment, row[4:7])
-    return Report(list(listed), Table(columns, rows))
+    )
+    rows = [
+        (
+            token.token_id,
+            token.owner,
+            token.requester,
+            token.renewers,
+            *map(_moment, (token.issue_timestamp_ms, token.expiry_timestamp_ms, token.max_timestamp_ms)),
+            token.hmac,
+        )
+        for token in listed
+    ]
+    data = [dict(zip((column.name for column in columns), row, strict=True)) for row in rows]
+    shown = 8 if has_hmac else 7
+    return Report(data, Table(columns[:shown], [row[:shown] for row in rows]))
 
 
 group.put_in_order("list", "create", "renew", "expire")

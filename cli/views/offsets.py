@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Nothing, Report, Section, Table, Tone
 from cli.views.kafka import brokers as kafka
 from engine.admin.offsets.listing import PartitionOffset
 from engine.common.model import NO_LEADER
+from engine.common.moments import calendar_time
 
 
 def _error_tone(value: object) -> Tone | None:
@@ -62,5 +63,5 @@ def _data(partition: PartitionOffset) -> dict[str, object]:
     }
 
 
-def _moment(partition: PartitionOffset) -> datetime | None:
-    return None if partition.timestamp is None else datetime.fromtimestamp(partition.timestamp / 1000, UTC)
+def _moment(partition: PartitionOffset) -> datetime | int | None:
+    return None if partition.timestamp is None else calendar_time(partition.timestamp)

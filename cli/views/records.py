@@ -9,15 +9,17 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from cli.output.format import OutputFormat
 from cli.output.printer import csv_line, json_text
-from cli.output.values import iso_time
+from cli.output.report import Kind
+from cli.output.values import iso_time, machine_text
 from cli.views.kafka.records import formatter
 from engine.admin.records.consumed import ConsumedRecord
 from engine.common.errors import ConfigError
+from engine.common.moments import calendar_time
 from engine.common.topic_names import GROUP_METADATA_TOPIC, INTERNAL_TOPICS
 from engine.kafka.protocol.records.record import Record
 
@@ -142,7 +144,7 @@ def _csv_row(consumed: ConsumedRecord) -> bytes:
         consumed.topic,
         str(consumed.partition),
         str(record.offset),
-        _time(record.timestamp_ms) or "",
+        machine_text(Kind.TIME, _time(record.timestamp_ms)),
         (record.key or b"").decode("utf-8", "replace"),
         (record.value or b"").decode("utf-8", "replace"),
         headers,
@@ -188,5 +190,6 @@ def _header(key: str, value: bytes | None) -> bytes:
     return key.encode() + b"=" + (b"NULL" if value is None else value)
 
 
-def _time(timestamp_ms: int) -> str | None:
-    return None if timestamp_ms < 0 else iso_time(datetime.fromtimestamp(timestamp_ms / 1000, UTC))
+def _time(timestamp_ms: int) -> str | int | None:
+    time = None if timestamp_ms < 0 else calendar_time(timestamp_ms)
+    return iso_time(time) if isinstance(time, datetime) else time

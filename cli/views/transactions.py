@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Nothing, Report, Table, Tone
@@ -13,6 +13,7 @@ from engine.admin.transactions.hanging import OpenTransaction
 from engine.admin.transactions.reading import ListedTransaction, PartitionProducer, TransactionDescription
 from engine.common.listing import first_few
 from engine.common.model import TopicPartition
+from engine.common.moments import calendar_time
 from engine.common.quantities import counted
 
 NOTES_PARTITIONS_MAX = 10
@@ -174,5 +175,5 @@ def _data(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> list[d
     return [{column.name: value for column, value in zip(columns, row, strict=True)} for row in rows]
 
 
-def _moment(timestamp_ms: int | None) -> datetime | None:
-    return None if timestamp_ms is None else datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+def _moment(timestamp_ms: int | None) -> datetime | int | None:
+    return None if timestamp_ms is None else calendar_time(timestamp_ms)

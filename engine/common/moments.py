@@ -56,6 +56,14 @@ def moment_ms(text: str, *, now: datetime) -> int:
     return max(0, milliseconds)
 
 
+def calendar_time(time_ms: int) -> datetime | int:
+    """Return a time of a record in UTC. A number that no calendar has stays a number: clients set it as they like."""
+    try:
+        return datetime.fromtimestamp(time_ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return time_ms
+
+
 def _moment(
     day: str, minute: str | None, second: str | None, fraction: str | None, zone: str | None, *, is_end: bool
 ) -> datetime:

@@ -10,7 +10,7 @@ from engine.admin.cluster.errors import BadRequest
 from engine.admin.groups.reset_spec import parse_datetime, parse_iso_duration
 from engine.admin.offsets.selection import parse_offset_time
 from engine.admin.state_changes.merge import parse_bound
-from engine.common.moments import moment_ms, parse_moment
+from engine.common.moments import calendar_time, moment_ms, parse_moment
 
 NOW = datetime(2026, 11, 28, 3, 0, 30, tzinfo=UTC)
 
@@ -50,6 +50,12 @@ def test_a_moment(text: str, told: str) -> None:
 )
 def test_an_end_includes_all_of_what_it_names(text: str, told: str) -> None:
     assert parse_moment(text, now=NOW, is_end=True) == datetime.fromisoformat(told)
+
+
+@pytest.mark.parametrize("time_ms", [253_402_300_800_000, 1_796_069_067_347_000_000, 2**63 - 1])
+def test_a_time_that_no_calendar_has_stays_a_number(time_ms: int) -> None:
+    assert calendar_time(time_ms) == time_ms
+    assert calendar_time(1_796_069_067_347) == datetime(2026, 11, 30, 20, 4, 27, 347_000, UTC)
 
 
 def test_every_option_takes_them() -> None:

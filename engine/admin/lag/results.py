@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 from engine.admin.cluster.errors import AdminError, Unknown
@@ -28,6 +28,7 @@ from engine.admin.lag.verdicts import (
     without_records,
 )
 from engine.common.model import TopicPartition
+from engine.common.moments import calendar_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +281,7 @@ def _partition_lag(
     trend = trend_of(known_points(points)) if is_known else UNKNOWN_TREND
     lag = _lag(sample)
     unread, time_lag_ms = _waiting(first, lag, now_ms)
+    since = None if unread is None else calendar_time(unread)
     newest = times.get(place) if (place := place_of_newest(name, sample)) is not None else None
     return PartitionLag(
         *name,
@@ -290,7 +292,7 @@ def _partition_lag(
         _lost(sample),
         time_lag_ms,
         _span(unread, newest),
-        None if unread is None else datetime.fromtimestamp(unread / 1000, UTC),
+        since if isinstance(since, datetime) else None,
         trend.in_per_sec,
         trend.out_per_sec,
         _clear(verdict, trend, lag, has_ended=rhythm is not None and rhythm.has_ended),

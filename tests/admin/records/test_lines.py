@@ -101,7 +101,7 @@ anything = st.binary(max_size=20) | st.none()
 records = st.builds(
     Record,
     offset=st.integers(0, 2**40),
-    timestamp_ms=st.integers(0, 4_000_000_000_000),
+    timestamp_ms=st.integers(0, 4_000_000_000_000) | st.integers(0, 2**63 - 1),
     key=anything,
     value=anything,
     headers=st.lists(st.tuples(st.text(max_size=5), anything), max_size=3),
