@@ -42,6 +42,9 @@ SCHEMA = pa.schema(
 )
 """The columns of Spark's own Kafka source, in its order; ``headers`` only on request."""
 
+_LATEST_MS = (2**63 - 1) // 1000
+"""Spark counts microseconds. A later time, such as nanoseconds that a client took for milliseconds, becomes this."""
+
 RecordBatch = pa.RecordBatch
 
 _Ints = np.ndarray[Any, np.dtype[np.int64]]
@@ -376,7 +379,7 @@ def _record_batch(frame: Frame, count: int, columns: dict[str, Any]) -> pa.Recor
     columns["topic"] = pa.repeat(pa.scalar(frame.topic), count)
     columns["partition"] = np.full(count, frame.partition, np.int32)
     if "timestamp" in columns:
-        columns["timestamp"] = columns["timestamp"] * 1000
+        columns["timestamp"] = np.minimum(columns["timestamp"], _LATEST_MS) * 1000
     schema = pa.schema([SCHEMA.field(name) for name in frame.columns])
     arrays = [_array(columns[each.name], each.type) for each in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -119,6 +119,12 @@ def test_log_append_time() -> None:
     assert [row["timestampType"] for row in found] == [1, 1, 0]
 
 
+def test_a_time_beyond_what_spark_can_hold_is_the_last_that_it_can() -> None:
+    nanoseconds = 1_796_069_067_347_000_000
+    found = rows(encode_batch([record(0), record(1, time=nanoseconds)]))
+    assert [row["timestamp"] for row in found] == [1_700_000_000_000_000, (2**63 - 1) // 1000 * 1000]
+
+
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
 def test_old_formats_between_new_ones(magic: int, codec: Codec) -> None:
