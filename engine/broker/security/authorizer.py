@@ -8,7 +8,7 @@ authorizing a Produce or a Fetch is one dictionary lookup. The rules themselves,
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from sys import getsizeof
 from typing import Final
 from weakref import WeakValueDictionary
@@ -109,7 +109,7 @@ class Authorizer:
         """At least what the sessions remember: those that have ended may count."""
         folders = {change.parent_path: change.decode for change in (LiteralAclChangeZNode, ExtendedAclChangeZNode)}
         self._follower = ChangeFollower(
-            zk, clock, folders, self.refresh, self._reload, subject="access rules", log=_server_log
+            zk.client, clock, folders, self._refresh_all, self._reload, subject="access rules"
         )
 
     # -- questions
@@ -216,6 +216,10 @@ class Authorizer:
             _server_log.error("Nobody may use what these access rules are for until they are mended: %s", error)
             entries = (_NOBODY,)
         self.rules.put(pattern, entries)
+
+    async def _refresh_all(self, patterns: Sequence[ResourcePattern]) -> None:
+        for pattern in patterns:
+            await self.refresh(pattern)
 
     async def _reload(self) -> None:
         found = await self._zk.acls.get_all()

@@ -65,7 +65,7 @@ class DelegationTokens:
         self._credentials: dict[tuple[str, str], ScramCredential] = {}
         folders = {DelegationTokenChangeZNode.parent_path: DelegationTokenChangeZNode.decode}
         self._follower = ChangeFollower(
-            zk, clock, folders, self.refresh, self._reload, subject="delegation tokens", log=logger
+            zk.client, clock, folders, self._refresh_all, self._reload, subject="delegation tokens"
         )
 
     async def start(self) -> None:
@@ -168,6 +168,10 @@ class DelegationTokens:
             self._forget(token_id)
         else:
             self._put(token)
+
+    async def _refresh_all(self, token_ids: Sequence[str]) -> None:
+        for token_id in token_ids:
+            await self.refresh(token_id)
 
     async def _reload(self) -> None:
         read = await self._zk.tokens.get_all()

@@ -16,8 +16,9 @@ from engine.common.clock import SystemClock
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.dynamic import DynamicConfigs
 from engine.kafka.config.log_config import LogConfig
+from engine.kafka.zk.change_follower import NOTIFICATION_AGE_MS_MAX
 from engine.kafka.zk.client import ZkClient
-from engine.kafka.zk.config_changes import NOTIFICATION_AGE_MS_MAX, ConfigChangeListener
+from engine.kafka.zk.config_changes import ConfigChangeListener
 
 FOLDERS = ("/config/changes", "/config/topics", "/config/brokers", "/config/users", "/config/clients", "/config/ips")
 
