@@ -131,7 +131,7 @@ def _levels_of_alike(problem: Problem, factors: Sequence[int], may_hold: int, ba
         # Replicas that do not move cannot be passed on.
         return count[source] > base[source] and racks_can_pass(rack_of.get(source), rack_of.get(target))
 
-    return _windows(problem, count, can_pass)
+    return _windows(count, can_pass)
 
 
 def _free_units(loads: dict[int, int], room: Sequence[int], depth: int) -> int:
@@ -159,7 +159,7 @@ def _can_pass(source: int, target: int, loads: dict[int, int], room: Sequence[in
     return True
 
 
-def _windows(problem: Problem, count: dict[int, int], can_pass: Callable[[int, int], bool]) -> Levels:
+def _windows(count: dict[int, int], can_pass: Callable[[int, int], bool]) -> Levels:
     """Widen the shares by what brokers of neighbouring shares can pass to each other."""
     low, high = dict(count), dict(count)
     by_share: dict[int, list[int]] = {}
@@ -191,7 +191,7 @@ def _levels_by_exchange(problem: Problem, items: Sequence[Item], base: Sequence[
             break
     reach = reachable(placement.arcs())
     count = {b: placement.count[b] for b in remaining}
-    return _windows(problem, count, lambda source, target: bool(reach[source] >> target & 1))
+    return _windows(count, lambda source, target: bool(reach[source] >> target & 1))
 
 
 def _even_out_directly(placement: Placement, remaining: Sequence[int]) -> None:

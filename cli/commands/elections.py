@@ -119,7 +119,7 @@ async def _elect(invocation: Invocation, election: ElectionType, scope: Election
     async with open_cluster(invocation, for_change=not invocation.is_dry_run) as cluster:
         previews = await preview_election(cluster, election, scope)
         if not invocation.is_dry_run:
-            await check_election(cluster, election)
+            check_election(cluster, election)
         needed = [preview for preview in previews if preview.is_needed]
         if not needed:
             return await report([preview.as_result() for preview in previews])

@@ -32,7 +32,7 @@ class Elect(Operation):
 
     async def prepare(self, cluster: Cluster) -> Prepared:
         previews = await preview_election(cluster, self.election, self.scope)
-        await check_election(cluster, self.election)
+        check_election(cluster, self.election)
         needed = [preview for preview in previews if preview.is_needed]
         able = [election for election in needed if election.obstacle is None]
         unable = [election for election in needed if election.obstacle is not None]

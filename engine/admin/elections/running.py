@@ -33,9 +33,9 @@ _SHARE_OF_TIMEOUT = 0.8
 """Waiting ends before the command's own deadline, so that every partition's state can still be reported."""
 
 
-async def check_election(cluster: Cluster, election: ElectionType) -> None:
+def check_election(cluster: Cluster, election: ElectionType) -> None:
     """Raise BadRequest if the cluster's side has no such election; call it before anybody has to confirm one."""
-    (await elector_of(cluster)).check(election)
+    elector_of(cluster).check(election)
 
 
 async def preview_election(cluster: Cluster, election: ElectionType, scope: ElectionScope) -> list[ElectionPreview]:
@@ -61,7 +61,7 @@ async def run_election(
     """
     deadline = time.monotonic() + cluster.timeout_s * _SHARE_OF_TIMEOUT
     reader = await topic_reader(cluster, on_unknown_settings=cluster.observe)
-    elector = await elector_of(cluster)
+    elector = elector_of(cluster)
     elector.check(election)
     wanted = [each for each in previews if each.is_needed]
     errors: Mapping[TopicPartition, str | None] = {}
@@ -155,7 +155,7 @@ class Elector(Protocol):
         """
 
 
-async def elector_of(cluster: Cluster) -> Elector:
+def elector_of(cluster: Cluster) -> Elector:
     """Return who carries out the elections of this cluster."""
     if cluster.changes_by is Side.ZOOKEEPER:
         from engine.admin.elections.by_znode import ZnodeElector

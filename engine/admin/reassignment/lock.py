@@ -89,7 +89,7 @@ async def operator_lock(
     """
     places: list[LockPlace] = []
     try:
-        for place, is_enough_without in await lock_places(cluster, holder, session_timeout_s):
+        for place, is_enough_without in lock_places(cluster, holder, session_timeout_s):
             places.append(place)
             try:
                 await _take(place, session_timeout_s, cluster.timeout_s, on_wait)
@@ -116,7 +116,7 @@ async def read_holder(cluster: Cluster) -> Holder | None:
         Unreachable: no place can be asked.
     """
     failures: list[AdminError] = []
-    places = await lock_places(cluster, Holder.myself(""), SESSION_TIMEOUT_S)
+    places = lock_places(cluster, Holder.myself(""), SESSION_TIMEOUT_S)
     for place, _ in places:
         try:
             holder = await place.holder()
@@ -140,7 +140,7 @@ async def plan_in_the_way(cluster: Cluster, topics: Collection[str] | None) -> H
     such a change for a failure, or copies without its limit. Not knowing must not keep an operator from mending a
     cluster, so it counts as free.
     """
-    places = await lock_places(cluster, Holder.myself(""), SESSION_TIMEOUT_S)
+    places = lock_places(cluster, Holder.myself(""), SESSION_TIMEOUT_S)
     holders = await asyncio.gather(*(_look(cluster, place) for place, _ in places))
     return next((holder for holder in holders if holder is not None and holder.relies_on(topics)), None)
 
@@ -166,7 +166,7 @@ async def refuse_while_held(cluster: Cluster) -> None:
         raise LockHeld(holder)
 
 
-async def lock_places(cluster: Cluster, holder: Holder, session_timeout_s: float) -> list[tuple[LockPlace, bool]]:
+def lock_places(cluster: Cluster, holder: Holder, session_timeout_s: float) -> list[tuple[LockPlace, bool]]:
     """Return the places that can hold the lock, and for each whether the lock is valid without it."""
     from engine.admin.reassignment.lock_by_group import GroupLock
 

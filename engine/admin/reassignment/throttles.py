@@ -91,7 +91,7 @@ async def plan_throttle(
         name: throttled_settings(name, known_configs(topic), lists[name], throttle, keeps_all=keeps_all)
         for name, topic in topics.items()
     }
-    brokers = await _broker_settings(cluster, throttle, flows, plan, live)
+    brokers = _broker_settings(throttle, flows, plan, live)
     replaced = [
         (broker, key, value)
         for broker, wanted in brokers.items()
@@ -313,8 +313,8 @@ async def _clear_topics(
     return ClearedThrottles(tuple(cleared), left=tuple(left))
 
 
-async def _broker_settings(
-    cluster: Cluster, throttle: Throttle, flows: Flows, plan: Sequence[PartitionMove], live: Set[int]
+def _broker_settings(
+    throttle: Throttle, flows: Flows, plan: Sequence[PartitionMove], live: Set[int]
 ) -> dict[int, dict[str, str]]:
     settings: dict[int, dict[str, str]] = {}
     if throttle.replication_rate is not None:

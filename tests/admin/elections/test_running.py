@@ -164,7 +164,7 @@ def test_who_elects(
     zookeeper: str | None, bootstrap: tuple[tuple[str, int], ...], via: Side | None, elector: type
 ) -> None:
     cluster = Cluster(ClusterTarget("c", Origin.OPTIONS, zookeeper, bootstrap, via=via))
-    assert type(asyncio.run(elector_of(cluster))) is elector
+    assert type(elector_of(cluster)) is elector
 
 
 @in_event_loop
@@ -175,7 +175,7 @@ async def test_by_znode_there_are_preferred_elections_only(zk_chroot: str) -> No
     async with Cluster(target, accepted=said.append, timeout_s=2) as cluster:
         previews = await preview_election(cluster, UNCLEAN, ElectionScope((("lag", 1),)))
         with pytest.raises(BadRequest, match="unclean elections are not possible through ZooKeeper"):
-            await check_election(cluster, UNCLEAN)
+            check_election(cluster, UNCLEAN)
         with pytest.raises(BadRequest, match="unclean elections are not possible through ZooKeeper"):
             await run_election(cluster, UNCLEAN, previews)
         assert said == []

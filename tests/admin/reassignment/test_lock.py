@@ -36,7 +36,7 @@ def test_a_place_that_never_answers_is_told_with_where_to_look(monkeypatch: pyte
         async def give_back(self) -> None:
             pass
 
-    async def places(*_: object) -> list[tuple[Silent, bool]]:
+    def places(*_: object) -> list[tuple[Silent, bool]]:
         return [(Silent(), False)]
 
     monkeypatch.setattr(lock, "lock_places", places)
