@@ -32,6 +32,9 @@ ORDERS = ResourcePattern(ResourceType.TOPIC, "orders")
 PREFIX = ResourcePattern(ResourceType.TOPIC, "ord", PatternType.PREFIXED)
 PATIENCE_S = 20.0
 
+NO_ZOOKEEPER: Any = SimpleNamespace(client=None)
+"""For an authorizer that is not started: tests give it its rules."""
+
 
 def allow(principal: str = "User:alice", operation: AclOperation = AclOperation.READ, host: str = "*") -> AclEntry:
     return AclEntry(principal, host, operation, Permission.ALLOW)
@@ -178,7 +181,7 @@ def test_sessions_remember_a_bounded_memory_and_nothing_beyond_a_change(monkeypa
     monkeypatch.setattr(authorizer_module, "REMEMBERED_BYTES_MAX", 1_000_000)
 
     async def check() -> None:
-        authorizer = Authorizer(None, SystemClock(), super_users=[], allows_without_rules=False)  # type: ignore[arg-type]
+        authorizer = Authorizer(NO_ZOOKEEPER, SystemClock(), super_users=[], allows_without_rules=False)
         alice, others = user(), [user(f"mallory-{number}") for number in range(20)]
         authorizer.rules.put(ORDERS, (allow(),))
         assert may(authorizer, alice)
@@ -201,7 +204,7 @@ def test_sessions_remember_a_bounded_memory_and_nothing_beyond_a_change(monkeypa
 
 def test_hosts_and_any_topic() -> None:
     async def check() -> None:
-        authorizer = Authorizer(None, SystemClock(), super_users=[], allows_without_rules=False)  # type: ignore[arg-type]
+        authorizer = Authorizer(NO_ZOOKEEPER, SystemClock(), super_users=[], allows_without_rules=False)
         authorizer.rules.put(ORDERS, (allow(host="10.0.0.1", operation=AclOperation.WRITE),))
         here, there = user(), user()
         there.host = "10.0.0.1"
@@ -241,7 +244,7 @@ def test_rules_are_found_by_name_and_by_prefix() -> None:
 
 def test_denials_are_logged_in_kafkas_words(caplog: pytest.LogCaptureFixture) -> None:
     async def check() -> None:
-        authorizer = Authorizer(None, SystemClock(), super_users=["User:admin"], allows_without_rules=False)  # type: ignore[arg-type]
+        authorizer = Authorizer(NO_ZOOKEEPER, SystemClock(), super_users=["User:admin"], allows_without_rules=False)
         with caplog.at_level(logging.DEBUG, "kafka.authorizer.logger"):
             may(authorizer, user())
             may(authorizer, user("admin"))
