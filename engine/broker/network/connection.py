@@ -505,10 +505,8 @@ class Connection(asyncio.BufferedProtocol):
         position: int = 10 + max(length, 0)
         if len(frame) < position:
             raise RemoteProtocolError("the request ends inside its client id")
-        try:
-            self._client_id = None if length < 0 else str(frame[10:position], "utf-8")
-        except UnicodeDecodeError as error:
-            raise RemoteProtocolError("the client id is not UTF-8") from error
+        # As in Java, what is no UTF-8 becomes U+FFFD: clients of other codes work as well.
+        self._client_id = None if length < 0 else str(frame[10:position], "utf-8", "replace")
         self._client_id_bytes = bytes(frame[8:position])
         return position
 

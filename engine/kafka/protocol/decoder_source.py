@@ -10,6 +10,7 @@ elements would take as objects, which handlers may make of them, and refuses wha
 from __future__ import annotations
 
 import struct
+from functools import cache
 from typing import Any
 
 from engine.common.errors import RemoteProtocolError
@@ -40,8 +41,16 @@ _LIST_BYTES, _VIEW_BYTES, _TEXT_BYTES, _NUMBER_BYTES, _PLACE_BYTES, _COLLECTED_B
 
 
 def compile_decoder(cls: type[Message], version: int, *, is_bounded: bool) -> Any:
-    """Return a function (buffer, offset) -> (value, next offset); ``is_bounded``: it limits the value's memory."""
-    return _DecoderWriter(cls, version, is_bounded=is_bounded).compile()
+    """Return a function (buffer, offset) -> (value, next offset); ``is_bounded``: it limits the value's memory.
+
+    As in Java, what is no UTF-8 in a text becomes U+FFFD.
+    """
+    return _DecoderWriter(cls, version, is_bounded=is_bounded, takes_any_text=is_bounded).compile()
+
+
+@cache
+def _decoder_of_any_text(cls: type[Message], version: int) -> Any:
+    return _DecoderWriter(cls, version, is_bounded=False, takes_any_text=True).compile()
 
 
 def memory_bytes_max(size_bytes: int) -> int:
@@ -98,10 +107,12 @@ class _Run:
 
 
 class _DecoderWriter:
-    def __init__(self, cls: type[Message], version: int, *, is_bounded: bool) -> None:
+    def __init__(self, cls: type[Message], version: int, *, is_bounded: bool, takes_any_text: bool) -> None:
         self._cls = cls
         self._version = version
         self._is_bounded = is_bounded
+        self._takes_any_text = takes_any_text
+        """Otherwise a message that is no UTF-8 is decoded once more: the others then take less time."""
         self._is_flexible = cls.is_flexible_in(version)
         self._is_zero_copy = holds_records(cls, version)
         self._source = Source()
@@ -111,7 +122,8 @@ class _DecoderWriter:
             new=object.__new__,
             Malformed=Malformed,
             RemoteProtocolError=RemoteProtocolError,
-            broken=(Malformed, struct.error, IndexError, UnicodeDecodeError),
+            broken=(Malformed, struct.error, IndexError),
+            decoder_of_any_text=self._decoder_of_any_text,
             read_varint=read_varint,
             rest_of_varint=rest_of_varint,
             skip_tagged=skip_tagged,
@@ -125,6 +137,7 @@ class _DecoderWriter:
         if self._is_bounded:
             self._readers_of(self._cls)
         with source.block("def decode(buffer, pos):"):
+            source.line("start = pos")
             with source.block("try:"):
                 if self._is_zero_copy:
                     source.line("if buffer.__class__ is not memoryview: buffer = memoryview(buffer)")
@@ -139,11 +152,17 @@ class _DecoderWriter:
                     # Whoever looks at an element later may look as often as he likes.
                     source.line("frame.room = float('inf')")
                 source.line("return value, pos")
+            if not self._takes_any_text:
+                with source.block("except UnicodeDecodeError:"):
+                    source.line("return decoder_of_any_text()(buffer, start)")
             with source.block("except broken as error:"):
                 if self._is_bounded:
                     source.line("if frame.failed_at is not None: pos = frame.failed_at")
                 source.line(f'raise RemoteProtocolError(f"{name}: {{error}}, near byte {{pos}}") from error')
         return source.compile("decode", f"<decoder of {name}>")
+
+    def _decoder_of_any_text(self) -> Any:
+        return _decoder_of_any_text(self._cls, self._version)
 
     def _readers_of(self, cls: type[Struct]) -> None:
         """Write a function for the elements of each array in a struct, at whatever depth."""
@@ -267,7 +286,8 @@ class _DecoderWriter:
             source.line(f'raise Malformed(f"{label} has the length {{{size}}}")')
         part = "buffer[pos:end]"
         if kind is STRING:
-            part = f"str({part}, 'utf-8')" if self._is_zero_copy else f"{part}.decode()"
+            how = "'utf-8', 'replace'" if self._takes_any_text else "'utf-8'" if self._is_zero_copy else ""
+            part = f"str({part}, {how})" if self._is_zero_copy else f"{part}.decode({how})"
         elif kind is not RECORDS and self._is_zero_copy:
             part = f"bytes({part})"
         source.line(f"{place} = {part}")

@@ -68,10 +68,7 @@ def decode_request_header(buffer: Buffer, offset: int = 0) -> tuple[RequestHeade
         end = position + size
         if size < 0 or end > len(buffer):
             raise RemoteProtocolError(f"request header: the client id has the length {size}")
-        try:
-            client_id = str(buffer[position:end], "utf-8")
-        except UnicodeDecodeError as error:
-            raise RemoteProtocolError(f"request header: client id: {error}") from error
+        client_id = str(buffer[position:end], "utf-8", "replace")
         position = end
     key, has_tags = flexible_since
     if has_tags:

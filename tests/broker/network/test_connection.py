@@ -35,7 +35,7 @@ from engine.kafka.protocol.apis.metadata import (
     MetadataResponseBroker,
 )
 from engine.kafka.protocol.apis.produce import ProduceRequest, TopicProduceData
-from engine.kafka.protocol.frames import encode_request, encode_response
+from engine.kafka.protocol.frames import decode_response, encode_request, encode_response
 from engine.runtime.receive_buffers import SHARED_BYTES, ReceiveBuffers
 
 
@@ -137,6 +137,24 @@ def test_each_request_of_a_connection_has_its_own_client_id() -> None:
                 writer.write(encode_request(asked, 4, number, name))
             frames = [await read_frame(reader) for _ in names]
             assert (seen, correlation_ids(frames)) == (names, list(range(len(names))))
+            writer.close()
+
+    run(check)
+
+
+def test_texts_of_another_code_are_read_as_java_reads_them() -> None:
+    """Clients that are set up in ISO 8859-1 work on Kafka."""
+
+    async def check() -> None:
+        async def handler(request: RequestHead, body: MetadataRequest) -> MetadataResponse:
+            assert body.topics is not None
+            return MetadataResponse(brokers=[], topics=[], cluster_id=f"{request.client_id} {body.topics[0].name}")
+
+        async with serving({ApiKey.METADATA: handler}) as (_, host, port):
+            reader, writer = await asyncio.open_connection(host, port)
+            writer.write(metadata_request("buero", 1).replace(b"test", b"t\xfcst").replace(b"ue", b"\xfce"))
+            _, answer = decode_response(await read_frame(reader), ApiKey.METADATA, 4)
+            assert answer.cluster_id == "t\ufffdst b\ufffdero"
             writer.close()
 
     run(check)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import pytest
@@ -117,10 +118,21 @@ class TestStrings:
             encoded(MetadataRequest(topics=[MetadataRequestTopic(name="\ud800")]), 9)
         with pytest.raises(LocalProtocolError, match="name is b'abc', not a str"):
             encoded(MetadataRequest(topics=[MetadataRequestTopic(name=b"abc")]), 9)  # type: ignore[arg-type]
-        with pytest.raises(RemoteProtocolError, match="utf-8"):
-            decoded(MetadataRequest, 8, b"\x00\x00\x00\x01\x00\x02\xff\xfe\x00\x00\x00")
-        with pytest.raises(RemoteProtocolError, match="utf-8"):
-            decoded(ProduceRequest, 3, b"\x00\x01\xff\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00")
+
+    @pytest.mark.parametrize("is_bounded", [False, True])
+    def test_what_is_no_text_is_read_as_java_reads_it(self, is_bounded: bool) -> None:
+        """What ``new String(bytes, UTF_8)`` of Java 17 gave: clients of other codes work on Kafka."""
+        metadata = decoder(MetadataRequest, 8, is_bounded=is_bounded)
+        produce = decoder(ProduceRequest, 3, is_bounded=is_bounded)
+        texts = {
+            b"b\xfcro": "b\ufffdro", b"\xe2\x82": "\ufffd", b"\xe2\x28\x28": "\ufffd((", b"\xc0\x80": "\ufffd\ufffd",
+            b"\xf4\x90\x80\x80": "\ufffd" * 4, b"\xc3\xc3\xa9": "\ufffdé", b"\xf0\x9f\x98\x80": "😀",
+        }  # fmt: skip
+        for data, text in texts.items():
+            sized = struct.pack(">h", len(data)) + data
+            value, _ = metadata(b"..\x00\x00\x00\x01" + sized + b"\x00\x00\x00", 2)
+            assert [topic.name for topic in value.topics or ()] == [text]
+            assert produce(sized + b"\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00", 0)[0].transactional_id == text
 
 
 class TestNumbers:

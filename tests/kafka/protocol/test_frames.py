@@ -100,7 +100,6 @@ class TestRequestHeaders:
             struct.pack(">hhi", 12, 4, 1),
             struct.pack(">hhih", 12, 4, 1, 5) + b"four",
             struct.pack(">hhih", 12, 4, 1, -2) + b"....",
-            struct.pack(">hhih", 12, 4, 1, 2) + b"\xff\xfe\x00",
             struct.pack(">hhih", 12, 4, 1, -1),
             struct.pack(">hhih", 12, 4, 1, -1) + b"\x01\x00",
             struct.pack(">hhih", 12, 4, 1, -1) + b"\x01\x00\x05ab",
@@ -111,6 +110,10 @@ class TestRequestHeaders:
         with pytest.raises(RemoteProtocolError) as caught:
             decode_request_header(data)
         assert not isinstance(caught.value, UnsupportedVersion)
+
+    def test_a_client_id_of_another_code(self) -> None:
+        header, _ = decode_request_header(struct.pack(">hhih", 12, 4, 1, 4) + b"b\xfcro\x00")
+        assert header.client_id == "b\ufffdro"
 
     @pytest.mark.parametrize(("key", "version"), [(18, 5), (3, 13), (3, -1), (52, 0), (-1, 0), (7, 4)])
     def test_unknown_key_or_version(self, key: int, version: int) -> None:
