@@ -130,7 +130,7 @@ def test_memory_does_not_grow_with_what_happens(monkeypatch: pytest.MonkeyPatch)
                 gc.collect()
                 return sys.getallocatedblocks(), driven.app.board.event_count
 
-            await blocks_after(2 * len(PAGES))
+            await blocks_after(len(PAGES))
             blocks_first, events_first = await blocks_after(len(PAGES))
             grown: list[tuple[int, int]] = []
             # Caches of libraries still fill up, and what pages draw comes and goes. Over several rounds that is little
