@@ -49,7 +49,8 @@ def test_the_files_that_share_brokers_are_named(fixture: str, request: pytest.Fi
             made = item._fixtureinfo.name2fixturedefs.get(fixture)
             users[file] = users.get(file, False) or bool(made and made[-1].scope == "session")
     named = {*SPARK, *(file for files in ON_BROKERS[fixture] for file in files)}
-    assert [file for file, is_one in users.items() if is_one and file not in named] == []
+    more = [file for file, is_one in users.items() if is_one and file not in named]
+    assert more == [], f"ON_BROKERS of shared_out.py names the files that use {fixture}"
     assert [file for file in named - {*SPARK} if not users.get(file, True)] == []
 
 

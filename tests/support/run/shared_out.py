@@ -50,7 +50,7 @@ ON_BROKERS = {
         (
             "tests/broker/server/test_conformance.py", "tests/broker/server/test_bad_frames.py",
             "tests/broker/server/test_bad_records.py", "tests/broker/server/test_many_connections.py",
-            "tests/broker/server/test_odd_admin_requests.py",
+            "tests/broker/server/test_odd_admin_requests.py", "tests/broker/server/test_read_your_commits.py",
         ),
         (
             "tests/clients/test_round_trips.py", "tests/clients/test_old_protocol.py",
