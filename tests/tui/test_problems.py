@@ -317,6 +317,18 @@ def test_a_broker_that_hangs_is_told_from_one_that_ended_once_its_session_is_ove
     assert not board.hung
 
 
+def test_offline_partitions_wait_for_a_frozen_broker_to_continue() -> None:
+    feed = FakeFeed(FakeCluster(3, {}), plays=False)
+    feed.cluster.create_topic("audit", 3, replication_factor=1)
+    board = board_of(feed, 3)
+    feed.cluster.silence(1, "no answer for 9 s")
+    board_of(feed, 6, board)
+    feed.cluster.kill(1)
+    board_of(feed, 3, board)
+    (found,) = [problem for problem in problems_of(board) if "offline" in problem.subject]
+    assert found.effect.startswith("continue or restart broker 1, last in sync: audit-"), found.effect
+
+
 def test_a_failed_log_dir_is_shown_instead_of_how_full_the_healthy_ones_are() -> None:
     feed = fake_feed("live", plays=False)
     board = board_of(feed, 3)
@@ -520,7 +532,7 @@ def test_a_full_disk_names_what_fills_it_and_its_key_opens_the_settings_of_that(
         (row, *_) = (
             problem for problem in problems_of(driven.app.board) if problem.subject == "broker 2 disk fills up"
         )
-        assert "clickstream +6.0 MB/s of 7.0 MB/s, 98 % full" in row.effect
+        assert "98 % full, clickstream +6.0 MB/s of 7.0 MB/s" in row.effect
         assert row.advice.startswith("lower the retention of clickstream: settings (A) of the topic")
         assert row.mends == ("settings.alter", "plan.rebalance")
         await driven.until(lambda: bool(driven.lines_with("disk fills up")))

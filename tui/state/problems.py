@@ -236,7 +236,7 @@ def _room_left(trend: DirTrend) -> str:
     left = "" if trend.full_in_s is None else f"no room in {span(trend.full_in_s)}"
     of = "" if trend.recent_per_s is None or trend.recent_per_s <= 0 else f" of {byte_rate(trend.recent_per_s)}"
     grows = "" if trend.grower is None else f"{plain(trend.grower.topic)} +{byte_rate(trend.grower.bytes_per_s)}{of}"
-    return ", ".join(part for part in (left, grows, used, plain(trend.log_dir or "")) if part)
+    return ", ".join(part for part in (left, used, grows, plain(trend.log_dir or "")) if part)
 
 
 def _problem(board: Board, reason: HealthReason) -> Problem:
@@ -291,7 +291,8 @@ def _who_helps(board: Board) -> str:
     who = ", ".join(str(broker) for broker, _ in awaited.most_common(_NAMED_MAX))
     full = tuple(sorted(awaited.keys() & board.filled.keys()))
     room = f"make room on the disk of broker {ids(full)}, then " if full else ""
-    return f"{room}start broker {who}{', …' * (len(awaited) > _NAMED_MAX)}, last in sync"
+    start = "continue or restart" if awaited.keys() <= board.hung else "start"
+    return f"{room}{start} broker {who}{', …' * (len(awaited) > _NAMED_MAX)}, last in sync"
 
 
 def _incident_of(board: Board, check: Check, begins_with: EventKind | None) -> int | None:

@@ -76,7 +76,8 @@ class Rates:
             past.popleft()
         is_later = bool(past) and now.elapsed_ms(past[0]) > 0 and not now.is_overdue
         self._span = (now, past[0], now.elapsed_ms(past[0])) if is_later else None
-        self.in_per_s = self._in_all()
+        is_empty = frame.cluster is not None and not self._topics
+        self.in_per_s = 0.0 if is_empty else self._in_all()
         self._count_by_broker(frozenset() if frame.cluster is None else frozenset(frame.cluster.live_broker_ids))
 
     def partition_in(self, name: TopicPartition) -> float | None:

@@ -140,6 +140,12 @@ def test_what_brokers_get_is_counted_a_slice_in_each_frame(monkeypatch: pytest.M
     assert rates.in_by_broker == {}, "a count that began before a seek is not finished after it"
 
 
+def test_a_cluster_without_topics_gets_nothing() -> None:
+    assert CLUSTER is not None
+    assert after(replace(frame(1, {}), cluster=replace(CLUSTER, topics=()))).in_per_s == 0
+    assert after(replace(frame(1, {}), cluster=None)).in_per_s is None
+
+
 def test_a_broker_that_is_down_gets_nothing() -> None:
     assert CLUSTER is not None
     live = replace(CLUSTER, brokers=tuple(broker for broker in CLUSTER.brokers if broker.id != 1))
