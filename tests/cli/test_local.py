@@ -96,7 +96,7 @@ def test_the_life_of_a_local_cluster(tmp_path: Path) -> None:
     finally:
         down = run("local", "down", "-o", "json")
     assert down.code == 0, down.err
-    assert [broker["alive"] for broker in down.json["brokers"]] == [False, False]
+    assert {broker["alive"] for broker in down.json["brokers"]} == {False}
     assert not (tmp_path / ".klamm" / "local.json").exists()
     assert not [pid for pid in pids if is_running(pid)]
     assert (tmp_path / ".klamm" / "broker-0" / "data").is_dir(), "the data stays"
