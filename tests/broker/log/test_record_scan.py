@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -210,6 +211,60 @@ def test_records_of_one_form_are_a_run() -> None:
             start += run.record_count * run.size_bytes
         assert runs == [64, 36]
         assert start == len(data)
+
+
+@pytest.mark.parametrize(
+    ("first_delta", "count", "value_bytes", "time_delta"),
+    [
+        (0, 8, 100, 0),
+        (5, 50, 100, -64),
+        (64, 36, 100, 0),
+        (64, 1000, 100, 0),
+        (64, 1500, 100, 0),
+        (8100, 92, 43, 0),
+        (0, 20, 43, 0),
+        (0, 20, 8120, 0),
+    ],
+)
+def test_a_run_tells_its_place_and_its_keys(first_delta: int, count: int, value_bytes: int, time_delta: int) -> None:
+    records = [
+        record(delta, b"%015d" % delta, b"v" * value_bytes, time_delta=time_delta)
+        for delta in range(first_delta, first_delta + count)
+    ]
+    data, start = section_of(records, b"pad")
+    run = find_run(data, start, len(data), count)
+    assert run is not None
+    assert (run.record_count, run.delta) == (count, first_delta)
+    assert list(run.keys(data, start)) == [each.key for each in records]
+
+
+def test_a_run_ends_where_offsets_or_sizes_take_another_byte() -> None:
+    for first_delta, later_bytes in ((50, 99), (0, 300)):
+        sizes = [100] * 14 + [later_bytes] * 26
+        records = [record(first_delta + number, b"key", b"v" * size) for number, size in enumerate(sizes)]
+        data, start = section_of(records, b"pad")
+        run = find_run(data, start, len(data), len(records))
+        assert run is not None
+        assert run.record_count == 14
+
+
+@pytest.mark.parametrize(
+    "made",
+    {
+        "a length of three bytes": lambda delta: b"\x80\x80\0\0" + bytes([delta << 1]) + b"\2k" + bytes(8187),
+        "a key's length of two bytes": lambda delta: (
+            bytes([168, 1, 0, 0, delta << 1, 128, 1]) + b"k" * 64 + b"\x1a" + bytes(14)
+        ),
+        "nothing after the key": lambda delta: bytes([28, 0, 0, delta << 1, 20]) + b"k" * 10,
+        "a time of another length": lambda delta: (
+            bytes([40, 0, 1 if delta == 4 else 129, 1, delta << 1, 20]) + b"k" * 10 + bytes(5)
+        ),
+    }.items(),
+    ids=lambda named: named[0].replace(" ", "-"),
+)
+def test_what_looks_like_a_run_and_is_not_is_none(made: tuple[str, Callable[[int], bytes]]) -> None:
+    data = b"".join(map(made[1], range(8)))
+    assert find_run(data, 0, len(data), 8) is None
 
 
 @pytest.mark.parametrize("at", range(0, 3000, 7))
