@@ -215,9 +215,12 @@ def _grown(then: ReplicaLogs, now: ReplicaLogs, seconds: float) -> Mapping[DirKe
             continue
         grown: Counter[DirKey] = Counter()
         for places, numbers, sign in ((now.places, rows, 1), (then.places, before or (), -1)):
+            # By number: a large cluster has hundreds of thousands of replicas, and few places.
+            in_place = [0] * len(places)
             for place, size_bytes in zip(numbers[1::WIDTH], numbers[2::WIDTH], strict=True):
-                broker, _, log_dir = places[place]
-                grown[broker, log_dir] += sign * size_bytes
+                in_place[place] += size_bytes
+            for (broker, _, log_dir), in_all in zip(places, in_place, strict=True):
+                grown[broker, log_dir] += sign * in_all
         for key, grown_bytes in grown.items():
             if grown_bytes > 0:
                 found.setdefault(key, []).append((grown_bytes / seconds, topic))
