@@ -184,10 +184,17 @@ def story(kafka: SecuredKafka, tmp_path_factory: pytest.TempPathFactory) -> Righ
 
 @pytest.mark.parametrize("case", [*READING, *CHANGING])
 def test_commands_work_for_a_certificate_with_its_rights(
-    case: str, story: RightsStory, capsys: pytest.CaptureFixture[str]
+    case: str,
+    story: RightsStory,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     check(story, Cell(case), capsys)
-    ran = story.run(Stranger(case), capsys)
+    stranger = Stranger(case)
+    story.prepare(stranger, capsys)
+    ran = story.run(stranger, capsys)
     assert "User:CN=strange-" in ran.err, ran.err
     check_remedies(story, case, capsys)
 
