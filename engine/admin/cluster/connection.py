@@ -432,7 +432,9 @@ class Cluster:
 
     def kept_waiting_longest(self) -> str | None:
         """Return the broker that was waited for longest when the time ran out; None if no broker was."""
-        return self.waits.longest()
+        longest = self.waits.longest()
+        is_controller = self._wire is not None and longest is not None and longest == self._wire.controller_address
+        return f"{longest}, the controller" if is_controller else longest
 
     @property
     def has_sent_changes(self) -> bool:

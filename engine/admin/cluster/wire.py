@@ -352,6 +352,12 @@ class WireCluster:
             await self._any.close("it did not answer in time")
         await self._hang_up(broker_id)
 
+    @property
+    def controller_address(self) -> str | None:
+        """The address of the broker that was the controller when a broker last said who is; None if nobody did."""
+        node = self._nodes.get(self._controller_id)
+        return None if node is None else address_text(node.host, node.port)
+
     async def controller_id(self) -> int:
         """Return the controller's id; wait for an election under way until the caller's deadline."""
         while self._controller_id == NO_CONTROLLER or self._controller_id not in self._nodes:

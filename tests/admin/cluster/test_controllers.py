@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from scripted_brokers import SILENCE, ScriptedCluster
 from wire_scenes import created, play
 
+from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import (
     AnswerLost,
     NotFound,
     OutcomeUnknown,
     Unreachable,
 )
+from engine.admin.cluster.target import Naming, resolve_target
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.reassignment.by_wire import WireReassignments
 from engine.admin.topics.by_wire import WireTopicReader, create_topic, read_reassignments
@@ -43,6 +46,21 @@ def test_a_controller_that_has_moved_is_found_again() -> None:
         change = await create_topic(wire, NewTopic("t", 3, 2), timeout_ms=1000)
         assert (change.result, change.partition_count, change.replication_factor) == (TopicOutcome.CREATED, 3, 2)
         assert len(cluster.brokers[0].requests(CreateTopicsRequest)) == 1
+
+    play(scene)
+
+
+def test_a_controller_that_was_waited_for_is_named_as_such() -> None:
+    async def scene(scripted: ScriptedCluster, _: WireCluster) -> None:
+        first, second = scripted.brokers
+        scripted.controller_id, first.is_frozen = 0, True
+        naming = Naming(bootstrap_servers=f"{second.host}:{second.port}")
+        async with Cluster(resolve_target(naming, {}, Path())) as cluster:
+            wire = await cluster.wire()
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(1):
+                    await create_topic(wire, NewTopic("t", 1, 1), timeout_ms=500)
+            assert cluster.kept_waiting_longest() == f"{first.host}:{first.port}, the controller"
 
     play(scene)
 
