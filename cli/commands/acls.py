@@ -103,7 +103,11 @@ class RuleOptions:
         list[str] | None, typer.Option("--deny-host", metavar="IP", help="The address that they may not come from.")
     ] = None
     producer: Annotated[
-        bool, typer.Option("--producer", help="What producers need: write, describe and create on topics; and on ids.")
+        bool,
+        typer.Option(
+            "--producer",
+            help="What producers need: write, describe and create on topics; write and describe on transactional ids.",
+        ),
     ] = False
     consumer: Annotated[
         bool, typer.Option("--consumer", help="What consumers need: read and describe on topics, read on groups.")
