@@ -111,7 +111,7 @@ ACTIONS: tuple[Action, ...] = (
     _row("rows.tag", "t", "Tag", "Tag the row: an operation applies to all tagged rows."),
     _row("rows.tag_all", "T", "Tag all", "Tag all visible rows, or remove all tags."),
     _row("rows.trouble", "z", "Only trouble", "Show only rows with a problem; events by severity.", in_footer=True),
-    _row("partition.log", "w", "What happened", "Show what the brokers' state-change logs say about the partition.",
+    _row("partition.log", "w", "Broker logs", "Show what the brokers' state-change logs say about the partition.",
          "partitions", in_footer=True),
     _row("problem.why", "w", "Why", "Say all that is known of the problem: cases, what happened then, what to do.",
          "overview groups reassignments", in_footer=True),
