@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import uvloop
+from patience import slowness
 
 from engine.broker.network.request import RequestHead
 from engine.broker.network.routes import AnswerHook, HandlerSpec, RouteTable
@@ -91,7 +92,7 @@ async def serving(
 
 async def read_frame(reader: asyncio.StreamReader) -> bytes:
     """Read one frame, without its length prefix."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(30 * slowness()):
         (size,) = struct.unpack(">i", await reader.readexactly(4))
         return await reader.readexactly(size)
 
