@@ -132,8 +132,19 @@ def check_served(config: BrokerConfig) -> None:
     """Refuse settings that would leave a cluster less protected than they say.
 
     Raises:
-        ConfigError: the authorizer is another than Kafka's for ZooKeeper, or its own settings are wrong.
+        ConfigError: the authorizer is another than Kafka's for ZooKeeper, or its own settings are wrong; a policy is
+            to judge requests.
     """
+    for key, judged in (
+        (BrokerConfig.create_topic_policy_class_name, "every topic"),
+        (BrokerConfig.alter_config_policy_class_name, "every change of settings"),
+    ):
+        if policy := key.of(config):
+            raise ConfigError(
+                f"{key.name}={policy} is a Java class, which this broker cannot run, and without it {judged} would be "
+                "allowed; remove the setting if nothing has to be judged",
+                key=key.name,
+            )
     authorizer = config.authorizer_class_name
     if authorizer and authorizer not in AUTHORIZERS:
         raise ConfigError(

@@ -50,6 +50,8 @@ def config(**settings: str) -> BrokerConfig:
     ("settings", "named"),
     [
         ({"authorizer_class_name": "a.b.Authorizer"}, "a.b.Authorizer"),
+        ({"create_topic_policy_class_name": "a.b.Policy"}, "create.topic.policy.class.name=a.b.Policy is a Java class"),
+        ({"alter_config_policy_class_name": "a.b.Policy"}, "alter.config.policy.class.name=a.b.Policy is a Java class"),
         ({"authorizer_class_name": "kafka.security.authorizer.AclAuthorizer", "super_users": "admin"}, "super.users"),
         (
             {

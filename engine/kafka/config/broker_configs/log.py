@@ -173,8 +173,12 @@ class LogKeys:
         "Create a topic when a client first asks for it by name. A typing error then creates a topic, too."
     )
     delete_topic_enable = BOOLEAN(True, HIGH).with_effect("Allow topics to be deleted.")
-    create_topic_policy_class_name = CLASS(None, LOW).without_effect("Java class that judges new topics.")
-    alter_config_policy_class_name = CLASS(None, LOW).without_effect("Java class that judges changes of settings.")
+    create_topic_policy_class_name = CLASS(None, LOW).without_effect(
+        "Java class that judges new topics. No broker of klamm starts with one."
+    )
+    alter_config_policy_class_name = CLASS(None, LOW).without_effect(
+        "Java class that judges changes of settings. No broker of klamm starts with one."
+    )
     num_recovery_threads_per_data_dir = INT(1, HIGH, at_least(1), CLUSTER_WIDE).with_effect(
         "How many logs of one log dir are recovered at once after a crash, and flushed at once at the end."
     )
