@@ -44,6 +44,8 @@ TRANSACTIONS = Content(TransactionLoader, "transaction metadata", "transactional
 """What ``__transaction_state`` holds."""
 
 _TOMBSTONES_PER_BATCH: Final = 1_000
+_TOMBSTONE_BYTES_PER_BATCH: Final = 500_000
+"""An id may have 32 kB, and a batch no more than the topic's ``max.message.bytes``, by default 1 MB."""
 
 Done = Callable[[ErrorCode], None]
 
@@ -308,13 +310,14 @@ class TransactionCoordinator:
         breather = Breather()
         expiration_ms = self._settings.transactional_id_expiration_ms
         for owned in self._partitions():
-            expired = []
+            expired, size_bytes = [], 0
             for transaction in list(owned.states.values()):
                 if state_machine.is_expired(transaction, self._clock.now_ms(), expiration_ms):
                     expired.append(transaction)
-                if len(expired) >= _TOMBSTONES_PER_BATCH:
+                    size_bytes += len(transaction.transactional_id.encode())
+                if len(expired) >= _TOMBSTONES_PER_BATCH or size_bytes >= _TOMBSTONE_BYTES_PER_BATCH:
                     self._forget(owned, expired)
-                    expired = []
+                    expired, size_bytes = [], 0
                 await breather.give_way()
             self._forget(owned, expired)
 

@@ -701,6 +701,21 @@ def test_tombstones_are_written_in_batches_of_a_thousand() -> None:
     play(test, **EXPIRY)
 
 
+def test_tombstones_of_long_ids_fit_into_a_message() -> None:
+    """``max.message.bytes`` is 1 MB by default: the log would refuse more, each time anew."""
+
+    async def test(world: TransactionWorld) -> None:
+        world.next_ids = iter(range(2_000))
+        for number in range(60):
+            await world.init(f"{number:030000}")
+        await asyncio.sleep(12)
+        sizes = [header.size_bytes for _, header in iter_batches(world.state.log.data)]
+        assert sum(sizes[-4:]) > 60 * 30_000 > sum(sizes[-3:])
+        assert max(sizes) < 600_000
+
+    play(test, **EXPIRY)
+
+
 def test_an_id_that_cannot_be_forgotten_yet_stays_in_use() -> None:
     async def test(world: TransactionWorld) -> None:
         await world.init()
