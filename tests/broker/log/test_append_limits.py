@@ -70,9 +70,13 @@ def test_a_batch_that_grows_when_it_is_rebuilt_is_measured_again(tmp_path: Path)
 
 
 def test_a_batch_that_grows_in_an_old_format_is_measured_again(tmp_path: Path) -> None:
-    sent = data_batch(*[b"x"] * 50)
+    """As in Kafka 3.9.1: a compressed one stays one message, others become a message for each record."""
+    sent = data_batch(*[b"x"] * 50, codec=Codec.GZIP)
     config = LogConfig(message_format_version="0.10.2", max_message_bytes=len(sent))
     assert refusal(open_log(tmp_path / "t-0", config), sent) is ErrorCode.MESSAGE_TOO_LARGE
+    sent = data_batch(*[b"x"] * 50)
+    config = LogConfig(message_format_version="0.10.2", max_message_bytes=len(sent))
+    assert open_log(tmp_path / "t-1", config).append_as_leader(sent, 0).last_offset == 49
 
 
 def test_another_codec_keeps_a_batchs_producer(tmp_path: Path) -> None:
