@@ -333,8 +333,8 @@ class Cluster:
 
         Raises:
             BadRequest: no ZooKeeper is named.
-            ZooKeeperUnreachable: it does not answer, and the caller may ask the brokers instead.
-            Unreachable: it does not answer, or no cluster is there.
+            ZooKeeperUnreachable: it does not answer, or has no cluster, and the caller may ask the brokers instead.
+            Unreachable: it does not answer, or has no cluster.
         """
         if self._zk is not None:
             return self._zk
@@ -345,33 +345,40 @@ class Cluster:
         has_brokers = bool(self.target.bootstrap)
         try:
             with self.waits.on(self._zookeeper_name):
-                self._zk = await open_zookeeper(
+                zk = await open_zookeeper(
                     self.target.zookeeper,
                     security=self.target.zookeeper_security,
                     timeout_s=self.timeout_s,
                     has_brokers=has_brokers,
                     patience_s=self.timeout_s,
                 )
+                if self._expects_znodes:
+                    await self._check_znodes(zk)
         except Unreachable as error:
             self._settings.zookeeper_was_away(self.target.zookeeper, error, self.target.zookeeper_security)
             if not has_brokers or self.target.via is not None:
                 raise
             raise ZooKeeperUnreachable(error.message, where=error.where, hint=error.hint) from error
+        self._zk = zk
         self._settings.answered()
         self.observe(f"connected to ZooKeeper {self.target.zookeeper}")
-        if self._expects_znodes:
-            await self._check_znodes(self._zk)
-        return self._zk
+        return zk
 
     async def _check_znodes(self, zk: ZkClient) -> None:
-        """Raise Unreachable if no cluster has ever been in this part of ZooKeeper: the chroot is missing or wrong."""
+        """Close the session and raise Unreachable if no cluster has ever been in this part of ZooKeeper."""
         from engine.kafka.zk.errors import NoAuth
 
-        with suppress(NoAuth):
-            if not _ZNODES_OF_A_CLUSTER.intersection(await zk.children("/")):
-                raise Unreachable(
-                    "no cluster's znodes are there", where=self.target.zookeeper, hint="check the part after the slash"
-                )
+        try:
+            with suppress(NoAuth):
+                if not _ZNODES_OF_A_CLUSTER.intersection(await zk.children("/")):
+                    raise Unreachable(
+                        "no cluster's znodes are there",
+                        where=self.target.zookeeper,
+                        hint="check the part after the slash",
+                    )
+        except BaseException:
+            await zk.close()
+            raise
 
     async def wire(self) -> WireCluster:
         """Return the cluster's brokers: those named, or else those registered in ZooKeeper.

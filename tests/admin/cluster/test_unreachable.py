@@ -14,10 +14,11 @@ from certificates import Authority
 from login_serving import LOGIN, policy, tell_principal
 from network_serving import run, serving
 from virtual_time import ManualClock
+from znode_writer import znode_writer
 
 from engine.admin.cluster.client_properties import ClientProperties
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import LoginRefused, Unreachable, ZooKeeperDead
+from engine.admin.cluster.errors import LoginRefused, Unreachable, ZooKeeperDead, ZooKeeperUnreachable
 from engine.admin.cluster.remedies import CHECK_NAME, Phrase
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.cluster.zookeeper import CONNECT_TIMEOUT_MAX_S, look, open_zookeeper
@@ -142,6 +143,26 @@ def test_only_a_zookeeper_that_says_a_word_is_waited_for_where_brokers_may_be_as
         return
     with pytest.raises(Unreachable, match="ZooKeeper does not answer"):
         asyncio.run(ask())
+
+
+@pytest.mark.parametrize(
+    ("brokers", "error"),
+    [((), Unreachable), ((("127.0.0.1", 1),), ZooKeeperUnreachable)],
+    ids=["alone", "beside brokers"],
+)
+def test_a_zookeeper_without_a_cluster_stays_an_error(
+    brokers: tuple[tuple[str, int], ...], error: type[Unreachable], zk_chroot: str
+) -> None:
+    async def ask_twice() -> None:
+        async with Cluster(ClusterTarget("c", Origin.OPTIONS, zk_chroot, brokers), expects_znodes=True) as cluster:
+            for _ in range(2):
+                with pytest.raises(Unreachable, match="no cluster's znodes are there") as told:
+                    await cluster.zookeeper()
+                assert type(told.value) is error
+
+    with znode_writer(zk_chroot) as write:
+        write({"/something": b"else"}, False)
+    asyncio.run(ask_twice())
 
 
 def test_a_zookeeper_named_as_a_broker(zookeeper: EmbeddedZooKeeper) -> None:
