@@ -170,6 +170,8 @@ class Wish:
         """
         self.check()
         if self.principals:
+            if not self.resources and self.pattern_type in ("prefixed", "match"):
+                raise BadRequest(f"{self.pattern_type} says how names of resources match, and none is named")
             return self.filters()
         if not self.resources:
             raise BadRequest(

@@ -69,6 +69,8 @@ def test_all_rules_of_a_principal_are_removed_by_its_name_alone() -> None:
     for more in ({"operations": (AclOperation.READ,)}, {"allow_principals": ALICE}, {"deny_hosts": ("1.2.3.4",)}):
         with pytest.raises(BadRequest, match="only resources"):
             Wish((TOPIC,), principals=ALICE, **more).removals()  # type: ignore[arg-type]
+    with pytest.raises(BadRequest, match="prefixed says how names of resources match, and none is named"):
+        Wish(principals=ALICE, pattern_type="prefixed").removals()
 
 
 def test_words() -> None:
