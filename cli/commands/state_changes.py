@@ -120,7 +120,8 @@ def merge(
     from cli.views.state_changes import merged_rows, print_merge, tell_problems
     from engine.admin.state_changes.merge import plan_merge
 
-    plan = plan_merge(logs.found(), logs.lines.wish())
+    wish = logs.lines.wish()
+    plan = plan_merge(logs.found(), wish)
     if parquet is None:
         print_merge(invocation, plan)
     else:
@@ -175,8 +176,8 @@ def check(
         duration = timedelta(seconds=parse_duration_s(window))
     except (ValueError, OverflowError):
         raise UsageError(f"--window must be a duration such as 10m, not {window!r}") from None
-    found = logs.found()
-    plan = plan_merge(found, logs.lines.wish())
+    wish, found = logs.lines.wish(), logs.found()
+    plan = plan_merge(found, wish)
     # Read without an event loop: it would keep Ctrl-C waiting.
     checking = StateChangeCheck(window=duration, examples_max=examples)
     clock = plan.utc_clock()

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -160,6 +161,8 @@ def test_filters_work_together(capsys: Capture) -> None:
         (["merge", "leaderless", "--partition", "1"], "partitions are given without a topic", "--topic"),
         (["merge", "leaderless", "--start", "soon"], "not a time: soon", "2h"),
         (["merge", "leaderless", "--tz", "Mars"], "no such time zone: Mars", "Europe/Berlin"),
+        (["merge", "absent.log", "--tz", "Mars"], "no such time zone: Mars", "Europe/Berlin"),
+        (["check", "absent.log", "--tz", "Mars"], "no such time zone: Mars", "Europe/Berlin"),
         (["merge", "leaderless", "--broker", "x"], "not the number of a broker: x", None),
         (
             ["check", "leaderless", "--window", "soon"],
@@ -178,6 +181,13 @@ def test_wrong_use(capsys: Capture, words: list[str], message: str | None, hint:
     lines = ran.err.splitlines()
     assert message in lines[0]
     assert hint is None or hint in lines[1]
+
+
+def test_a_wrong_zone_is_told_before_spark_starts(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    merge = importlib.import_module("cli.commands.spark.merge")
+    monkeypatch.setattr(merge, "open_spark", lambda *_, **__: nullcontext(pytest.fail))
+    ran = in_process("spark", "merge", "s3://logs/a.log", "--out", "s3://logs/all", "--tz", "Mars", capture=capsys)
+    assert (ran.code, ran.err.splitlines()[0]) == (2, "error: no such time zone: Mars")
 
 
 def test_damaged_logs_are_named_and_the_rest_goes_on(tmp_path: Path, capsys: Capture) -> None:

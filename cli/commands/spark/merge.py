@@ -64,14 +64,14 @@ def merge(
         from cli.exit_codes import ExitCode
 
         raise Stop(Failure(ExitCode.USAGE, "usage", "no place to write is given", hint="give --out FOLDER"))
-    places = paths or []
+    places, wish = paths or [], lines.wish()
     opening = open_spark(invocation, session, name="klamm spark merge")
     with ExitStack() as stack:
         # Otherwise what is wrong with logs or output is known before Spark has started.
         spark = stack.enter_context(opening) if any(map(needs_spark, [*places, out])) else None
         target = path_of(out)
         refuse_existing(target)
-        plan = plan_merge(look_at_logs(find_logs([path_of(place) for place in places])), lines.wish())
+        plan = plan_merge(look_at_logs(find_logs([path_of(place) for place in places])), wish)
         spark = spark or stack.enter_context(opening)
         with tasks_shown(invocation, spark):
             result = merge_logs(spark, plan, target, is_single=single)
