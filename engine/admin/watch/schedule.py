@@ -64,12 +64,12 @@ class StageSchedule:
     def succeed(self, now_ms: int, tick_ms: int, *, is_partial: bool = False) -> int:
         """Reading ended well; return how long it took.
 
+        The share applies to the faster one of the last two whole readings: the first one also connects, and one that
+        was slow alone was held up by something else.
+
         Args:
             is_partial: a broker did not answer. Waiting for it was no work, so the next reading begins a second later,
             and the share does not apply to the wait. It still applies to the time of a whole reading.
-
-        The share applies to the faster one of two whole readings: the first one also connects, and one that was slow
-        alone was held up by something else.
         """
         cost_ms = self._end(now_ms)
         self._failures = 0
