@@ -17,12 +17,12 @@ Version notes
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
 from engine.broker.coordinator.groups.values import UNKNOWN_MEMBER_ID, Joining, JoinResult
 from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.preconditions import are_static_members_refused, unfinished_commit
+from engine.broker.handlers.preconditions import are_static_members_refused, unfinished_commits, wait_for_commits
 from engine.broker.handlers.registry import handles
 from engine.broker.network.request import Deferred
 from engine.common.errors import ErrorCode
@@ -56,14 +56,16 @@ def join_group(
         can_skip_assignment=version >= 9,
         reason=request.reason,
     )
-    commit = unfinished_commit(context)
-    if commit is not None:
-        return _join_after(commit, context, request.group_id, joining)
+    commits = unfinished_commits(context)
+    if commits:
+        return _join_after(commits, context, request.group_id, joining)
     return _join(context, request.group_id, joining)
 
 
-async def _join_after(commit: Deferred, context: RequestContext, group_id: str, joining: Joining) -> Deferred:
-    await commit.wait()
+async def _join_after(
+    commits: Iterable[Deferred], context: RequestContext, group_id: str, joining: Joining
+) -> Deferred:
+    await wait_for_commits(commits)
     return _join(context, group_id, joining)
 
 

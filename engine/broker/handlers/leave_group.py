@@ -10,14 +10,14 @@ Version notes
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
 from engine.broker.coordinator.groups.values import MemberIdentity
 from engine.broker.handlers.answer_lists import answer_list
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import AT_ONCE_MAX
-from engine.broker.handlers.preconditions import unfinished_commit
+from engine.broker.handlers.preconditions import unfinished_commits, wait_for_commits
 from engine.broker.handlers.registry import handles
 from engine.broker.network.request import Deferred
 from engine.common.errors import ErrorCode
@@ -31,18 +31,17 @@ def leave_group(
     context: RequestContext, request: LeaveGroupRequest
 ) -> LeaveGroupResponse | Coroutine[Any, Any, LeaveGroupResponse]:
     """Remove members from their group."""
-    commit = unfinished_commit(context)
-    if commit is not None or len(request.members) > AT_ONCE_MAX:
-        return _piece_by_piece(context, request, commit)
+    commits = unfinished_commits(context)
+    if commits or len(request.members) > AT_ONCE_MAX:
+        return _piece_by_piece(context, request, commits)
     return _leave(context, request)
 
 
 async def _piece_by_piece(
-    context: RequestContext, request: LeaveGroupRequest, commit: Deferred | None
+    context: RequestContext, request: LeaveGroupRequest, commits: Iterable[Deferred]
 ) -> LeaveGroupResponse:
-    """Remove members in pieces, once the commit is done; an error of the whole group applies to all."""
-    if commit is not None:
-        await commit.wait()
+    """Remove members in pieces, once the commits are done; an error of the whole group applies to all."""
+    await wait_for_commits(commits)
     if len(request.members) <= AT_ONCE_MAX:
         return _leave(context, request)
     answers = answer_list(context, LeaveGroupResponse, "members")

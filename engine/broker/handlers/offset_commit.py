@@ -68,7 +68,7 @@ def offset_commit(
         deferred.complete(_response(request, error, errors | refused if refused else errors))
 
     context.broker.group_coordinator.offsets.commit(request.group_id, committer, offsets, done)
-    context.session.last_commit = deferred
+    context.session.note_commit(deferred)
     # Without followers the answer is ready at once, and need not wait anywhere.
     ready: OffsetCommitResponse | None = deferred.response
     return deferred if ready is None else ready

@@ -13,7 +13,7 @@ Version notes
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from engine.broker.coordinator.groups.offset_requests import FetchedOffset
@@ -21,7 +21,7 @@ from engine.broker.coordinator.groups.values import CommittedOffset
 from engine.broker.handlers.answer_lists import answer_list
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import Steps, carried_out, in_lists, parts_in_lists
-from engine.broker.handlers.preconditions import unfinished_commit
+from engine.broker.handlers.preconditions import unfinished_commits, wait_for_commits
 from engine.broker.handlers.registry import handles
 from engine.broker.handlers.zookeeper_offsets import read_offsets
 from engine.broker.network.request import Deferred
@@ -55,12 +55,12 @@ def offset_fetch(
     """Read committed offsets."""
     if context.api_version == 0:
         return _fetch_from_zookeeper(context, request)
-    commit = unfinished_commit(context)
-    return carried_out(_read(context, request)) if commit is None else _read_after(commit, context, request)
+    commits = unfinished_commits(context)
+    return _read_after(commits, context, request) if commits else carried_out(_read(context, request))
 
 
-async def _read_after(commit: Deferred, context: RequestContext, request: OffsetFetchRequest) -> object:
-    await commit.wait()
+async def _read_after(commits: Iterable[Deferred], context: RequestContext, request: OffsetFetchRequest) -> object:
+    await wait_for_commits(commits)
     return await carry_out(_read(context, request))
 
 

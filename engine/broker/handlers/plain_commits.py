@@ -86,7 +86,9 @@ def plain_commit(context: RequestContext, frame: memoryview, position: int) -> D
         if not all(map(broker.metadata_cache.contains, form.partitions)):
             return None
         form.known_in, form.home = mark, None
-    answer = context.session.last_commit = commits.commit_in_form(form, values[1::3], values[2::3])
+    answer = commits.commit_in_form(form, values[1::3], values[2::3])
+    if answer is not None:
+        context.session.note_commit(answer)
     return answer
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 
 from engine.broker.handlers.context import Broker, RequestContext
 from engine.broker.network.request import Deferred
@@ -43,14 +44,19 @@ def are_static_members_refused(context: RequestContext, group_instance_id: str |
     return context.broker.config.inter_broker_protocol_version < MetadataVersion.IBP_2_3_IV0
 
 
-def unfinished_commit(context: RequestContext) -> Deferred | None:
-    """Return the answer to the last commit of the request's connection if it is still to come.
+def unfinished_commits(context: RequestContext) -> list[Deferred]:
+    """Return the answers to earlier commits of the request's connection that are still to come.
 
     Kafka handles the requests of a connection one after the other. So whoever commits and then reads, joins or leaves
     can rely on the commit: it counts before somebody else gets the member's partitions.
     """
-    commit: Deferred | None = context.session.last_commit
-    return None if commit is None or commit.is_complete else commit
+    return [commit for commit in context.session.commits if not commit.is_complete]
+
+
+async def wait_for_commits(commits: Iterable[Deferred]) -> None:
+    """Return when all these answers are there."""
+    for commit in commits:
+        await commit.wait()
 
 
 def are_transactions_refused(context: RequestContext) -> bool:

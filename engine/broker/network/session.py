@@ -58,11 +58,11 @@ class Session:
     __slots__ = (
         "client_software_name",
         "client_software_version",
+        "commits",
         "decisions",
         "host",
         "is_by_token",
         "is_follower",
-        "last_commit",
         "listener_name",
         "login",
         "mute",
@@ -87,14 +87,21 @@ class Session:
         """Whether the peer has logged in with a delegation token."""
         self.is_follower = False
         """Whether the peer's last Fetch was that of a follower."""
-        self.last_commit: Any = None
-        """The answer (``Deferred``) to the peer's last OffsetCommit, there or not."""
+        self.commits: list[Any] = []
+        """The answers (``Deferred``) to the peer's OffsetCommits from the first one on that is not there yet."""
         self.login: Any = None
         """The login (``security.logins.Login``) on a listener where peers have to log in; else None."""
         self.mute: Callable[[int], None] = not_connected
         """Reads nothing more from the connection for this many milliseconds, from now on; answers still leave."""
         self.client_software_name = UNKNOWN_SOFTWARE
         self.client_software_version = UNKNOWN_SOFTWARE
+
+    def note_commit(self, answer: Any) -> None:
+        """Note the answer to an OffsetCommit, and forget those that are there."""
+        commits = self.commits
+        while commits and commits[0].response is not None:
+            del commits[0]
+        commits.append(answer)
 
     @property
     def software(self) -> ClientSoftware:

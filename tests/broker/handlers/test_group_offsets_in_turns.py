@@ -45,7 +45,7 @@ def each_is_a_turn(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
 def context(world: CoordinatorWorld, version: int) -> Any:
     cache = SimpleNamespace(contains=lambda partition: partition in {*KNOWN, TopicPartition("other", 2)})
     broker = SimpleNamespace(group_coordinator=world.coordinator, metadata_cache=cache)
-    return SimpleNamespace(api_version=version, broker=broker, size_bytes=0, session=SimpleNamespace(last_commit=None))
+    return SimpleNamespace(api_version=version, broker=broker, size_bytes=0, session=SimpleNamespace(commits=[]))
 
 
 async def outcome(handler: Any, world: CoordinatorWorld, version: int, request: Any) -> tuple[Any, int]:

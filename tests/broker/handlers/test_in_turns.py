@@ -172,7 +172,7 @@ def context() -> Any:
         replica_manager=replicas,
         controller=SimpleNamespace(is_active=True),
     )
-    return SimpleNamespace(api_version=4, broker=broker, size_bytes=0, session=SimpleNamespace(last_commit=None))
+    return SimpleNamespace(api_version=4, broker=broker, size_bytes=0, session=SimpleNamespace(commits=[]))
 
 
 REQUESTS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[list[str]], Any], Callable[[Any], list[Any]]]] = {

@@ -187,3 +187,33 @@ async def test_what_follows_on_the_connection_finds_the_commit_done(next_request
     else:
         assert isinstance(answered, Deferred) and world.coordinator.describe("g")[1].state == "CompletingRebalance"
     await world.stop()
+
+
+@in_virtual_time
+async def test_no_later_commit_hides_one_that_is_not_done() -> None:
+    """One that is refused at once says nothing about the one before, nor does that of another group, done earlier."""
+    world = CoordinatorWorld()
+    await world.lead()
+    broker: Any = SimpleNamespace(
+        clock=world.clock,
+        group_coordinator=world.coordinator,
+        metadata_cache=SimpleNamespace(partitions=lambda topic: {0: None}),
+    )
+    own = session("h")
+    world.partition.is_replicated_at_once = False
+    refused = committing(("read", 0))
+    refused.generation_id_or_member_epoch = 3
+    answers = [
+        offset_commit(RequestContext(broker, ApiKey.OFFSET_COMMIT, 8, 1, "c", own), request)
+        for request in (committing(("read", 0)), refused, committing(("read", 0)))
+    ]
+    assert not isinstance(answers[1], Deferred)
+    fetch = OffsetFetchRequest(group_id="g", topics=None)
+    waiting = asyncio.ensure_future(offset_fetch(RequestContext(broker, ApiKey.OFFSET_FETCH, 5, 1, "c", own), fetch))
+    await asyncio.sleep(1)
+    answers[2].complete(answers[1])
+    await asyncio.sleep(1)
+    assert not waiting.done()
+    answers[0].complete(answers[1])
+    await waiting
+    assert not asyncio.iscoroutine(offset_fetch(RequestContext(broker, ApiKey.OFFSET_FETCH, 5, 1, "c", own), fetch))
