@@ -77,8 +77,11 @@ def _requester(spec: HandlerSpec) -> Requester:
 _CHANGES = {AclOperation.CREATE, AclOperation.DELETE, AclOperation.ALTER, AclOperation.ALTER_CONFIGS}
 
 
-SOFTWARE_MAX: Final = 1000
-"""Senders of deprecated requests that are told apart: a client may call itself anything."""
+SOFTWARE_MAX: Final = 100
+"""Senders of deprecated requests that are told apart, for each API and version: a client may call itself anything."""
+
+SOFTWARE_CHARACTERS_MAX: Final = 200
+"""Name and version of one that is told apart; a client's may have 65,000."""
 
 
 class Route:
@@ -166,10 +169,11 @@ class Route:
         self.large_handler = _hooked(spec.large_handler or spec.handler, hook)
 
     def count_deprecated(self, sender: ClientSoftware) -> None:
-        """Count a request by its sender; beyond ``SOFTWARE_MAX`` senders, as one of unknown software."""
+        """Count a request by its sender; one beyond the limits counts as unknown software."""
         counts = self.deprecated
         if counts is not None:
-            is_counted = sender in counts or len(counts) < SOFTWARE_MAX
+            is_short = len(sender.name) + len(sender.version) <= SOFTWARE_CHARACTERS_MAX
+            is_counted = sender in counts or (is_short and len(counts) < SOFTWARE_MAX)
             counts[sender if is_counted else ClientSoftware(is_follower=sender.is_follower)] += 1
 
     def fault_response(self) -> Any:

@@ -32,9 +32,16 @@ from engine.broker.network.request import (
     LargeAnswer,
     RequestHead,
 )
-from engine.broker.network.routes import AnswerHook, HandlerSpec, Route, RouteTable
+from engine.broker.network.routes import (
+    SOFTWARE_CHARACTERS_MAX,
+    SOFTWARE_MAX,
+    AnswerHook,
+    HandlerSpec,
+    Route,
+    RouteTable,
+)
 from engine.broker.network.server import ListenerSpec, ServerLimits, SocketServer
-from engine.broker.network.session import ConnectionRules
+from engine.broker.network.session import ClientSoftware, ConnectionRules
 from engine.common.model import SecurityProtocol
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.api_versions import ApiVersionsRequest
@@ -137,6 +144,20 @@ def test_clients_name_their_software() -> None:
         == 0
     )
     assert (context.session.client_software_name, context.session.client_software_version) == ("rdkafka", "2.4.0")
+
+
+def test_senders_of_deprecated_requests_take_a_bounded_memory() -> None:
+    """A client that calls itself anything, each time anew, would fill the memory: a name may have 32,767 letters."""
+    route = Route(HandlerSpec(ApiKey.DESCRIBE_CONFIGS, 0, 4, answer_with_name, is_async=False), 0)
+    assert route.deprecated is not None
+    longest = ClientSoftware("a" * (SOFTWARE_CHARACTERS_MAX - 1), "1")
+    route.count_deprecated(longest._replace(version="12"))
+    for number in range(SOFTWARE_MAX + 10):
+        route.count_deprecated(ClientSoftware(str(number), "1"))
+        route.count_deprecated(longest)
+    assert route.deprecated.total() == 1 + 2 * (SOFTWARE_MAX + 10)
+    assert len(route.deprecated) == SOFTWARE_MAX
+    assert (route.deprecated[longest], route.deprecated[ClientSoftware()]) == (SOFTWARE_MAX + 10, 13)
 
 
 def test_no_listener_serves_without_the_protection_that_it_promises() -> None:
