@@ -218,7 +218,7 @@ class BrokerClient:
         self.totals = totals or ChannelTotals()
         self._setup_timeouts = setup_timeouts
         self._failed_setups = 0
-        """Number of the last tries to open the connection that took too long."""
+        """Number of the last tries to open the connection, all of which failed."""
         self._connect_timeout_ms = connect_timeout_ms
         self._request_timeout_ms = request_timeout_ms
         self._lends_answers = lends_answers
@@ -285,8 +285,10 @@ class BrokerClient:
         try:
             async with asyncio.timeout(limit_ms / 1000):
                 return await self._open()
-        except TimeoutError as error:
+        except OSError as error:
             self._failed_setups = failures + 1
+            if not isinstance(error, TimeoutError):
+                raise
             raise ConnectFailed(f"no connection within {limit_ms} ms", address=self.address) from error
 
     async def _open(self) -> _Wire:
