@@ -161,6 +161,9 @@ class OffsetRequests:
         ``done`` is called when they are replicated, or at once with an error. The caller has asked the transaction's
         coordinator, and passes the ``verification`` of the group's partition.
         """
+        # What came before has to be before it in the log: the later one there wins. Its answers let peers go on, who may
+        # change the group: look at nothing before.
+        self.flush()
         error, owned = self._groups.locate(group_id)
         if owned is None or error is not NO_ERROR:
             done(error, {})
@@ -193,8 +196,6 @@ class OffsetRequests:
             producer_id=producer_id,
             producer_epoch=producer_epoch,
         )
-        # What came before has to be before it in the log: the later one there wins.
-        self.flush()
         open_groups.add(group_id)
         group.offsets.begin_transactional_commit(producer_id, offsets)
         with nullcontext() if verification is None else verification:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from coordinator_world import READ, CoordinatorWorld
+from coordinator_world import OFFSETS_PARTITION, READ, CoordinatorWorld
 from virtual_time import run_virtual
 
 from engine.broker.coordinator.groups.commit_gathering import CommitErrors
@@ -98,6 +98,19 @@ def test_they_win_over_a_commit_that_came_just_before() -> None:
         end(world)
         await asyncio.sleep(0)
         assert world.committed("g") == 5
+
+    with_world(test)
+
+
+def test_whoever_goes_on_after_a_commit_that_came_just_before_may_change_what_they_are_for() -> None:
+    """The answer to that commit lets a connection handle what has waited there, at once."""
+
+    async def test(world: CoordinatorWorld) -> None:
+        def go_on(error: E, refused: CommitErrors) -> None:
+            world.coordinator.groups.replicas_stopped([OFFSETS_PARTITION])
+
+        world.coordinator.offsets.commit("g", NOBODY, {READ: CommittedOffset(4)}, go_on)
+        assert commit(world, 5) == [(E.NOT_COORDINATOR, {})]
 
     with_world(test)
 
