@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from operator import itemgetter
 from typing import Any, Final
 
 from engine.broker.handlers.answer_lists import answer_list, kept
@@ -64,6 +65,9 @@ _OPERATIONS = {int(operation): operation for operation in AclOperation}
 _DISABLED = "No Authorizer is configured."
 _FAILED = "Failed to create ACL"
 _UNKNOWN_SAID = "The filter contains unknown elements"
+
+_Taker = tuple[int, AclFilter, DeleteAclsFilterResult]
+"""The place of a filter in its request, the filter, and its part of the answer."""
 
 
 @handles(ApiKey.DESCRIBE_ACLS, requires=["Describe Cluster"])
@@ -146,8 +150,10 @@ async def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> De
     """Delete the rules that the filters match; a rule that several match is reported under the first."""
     authorizer = context.broker.authorizer
     results, breather = answer_list(context, DeleteAclsResponse, "filter_results"), Breather()
-    wanted: list[tuple[AclFilter, DeleteAclsFilterResult]] = []
-    for asked in request.filters:
+    # As in Kafka, a rule that another broker has just added is found if the filter names its pattern.
+    named: dict[ResourcePattern, list[_Taker]] = {}
+    broad: list[_Taker] = []
+    for place, asked in enumerate(request.filters):
         await breather.give_way()
         result = DeleteAclsFilterResult(matching_acls=[])
         taking = None
@@ -160,18 +166,24 @@ async def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> De
         if taking is None:
             results.append(result)
         else:
-            wanted.append((taking, kept(results, result)))
-    # As in Kafka, a rule that another broker has just added is found if the filter names its pattern.
-    patterns = {pattern: None for taking, _ in wanted if (pattern := taking.only_pattern) is not None}
+            pattern = taking.only_pattern
+            takers = broad if pattern is None else named.setdefault(pattern, [])
+            takers.append((place, taking, kept(results, result)))
     for pattern in [] if authorizer is None else list(authorizer.rules.all):
-        for taking, _ in () if pattern in patterns else wanted:
+        for _, each, _ in () if pattern in named else broad:
             await breather.give_way()
-            if taking.takes_pattern(pattern):
-                patterns[pattern] = None
+            if each.takes_pattern(pattern):
+                named[pattern] = []
                 break
 
     async def remove(pattern: ResourcePattern) -> None:
-        taking = [(each, result) for each, result in wanted if each.takes_pattern(pattern)]
+        takers = list(named[pattern])
+        for each in broad:
+            await breather.give_way()
+            if each[1].takes_pattern(pattern):
+                takers.append(each)
+        takers.sort(key=itemgetter(0))
+        taking = [(wanted, result) for _, wanted, result in takers]
 
         def left(before: tuple[AclEntry, ...]) -> Iterable[AclEntry]:
             return [entry for entry in before if not any(each.takes_entry(entry) for each, _ in taking)]
@@ -188,7 +200,7 @@ async def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> De
             if taker is not None:
                 taker.matching_acls.append(_matching(pattern, entry))
 
-    await _some_at_once(remove, patterns)
+    await _some_at_once(remove, named)
     return DeleteAclsResponse(filter_results=results)
 
 

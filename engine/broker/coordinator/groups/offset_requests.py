@@ -161,8 +161,8 @@ class OffsetRequests:
         ``done`` is called when they are replicated, or at once with an error. The caller has asked the transaction's
         coordinator, and passes the ``verification`` of the group's partition.
         """
-        # What came before has to be before it in the log: the later one there wins. Its answers let peers go on, who may
-        # change the group: look at nothing before.
+        # What came before has to be before it in the log: the later one there wins. Its answers let peers go on, and
+        # they may change the group: look at nothing before.
         self.flush()
         error, owned = self._groups.locate(group_id)
         if owned is None or error is not NO_ERROR:
