@@ -200,7 +200,9 @@ def test_the_page_of_the_docs_lists_all_of_them(pages: str) -> None:
             names |= {"user": "", "client-id": ""}
         found.add((domain, names.pop("type"), names.pop("name", None), frozenset(names)))
     assert found <= rows, found - rows
-    missing = {row[1] for row in rows - found if not row[3] & {"client-id", "ip"}}
+    # Nobody has sent requests in deprecated versions yet; a test of their own does.
+    unseen = {row for row in rows - found if row[2] != "DeprecatedRequestsPerSec"}
+    missing = {row[1] for row in unseen if not row[3] & {"client-id", "ip"}}
     assert missing <= {
         "BrokerTopicMetrics",
         "DelayedProducerRequestMetrics",
