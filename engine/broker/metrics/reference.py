@@ -194,8 +194,8 @@ ROWS: Final = (
         ("DeprecatedRequestsPerSec",),
         ("request", "version", "clientSoftwareName", "clientSoftwareVersion"),
         "meter",
-        "those in a version that Kafka 4.0 does not take, by the client's software (KIP-896). Software beyond the first "
-        "hundred of each version, or that takes more than 200 letters to name, counts as `unknown`",
+        "those in a version that Kafka 4.0 does not take, by the client's software (KIP-896). Software beyond the "
+        "first hundred of each version, or that takes more than 200 letters to name, counts as `unknown`",
     ),
     Row(
         "kafka.network",
