@@ -200,9 +200,9 @@ class GroupOffsets:
             partition
             for partition in partitions
             if partition.topic not in subscribed_topics
-            and not self.is_unstable(partition)
             and (stored := self._committed.get(partition)) is not None
             and _is_expired(stored.value, now_ms, retention_ms, base_timestamp_ms)
+            and not self.is_unstable(partition)
         ]
         for partition in expired:
             del self._committed[partition]
