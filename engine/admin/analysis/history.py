@@ -8,7 +8,7 @@ it. All series are bounded.
 from __future__ import annotations
 
 from array import array
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import islice
 from math import nan
@@ -213,14 +213,15 @@ def _grown(then: ReplicaLogs, now: ReplicaLogs, seconds: float) -> Mapping[DirKe
         before = then.by_topic.get(topic)
         if before is rows:
             continue
-        grown: Counter[DirKey] = Counter()
+        grown: dict[DirKey, int] = {}
         for places, numbers, sign in ((now.places, rows, 1), (then.places, before or (), -1)):
-            # By number: a large cluster has hundreds of thousands of replicas, and few places.
-            in_place = [0] * len(places)
+            # By number: a large cluster has hundreds of thousands of replicas, and a topic few places.
+            in_place: dict[int, int] = {}
             for place, size_bytes in zip(numbers[1::WIDTH], numbers[2::WIDTH], strict=True):
-                in_place[place] += size_bytes
-            for (broker, _, log_dir), in_all in zip(places, in_place, strict=True):
-                grown[broker, log_dir] += sign * in_all
+                in_place[place] = in_place.get(place, 0) + size_bytes
+            for place, in_all in in_place.items():
+                broker, _, log_dir = places[place]
+                grown[broker, log_dir] = grown.get((broker, log_dir), 0) + sign * in_all
         for key, grown_bytes in grown.items():
             if grown_bytes > 0:
                 found.setdefault(key, []).append((grown_bytes / seconds, topic))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import replace
+from typing import NoReturn
 
 import pytest
 from fake_cluster import START_MS, FakeCluster, small_cluster
@@ -18,6 +20,7 @@ from engine.admin.health.report import Check
 from engine.admin.watch.events import Event, EventKind
 from engine.admin.watch.frame import BrokerRegistration, Frame, Stage, StageSource, StageStatus
 from engine.admin.watch.judging import facts_of
+from engine.admin.watch.replica_logs import ReplicaLogs
 from engine.common.model import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
@@ -213,6 +216,21 @@ def test_a_log_dir_that_fills_names_the_topic_that_grows_most_in_it() -> None:
                                          partition_bytes=390_000_000_000), 25)  # fmt: skip
     (trend,) = dir_trends(frame, history)
     assert trend.is_filling and trend.grower is None
+
+
+def test_what_a_topic_grows_by_takes_a_look_at_its_own_log_dirs_only() -> None:
+    """A large cluster has a thousand of them, and thousands of topics."""
+
+    class Places(tuple[tuple[int, bool, str], ...]):
+        def __iter__(self) -> NoReturn:
+            raise AssertionError("looked at all")
+
+    places = Places((broker, False, "/d") for broker in range(1000))
+    then, now = (ReplicaLogs(places, {"t": array("q", [0, 7, size, 0])}) for size in (100, 350))
+    frame = replace(small_cluster().frame(), logs=now)
+    history = History()
+    history.readings.append(((frame.stage(Stage.LOG_DIRS).read_at_ms or 0) - 1_000, then))
+    assert history.grown(frame) == {(7, "/d"): [(250.0, "t")]}
 
 
 def test_what_makes_up_little_of_what_a_volume_takes_is_not_named() -> None:
