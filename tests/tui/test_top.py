@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from dashboards import dashboard, drive
@@ -39,6 +40,8 @@ class Terminal:
 
     def __init__(self, process: subprocess.Popen[bytes], master: int, slave: int) -> None:
         self.process, self.master, self.slave = process, master, slave
+        self.untouched: list[Any] = []
+        """The terminal's settings before the program began."""
         self.seen = b""
 
     def read_until(self, text: bytes) -> None:
@@ -83,6 +86,7 @@ def terminal(*words: str | Path, folder: Path, ignores_hup: bool = False, **env:
     """Run the program on the terminal of its session, as a shell does; with ``ignores_hup``, as by nohup."""
     master, slave = pty.openpty()
     termios.tcsetwinsize(slave, (30, 100))
+    untouched = termios.tcgetattr(slave)
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN if ignores_hup else signal.SIG_DFL)
     try:
         process = subprocess.Popen(
@@ -92,6 +96,7 @@ def terminal(*words: str | Path, folder: Path, ignores_hup: bool = False, **env:
     finally:
         signal.signal(signal.SIGHUP, before)
     made = Terminal(process, master, slave)
+    made.untouched = untouched
     try:
         yield made
     finally:
@@ -116,15 +121,14 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 @pytest.mark.parametrize(("how", "code"), [("q", 0), ("ctrl-c", 130), ("term", 143), ("int", 130)])
 def test_it_ends_with_its_code_and_leaves_the_terminal_as_it_was(how: str, code: int, tmp_path: Path) -> None:
     with terminal("top", *NOBODY, folder=tmp_path) as top:
-        before = termios.tcgetattr(top.slave)
         top.read_until(b"127.0.0.1:1")
-        assert termios.tcgetattr(top.slave) != before, "it reads single keys"
+        assert termios.tcgetattr(top.slave) != top.untouched, "it reads single keys"
         if how in ("term", "int"):
             os.kill(top.process.pid, signal.SIGTERM if how == "term" else signal.SIGINT)
         else:
             os.write(top.master, b"q" if how == "q" else b"\x03")
         assert top.ended() == code
-        assert termios.tcgetattr(top.slave) == before
+        assert termios.tcgetattr(top.slave) == top.untouched
         assert top.seen.rindex(b"\x1b[?1049l") > top.seen.rindex(b"\x1b[?1049h"), "the screen before is back"
         assert b"\x1b[?25h" in top.seen[top.seen.rindex(b"\x1b[?1049l") - 200 :], "and so is the cursor"
         assert b"Traceback" not in top.seen

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from engine.kafka.zk.client import ZkClient
 
 
-_ZNODES_OF_A_CLUSTER = frozenset({"brokers", "cluster", "config", "kafka-acl"})
-"""One of them is where a cluster is, or where settings wait for its first broker."""
+_ZNODES_OF_A_CLUSTER = frozenset({"brokers", "cluster", "config", "consumers", "kafka-acl"})
+"""One of them is where a cluster is, where settings wait for its first broker, or where only old groups are left."""
 
 _SHOWN_BY = {
     "/admin/delete_topics": Operation.LIST_TOPICS,
