@@ -216,6 +216,7 @@ class GroupCoordinator:
 
     def delete_group(self, group_id: str) -> Generator[None, None, ErrorCode]:
         """Remove an empty group with its offsets, in steps: it may have very many."""
+        self.offsets.flush()
         group = self._deletable(group_id)
         if isinstance(group, ErrorCode):
             return group

@@ -161,8 +161,7 @@ class OffsetRequests:
         ``done`` is called when they are replicated, or at once with an error. The caller has asked the transaction's
         coordinator, and passes the ``verification`` of the group's partition.
         """
-        # What came before has to be before it in the log: the later one there wins. Its answers let peers go on, and
-        # they may change the group: look at nothing before.
+        # What came before has to be before it in the log: the later one there wins.
         self.flush()
         error, owned = self._groups.locate(group_id)
         if owned is None or error is not NO_ERROR:
@@ -260,7 +259,11 @@ class OffsetRequests:
         }
 
     def flush(self) -> None:
-        """Write the commits that came in this turn of the event loop now."""
+        """Write the commits that came in this turn of the event loop now.
+
+        Their answers let peers go on, who may change any group: whoever needs the commits written looks at groups
+        after this.
+        """
         self._gathered.flush()
 
     def fetch(
@@ -287,6 +290,7 @@ class OffsetRequests:
 
     def delete(self, group_id: str, partitions: Sequence[TopicPartition]) -> tuple[ErrorCode, CommitErrors]:
         """Remove offsets that no member reads; return the error of the whole request, or else of each partition."""
+        self.flush()
         error = ErrorCode.INVALID_GROUP_ID if not group_id else self._groups.status(group_id)
         if error is not NO_ERROR:
             return error, {}
@@ -295,7 +299,6 @@ class OffsetRequests:
             return ErrorCode.GROUP_ID_NOT_FOUND, {}
         if group.state is GroupState.DEAD:
             return ErrorCode.NOT_COORDINATOR, {}
-        self.flush()
         if group.state is not GroupState.EMPTY and not group.is_consumer_group:
             return ErrorCode.NON_EMPTY_GROUP, {}
         is_empty = group.state is GroupState.EMPTY
@@ -323,9 +326,9 @@ class OffsetRequests:
 
     def _expiry(self, group: Group, now_ms: int) -> Iterator[None]:
         for piece in _pieces(group.offsets.partitions):
+            self.flush()
             if group.state is GroupState.DEAD:
                 return
-            self.flush()
             expired = group.remove_expired_offsets(now_ms, self._machine.settings.offsets_retention_ms, piece)
             self.expired_total += len(expired)
             self._clean_up(group, expired)
@@ -343,8 +346,7 @@ class OffsetRequests:
                 yield
 
     def delete_group(self, group: Group) -> Iterator[None]:
-        """Remove an empty group with all its offsets, in steps; meanwhile the group is Dead."""
-        self.flush()
+        """Remove an empty group with all its offsets, in steps; meanwhile the group is Dead. ``flush`` comes before."""
         self._end(group)
         pieces = _pieces(group.offsets.named)
         for number, piece in enumerate(pieces, start=1):

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from coordinator_world import READ, CoordinatorWorld
+from coordinator_world import OFFSETS_PARTITION, READ, CoordinatorWorld
 from virtual_time import in_virtual_time, run_virtual
 
 from engine.broker.coordinator.groups.commit_gathering import Commit, FormedCommit, GatheredCommits
@@ -314,5 +314,22 @@ def test_a_batch_that_cannot_be_made_before_is_refused_when_it_is_committed() ->
         offsets.commit("a", Committer(), many, lambda error, _: answers.append(error), prepared)
         await asyncio.sleep(0)
         assert answers == [E.UNKNOWN_SERVER_ERROR]
+
+    with_world(test)
+
+
+@pytest.mark.parametrize("how", ["offsets", "group"])
+def test_a_removal_looks_at_the_group_after_the_commits_before_it(how: str) -> None:
+    """The answer to a commit lets a connection handle what has waited there, at once: the group may change."""
+
+    async def test(world: CoordinatorWorld) -> None:
+        def go_on(error: E, refused: object) -> None:
+            world.coordinator.groups.replicas_stopped([OFFSETS_PARTITION])
+
+        world.coordinator.offsets.commit("g", Committer(), {READ: CommittedOffset(7)}, go_on)
+        if how == "offsets":
+            assert world.coordinator.offsets.delete("g", [READ]) == (E.NOT_COORDINATOR, {})
+        else:
+            assert at_once(world.coordinator.delete_group("g")) is E.NOT_COORDINATOR
 
     with_world(test)
