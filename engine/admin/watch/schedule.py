@@ -1,6 +1,7 @@
 """When to read a stage next: as often as wanted, less often if reading takes long, and later after failures. Pure.
 
-That is the feed's back-pressure: a stage never takes more than its share of the time, however large the cluster is.
+That is the feed's back-pressure: a stage that stays slow takes no more than its share of the time, however large the
+cluster is.
 Times are milliseconds of one clock.
 
 If only ZooKeeper has the states of partitions, ``Rotation`` says which to read: a few at each tick, in turn.

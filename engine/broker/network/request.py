@@ -90,12 +90,13 @@ class Deferred:
         on_answered, on_complete = self.on_answered, self._on_complete
         # They know the connection, which keeps its last answers: that would be a cycle.
         self.on_answered = self._on_complete = None
+        # First: whatever the others do, the request that waits is handled.
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
         if on_answered is not None:
             on_answered()
         if on_complete is not None:
             on_complete()
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
 
     async def wait(self) -> None:
         """Return when the answer is there. One request may wait for another's: a later one of its connection."""
