@@ -160,6 +160,8 @@ def _is_shared(frame: Frame, advice: ThrottleAdvice) -> bool:
 
 
 def _advice(broker: int, rate: int, copies: list[CopyProgress], *, is_leader: bool) -> ThrottleAdvice:
+    # No rate helps a copy whose destination is down.
+    copies = [copy for copy in copies if not copy.is_blocked] or copies
     inflow = sum(copy.inflow or 0.0 for copy in copies)
     remaining = sum((copy.total_bytes or 0) - (copy.copied_bytes or 0) for copy in copies)
     rates = [copy.rate for copy in copies if copy.rate is not None]

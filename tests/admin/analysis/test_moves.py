@@ -191,6 +191,17 @@ def test_nothing_is_said_of_a_throttle_while_a_copy_through_it_is_still_measured
     assert {advised.verdict for advised in advice} == {ThrottleVerdict.UNKNOWN}
 
 
+def test_a_copy_that_waits_for_a_dead_broker_does_not_count_for_a_throttle() -> None:
+    """No rate lets it end: what remains of it, and what is produced to it, are no reason to raise the throttle."""
+    frame, moves = _throttled(50_000_000)
+    (copy,) = moves.copies
+    blocked = replace(copy, inflow=90e6, total_bytes=9_000_000_000_000, rate=None, steady_rate=None, is_blocked=True)
+    beside = replace(moves, copies=(copy, blocked))
+    assert throttle_advice(frame, beside) == throttle_advice(frame, moves)
+    alone = throttle_advice(frame, replace(moves, copies=(blocked,)))
+    assert {advised.verdict for advised in alone} == {ThrottleVerdict.NOT_THE_LIMIT}
+
+
 def test_replicas_that_no_topic_lists_are_not_throttled() -> None:
     cluster, history = _cluster(), History()
     cluster.set_broker_config(4, "follower.replication.throttled.rate", "1000")
