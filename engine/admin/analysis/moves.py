@@ -233,7 +233,7 @@ def _copy(
     source = partition.leader
     if broker in partition.isr:
         return CopyProgress(name, broker, source, CopyState.DONE, total, total)
-    reason = _what_is_wrong(frame, partition, broker)
+    reason = _what_is_wrong(frame, partition, broker, has_begun=broker in sizes)
     is_blocked = bool(reason)
     copied = sizes.get(broker)
     samples = history.copied_bytes.of((name, broker))
@@ -297,12 +297,15 @@ def _stalled_s(history: History, name: TopicPartition, broker: int) -> float | N
     return (samples[-1].at_ms - since_ms) / 1000
 
 
-def _what_is_wrong(frame: Frame, partition: PartitionSnapshot, broker: int) -> str:
+def _what_is_wrong(frame: Frame, partition: PartitionSnapshot, broker: int, *, has_begun: bool) -> str:
+    """Say why a copy cannot go on; ``has_begun``: its log is in a dir that works, whatever other dirs do."""
     live = frozenset() if frame.cluster is None else frame.cluster.live_broker_ids
     if broker not in live:
         return f"broker {broker}, which gets it, is down"
     if partition.leader == NO_LEADER or partition.leader not in live:
         return "the partition has no leader to copy from"
+    if has_begun:
+        return ""
     failed = [
         log_dir.log_dir
         for log_dir in frame.log_dirs

@@ -122,6 +122,20 @@ def test_a_copy_to_a_dead_broker_says_so_at_once() -> None:
     assert board.copies[0].reason == "broker 4, which gets it, is down" and board.copies[0].is_blocked
 
 
+def test_a_failed_log_dir_holds_up_what_has_no_log_in_another() -> None:
+    cluster, history = _cluster(partition_bytes=9_000_000_000), History()
+    cluster.reassign(ORDERS, (1, 2, 4))
+    frame, _ = _after(cluster, 31, history)
+    (works, *_) = [log_dir for log_dir in frame.log_dirs if log_dir.broker == 4]
+    beside = replace(frame, log_dirs=(*frame.log_dirs, replace(works, log_dir="/other", error="KAFKA_STORAGE_ERROR")))
+    (copy,) = moves_board(beside, history).copies
+    assert (copy.state, copy.is_blocked) == (CopyState.COPYING, False)
+    cluster.fail_log_dir(4)
+    _, board = _after(cluster, 11, history)
+    assert (board.copies[0].state, board.copies[0].is_blocked) == (CopyState.STALLED, True)
+    assert board.copies[0].reason.startswith("a log dir of broker 4 has failed: ")
+
+
 def test_less_copied_than_produced_never_ends() -> None:
     cluster, history = _cluster(rate=100_000, copy_rate=40_000_000), History()
     cluster.reassign(ORDERS, (1, 2, 4))
