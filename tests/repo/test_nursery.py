@@ -84,3 +84,26 @@ def test_a_changed_python_starts_on_its_own(tmp_path: Path) -> None:
     with subprocess.Popen(command, env=own, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
         assert b"nursery.py" not in Path(f"/proc/{process.pid}/cmdline").read_bytes()
         process.kill()
+
+
+FIRST_AND_NEXT = """\
+import subprocess, sys
+from pathlib import Path
+from klamm_program import PROGRAM, environment
+from nursery import NURSERIES
+NURSERIES.install()
+folder = Path(sys.argv[1])
+for changed in ({"PYTHONUTF8": "0"}, {"PYTHONDONTWRITEBYTECODE": ""}, {}):
+    own = environment(folder, **changed)
+    with subprocess.Popen([PROGRAM, "state-changes", "merge", "-"], env=own, stdin=subprocess.PIPE) as process:
+        print("nursery.py" in Path(f"/proc/{process.pid}/cmdline").read_text(), flush=True)
+        process.kill()
+"""
+
+
+def test_a_changed_python_that_comes_first_keeps_no_other_out(tmp_path: Path) -> None:
+    environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.run(
+        [sys.executable, "-c", FIRST_AND_NEXT, tmp_path], env=environ, capture_output=True, text=True, check=True
+    )
+    assert run.stdout.split() == ["False", "True", "True"], run.stderr

@@ -5,7 +5,7 @@ process of a run keeps up to two nurseries, which fork a program off for each st
 child of the process that runs the tests, with a session of its own, its own output, environment and folder.
 
 Programs start on their own in tests of the start itself (``OF_THE_START``), in other programs that tests start, and
-where an environment variable changes that Python reads when it starts.
+where an environment variable that Python reads when it starts is neither as in the run nor left out.
 """
 
 from __future__ import annotations
@@ -61,16 +61,13 @@ class Nursery:
         self._asking = threading.Lock()
         self._socket: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._python: dict[str, str] = {}
         self._owner_pid = 0
 
     def fork(self, asked: dict[str, Any], streams: list[int]) -> int | None:
-        """Return the pid of a new child of this process; None if it must start on its own."""
+        """Return the pid of a new child of this process; None if there is none."""
         with self._asking:
             if self._socket is None or self._owner_pid != os.getpid():
                 self._start(asked["environ"])
-            if _of_python(asked["environ"]) != self._python:
-                return None
             assert self._socket is not None
             # The nursery's child ends at once, and the program, an orphan then, becomes a child of this process.
             _prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -81,7 +78,7 @@ class Nursery:
                 _prctl(_PR_SET_CHILD_SUBREAPER, 0)
 
     def _start(self, environ: Mapping[str, str]) -> None:
-        self._owner_pid, self._python = os.getpid(), _of_python(environ)
+        self._owner_pid = os.getpid()
         self._socket, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with other:
             # It ends when nobody holds the other socket any more.
@@ -95,7 +92,12 @@ class Nurseries:
 
     def __init__(self) -> None:
         self.is_open = True
-        self._of_kind = {kind: Nursery(kind) for kind in ("broker", "klamm")}
+        # Tests give a program the environment of the run, or little of it. In most runs both are the same to Python.
+        own = _of_python(os.environ)
+        usual = (own, {name: value for name, value in own.items() if name == "LANG"})
+        self._nurseries = {
+            (kind, frozenset(python.items())): Nursery(kind) for kind in ("broker", "klamm") for python in usual
+        }
 
     def install(self) -> None:
         """Let ``subprocess.Popen`` take our programs from here."""
@@ -130,7 +132,10 @@ class Nurseries:
             "ignored": [number for number in _INHERITED if signal.getsignal(number) is signal.SIG_IGN],
             "has_own_session": call["start_new_session"],
         }
-        return self._of_kind[kind].fork(asked, [own if given < 0 else given for own, given in enumerate(streams)])
+        nursery = self._nurseries.get((kind, frozenset(_of_python(asked["environ"]).items())))
+        if nursery is None:
+            return None
+        return nursery.fork(asked, [own if given < 0 else given for own, given in enumerate(streams)])
 
 
 def _program(words: list[str]) -> tuple[str, list[str]]:
@@ -145,7 +150,8 @@ def _program(words: list[str]) -> tuple[str, list[str]]:
 
 
 def _of_python(environ: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environ.items() if name.startswith(("PYTHON", "LC_", "LANG"))}
+    """Return what Python reads when it starts; to it, empty is as good as left out."""
+    return {name: value for name, value in environ.items() if value and name.startswith(("PYTHON", "LC_", "LANG"))}
 
 
 def _prctl(option: int, value: int) -> None:
