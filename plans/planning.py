@@ -13,7 +13,7 @@ from plans.capping import cap_note, rank, remaining_moves, within_caps
 from plans.digest import input_digest
 from plans.errors import PlanError
 from plans.loads import ByteLimits, byte_limits, held_bytes
-from plans.options import PlanOptions, Strategy
+from plans.options import Minimise, PlanOptions, Strategy
 from plans.plan_file import ANY_LOG_DIR, FORMAT, KAFKA_VERSION, Envelope, MadePlan, PlanEntry, PlanFile
 from plans.problem import Problem, is_allowed, mask_of, ordered
 from plans.score import Score
@@ -43,6 +43,8 @@ def settled(
     solved = _solved(problem, limits, work, progress, _SHARE)
     if problem.is_capped:
         return solved
+    if problem.minimise is Minimise.BYTES and not (solved.is_level and limits.is_kept(problem, solved.after)):
+        solved = _or_by_moves(problem, limits, work, solved)
     for _ in range(_ROUNDS_MAX):
         if solved.is_level and limits.is_kept(problem, solved.after):
             break
@@ -73,6 +75,18 @@ def _solved(problem: Problem, limits: ByteLimits, work: Work, progress: Progress
         for placement in (current, solved.after)
     ]
     return replace(solved, after=current) if ranks[0] <= ranks[1] and _is_allowed(problem, current) else solved
+
+
+def _or_by_moves(problem: Problem, limits: ByteLimits, work: Work, solved: Solved) -> Solved:
+    """Return a plan by bytes that does not meet the aim, or one by moves that comes nearer, found with the work left.
+
+    The search for the fewest moves often meets the aim where the one for the fewest bytes has only begun.
+    """
+    other = solve(replace(problem, minimise=Minimise.MOVES), limits, work, lambda _: None)
+    mine, theirs = (
+        rank(problem, each.after, solved.replica_levels, solved.leader_levels, limits) for each in (solved, other)
+    )
+    return solved if mine <= theirs else replace(solved, after=other.after, is_level=other.is_level)
 
 
 def _is_allowed(problem: Problem, after: Lists) -> bool:
