@@ -375,7 +375,7 @@ def test_users_get_passwords_and_lose_them(
     until(lambda: not logs_in(kafka, "SCRAM-SHA-256", user, SECRET, capsys))
     assert logs_in(kafka, "SCRAM-SHA-512", user, SECRET, capsys)
     last = run("users", "remove", user, "--yes", *where)
-    assert f"klamm acls remove --all-of User:{user}" in last.err and "open connections stay" in last.err
+    assert f"klamm acls remove --all-of 'User:{user}'" in last.err and "open connections stay" in last.err
     assert until(lambda: not run("users", "list", user, "-o", "json").json)
     kept = run("configs", "describe", *quota, "-o", "json").json
     assert [(config["name"], config["value"]) for config in kept["configs"]] == [("producer_byte_rate", "1024.0")]
