@@ -11,7 +11,6 @@ from engine.admin.analysis.history import History, Sample, slope_of
 from engine.admin.cluster.remedies import Do, Operation, Phrase, Words
 from engine.admin.health.checks import ALMOST_FULL_PERCENT
 from engine.admin.health.report import used_percent
-from engine.admin.watch.events import EventKind
 from engine.admin.watch.frame import Frame
 from engine.common.quantities import size_text, span_text
 from engine.common.topic_names import INTERNAL_TOPICS
@@ -222,9 +221,9 @@ def what_frees(trend: DirTrend, frame: Frame, history: History) -> str:
 def _retention_changed_ms(trend: DirTrend, frame: Frame, history: History) -> int | None:
     """Return when the retention of what grows most was changed, if brokers may not have finished what follows."""
     limit_ms = frame.at_ms - _CHECK_MS - DELETE_DELAY_MS
-    for event in takewhile(lambda event: event.at_ms >= limit_ms, reversed(history.events)):
+    for event in takewhile(lambda event: event.at_ms >= limit_ms, reversed(history.altered)):
         is_of_topic = trend.grower is not None and event.topic == trend.grower.topic
-        if is_of_topic and event.kind is EventKind.TOPIC_CONFIG_CHANGED and "retention" in event.before + event.after:
+        if is_of_topic and "retention" in event.before + event.after:
             return event.at_ms
     return None
 
@@ -236,19 +235,16 @@ def _with_grower(trend: DirTrend, frame: Frame, history: History) -> DirTrend:
     used = [sample for sample in history.used_bytes.of(key) if sample.at_ms >= since_ms]
     elapsed_s = (used[-1].at_ms - used[0].at_ms) / 1000 if used else 0
     recent_per_s = (used[-1].value - used[0].value) / elapsed_s if elapsed_s else None
-    per_s, topic = max(history.grown(frame).get(key, ()), default=(0.0, ""))
+    per_s, topic = history.growers(frame).get(key, (0.0, ""))
     if per_s <= _SHARE * abs(recent_per_s or 0) or not topic:
         # Others fill the volume, or records of the one that does were just deleted.
         return replace(trend, recent_per_s=recent_per_s)
     moving = history.moving(frame).items()
     copied = {name.topic for name, move in moving if trend.broker in move.assignment.adding_replicas}
-    configs = (
-        next((described.configs for described in frame.cluster.topics if described.name == topic), None)
-        if frame.cluster
-        else None
-    )
-    is_deleted = "delete" in (configs or {}).get("cleanup.policy", "delete") and topic not in INTERNAL_TOPICS
-    delay = (configs or {}).get("file.delete.delay.ms", "")
+    described = None if frame.cluster is None else frame.cluster.topic(topic)
+    configs = {} if described is None else described.configs or {}
+    is_deleted = "delete" in configs.get("cleanup.policy", "delete") and topic not in INTERNAL_TOPICS
+    delay = configs.get("file.delete.delay.ms", "")
     delay_ms = int(delay) if delay.isdecimal() else DELETE_DELAY_MS
     grower = TopicGrowth(topic, per_s, is_copied=topic in copied, is_deleted=is_deleted, delay_ms=delay_ms)
     return replace(trend, grower=grower, recent_per_s=recent_per_s)

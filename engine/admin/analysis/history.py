@@ -17,7 +17,7 @@ from typing import Generic, NamedTuple, TypeVar
 from engine.admin.analysis.absences import Absences
 from engine.admin.analysis.incidents import Incidents
 from engine.admin.lag.results import GroupLag
-from engine.admin.watch.events import Event
+from engine.admin.watch.events import Event, EventKind
 from engine.admin.watch.frame import Frame, Stage
 from engine.admin.watch.replica_logs import WIDTH, ReplicaLogs
 from engine.common.model import TopicPartition
@@ -31,6 +31,9 @@ GROWTH_MS = 20_000
 
 EVENTS_MAX = 20_000
 """As many as a cluster of 50,000 partitions makes when it loses one broker of twelve. They take 2.3 MB."""
+
+ALTERED_MAX = 1_000
+"""Each frame looks back over those of the last minutes, which events of a failed broker would make dear."""
 
 K = TypeVar("K", bound=Hashable)
 
@@ -113,6 +116,7 @@ class History:
         sizes: bytes of the leader's replica of each moving partition; they grow by what is produced.
         lag: records that each group has not read, by name; NaN, which is no number, while that is not known.
         events: what happened, oldest first.
+        altered: those of them that say that settings of a topic have changed.
         absences: since when replicas have been out of the ISR.
         incidents: which events follow from which failure.
     """
@@ -123,11 +127,12 @@ class History:
         self.used_bytes: Series[DirKey] = Series()
         self.log_bytes: Series[DirKey] = Series()
         self.readings: deque[tuple[int, ReplicaLogs]] = deque()
-        self._grown: tuple[object, Mapping[DirKey, list[tuple[float, str]]]] = None, {}
+        self._grown: tuple[object, Mapping[DirKey, tuple[float, str]]] = None, {}
         self.copied_bytes: Series[CopyKey] = Series()
         self.sizes: Series[TopicPartition] = Series()
         self.lag: Series[str] = Series()
         self.events: deque[Event] = deque(maxlen=EVENTS_MAX)
+        self.altered: deque[Event] = deque(maxlen=ALTERED_MAX)
         self.absences = Absences()
         self.incidents = Incidents((), EVENTS_MAX)
 
@@ -140,6 +145,7 @@ class History:
             self._take_back(frame.at_ms)
         self.latest = frame
         self.events.extend(frame.events)
+        self.altered.extend(_altered(frame.events))
         self.absences.take(frame.events)
         self.incidents.take(frame.events)
         dirs_ms = frame.stage(Stage.LOG_DIRS).read_at_ms
@@ -161,12 +167,12 @@ class History:
             self._moving = topics, moving_partitions(topics)
         return self._moving[1]
 
-    def grown(self, frame: Frame) -> Mapping[DirKey, list[tuple[float, str]]]:
-        """Return how fast topics grow in each log dir, in bytes a second with names; found once for each reading."""
+    def growers(self, frame: Frame) -> Mapping[DirKey, tuple[float, str]]:
+        """Return the topic that grows most in each log dir, after its bytes a second; found once for each reading."""
         if self._grown[0] is not frame.logs:
             read_ms = frame.stage(Stage.LOG_DIRS).read_at_ms or 0
             seconds = (read_ms - self.readings[0][0]) / 1000 if self.readings else 0
-            grown = _grown(self.readings[0][1], ReplicaLogs.of(frame.logs), seconds) if seconds > 0 else {}
+            grown = _growers(self.readings[0][1], ReplicaLogs.of(frame.logs), seconds) if seconds > 0 else {}
             self._grown = frame.logs, grown
         return self._grown[1]
 
@@ -185,6 +191,7 @@ class History:
             series.take_back(at_ms)
         while self.events and self.events[-1].at_ms > at_ms:
             self.events.pop()
+        self.altered = deque(_altered(self.events), ALTERED_MAX)
         self.absences = Absences(self.events)
         self.incidents = Incidents(self.events, EVENTS_MAX)
 
@@ -199,6 +206,10 @@ def moving_partitions(topics: Iterable[TopicSnapshot]) -> Moving:
     }
 
 
+def _altered(events: Iterable[Event]) -> Iterable[Event]:
+    return (event for event in events if event.kind is EventKind.TOPIC_CONFIG_CHANGED)
+
+
 def _used(frame: Frame) -> Iterable[tuple[DirKey, float]]:
     for log_dir in frame.log_dirs:
         if log_dir.log_dir is not None and not log_dir.error:
@@ -207,8 +218,8 @@ def _used(frame: Frame) -> Iterable[tuple[DirKey, float]]:
             yield (log_dir.broker, log_dir.log_dir), used
 
 
-def _grown(then: ReplicaLogs, now: ReplicaLogs, seconds: float) -> Mapping[DirKey, list[tuple[float, str]]]:
-    found: dict[DirKey, list[tuple[float, str]]] = {}
+def _growers(then: ReplicaLogs, now: ReplicaLogs, seconds: float) -> Mapping[DirKey, tuple[float, str]]:
+    found: dict[DirKey, tuple[float, str]] = {}
     for topic, rows in now.by_topic.items():
         before = then.by_topic.get(topic)
         if before is rows:
@@ -224,7 +235,7 @@ def _grown(then: ReplicaLogs, now: ReplicaLogs, seconds: float) -> Mapping[DirKe
                 grown[broker, log_dir] = grown.get((broker, log_dir), 0) + sign * in_all
         for key, grown_bytes in grown.items():
             if grown_bytes > 0:
-                found.setdefault(key, []).append((grown_bytes / seconds, topic))
+                found[key] = max(found.get(key, (0.0, "")), (grown_bytes / seconds, topic))
     return found
 
 

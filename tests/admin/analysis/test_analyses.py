@@ -230,7 +230,7 @@ def test_what_a_topic_grows_by_takes_a_look_at_its_own_log_dirs_only() -> None:
     frame = replace(small_cluster().frame(), logs=now)
     history = History()
     history.readings.append(((frame.stage(Stage.LOG_DIRS).read_at_ms or 0) - 1_000, then))
-    assert history.grown(frame) == {(7, "/d"): [(250.0, "t")]}
+    assert history.growers(frame) == {(7, "/d"): (250.0, "t")}
 
 
 def test_what_makes_up_little_of_what_a_volume_takes_is_not_named() -> None:
@@ -324,6 +324,19 @@ def test_a_new_retention_is_told_until_brokers_have_looked_at_it() -> None:
     assert _frees(101, 951, alters="segment.bytes=1") == ""
 
 
+def test_a_new_retention_is_looked_for_among_changes_of_settings_only() -> None:
+    """Each frame looks for one, and a broker that fails makes 20,000 events."""
+    frame, history = _played(_big_and_small(), 25)
+    trend = dir_trends(frame, history)[0]
+    changed = Event(frame.at_ms, EventKind.TOPIC_CONFIG_CHANGED, "big", after="retention.ms=1", topic="big")
+    shrunk = Event(frame.at_ms, EventKind.ISR_SHRANK, "small-0", topic="small")
+    history.take(replace(frame, sequence=frame.sequence + 1, events=(changed, *[shrunk] * 5)))
+    assert list(history.altered) == [changed]
+    assert what_frees(trend, frame, history).startswith("the retention of big changed 0s ago")
+    history.take(replace(frame, sequence=frame.sequence + 2, at_ms=frame.at_ms - 1, events=()))
+    assert not history.altered, "a jump back in a recording takes it back"
+
+
 @pytest.mark.parametrize(("left_s", "is_urgent"), [(419.0, True), (421.0, False), (None, False)])
 def test_a_disk_that_is_full_before_a_lower_retention_makes_room_needs_its_producers_held_back(
     left_s: float | None, is_urgent: bool
@@ -335,7 +348,7 @@ def test_a_disk_that_is_full_before_a_lower_retention_makes_room_needs_its_produ
     assert ("then lower file.delete.delay.ms" in told) is is_urgent, told
     held = str(room_advice(trend, [trend], frame, history, is_held=True))
     assert held.startswith("lower file.delete.delay.ms" if is_urgent else "lower the retention"), held
-    history.events.append(
+    history.altered.append(
         Event(frame.at_ms, EventKind.TOPIC_CONFIG_CHANGED, "big", after="retention.bytes=1", topic="big")
     )
     told = str(room_advice(trend, [trend], frame, history))
@@ -358,7 +371,7 @@ def test_a_log_dir_that_has_stopped_filling_says_so() -> None:
 def test_a_retention_that_was_just_changed_is_not_advised_again() -> None:
     frame, history = _played(_big_and_small(), 25)
     event = Event(frame.at_ms, EventKind.TOPIC_CONFIG_CHANGED, "big", after="retention.bytes=1", topic="big")
-    history.events.append(event)
+    history.altered.append(event)
     assert _advice(frame, history) == (
         "the retention of big changed 0s ago: brokers look every 5 minutes unless log.retention.check.interval.ms"
         " is set; the space comes back 1m later; if it fills on after that: add a disk or a broker"
