@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import IntEnum
@@ -73,6 +74,7 @@ from engine.broker.server.settings import (
 from engine.common.clock import Clock, SystemClock
 from engine.common.errors import OperationError
 from engine.common.model import BrokerInfo, Endpoint, address_text
+from engine.kafka.client.config_providers import resolve_references
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.dynamic import BROKERS, DynamicConfigs
 from engine.kafka.config.metadata_version import (
@@ -321,7 +323,10 @@ class KafkaServer:
         if broker_id != config.broker_id:
             self.config = config.with_broker_id(broker_id)
             self.metadata_cache = MetadataCache(broker_id)
-        self.dynamic_configs = DynamicConfigs(self.config)
+        declared = self.config.originals
+        self.dynamic_configs = DynamicConfigs(
+            self.config, lambda texts: resolve_references(texts, os.environ, declared=declared)
+        )
         await self._encode_passwords_anew()
         self.topic_configs = ConfigChangeListener(self.zk.client, self.dynamic_configs, self.clock)
         await self.topic_configs.start()

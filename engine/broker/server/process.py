@@ -18,6 +18,7 @@ import uvloop
 from engine.broker.handlers.registry import all_handlers
 from engine.broker.server.kafka_server import KafkaServer
 from engine.common.errors import ConfigError, CoordinationError, KlammError, OperationError, StorageError
+from engine.kafka.client.config_providers import resolve_references
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.properties import parse_override, parse_properties
 from engine.runtime.input_files import name_of, read_input
@@ -63,7 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(file: Path, overrides: Mapping[str, str], *, log_folder: Path | None = None) -> int:
     """Run a broker until TERM, INT or HUP; return the exit code. Errors are one line on stderr."""
     try:
-        config = BrokerConfig.from_properties(parse_properties(read_input(file, errors="strict")), overrides)
+        texts = {**parse_properties(read_input(file, errors="strict")), **overrides}
+        config = BrokerConfig(resolve_references(texts, os.environ, declared=texts))
     except OSError as error:
         return report(OperationError(f"cannot read {file}: {error.strerror}"), EXIT_USAGE)
     except UnicodeDecodeError:

@@ -1,7 +1,8 @@
 """Values kept elsewhere: ``${env:NAME}``, ``${file:PATH:KEY}``, ``${directory:PATH:FILE}`` (KIP-297, 421, 887).
 
-Kafka's three providers are known by these names without being declared. ``config.providers`` may give them other names,
-``config.providers.NAME.param.allowed.paths`` and ``….allowlist.pattern`` limit what they read, as in Kafka.
+In a client's properties Kafka's three providers are known by these names without being declared. ``config.providers``
+may give them other names, ``config.providers.NAME.param.allowed.paths`` and ``….allowlist.pattern`` limit what they
+read, as in Kafka. A broker's file declares each that it uses.
 """
 
 from __future__ import annotations
@@ -21,15 +22,23 @@ _CLASSES = {
 }
 
 
-def resolve_references(entries: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+def resolve_references(
+    entries: Mapping[str, str], environment: Mapping[str, str], *, declared: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """Return the properties with every reference replaced; one of an unknown provider stays as it is, as in Kafka.
+
+    Args:
+        declared: what declares the providers, all of them; None: the properties themselves, and Kafka's three are
+            known without that.
 
     Raises:
         ConfigError: a provider's class is unknown, or a reference leads nowhere. The message holds no value.
     """
     if not any("${" in value for value in entries.values()):
         return dict(entries)
-    providers = _providers(entries)
+    known = _CLASSES.values() if declared is None else ()
+    declared = entries if declared is None else declared
+    providers = {kind: kind for kind in known} | _declared_providers(declared)
 
     def look_up(key: str) -> Callable[[re.Match[str]], str]:
         def replace(match: re.Match[str]) -> str:
@@ -37,7 +46,7 @@ def resolve_references(entries: Mapping[str, str], environment: Mapping[str, str
             if name not in providers:
                 return match[0]
             prefix = f"config.providers.{name}.param."
-            limits = {k.removeprefix(prefix): v for k, v in entries.items() if k.startswith(prefix)}
+            limits = {k.removeprefix(prefix): v for k, v in declared.items() if k.startswith(prefix)}
             return _value(providers[name], path, wanted, limits, environment, f"{key}={match[0]}")
 
         return replace
@@ -48,9 +57,9 @@ def resolve_references(entries: Mapping[str, str], environment: Mapping[str, str
     }
 
 
-def _providers(entries: Mapping[str, str]) -> dict[str, str]:
+def _declared_providers(entries: Mapping[str, str]) -> dict[str, str]:
     """Return the kind of each provider by its name."""
-    found = {kind: kind for kind in _CLASSES.values()}
+    found = {}
     for name in filter(None, (part.strip() for part in entries.get("config.providers", "").split(","))):
         class_name = entries.get(f"config.providers.{name}.class", "")
         if class_name not in _CLASSES:

@@ -24,6 +24,9 @@ FORMER_KEYS: Final[Mapping[str, str]] = {
 }
 """Keys of older Kafka versions that 3.9 does not know, and what to do about each."""
 
+_OF_PROVIDERS: Final = "config.providers"
+"""What the settings begin with that say where values stand that are not in the file."""
+
 _OF_AUTHORIZER: Final = ("super.users", "allow.everyone.if.no.acl.found", "authorizer.zookeeper.url")
 _OF_LISTENERS: Final = ("ssl.", "sasl.", "connections.max.reauth.ms", "max.connection")
 """Beginnings of the settings that klamm takes for single listeners."""
@@ -61,6 +64,7 @@ def _is_known(name: str) -> bool:
     prefix = LISTENER_PREFIX.match(name)
     return (
         name in OWN_KEYS
+        or name.startswith(_OF_PROVIDERS)
         or name in DYNAMIC_CONFIG_DEF
         or name in _OF_AUTHORIZER
         or name in _OF_CSV_REPORTER
@@ -78,7 +82,9 @@ def _near(name: str) -> str | None:
 
 
 def _warning(name: str, originals: Mapping[str, str]) -> str | None:
-    if name in OWN_KEYS or (name == "node.id" and originals.get("broker.id") == originals[name]):
+    if name in OWN_KEYS or name.startswith(_OF_PROVIDERS):
+        return None
+    if name == "node.id" and originals.get("broker.id") == originals[name]:
         return None
     prefix = LISTENER_PREFIX.match(name)
     base = name[prefix.end() :] if prefix else name

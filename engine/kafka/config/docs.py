@@ -39,6 +39,10 @@ all brokers at once.
 
 `listener.name.<listener>.<setting>` is a value for only one listener. Those of TLS and SASL have an effect, and so do
 `max.connections` and `max.connection.creation.rate`.
+
+Any value can stand elsewhere: in the environment, in another properties file, in a file of its own. As in Kafka,
+`config.providers=secrets` and `config.providers.secrets.class` declare where, with one of Kafka's three classes, and
+`${secrets:/run/secrets.properties:key}` is the value (KIP-421). Values that are set at run time may refer to these, too.
 """
 
 TOPIC_INTRO: Final = """\

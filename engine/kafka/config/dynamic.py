@@ -49,8 +49,10 @@ class DynamicConfigs:
     of topics. Followers run inside ``apply``, in the order in which they came, once the new settings are in force.
     """
 
-    def __init__(self, static: BrokerConfig) -> None:
+    def __init__(self, static: BrokerConfig, resolve: Callable[[Overrides], Overrides] = lambda texts: texts) -> None:
+        """``resolve`` replaces references to what stands elsewhere, as in the broker's file; it raises ConfigError."""
         self.static = static
+        self._resolve = resolve
         self.password_encoder = PasswordEncoder.of(static)
         self.current = static
         self.broker_overrides: Overrides = _NONE
@@ -221,4 +223,4 @@ class DynamicConfigs:
                 for synonym in key.synonyms if key is not None else ():
                     texts.pop(synonym, None)
                 texts[name] = text
-        return BrokerConfig(texts, generated_broker_id=self.static.generated_broker_id)
+        return BrokerConfig(self._resolve(texts), generated_broker_id=self.static.generated_broker_id)

@@ -14,6 +14,7 @@ from wire_client import WireClient, create_topic, produce, read_all, wait_until_
 from engine.broker.server.process import main
 from engine.kafka.config.properties import format_properties
 from engine.kafka.protocol.apis.api_versions import ApiVersionsRequest
+from engine.kafka.protocol.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from engine.kafka.protocol.apis.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -199,6 +200,43 @@ def test_bad_setting(
     assert lines[0].startswith("error: ") and len(lines) <= 2
     for word in words:
         assert word in lines[0]
+
+
+_FILES = {
+    "config.providers": "files",
+    "config.providers.files.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
+}
+
+
+def test_settings_that_stand_in_another_file(tmp_path: Path, host: str, zk_chroot: str) -> None:
+    """KIP-421."""
+    (tmp_path / "others").write_text(f"where={tmp_path / 'elsewhere'}\nbytes=77777\n")
+    own = settings(tmp_path, host, zk_chroot) | _FILES
+    own |= {
+        "log.dirs": f"${{files:{tmp_path}/others:where}}",
+        "message.max.bytes": f"${{files:{tmp_path}/others:bytes}}",
+    }
+    with BrokerProgram(tmp_path, own) as broker:
+        broker.wait_until_started()
+        assert (tmp_path / "elsewhere" / "meta.properties").exists()
+        with WireClient(f"{host}:9092") as client:
+            wanted = DescribeConfigsResource(
+                resource_type=4, resource_name=own["broker.id"], configuration_keys=["message.max.bytes"]
+            )
+            answer = client.ask(DescribeConfigsRequest(resources=[wanted]), 4)
+        assert [entry.value for entry in answer.results[0].configs] == ["77777"]
+        assert "config.providers" not in broker.server_log
+        assert broker.terminate() == 0
+
+
+def test_a_setting_that_leads_nowhere(tmp_path: Path, host: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "others").write_text("password=s3cret\n")
+    properties = tmp_path / "server.properties"
+    own = settings(tmp_path, host, f"{host}:2199") | _FILES
+    properties.write_text(format_properties(own | {"log.dirs": f"${{files:{tmp_path}/others:where}}"}))
+    assert main([str(properties)]) == 2
+    told = f"error: the file has no such key: log.dirs=${{files:{tmp_path}/others:where}}\n"
+    assert capsys.readouterr().err == told
 
 
 def test_bad_words_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -37,6 +37,14 @@ def test_declared_under_another_name() -> None:
         resolve_references({**told, "config.providers.mine.class": "com.example.Vault"}, {})
 
 
+def test_a_broker_knows_only_what_its_file_declares() -> None:
+    """As in Kafka, where nothing is known without a declaration."""
+    declared = {"config.providers": "mine", "config.providers.mine.class": CLASSES + "EnvVarConfigProvider"}
+    told = {"a": "${mine:X}", "b": "${env:X}"}
+    assert resolve_references(told, {"X": "1"}, declared=declared) == {"a": "1", "b": "${env:X}"}
+    assert resolve_references(told, {"X": "1"}, declared={}) == told
+
+
 def test_what_leads_nowhere(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("a=s3cret\n")
     for value, message in (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from engine.common.errors import ConfigError
@@ -46,6 +48,24 @@ def test_a_dynamic_setting_beats_its_static_synonyms() -> None:
     held.apply(BROKERS, "1", {"log.roll.ms": "7000"})
     assert held.current.log_roll_ms == 7000
     assert held.static.log_roll_ms == 5000
+
+
+def test_settings_that_stand_elsewhere() -> None:
+    """KIP-421: what the file declares counts for changes at run time too, encrypted ones as well."""
+
+    def resolve(texts: Mapping[str, str]) -> dict[str, str]:
+        if "${file:gone}" in texts.values():
+            raise ConfigError("the file cannot be read")
+        return {name: text.replace("${file:x}", "found") for name, text in texts.items()}
+
+    name, key = "listener.name.plaintext.ssl.keystore.location", "ssl.keystore.location"
+    held = DynamicConfigs(configs().static, resolve)
+    assert held.apply(BROKERS, "1", {name: "${file:x}"}) == []
+    assert held.current.for_listener("PLAINTEXT", key) == "found"
+    assert held.broker_overrides == {name: "${file:x}"}
+    (problem,) = held.apply(BROKERS, "1", {name: "${file:gone}"})
+    assert problem.endswith("could not be applied: the file cannot be read")
+    assert held.current.for_listener("PLAINTEXT", key) == "found"
 
 
 def test_settings_of_other_brokers_do_not_count() -> None:
