@@ -75,10 +75,11 @@ def address_limits(overrides: Mapping[str, int]) -> dict[str, int]:
     limits: dict[str, int] = {}
     for host, limit in overrides.items():
         try:
-            limits[socket.gethostbyname(host)] = limit
-        except OSError as error:
+            limits[address_of(host)] = limit
+        except (OSError, UnicodeError) as error:
             raise ConfigError(
-                f"max.connections.per.ip.overrides: the host '{host}' is unknown ({error.strerror})",
+                f"max.connections.per.ip.overrides: the host '{host}' is unknown "
+                f"({getattr(error, 'strerror', None) or error})",
                 key="max.connections.per.ip.overrides",
             ) from error
     return limits
@@ -101,8 +102,14 @@ def zookeeper_security(config: BrokerConfig) -> ZkSecurity:
 
 
 def address_of(host: str) -> str:
-    """Return a host's address as connections show it. Raises OSError: its name does not resolve."""
-    return address_in_java(host) if ":" in host else socket.gethostbyname(host)
+    """Return a host's address as connections show it; of several, as Java, the first of IPv4 if there is one.
+
+    Raises:
+        OSError, UnicodeError: its name does not resolve.
+    """
+    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    addresses = [str(address[0]) for family, *_, address in found if family == socket.AF_INET]
+    return addresses[0] if addresses else address_in_java(str(found[0][4][0]))
 
 
 def listener_limits(config: BrokerConfig) -> dict[str, int]:

@@ -97,8 +97,12 @@ def test_limits_of_connections_by_address() -> None:
     )
     assert limits.max_connections_per_ip == 5
     assert limits.max_connections_per_ip_overrides == {"127.0.0.1": 9, "10.0.0.1": 2}
-    with pytest.raises(ConfigError, match=r"no-such-host\.invalid"):
-        server_limits(config(max_connections_per_ip_overrides="no-such-host.invalid:1"))
+    overrides = "::1:3,2001:db8:0::7:4,::ffff:10.0.0.2:5"
+    found = server_limits(config(max_connections_per_ip_overrides=overrides)).max_connections_per_ip_overrides
+    assert found == {"0:0:0:0:0:0:0:1": 3, "2001:db8:0:0:0:0:0:7": 4, "10.0.0.2": 5}
+    for unknown in ("no-such-host.invalid", f"{'a' * 64}.invalid"):
+        with pytest.raises(ConfigError, match=f"the host '{unknown}' is unknown"):
+            server_limits(config(max_connections_per_ip_overrides=f"{unknown}:1"))
 
 
 def test_time_outs_between_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
