@@ -5,8 +5,8 @@ Behaviour
   their progress.
 * If the replica is not here yet, the broker remembers the dir until it comes, and answers REPLICA_NOT_AVAILABLE, or
   UNKNOWN_TOPIC_OR_PARTITION if the partition does not exist.
-* A request that names a replica's current dir ends its move. A dir that is not in ``log.dirs`` is LOG_DIR_NOT_FOUND.
-  A failed dir, or a new move while any dir has failed, is KAFKA_STORAGE_ERROR.
+* A request that names a replica's current dir ends its move. A dir that DescribeLogDirs does not name so, letter by
+  letter, is LOG_DIR_NOT_FOUND. A failed dir, or a new move while any dir has failed, is KAFKA_STORAGE_ERROR.
 
 Version notes
 * v1 as v0   * v2 flexible
@@ -17,7 +17,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from functools import partial
-from pathlib import Path
 
 from engine.broker.handlers.answer_lists import ByTopic, each_once
 from engine.broker.handlers.context import RequestContext
@@ -112,11 +111,12 @@ def _move(manager: ReplicaManager, topic_partition: TopicPartition, wanted: str)
     name = suffixed_log_dir_name(topic_partition, LogDirKind.FUTURE, _UNIQUE_DIGITS)
     if len(name) > FILE_NAME_LENGTH_MAX:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic name is too long.")
-    log_dir = Path(wanted)
+    # Not as a path, for which a slash at the end makes no difference.
+    log_dir = next((path for path in (*logs.live_dirs, *logs.offline_dirs) if str(path) == wanted), None)
+    if log_dir is None:
+        raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"Log dir {wanted} is not found in the config.")
     if log_dir in logs.offline_dirs:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Log directory {wanted} is offline")
-    if log_dir not in logs.live_dirs:
-        raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"Log dir {wanted} is not found in the config.")
     if manager.is_offline(topic_partition):
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Partition {topic_partition} is offline")
     hosted = manager.hosted_partition(topic_partition)

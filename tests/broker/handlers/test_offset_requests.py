@@ -13,6 +13,7 @@ from log_folders import data_batch, marker_batch
 from replicated_brokers import TP, StandInBroker, World, world
 from virtual_time import in_virtual_time, run_virtual
 
+from engine.broker.handlers.alter_replica_log_dirs import alter_replica_log_dirs
 from engine.broker.handlers.delete_records import delete_records
 from engine.broker.handlers.describe_log_dirs import describe_log_dirs
 from engine.broker.handlers.describe_producers import describe_producers
@@ -26,6 +27,11 @@ from engine.broker.network.request import Deferred
 from engine.common.errors import ErrorCode
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from engine.kafka.protocol.apis.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -427,6 +433,24 @@ async def test_log_dirs_are_described_with_sizes_and_offline_ones_with_an_error(
             (first.log_dir, 0),
             (str(failing), ErrorCode.KAFKA_STORAGE_ERROR),
         }
+
+
+@in_event_loop
+async def test_a_replica_moves_to_a_log_dir_that_is_named_as_it_is_described(tmp_path: Path) -> None:
+    """As in Kafka, which compares the texts: a slash at the end is another dir."""
+    async with world(tmp_path, 1, dirs_per_broker=2) as w:
+        broker = w.brokers[1]
+        await w.lead(1)
+        w.produce(1, b"x")
+        there = broker.log_manager.live_dirs[1]
+        context = broker.context(ApiKey.ALTER_REPLICA_LOG_DIRS, 2)
+        codes = []
+        for path in (f"{there}/", f"{there.parent}//{there.name}", f"{there.parent}/./{there.name}", str(there)):
+            topics = [AlterReplicaLogDirTopic(name=TP.topic, partitions=[0])]
+            request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=topics)])
+            answer = await alter_replica_log_dirs(context, request)
+            codes.append(answer.results[0].partitions[0].error_code)
+        assert codes == [ErrorCode.LOG_DIR_NOT_FOUND] * 3 + [ErrorCode.NONE]
 
 
 def test_producers_are_described_with_their_open_transactions(tmp_path: Path) -> None:
