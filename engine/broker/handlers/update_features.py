@@ -3,7 +3,8 @@
 Behaviour
 * With ZooKeeper no feature has a level (KIP-584): every update is INVALID_REQUEST, with Kafka's texts. A feature that
   comes twice gets one result, that of the first update.
-* Only the controller answers; other brokers say NOT_CONTROLLER.
+* Only the controller answers; other brokers say NOT_CONTROLLER. Before IBP 2.7, which knows no features, the whole
+  request is INVALID_REQUEST.
 
 Version notes
 * v0 a flag allows downgrades   * v1 upgrade type, validate only: it changes nothing here
@@ -16,6 +17,7 @@ from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import Steps, in_steps
 from engine.broker.handlers.registry import handles
 from engine.common.errors import ErrorCode
+from engine.kafka.config.metadata_version import is_feature_versioning_supported
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.update_features import (
     FeatureUpdateKey,
@@ -35,6 +37,10 @@ def update_features(context: RequestContext, request: UpdateFeaturesRequest) -> 
         return UpdateFeaturesResponse(
             error_code=ErrorCode.NOT_CONTROLLER,
             error_message="This is not the correct controller for this cluster.",
+        )
+    if not is_feature_versioning_supported(context.broker.config.inter_broker_protocol_version):
+        return UpdateFeaturesResponse(
+            error_code=ErrorCode.INVALID_REQUEST, error_message="Feature versioning system is disabled."
         )
     results = answer_list(context, UpdateFeaturesResponse, "results")
     answered: set[str] = set()
