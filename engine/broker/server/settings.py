@@ -140,16 +140,17 @@ def check_served(config: BrokerConfig) -> None:
 
     Raises:
         ConfigError: the authorizer is another than Kafka's for ZooKeeper, or its own settings are wrong; a policy is
-            to judge requests.
+            to judge requests, or a class to decide quotas.
     """
-    for key, judged in (
-        (BrokerConfig.create_topic_policy_class_name, "every topic"),
-        (BrokerConfig.alter_config_policy_class_name, "every change of settings"),
+    for key, without in (
+        (BrokerConfig.create_topic_policy_class_name, "every topic would be allowed"),
+        (BrokerConfig.alter_config_policy_class_name, "every change of settings would be allowed"),
+        (BrokerConfig.client_quota_callback_class, "clients would have only the quotas that are in ZooKeeper"),
     ):
-        if policy := key.of(config):
+        if named := key.of(config):
             raise ConfigError(
-                f"{key.name}={policy} is a Java class, which this broker cannot run, and without it {judged} would be "
-                "allowed; remove the setting if nothing has to be judged",
+                f"{key.name}={named} is a Java class, which this broker cannot run, and without it {without}; remove "
+                "the setting if that is right",
                 key=key.name,
             )
     authorizer = config.authorizer_class_name

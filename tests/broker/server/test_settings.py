@@ -52,6 +52,7 @@ def config(**settings: str) -> BrokerConfig:
         ({"authorizer_class_name": "a.b.Authorizer"}, "a.b.Authorizer"),
         ({"create_topic_policy_class_name": "a.b.Policy"}, "create.topic.policy.class.name=a.b.Policy is a Java class"),
         ({"alter_config_policy_class_name": "a.b.Policy"}, "alter.config.policy.class.name=a.b.Policy is a Java class"),
+        ({"client_quota_callback_class": "a.b.Quotas"}, "client.quota.callback.class=a.b.Quotas is a Java class"),
         ({"authorizer_class_name": "kafka.security.authorizer.AclAuthorizer", "super_users": "admin"}, "super.users"),
         (
             {

@@ -161,7 +161,7 @@ class QuotaKeys:
         "Seconds of one sample of those quotas."
     )
     client_quota_callback_class = CLASS(None, LOW).without_effect(
-        "Java class that decides quotas instead of those in ZooKeeper."
+        "Java class that decides quotas instead of those in ZooKeeper. No broker of klamm starts with one."
     )
     metric_reporters = LIST((), LOW, dynamic=CLUSTER_WIDE).without_effect("Java classes that metrics are handed to.")
     auto_include_jmx_reporter = BOOLEAN(True, LOW).without_effect(
