@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from side_by_side import SideBySide
 
 from engine.kafka.protocol.apis import alter_configs, incremental_alter_configs
 from engine.kafka.protocol.apis.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from engine.kafka.protocol.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+
+STORED = Path(__file__).resolve().parents[2] / "fixtures" / "config" / "server.properties"
+"""What settings may refer to as ``stored``."""
+
+PROVIDERS = {
+    "config.providers": "stored",
+    "config.providers.stored.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
+}
 
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -147,7 +156,8 @@ def settings_of_brokers(both: SideBySide) -> None:
     own = {"zookeeper.connect", "log.dirs", "listeners", "log.dir"}
     both.ask("all", described((BROKER, "0")), unlike=unlike)
     some = [key for key, _ in OF_BROKERS if key not in own]
-    both.ask("some", described((BROKER, "0"), keys=[*some, "log.roll.ms"], synonyms=True), range(1, 5))
+    some += ["log.roll.ms", "group.initial.rebalance.delay.ms", *PROVIDERS]
+    both.ask("some", described((BROKER, "0"), keys=some, synonyms=True), range(1, 5))
     for kind, name in ((BROKER, "7"), (BROKER, "x"), (BROKER, "-1"), (LOGGER, ""), (LOGGER, "7"), (LOGGER, "x")):
         both.ask(f"{kind} {name}", described((kind, name)))
     for kind in (0, 1, 3, CLIENT_METRICS, GROUP, 99, -1):
@@ -155,6 +165,14 @@ def settings_of_brokers(both: SideBySide) -> None:
         _changes(both, kind, "x", [("a", SET, "b")])
     _changes(both, BROKER, "0", ((key, SET, value) for key, value in OF_BROKERS))
     _changes(both, BROKER, "", ((key, SET, value) for key, value in OF_BROKERS))
+    stored = f"${{stored:{STORED}:num.io.threads}}"
+    elsewhere = (
+        ("max.connections.per.ip.overrides", f"localhost:{stored}"),
+        ("max.connections.per.ip.overrides", f"::1:{stored}"),
+        ("max.connections.per.ip.overrides", "localhost:${unknown:num.io.threads}"),
+        ("log.cleaner.threads", stored),
+    )
+    _changes(both, BROKER, "", ((key, SET, value) for key, value in elsewhere))
     too_many = (("num.io.threads", "99"), ("num.io.threads", "1"), ("log.cleaner.threads", "5"))
     # Kafka puts the name of an exception class into these.
     _changes(both, BROKER, "0", ((key, SET, value) for key, value in too_many), unlike=WORDS)

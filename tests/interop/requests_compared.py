@@ -11,9 +11,14 @@ import compared_transactions
 import compared_walks
 from compared_configs import settings_of_brokers, settings_of_topics
 from compared_records import deleted_records, fetched, offsets, produced
-from side_by_side import SideBySide
+from side_by_side import Side, SideBySide
 
 from engine.common.topic_id import ZERO_TOPIC_ID
+from engine.kafka.protocol.apis.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from engine.kafka.protocol.apis.consumer_group_describe import ConsumerGroupDescribeRequest
 from engine.kafka.protocol.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from engine.kafka.protocol.apis.create_partitions import (
@@ -165,6 +170,16 @@ def the_cluster(both: SideBySide) -> None:
     some = [DescribableLogDirTopic(topic=name, partitions=partitions) for name, partitions in wanted]
     both.ask("log dirs", DescribeLogDirsRequest(topics=some), unlike={"log_dir"})
     both.ask("no log dirs", DescribeLogDirsRequest(topics=[]), unlike={"log_dir"})
+    for ending in ("/", "//", "/.", "/nowhere", ""):
+        both.ask(f"to {ending}", lambda side: moved(side, ending))  # noqa: B023
+
+
+def moved(side: Side, ending: str) -> AlterReplicaLogDirsRequest:
+    """Move replicas to the broker's log dir, with something behind its name."""
+    (result,) = side.ask(DescribeLogDirsRequest(topics=[]), 4).results
+    topics = [AlterReplicaLogDirTopic(name=name, partitions=[0, 9]) for name in ("empty", "nosuch")]
+    dirs = [AlterReplicaLogDir(path=f"{result.log_dir}{ending}", topics=topics)]
+    return AlterReplicaLogDirsRequest(dirs=dirs)
 
 
 def what_needs_kraft(both: SideBySide) -> None:

@@ -1,10 +1,15 @@
-"""The same clients at the same connection rates (KIP-612) on Apache Kafka and klamm: by address, listener, broker."""
+"""The same clients at the same connection rates (KIP-612) on Apache Kafka and klamm: by address, listener, broker.
+
+And the same number of connections.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import statistics
+import time
 import urllib.request
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -176,7 +181,7 @@ def address_limit(brokers: Brokers, address: str | None, rate: float) -> Iterato
 
 
 @contextmanager
-def broker_limit(brokers: Brokers, key: str) -> Iterator[None]:
+def broker_limit(brokers: Brokers, key: str, limit: int = RATE) -> Iterator[None]:
     """Give all brokers a dynamic setting."""
 
     def change(operation: int, value: str | None) -> None:
@@ -188,7 +193,7 @@ def broker_limit(brokers: Brokers, key: str) -> Iterator[None]:
                 (answer,) = client.ask(request, 1).responses
                 assert answer.error_code == 0, answer
 
-    change(0, f"{RATE}")
+    change(0, f"{limit}")
     try:
         yield
     finally:
@@ -296,3 +301,60 @@ def test_a_listener_lets_all_in_at_its_rate_and_spares_the_brokers_own(brokers: 
     for name, (visits, neighbours) in seen.items():
         assert set(ends(visits)) == set(ends(neighbours)) == {"answered"}, name
         assert statistics.median(neighbour.took_s for neighbour in neighbours) < 0.1 * slowness(), name
+
+
+def visitor(address: str) -> socket.socket:
+    """Connect and ask something; nobody says when it is answered."""
+    host, _, port = address.rpartition(":")
+    made = socket.create_connection((host, int(port)))
+    made.sendall(HELLO)
+    return made
+
+
+def is_answered(visitor: socket.socket, within_s: float) -> bool:
+    visitor.settimeout(within_s)
+    try:
+        return bool(visitor.recv(1))
+    except TimeoutError:
+        return False
+
+
+MOST = 8
+"""Connections; the controller has some of them."""
+
+
+@pytest.mark.parametrize("key", ["listener.name.slow.max.connections", "max.connections"])
+@pytest.mark.parametrize("listener", ["slow", "internal"])
+def test_connections_beyond_the_most_wait_until_others_end(brokers: Brokers, key: str, listener: str) -> None:
+    """The brokers' listener may have as many of its own as all may have together."""
+    is_spared = listener == "internal" and "slow" in key
+    with broker_limit(brokers, key, MOST):
+        time.sleep(1)
+        for name, addresses in brokers.items():
+            visitors, answered = [], True
+            while answered and len(visitors) <= MOST:
+                visitors.append(visitor(getattr(addresses, listener)))
+                answered = is_answered(visitors[-1], 2)
+            if is_spared:
+                assert len(visitors) == MOST + 1, name
+                assert answered, name
+            else:
+                assert len(visitors) == MOST + 1 if "slow" in key else 1 < len(visitors) <= MOST + 1, name
+                assert not answered, name
+                visitors[0].close()
+                assert is_answered(visitors[-1], 20), name
+            for each in visitors:
+                each.close()
+
+
+def test_a_lower_number_of_connections_ends_those_of_clients(brokers: Brokers) -> None:
+    for addresses in brokers.values():
+        clients = [visitor(addresses.slow) for _ in range(2 * MOST)]
+        assert all(is_answered(client, 20) for client in clients)
+        with WireClient(addresses.internal) as broker, broker_limit(brokers, "max.connections", MOST):
+            clients[0].settimeout(20)
+            while clients[0].recv(65536):
+                pass
+            broker.ask(MetadataRequest(topics=[]), 1)
+        for client in clients:
+            client.close()

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from apache_kafka import ApacheKafkaBroker
 from broker_program import OLD_RECORDS_STAY, BrokerProgram, settings
+from compared_configs import PROVIDERS, STORED
 from compared_records import written
 from grown_requests import grown
 from requests_compared import AREAS
@@ -46,7 +47,8 @@ COMMON = OLD_RECORDS_STAY | {
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
-    "group.initial.rebalance.delay.ms": "0",
+    **PROVIDERS,
+    "group.initial.rebalance.delay.ms": f"${{stored:{STORED}:group.initial.rebalance.delay.ms}}",
     "log.cleaner.dedupe.buffer.size": "16777216",
     # The only broker cannot hand its partitions to anybody, and would try three times.
     "controlled.shutdown.enable": "false",

@@ -212,6 +212,8 @@ class Connection(asyncio.BufferedProtocol):
         self._muted_until_ms = 0
         self._unmuting: asyncio.TimerHandle | None = None
         self._is_held = False
+        self.is_let_in = False
+        """Whether it counts as one of the connections that the broker may have."""
         self.hears_nothing_more = False
         self._client_id: str | None = ""
         self._client_id_bytes = b"\0\0"
@@ -324,7 +326,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def let_in(self) -> None:
         """Begin to serve the connection."""
-        self._is_held = False
+        self._is_held, self.is_let_in = False, True
         self._go_on()
 
     def turn_away(self, after_ms: int) -> None:

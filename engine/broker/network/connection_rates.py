@@ -2,6 +2,7 @@
 
 A listener that is above its rate, or whose broker is, lets connections in one by one, each after its wait. A connection
 from an address that is above its own rate is closed after its wait. No wait is longer than one sample of the window.
+Where there is no room, connections wait until others have ended; the server says where there is.
 Source: ConnectionQuotas of Kafka 3.9, which closes those first whose wait ends last: under a steady stream, too late.
 """
 
@@ -10,8 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -39,6 +39,8 @@ class Newcomer(Protocol):
 
     @property
     def is_closed(self) -> bool: ...
+    @property
+    def is_let_in(self) -> bool: ...
     def hold(self) -> None:
         """Read nothing from it until ``let_in``."""
 
@@ -80,7 +82,13 @@ class _Gate:
 
     def __init__(self, window: Window) -> None:
         self.rate = _Rate(window)
-        self.waiting: deque[tuple[Newcomer, str]] = deque()
+        self.inside = 0
+        """How many were let in and have not ended."""
+        self.waiting: dict[Newcomer, str] = {}
+        """Those on their way in with their addresses, in their order."""
+        self.is_first_counted = False
+        """Whether the rates have the first of them."""
+        self.full_since_ms: int | None = None
         self.throttle_ms = WindowedAverage(METRICS_WINDOW)
         self.address_throttle_ms = WindowedAverage(METRICS_WINDOW)
         """How long connections from addresses above their own rates waited for their end."""
@@ -91,9 +99,19 @@ class _Gate:
 class ConnectionRates:
     """Lets connections in as fast as the limits allow. Belongs to the event loop's thread."""
 
-    def __init__(self, window: Window, clock: Clock, protected: frozenset[str]) -> None:
-        """``protected`` are the listeners to which the broker's own limit does not apply."""
+    def __init__(
+        self,
+        window: Window,
+        clock: Clock,
+        protected: frozenset[str],
+        find_room: Callable[[str], bool] = lambda listener: True,
+    ) -> None:
+        """``protected`` are the listeners to which the broker's own limit does not apply.
+
+        ``find_room`` says whether a listener may have one more connection now.
+        """
         self.limits = CreationLimits()
+        self._find_room = find_room
         self._window = window
         self._clock = clock
         self.protected = protected
@@ -107,6 +125,21 @@ class ConnectionRates:
         """How many connections wait."""
         return sum(len(gate.waiting) for gate in self._gates.values())
 
+    @property
+    def inside(self) -> int:
+        """How many connections were let in and have not ended."""
+        return sum(gate.inside for gate in self._gates.values())
+
+    def inside_of(self, listener: str) -> int:
+        """Return how many of them a listener has."""
+        gate = self._gates.get(listener)
+        return 0 if gate is None else gate.inside
+
+    def waiting_at(self, listener: str) -> int:
+        """Return how many connections wait at a listener that is full."""
+        gate = self._gates.get(listener)
+        return 0 if gate is None or gate.full_since_ms is None else len(gate.waiting)
+
     def throttle_times_ms(self, listener: str) -> tuple[float, float]:
         """Return how long connections waited on average: for a listener or the broker, and for their own address."""
         gate, now_ms = self._gates.get(listener), self._clock.monotonic_ms()
@@ -115,7 +148,9 @@ class ConnectionRates:
         return gate.throttle_ms.value(now_ms), gate.address_throttle_ms.value(now_ms)
 
     def blocked_ms(self, listener: str) -> int:
-        """Return for how long a listener has let no connection in since the start, because of a rate."""
+        """Return for how long a listener has let no connection in since the start, because of a rate or for want of
+        room.
+        """
         gate = self._gates.get(listener)
         return 0 if gate is None else gate.blocked_ms
 
@@ -138,11 +173,29 @@ class ConnectionRates:
         gate = self._gates.get(listener)
         if gate is None:
             gate = self._gates[listener] = _Gate(self._window)
-        gate.waiting.append((newcomer, address))
+        gate.waiting[newcomer] = address
         if gate.timer is None:
             self._open(gate, listener)
-        if gate.waiting and gate.waiting[-1][0] is newcomer:
+        if newcomer in gate.waiting:
             newcomer.hold()
+
+    def ended(self, newcomer: Newcomer, listener: str) -> None:
+        """Note that a connection has ended, whether it was let in or not: others may have its place."""
+        gate = self._gates.get(listener)
+        if gate is None:
+            return
+        if newcomer.is_let_in:
+            gate.inside -= 1
+        elif newcomer in gate.waiting:
+            gate.is_first_counted = gate.is_first_counted and newcomer is not next(iter(gate.waiting))
+            del gate.waiting[newcomer]
+        self.look_for_room()
+
+    def look_for_room(self) -> None:
+        """Let in those who wait for room, where there is some now; brokers first, for whom clients would go again."""
+        full = [listener for listener, gate in self._gates.items() if gate.full_since_ms is not None]
+        for listener in sorted(full, key=lambda name: name not in self.protected):
+            self._open(self._gates[listener], listener)
 
     def stop(self) -> None:
         """Let no connection in any more."""
@@ -152,19 +205,25 @@ class ConnectionRates:
                 gate.timer.cancel()
 
     def _open(self, gate: _Gate, listener: str) -> None:
-        """Let in those whose turn it is; each is counted when it comes to the front, and then waits."""
+        """Let in those whose turn it is; each is counted when it comes to the front, waits, and then needs room."""
         gate.timer = None
         while gate.waiting:
-            newcomer, _ = gate.waiting[0]
-            wait_ms = 0 if newcomer.is_closed else self._count(gate, listener)
-            if wait_ms > 0:
-                gate.timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._after_wait, gate, listener)
+            newcomer = next(iter(gate.waiting))
+            if not gate.is_first_counted and not newcomer.is_closed:
+                gate.is_first_counted = True
+                wait_ms = self._count(gate, listener)
+                if wait_ms > 0:
+                    gate.timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._open, gate, listener)
+                    return
+            if not newcomer.is_closed and not self._find_room(listener):
+                if gate.full_since_ms is None:
+                    gate.full_since_ms = self._clock.monotonic_ms()
                 return
+            if gate.full_since_ms is not None:
+                gate.blocked_ms += self._clock.monotonic_ms() - gate.full_since_ms
+                gate.full_since_ms = None
+            gate.is_first_counted = False
             self._let_first_in(gate, listener)
-
-    def _after_wait(self, gate: _Gate, listener: str) -> None:
-        self._let_first_in(gate, listener)
-        self._open(gate, listener)
 
     def _count(self, gate: _Gate, listener: str) -> int:
         now_ms = self._clock.monotonic_ms()
@@ -177,12 +236,14 @@ class ConnectionRates:
         return wait_ms
 
     def _let_first_in(self, gate: _Gate, listener: str) -> None:
-        newcomer, address = gate.waiting.popleft()
+        newcomer = next(iter(gate.waiting))
+        address = gate.waiting.pop(newcomer)
         if newcomer.is_closed:
             return
         now_ms = self._clock.monotonic_ms()
         wait_ms = self._count_address(address, now_ms)
         if wait_ms == 0:
+            gate.inside += 1
             newcomer.let_in()
             return
         gate.address_throttle_ms.record(wait_ms, now_ms)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import heapq
 import logging
 import socket
 import struct
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
 
 from engine.broker.metrics.requests import SIZE_BYTES, NetworkTotals
@@ -20,7 +21,7 @@ from engine.broker.network.connection import (
     ConnectionContext,
     request_logger,
 )
-from engine.broker.network.connection_rates import UNLIMITED, ConnectionRates
+from engine.broker.network.connection_rates import ConnectionRates
 from engine.broker.network.request import CLOSE_UNAUTHENTICATED, RequestHead
 from engine.broker.network.routes import Route, RouteTable
 from engine.broker.network.session import ConnectionRules, Session
@@ -57,7 +58,7 @@ GIVEN_BACK_AFTER = 1000
 """After so many connections have ended, malloc gives freed memory back to the system. That takes 20 ms."""
 
 SHORTAGE_TOLD_MS = 10_000
-"""Interval of log lines about old connections closed to make room for new ones."""
+"""Interval of log lines about old connections closed to make room for new ones, and about new ones that wait."""
 
 
 _API_KEY = struct.Struct(">h")
@@ -190,7 +191,7 @@ class ServerLimits:
     descriptors_max: int = 2**31 - 1
     """Descriptors from this number on are reserved for files, not connections."""
     protected_listeners: frozenset[str] = frozenset()
-    """The brokers' listeners, if clients have others: ``max.connections`` does not limit these, as in Kafka."""
+    """The brokers' listeners, if clients have others: there ``max.connections`` counts only their own, as in Kafka."""
 
 
 class SocketServer:
@@ -222,14 +223,14 @@ class SocketServer:
         self.totals: dict[str, NetworkTotals] = {}
         """By listener."""
         self._per_ip: Counter[str] = Counter()
-        self._per_listener: Counter[str] = Counter()
-        self.rates = ConnectionRates(rate_window or Window(), clock, limits.protected_listeners)
+        self.rates = ConnectionRates(rate_window or Window(), clock, limits.protected_listeners, self._find_room)
         self._servers: dict[str, asyncio.Server] = {}
         """By listener."""
         self._bound: list[BoundListener] = []
         self._supervisor = Supervisor("network")
         self._is_stopping = False
         self._shortage_told_ms: int | None = None
+        self._full_told_ms: int | None = None
         self._gone_peers_turn = 0
         self._closed_in_all = 0
         """As of when freed memory was last given back."""
@@ -350,30 +351,76 @@ class SocketServer:
         host, listener = connection.session.host, connection.session.listener_name
         self.totals[listener].accepted += 1
         self._per_ip[host] += 1
-        self._per_listener[listener] += 1
         if self._is_stopping or listener not in self._servers:
             return CloseReason.STOPPING
         limits = self.limits
         if connection.descriptor >= limits.descriptors_max and not self._close_silent(connection):
             logger.warning("Refused a connection: no file descriptor is left for it peer=%s", host)
             return CloseReason.NO_DESCRIPTOR
-        too_many = len(self.connections) > limits.max_connections
-        if too_many and listener in limits.protected_listeners:
-            self._make_room()
-            too_many = False
-        too_many |= self._per_listener[listener] > limits.max_connections_of_listeners.get(listener, UNLIMITED)
-        if too_many or self._per_ip[host] > limits.max_connections_per_ip_overrides.get(
+        waiting = self.rates.waiting_at(listener)
+        if waiting >= _backlog(limits) or self._per_ip[host] > limits.max_connections_per_ip_overrides.get(
             host, limits.max_connections_per_ip
         ):
             logger.warning(
-                "Refused a connection: too many are open peer=%s open=%d of_this_peer=%d",
+                "Refused a connection: too many are open peer=%s open=%d waiting=%d of_this_peer=%d",
                 host,
-                len(self.connections),
+                self.rates.inside,
+                waiting,
                 self._per_ip[host],
             )
             return CloseReason.TOO_MANY
         self.rates.admit(connection, listener, host)
         return None
+
+    def change_limits(self, **changes: Any) -> None:
+        """Change ``limits``. Where there are too many connections now, those of clients end that were silent longest;
+        where there may be more, those come in that wait.
+        """
+        self.limits = replace(self.limits, **changes)
+        self._close_excess(0)
+        self.rates.look_for_room()
+
+    def _find_room(self, listener: str) -> bool:
+        """Say whether a listener may have one more connection now; make room for one of a broker.
+
+        Source: ConnectionQuotas of Kafka 3.9.
+        """
+        limits = self.limits
+        of_listener = limits.max_connections_of_listeners.get(listener, limits.max_connections)
+        has_room = self.rates.inside_of(listener) < of_listener
+        if has_room and listener in limits.protected_listeners:
+            self._close_excess(1)
+        elif has_room:
+            has_room = self.rates.inside < limits.max_connections
+        now_ms = self._clock.monotonic_ms()
+        if not has_room and (self._full_told_ms is None or now_ms - self._full_told_ms > SHORTAGE_TOLD_MS):
+            self._full_told_ms = now_ms
+            logger.warning(
+                "New connections wait until others have ended: max.connections are open listener=%s open=%d of_all=%d",
+                listener,
+                self.rates.inside_of(listener),
+                self.rates.inside,
+            )
+        return has_room
+
+    def _close_excess(self, coming: int) -> None:
+        """Close the longest-silent connections of clients until no more than max.connections are open.
+
+        ``coming``: how many of brokers are about to be let in.
+        """
+        limits = self.limits
+        if self.rates.inside + coming <= limits.max_connections:
+            return
+        there = [connection for connection in self.connections if connection.is_let_in and not connection.is_closed]
+        excess = len(there) + coming - limits.max_connections
+        clients = [c for c in there if c.session.listener_name not in limits.protected_listeners]
+        for silent in heapq.nsmallest(excess, clients, key=lambda connection: connection.last_used_ms):
+            logger.warning(
+                "Closing a client's connection, since more than max.connections=%d are open peer=%s",
+                limits.max_connections,
+                silent.session.host,
+            )
+            silent.close(CloseReason.TOO_MANY)
 
     def _close_silent(self, newcomer: Connection) -> bool:
         """Close the longest-silent connection that is owed nothing, if there is one."""
@@ -397,23 +444,6 @@ class SocketServer:
         silent.close(CloseReason.NO_DESCRIPTOR)
         return True
 
-    def _make_room(self) -> None:
-        """Close the longest-silent connection of a client."""
-        protected = self.limits.protected_listeners
-        clients = [
-            connection
-            for connection in self.connections
-            if connection.session.listener_name not in protected and not connection.closed_because
-        ]
-        silent = min(clients, key=lambda connection: connection.last_used_ms, default=None)
-        if silent is not None:
-            logger.warning(
-                "Closing a client's connection to make room for a broker: max.connections=%d are open peer=%s",
-                self.limits.max_connections,
-                silent.session.host,
-            )
-            silent.close(CloseReason.TOO_MANY)
-
     def _closed(self, connection: Connection) -> None:
         self.connections.discard(connection)
         totals = self.totals[connection.session.listener_name]
@@ -427,24 +457,26 @@ class SocketServer:
                 totals.failed_logins += 1
         host = connection.session.host
         self._per_ip[host] -= 1
-        self._per_listener[connection.session.listener_name] -= 1
         if self._per_ip[host] <= 0:
             del self._per_ip[host]
+        self.rates.ended(connection, connection.session.listener_name)
         logger.debug("A connection ended: %s peer=%s:%d", _reason(connection), host, connection.session.port)
 
     def _close_gone(self) -> None:
         """Close connections that owe answers to peers that have hung up or vanished; otherwise only a send would
         notice.
 
-        A peer that has only closed its sending side gets a moment to receive its answers. A peer that is owed nothing
-        may not have received its last answer: this checks those in turn, because there may be many.
+        A peer that has only closed its sending side gets a moment to receive its answers. Nothing is read from those
+        that wait to be let in. A peer that is owed nothing may not have received its last answer: this checks those in
+        turn, because there may be many.
         """
         since_ms = self._clock.monotonic_ms() - GONE_PEERS_INTERVAL_MS
         self._gone_peers_turn = (self._gone_peers_turn + 1) % GONE_PEERS_TURNS
         turn = self._gone_peers_turn
         # What a muted peer sent before it hung up is still to be read.
         silent = [c for c in self.connections if c.last_used_ms < since_ms and not c.closed_because and not c.is_muted]
-        for connection in [c for c in silent if c.owes_answers or c.descriptor % GONE_PEERS_TURNS == turn]:
+        awaited = [c for c in silent if c.owes_answers or not c.is_let_in or c.descriptor % GONE_PEERS_TURNS == turn]
+        for connection in awaited:
             if is_peer_gone(read_tcp_info(connection.descriptor)):
                 connection.close(CloseReason.PEER_GONE)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from engine.broker.log.log_manager import LogManager
 from engine.broker.network.connection_rates import ConnectionRates, CreationLimits
@@ -103,27 +102,24 @@ def follow_quotas(configs: DynamicConfigs, quotas: ClientQuotas, rates: Connecti
 
 
 def follow_limits(configs: DynamicConfigs, network: SocketServer) -> None:
-    """Make ``network``, which has the static connection limits, follow the current limits and their changes.
-
-    Open connections stay.
-    """
+    """Make ``network``, which has the static connection limits, follow the current limits and their changes."""
 
     def overrides_changed(overrides: Mapping[str, int]) -> None:
         try:
-            network.limits = replace(network.limits, max_connections_per_ip_overrides=address_limits(overrides))
+            network.change_limits(max_connections_per_ip_overrides=address_limits(overrides))
         except ConfigError as error:
             logger.warning("The connection limits by address stay as they were: %s", error)
 
     def limits_changed(limits: tuple[int, int]) -> None:
-        network.limits = replace(network.limits, max_connections=limits[0], max_connections_per_ip=limits[1])
+        network.change_limits(max_connections=limits[0], max_connections_per_ip=limits[1])
 
     def listeners_changed(own: tuple[Mapping[str, int], CreationLimits]) -> None:
-        network.limits = replace(network.limits, max_connections_of_listeners=own[0])
         network.rates.limits = own[1]
+        network.change_limits(max_connections_of_listeners=own[0])
 
     def protected_changed(listeners: frozenset[str]) -> None:
-        network.limits = replace(network.limits, protected_listeners=listeners)
         network.rates.protected = listeners
+        network.change_limits(protected_listeners=listeners)
 
     configs.follow(lambda: configs.current.max_connections_per_ip_overrides, overrides_changed)
     configs.follow(lambda: (configs.current.max_connections, configs.current.max_connections_per_ip), limits_changed)

@@ -20,7 +20,7 @@ from virtual_time import ManualClock
 from engine.broker.network.connection import CloseReason
 from engine.broker.network.inbox import Inbox
 from engine.broker.network.request import Deferred
-from engine.broker.network.server import ListenerSpec, ServerLimits
+from engine.broker.network.server import GONE_PEERS_INTERVAL_MS, ListenerSpec, ServerLimits
 from engine.kafka.client.broker_client import BrokerClient
 from engine.kafka.client.errors import ConnectionLost
 from engine.kafka.protocol.api_keys import ApiKey
@@ -73,11 +73,6 @@ def test_the_clock_that_a_broker_is_given_says_who_is_idle() -> None:
 def test_a_peer_that_takes_its_time_over_a_long_answer_is_not_idle() -> None:
     """As in Kafka, where writing counts as activity. A peer that reads nothing any more is idle."""
 
-    async def until(condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(30):
-            while not condition():
-                await asyncio.sleep(0.001)
-
     async def check() -> None:
         records = b"x" * 30_000_000
         partition = PartitionData(partition_index=0, high_watermark=0, records=records)
@@ -122,17 +117,104 @@ def test_brokers_get_in_where_clients_have_taken_all_connections() -> None:
             busiest = max(server.connections, key=lambda connection: connection.last_active_ms)
             brokers = [BrokerClient(inner_host, inner_port, client_id=f"broker {n}") for n in range(3)]
             await brokers[0].api_versions()
-            async with asyncio.timeout(30):
-                while len(server.connections) > 2:
-                    await asyncio.sleep(0.001)
+            await until(lambda: len(server.connections) == 2)
             assert busiest in server.connections
-            for broker in brokers[1:]:
-                await broker.api_versions()
+            await brokers[1].api_versions()
+            # As in Kafka, brokers have no more connections than everybody, too.
             third = BrokerClient(host, port, client_id="client 3")
-            with pytest.raises(ConnectionLost):
-                await third.api_versions()
+            waiting = [asyncio.create_task(late.api_versions()) for late in (brokers[2], third)]
+            await until(lambda: server.rates.waiting == 2 and server.rates.inside == 2)
+            await brokers[0].close()
+            await waiting[0]
+            assert not waiting[1].done()
+            await brokers[1].close()
+            await waiting[1]
             for connection in (*clients, *brokers, third):
                 await connection.close()
+
+    run(check)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+def test_a_connection_beyond_max_connections_waits_until_another_ends() -> None:
+    async def check() -> None:
+        clock = ManualClock()
+        async with serving({}, ServerLimits(max_connections=1), clock) as (server, host, port):
+            first, second, third = (BrokerClient(host, port, client_id=str(number)) for number in range(3))
+            await first.api_versions()
+            gone = asyncio.create_task(second.api_versions())
+            await until(lambda: server.rates.waiting == 1)
+            waiting = asyncio.create_task(third.api_versions())
+            await until(lambda: server.rates.waiting == 2)
+            gone.cancel()
+            await second.close()
+            clock.advance(GONE_PEERS_INTERVAL_MS + 1)
+
+            def is_noticed() -> bool:
+                server._close_gone()
+                return server.rates.waiting == 1
+
+            await until(is_noticed)
+            assert not waiting.done()
+            await first.close()
+            await waiting
+            assert (server.rates.waiting, server.rates.inside) == (0, 1)
+            await third.close()
+
+    run(check)
+
+
+def test_connections_beyond_those_that_may_wait_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel holds up those that wait for Kafka, and no more than socket.listen.backlog.size."""
+    monkeypatch.setattr("engine.broker.network.server.BACKLOG_MIN", 1)
+
+    async def check() -> None:
+        limits = ServerLimits(max_connections=1, socket_listen_backlog_size=2)
+        async with serving({}, limits) as (server, host, port):
+            clients = [BrokerClient(host, port, client_id=str(number)) for number in range(4)]
+            await clients[0].api_versions()
+            waiting = []
+            for client in clients[1:3]:
+                waiting.append(asyncio.create_task(client.api_versions()))
+                await until(lambda: server.rates.waiting == len(waiting))
+            with pytest.raises(ConnectionLost):
+                await clients[3].api_versions()
+            for client in clients[:2]:
+                await client.close()
+            await waiting[1]
+            await clients[2].close()
+
+    run(check)
+
+
+def test_a_lower_limit_ends_the_connections_of_clients_that_were_silent_longest() -> None:
+    async def check() -> None:
+        limits, clock = ServerLimits(protected_listeners=frozenset({"INTERNAL"})), ManualClock()
+        async with serving({}, limits, clock) as (server, host, port):
+            inner_host, inner_port = await server.listen(ListenerSpec("INTERNAL", host, 0))
+            broker = BrokerClient(inner_host, inner_port, client_id="broker")
+            await broker.api_versions()
+            clients = [BrokerClient(host, port, client_id=str(number)) for number in range(4)]
+            for client in clients:
+                clock.advance(1)
+                await client.api_versions()
+            late = BrokerClient(host, port, client_id="late")
+            server.change_limits(max_connections=3)
+            await until(lambda: len(server.connections) == 3)
+            for client in (broker, *clients[2:]):
+                await client.api_versions()
+            assert len(server.connections) == 3
+            waiting = asyncio.create_task(late.api_versions())
+            await until(lambda: server.rates.waiting == 1)
+            server.change_limits(max_connections=4)
+            await waiting
+            for client in (broker, late, *clients):
+                await client.close()
 
     run(check)
 

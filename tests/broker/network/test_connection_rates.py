@@ -39,11 +39,13 @@ class Peer:
         self._name = name
         self.is_closed = False
         self.is_held = False
+        self.is_let_in = False
 
     def hold(self) -> None:
         self.is_held = True
 
     def let_in(self) -> None:
+        self.is_let_in = True
         self._note("in")
 
     def turn_away(self, after_ms: int) -> None:
@@ -170,6 +172,34 @@ def test_who_hung_up_while_waiting_takes_nobodys_turn() -> None:
     assert [name for name, _, _ in seen] == ["0", "1", "5"]
 
 
+def test_who_waits_for_room_comes_in_at_the_rate_too() -> None:
+    seen: list[tuple[str, str, float]] = []
+
+    async def come() -> None:
+        room = 2
+        rates = ConnectionRates(TWO_SECONDS, LoopClock(), frozenset(), lambda listener: rates.inside < room)
+        rates.limits = CreationLimits(broker=2)
+        peers = [Peer(seen, f"{number}") for number in range(7)]
+        for peer in peers:
+            rates.admit(peer, "L", "10.0.0.1")
+        await asyncio.sleep(10)
+        assert (rates.inside, rates.waiting, rates.inside_of("L"), rates.waiting_at("L")) == (2, 5, 2, 5)
+        peers[2].is_closed = True
+        rates.ended(peers[2], "L")
+        rates.ended(peers[0], "L")
+        rates.ended(peers[1], "L")
+        await asyncio.sleep(10)
+        assert [name for name, _, _ in seen] == ["0", "1", "3", "4"]
+        assert 9_000 <= rates.blocked_ms("L") <= 11_000
+        room = 100
+        rates.look_for_room()
+        await asyncio.sleep(10)
+        assert [name for name, _, _ in seen] == ["0", "1", "3", "4", "5", "6"]
+        assert (rates.inside, rates.waiting, rates.inside_of("other"), rates.waiting_at("other")) == (4, 0, 0, 0)
+
+    run_virtual(come)
+
+
 @in_virtual_time
 async def test_many_addresses_are_bounded() -> None:
     rates = ConnectionRates(TWO_SECONDS, LoopClock(), frozenset())
@@ -235,15 +265,13 @@ def test_a_listener_has_a_number_of_connections_of_its_own() -> None:
             await read_frame(reader)
             (first,) = server.connections
             server.limits = ServerLimits(max_connections_of_listeners={first.session.listener_name: 1})
-            refused, other = await asyncio.open_connection(host, port)
-            assert await refused.read() == b""
-            writer.close()
-            other.close()
-            while first in server.connections:
+            waiting, other = await asyncio.open_connection(host, port)
+            other.write(metadata_request("t", 2))
+            while not server.rates.waiting:
                 await asyncio.sleep(0.001)
-            reader, writer = await asyncio.open_connection(host, port)
-            writer.write(metadata_request("t", 2))
-            assert await reader.read(1)
+            assert first in server.connections
             writer.close()
+            await read_frame(waiting)
+            other.close()
 
     run(check)

@@ -87,8 +87,9 @@ class NetworkKeys:
         "Milliseconds to keep a connection open after failed authentication, to slow guessing down."
     )
     max_connections = INT(INT_MAX, MEDIUM, at_least(0), CLUSTER_WIDE).with_effect(
-        "Maximum connections at one time, over all listeners. Brokers can still connect if they have a listener of "
-        "their own: the client that has been idle longest is closed."
+        "Maximum connections at one time, over all listeners; with the prefix of a listener, at that listener. Others "
+        "wait until one ends. As many brokers can still connect if they have a listener of their own: the client that "
+        "has been idle longest is closed."
     )
     max_connections_per_ip = INT(INT_MAX, MEDIUM, at_least(0), CLUSTER_WIDE).with_effect(
         "Maximum connections at one time from one address; 0 only together with overrides."
