@@ -111,13 +111,14 @@ class TlsListener:
 
     def state(self, config: BrokerConfig) -> tuple[TlsSettings, StoreVersions]:
         """Return what a change of the settings may change: the settings themselves, or the files that they name."""
-        texts = config.listener_texts(self.name)
+        settings = tls_settings(config.listener_texts(self.name))
+        texts = dict(settings.entries)
         versions = []
         for key in _STORE_FILES:
             with suppress(OSError, KeyError):
                 status = Path(texts[key]).stat()
                 versions.append((status.st_mtime_ns, status.st_ino))
-        return tls_settings(texts), tuple(versions)
+        return settings, tuple(versions)
 
     def _made(self, config: BrokerConfig) -> tuple[bytes, ssl.SSLContext]:
         """Return the certificate that the settings name now, in DER, and the context for new connections."""

@@ -24,6 +24,7 @@ from engine.common.errors import ConfigError
 from engine.common.model import SecurityProtocol
 from engine.kafka.client.jaas import LoginModule, jaas_section, parse_jaas_config
 from engine.kafka.config.broker import BrokerConfig
+from engine.kafka.config.values import java_trim
 from engine.kafka.formats.scram_credential import HASHES, ScramCredential
 
 logger = logging.getLogger(__name__)
@@ -174,7 +175,8 @@ class ListenerLogins:
         return next((module for module in modules if module.class_name == wanted), None)
 
     def _text(self, name: str) -> str | None:
-        return self._config.originals.get(name)
+        text = self._config.originals.get(name)
+        return None if text is None else java_trim(text)
 
     def _checked_lifetime(self, mechanism: str) -> int:
         name = f"{mechanism.lower()}.connections.max.reauth.ms"

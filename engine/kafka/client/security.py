@@ -67,7 +67,7 @@ def security_of(entries: Mapping[str, str], jaas: LoginModule | None = None) -> 
     Raises:
         ConfigError: a value is unknown, malformed or missing; the message holds no secret.
     """
-    name = entries.get("security.protocol", "PLAINTEXT").upper()
+    name = entries.get("security.protocol", "PLAINTEXT").strip().upper()
     try:
         protocol = SecurityProtocol[name]
     except KeyError:
@@ -77,9 +77,12 @@ def security_of(entries: Mapping[str, str], jaas: LoginModule | None = None) -> 
         return PLAINTEXT
     from engine.kafka.client.sasl.settings import sasl_settings
     from engine.kafka.client.tls.context import tls_settings
+    from engine.kafka.config.values import java_trim
 
+    # As Kafka does: a line of a properties file, or a file with a password, often ends in a blank.
+    trimmed = {key: java_trim(value) for key, value in entries.items()}
     return Security(
         protocol,
-        tls_settings(entries) if protocol in _TLS else None,
-        sasl_settings(entries, jaas) if protocol in _SASL else None,
+        tls_settings(trimmed) if protocol in _TLS else None,
+        sasl_settings(trimmed, jaas) if protocol in _SASL else None,
     )

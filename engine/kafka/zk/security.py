@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.common.errors import ConfigError
+from engine.kafka.config.values import java_trim
 from engine.kafka.zk.operations import OPEN_ACL, PROTECTED_ACL, Acl
 
 if TYPE_CHECKING:
@@ -213,7 +214,7 @@ def _tls(entries: Mapping[str, str], system: Mapping[str, str]) -> TlsSettings |
     if properties.get("zookeeper.ssl.endpoint.identification.algorithm", "").lower() in ("true", "false"):
         is_checked = properties["zookeeper.ssl.endpoint.identification.algorithm"].lower() == "true"
         properties["zookeeper.ssl.endpoint.identification.algorithm"] = "HTTPS" if is_checked else ""
-    properties |= {key: entries[key] for key in TLS_KEYS if key in entries}
+    properties |= {key: java_trim(entries[key]) for key in TLS_KEYS if key in entries}
     if properties.get("zookeeper.ssl.client.enable", "false").strip().lower() != "true":
         return None
     for key in ("zookeeper.ssl.crl.enable", "zookeeper.ssl.ocsp.enable"):

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from engine.common.errors import ConfigError
 from engine.kafka.client.tls.store_formats import EXTRA, Store, read_pem, read_store
+from engine.kafka.config.values import java_trim
 
 _VERSIONS = {
     "TLSV1": ssl.TLSVersion.TLSv1,
@@ -42,8 +43,9 @@ class TlsSettings:
 
 
 def tls_settings(entries: Mapping[str, str]) -> TlsSettings:
-    """Return the ``ssl.*`` properties among the entries."""
-    return TlsSettings(tuple(sorted((key, value) for key, value in entries.items() if key.startswith("ssl."))))
+    """Return the ``ssl.*`` properties among the entries, without the blanks around them, as Kafka reads them."""
+    own = ((key, java_trim(value)) for key, value in entries.items() if key.startswith("ssl."))
+    return TlsSettings(tuple(sorted(own)))
 
 
 @lru_cache(maxsize=8)

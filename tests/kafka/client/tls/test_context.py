@@ -104,6 +104,15 @@ def test_a_listener_may_ask_for_certificates_in_each_version(versions: str, clie
     assert server_context(tls_settings(entries), client_auth).verify_mode == modes[client_auth]
 
 
+def test_blanks_around_a_value_do_not_count(tmp_path: Path) -> None:
+    """As in Kafka: a line that ends in a blank, or a password's file that ends its line, is no other password."""
+    store = tmp_path / "store"
+    CA.sign("me").write_pem(store)
+    entries = {"ssl.keystore.location": f" {store} ", "ssl.keystore.type": "PEM\t", "ssl.key.password": "pw \n"}
+    assert dict(tls_settings(entries).entries) == {key: text.strip() for key, text in entries.items()}
+    assert security_of({"security.protocol": " SSL ", **entries}).principal == "User:CN=me"
+
+
 @pytest.mark.parametrize("store_type", ["PEM", "PKCS12"])
 @pytest.mark.parametrize("between", [1, 9])
 def test_a_store_may_hold_the_authorities_between_a_certificate_and_the_one_that_is_trusted(
