@@ -331,7 +331,8 @@ def test_connections_beyond_the_most_wait_until_others_end(brokers: Brokers, key
     with broker_limit(brokers, key, MOST):
         time.sleep(1)
         for name, addresses in brokers.items():
-            visitors, answered = [], True
+            visitors: list[socket.socket] = []
+            answered = True
             while answered and len(visitors) <= MOST:
                 visitors.append(visitor(getattr(addresses, listener)))
                 answered = is_answered(visitors[-1], 2)

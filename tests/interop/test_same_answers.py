@@ -6,6 +6,7 @@ texts are not always Kafka's word for word.
 
 from __future__ import annotations
 
+import json
 import socket
 import struct
 import time
@@ -17,9 +18,10 @@ from typing import Any
 import pytest
 from apache_kafka import ApacheKafkaBroker
 from broker_program import OLD_RECORDS_STAY, BrokerProgram, settings
-from compared_configs import PROVIDERS, STORED
+from compared_configs import BROKER, PROVIDERS, STORED, TOPIC, described
 from compared_records import written
 from grown_requests import grown
+from patience import within
 from requests_compared import AREAS
 from side_by_side import Side, SideBySide
 from wire_client import controller_address, create_topic
@@ -27,6 +29,7 @@ from znode_writer import znode_writer
 
 from engine.broker.handlers.registry import all_handlers
 from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest
 from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from engine.kafka.protocol.declaration import Struct
 from engine.local.addresses import own_loopback_address
@@ -61,6 +64,7 @@ class Brokers:
     def __init__(self, folder: Path, stack: ExitStack, zookeeper: str, *, is_told: bool = True) -> None:
         host = zookeeper.partition(":")[0]
         self.folder = folder
+        self.zookeeper = zookeeper
         own = {
             **settings(folder / "klamm", host, f"{zookeeper}/klamm"),
             **COMMON,
@@ -84,6 +88,11 @@ class Brokers:
             controller_address(f"{host}:21093")
         self.both = SideBySide(self._kafka.bootstrap, f"{host}:21093")
         stack.callback(self.both.close)
+
+    @property
+    def logs(self) -> tuple[Callable[[], str], Callable[[], str]]:
+        """What reads the two brokers' server.log."""
+        return lambda: (self.folder / "kafka" / "server.log").read_text("utf-8"), lambda: self._klamm.server_log
 
     def stop(self) -> None:
         """Shut both down cleanly."""
@@ -195,6 +204,60 @@ def about(value: Any, topic: str) -> Any:
                     inner[index] = topic
                 about(entry, topic)
     return value
+
+
+IN_ZOOKEEPER: tuple[tuple[str, dict[str, str]], ...] = (
+    ("brokers/0", {"log.retention.ms": "x", "log.segment.bytes": "1048577"}),
+    ("brokers/0", {"log.cleaner.threads": "9", "log.retention.bytes": "7"}),
+    ("brokers/0", {"num.io.threads": "99", "log.retention.bytes": "8", "leader.replication.throttled.rate": "5"}),
+    ("brokers/0", {"broker.rack": "x", "log.retention.bytes": "9"}),
+    ("brokers/0", {"nope": "1", "log.retention.bytes": "10"}),
+    ("brokers/0", {"ssl.keystore.location": "x", "log.retention.bytes": "11"}),
+    ("brokers/0", {"listener.name.plaintext.ssl.keystore.location": "x", "log.retention.bytes": "12"}),
+    ("brokers/0", {"follower.replication.throttled.rate": "x", "log.retention.bytes": "13"}),
+    ("brokers/0", {"max.connections": "0", "log.retention.bytes": "14"}),
+    ("brokers/0", {"log.retention.ms": "-5", "log.retention.bytes": "15"}),
+    ("brokers/0", {"log.retention.bytes": "-7", "min.insync.replicas": "0", "message.max.bytes": "77777"}),
+    ("brokers/0", {"advertised.listeners": "x", "log.retention.bytes": "16"}),
+    ("brokers/0", {}),
+    ("brokers/<default>", {"log.retention.ms": "x", "log.segment.bytes": "1048577"}),
+    ("brokers/<default>", {"listener.name.plaintext.ssl.keystore.location": "x", "log.retention.bytes": "17"}),
+    ("brokers/<default>", {"advertised.listeners": "PLAINTEXT://a:1", "log.retention.bytes": "18"}),
+    ("brokers/<default>", {"log.cleaner.threads": "9", "log.retention.bytes": "19"}),
+    ("brokers/<default>", {}),
+    ("topics/odd", {"retention.ms": "x", "segment.bytes": "5", "max.message.bytes": "1048577"}),
+    ("topics/odd", {"nope": "x", "min.insync.replicas": "2"}),
+    ("topics/odd", {"leader.replication.throttled.replicas": "x", "retention.ms": "6"}),
+    ("topics/odd", {"message.format.version": "0.9.0", "retention.ms": "7"}),
+    ("topics/odd", {"cleanup.policy": "compact", "remote.storage.enable": "true"}),
+    ("topics/odd", {}),
+)
+"""What somebody writes past the brokers, which nobody has checked."""
+
+
+def test_settings_that_only_zookeeper_has_seen(brokers: Brokers) -> None:
+    both = brokers.both
+    both.differences.clear()
+    made = CreatableTopic(name="odd", num_partitions=1, replication_factor=1)
+    both.prepare(CreateTopicsRequest(topics=[made], timeout_ms=15_000), 7)
+    for entity, texts in IN_ZOOKEEPER:
+        told = f"Processing override for entityPath: {entity} with config"
+        said = [log().count(told) for log in brokers.logs]
+        data = json.dumps({"version": 1, "config": texts}).encode()
+        notice = json.dumps({"version": 2, "entity_path": entity}).encode()
+        for kind in ("kafka", "klamm"):
+            with znode_writer(f"{brokers.zookeeper}/{kind}") as write:
+                write({f"/config/{entity}": data, "/config/changes/config_change_": notice}, False)
+        is_in_time = within(20)
+        while any(log().count(told) <= before for log, before in zip(brokers.logs, said, strict=True)):
+            assert is_in_time(), entity
+            time.sleep(0.05)
+        # The line comes a moment before.
+        time.sleep(0.3)
+        about = (TOPIC, "odd") if entity.startswith("topics") else (BROKER, "0")
+        keys = None if entity.startswith("topics") else [*{key for _, some in IN_ZOOKEEPER for key in some}]
+        both.ask(f"{entity} {texts}", described(about, keys=keys, synonyms=True), [4], unlike={"error_message"})
+    assert not both.differences, "\n".join(both.differences)
 
 
 def test_the_same_files(brokers: Brokers) -> None:

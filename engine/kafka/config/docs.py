@@ -42,7 +42,8 @@ all brokers at once.
 
 Any value can stand elsewhere: in the environment, in another properties file, in a file of its own. As in Kafka,
 `config.providers=secrets` and `config.providers.secrets.class` declare where, with one of Kafka's three classes, and
-`${secrets:/run/secrets.properties:key}` is the value (KIP-421). Values that are set at run time may refer to these, too.
+`${secrets:/run/secrets.properties:key}` is the value (KIP-421). Values that are set at run time may refer to these,
+too.
 """
 
 TOPIC_INTRO: Final = """\

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from kazoo.client import KazooClient
 
 Write = Callable[[Mapping[str, bytes], bool], None]
-"""Writes znodes with their parents. New ones are ephemeral if the caller says so. Empty data removes a znode."""
+"""Writes znodes with their parents. New ones are ephemeral if the caller says so. Empty data removes a znode. A name
+that ends in ``_`` gets ZooKeeper's next number."""
 
 
 @contextmanager
@@ -23,6 +24,8 @@ def znode_writer(zookeeper: str) -> Iterator[Write]:
             whole = f"{slash}{chroot}{path}"
             if not data:
                 client.delete(whole)
+            elif path.endswith("_"):
+                client.create(whole, data, ephemeral=is_ephemeral, sequence=True)
             elif client.exists(whole):
                 client.set(whole, data)
             else:
