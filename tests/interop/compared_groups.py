@@ -373,4 +373,25 @@ def offsets_of_groups(both: SideBySide) -> None:
     both.ask("listed", ListGroupsRequest())
 
 
-AREAS = (groups_refused, members_of_groups, static_members, groups_rebalancing, offsets_of_groups)
+def offsets_read_behind_their_commits(both: SideBySide) -> None:
+    """A request is handled when those before it on its connection are, whether the client waited or not."""
+    make_ready(both)
+    told = []
+    for side in both.sides.values():
+        with side.another_connection() as client:
+            for offset in range(7, 12):
+                client.send(committing("ahead", ("read", 0, offset, "m")), 8)
+                client.send(fetching_of(("ahead", [("read", [0])])), 8)
+            answers = [client.answer(key, 8) for _ in range(5) for key in (ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH)]
+            told.append([side.plain(answer) for answer in answers])
+    both.compare("at once", 8, *told)
+
+
+AREAS = (
+    groups_refused,
+    members_of_groups,
+    static_members,
+    groups_rebalancing,
+    offsets_of_groups,
+    offsets_read_behind_their_commits,
+)

@@ -1,14 +1,27 @@
-"""Listeners that open and close while a broker runs: Kafka 3.9.1 and klamm accept and refuse the same."""
+"""Listeners that open and close while a broker runs: Kafka 3.9.1 and klamm accept and refuse the same.
+
+And what Kafka does with an address that another broker tells clients, which
+``tests/broker/server/test_bad_start.py`` expects of klamm.
+"""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
+import pytest
 from apache_kafka import ApacheKafkaBroker
 from broker_program import BrokerProgram, settings
 from listener_changes import ChangingListeners, listeners_come_and_go
+from patience import wait_for
+from wire_client import WireClient
 
+from engine.kafka.protocol.apis.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from engine.kafka.protocol.apis.metadata import MetadataRequest
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
 
@@ -42,3 +55,33 @@ def test_both_engines_open_close_and_refuse_alike(tmp_path: Path) -> None:
     }
     print(*plain[KAFKA], *plain[KLAMM], sep="\n")
     assert plain[KLAMM] == plain[KAFKA]
+
+
+def test_an_address_that_another_broker_of_kafka_tells_clients(tmp_path: Path) -> None:
+    host, other = own_loopback_address(), own_loopback_address()
+    address = f"PLAINTEXT://{host}:{KAFKA}"
+    told = f"Configured end points {host}:{KAFKA} in advertised listeners are already registered by broker 0"
+    log = tmp_path / "1" / "server.log"
+    with EmbeddedZooKeeper(host=host, fsync=False) as zookeeper:
+
+        def broker(broker_id: int, where: str, **overrides: str) -> ApacheKafkaBroker:
+            return ApacheKafkaBroker(
+                tmp_path / f"{broker_id}", broker_id=broker_id, host=where, port=KAFKA, heap="300m",
+                zookeeper_connect=zookeeper.connect_string,
+                overrides={"controlled.shutdown.enable": "false", **overrides},
+            )  # fmt: skip
+
+        with broker(0, host):
+            with pytest.raises(RuntimeError, match="did not start"):
+                broker(1, other, **{"advertised.listeners": address}).start()
+            assert told in log.read_text()
+            log.unlink()
+            with broker(1, other) as second:
+                taken = AlterableConfig(name="advertised.listeners", config_operation=0, value=address)
+                change = AlterConfigsResource(resource_type=4, resource_name="1", configs=[taken])
+                with WireClient(second.bootstrap) as client:
+                    (answer,) = client.ask(IncrementalAlterConfigsRequest(resources=[change]), 1).responses
+                    assert answer.error_code == 0
+                    wait_for(lambda: told in log.read_text(), "the change is tried")
+                    brokers = client.ask(MetadataRequest(topics=[]), 9).brokers
+                assert {each.node_id: each.host for each in brokers} == {0: host, 1: other}
