@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @single_command(
     "dump",
-    needs=Needs(bounded=False, streams=True),
+    needs=Needs(bounded=False, streams=True, kafka=True),
     examples=(
         "klamm dump data/orders-0/00000000000000000000.log --print-data-log",
         "klamm dump data/orders-0 -o jsonl | jq 'select(.kind == \"finding\")'",
@@ -58,9 +58,9 @@ def command(
 ) -> ExitCode:
     """Decode segments, indexes, producer snapshots, checkpoints and the small files of a log dir.
 
-    The lines are those of kafka-dump-log 3.9; -o jsonl has a row per line. Records of __consumer_offsets and
-    __transaction_state are decoded by the name of their folder. Exits with 1 when a file is damaged. If a file is
-    missing or is not one of Kafka's, it dumps the others, names that file and exits with 2.
+    The lines are those of kafka-dump-log 3.9, on a terminal with readable times; -o jsonl has a row per line. Records
+    of __consumer_offsets and __transaction_state are decoded by the name of their folder. Exits with 1 when a file is
+    damaged. If a file is missing or is not one of Kafka's, it dumps the others, names that file and exits with 2.
     """
     from cli.views.dump import DumpPrinter
     from engine.admin.dump.files import DumpOptions, decoder_for, dump_file, files_to_dump

@@ -17,7 +17,7 @@ SAY_WHERE = (
 SHOWN_MAX = 20
 """Topics, and requests, in a table for a person."""
 
-_SPANS = (("one_minute", ""), ("five_minutes", "5 min"), ("fifteen_minutes", "15 min"))
+_SPANS = (("per_s", ""), ("five_minutes", "5 min"), ("fifteen_minutes", "15 min"))
 
 
 def _rate_columns(name: str, kind: Kind, title: str) -> tuple[Column, ...]:
@@ -50,8 +50,8 @@ _WORK = (
     Column("fetch_p99_ms", Kind.NUMBER, title="Fetch p99 ms"),
     Column("produce_throttle_ms", Kind.NUMBER, title="throttled ms", tone=_throttle_tone),
     Column("fetch_throttle_ms", Kind.NUMBER, title="throttled ms", tone=_throttle_tone),
-    Column("isr_shrinks", Kind.NUMBER, title="ISR shrinks"),
-    Column("isr_expands", Kind.NUMBER, title="expands"),
+    Column("isr_shrinks_total", Kind.NUMBER, title="ISR shrinks"),
+    Column("isr_expands_total", Kind.NUMBER, title="expands"),
     Column("under_replicated", Kind.NUMBER, title="Under-replicated", tone=_under_tone),
 )
 _SHOWN_TOGETHER = ((0, 1, 3, 2, 4), (5, 6, 7))
@@ -60,10 +60,12 @@ _TELLS = (Column("source"), Column("where", is_dispensable=True))
 _REASON = Column("reason", tone=lambda value: Tone.BAD if value else None, falls_below=True)
 _REQUEST = (
     Column("api", title="Request"),
-    Column("requests", Kind.NUMBER, title="Count"),
+    Column("count", Kind.NUMBER),
     Column("p99_ms", Kind.NUMBER, title="p99 ms"),
 )
-_ALL = (_WHO, Column("topic"), *_REQUEST, *_TRAFFIC, *_WORK, *_TELLS, _REASON)
+_MEASURED = Column("measured_s", Kind.NUMBER)
+_ALL = (_WHO, Column("topic"), *_REQUEST, *_TRAFFIC, *_WORK, *_TELLS, _MEASURED, _REASON)
+"""Named as in JSON: ``bytes_in_five_minutes`` is ``five_minutes`` of ``bytes_in``."""
 
 
 def metrics_report(figures: Sequence[BrokerFigures], *, is_for_people: bool = True) -> Report:
@@ -90,7 +92,7 @@ def metrics_report(figures: Sequence[BrokerFigures], *, is_for_people: bool = Tr
     return Report([_data(figure) for figure in figures], Table(_ALL, rows), sections, tuple(notes), code)
 
 
-_KEPT = ("broker", "messages_in_one_minute", "bytes_in_one_minute", "bytes_out_one_minute", "source")
+_KEPT = ("broker", "messages_in_per_s", "bytes_in_per_s", "bytes_out_per_s", "source")
 
 
 def _data(figures: BrokerFigures) -> dict[str, object]:
@@ -108,7 +110,7 @@ _NAMES = {"told_by": "source", "trouble": "reason", "handler_idle_percent": "idl
 
 def _machine_rows(figures: BrokerFigures) -> Iterator[tuple[object, ...]]:
     nothing = (None,) * len(_WORK)
-    source = (figures.told_by, figures.where)
+    source = (figures.told_by, figures.where, _rounded(figures.measured_s, 1))
     yield (figures.broker, None, None, None, None, *_rates(figures), *_work(figures), *source, figures.trouble)
     for topic in figures.topics or ():
         yield (figures.broker, topic.topic, None, None, None, *_rates(topic), *nothing, *source, None)

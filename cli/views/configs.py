@@ -64,7 +64,7 @@ def altered_report(
     ``by_shortcuts``: a client of a user was named by ``--user`` and ``--client``.
     """
     whose = (entity.type, entity.name)
-    result = "would be altered" if is_dry_run else "altered"
+    result = "would_be_altered" if is_dry_run else "altered"
     data = {"entity_type": entity.type, "entity_name": entity.name, "result": result, "changes": changes}
     table = Table(
         _CHANGES, [(whose[0], whose[1] or "<default>", change.name, change.old, change.new) for change in changes]
@@ -74,7 +74,8 @@ def altered_report(
     notes = [
         f"{change.name}={change.new} limits nobody" for change in changes if limits_nobody(change.name, change.new)
     ]
-    return Report(data, table, (Section(f"{entity}: {result}", shown),), notes=tuple(notes), as_kafka=as_kafka)
+    title = f"{entity}: {result.replace('_', ' ')}"
+    return Report(data, table, (Section(title, shown),), notes=tuple(notes), as_kafka=as_kafka)
 
 
 def _row(entry: ConfigEntry) -> tuple[object, ...]:

@@ -31,11 +31,11 @@ _USAGE = (
     Column("used_percent", Kind.NUMBER, title="Used %", tone=_near_tone),
     Column("throttled_ms", Kind.DURATION_MS, title="Throttled", tone=lambda value: Tone.BAD if value else None),
 )
+_MACHINE = (*_USAGE, Column("reason"))
 
 
 def usage_report(answer: UsageOfBrokers) -> Report:
-    """A row per client, quota and broker, those that are held back first."""
-    rows = [(*_whose(usage), _rounded(usage.used), _rounded(usage.limit), *_how_near(usage)) for usage in answer.usages]
+    """A row per client, quota and broker, those that are held back first; for machines one per silent broker, too."""
     shown = [
         (*_whose(usage), _amount(usage, usage.used), _amount(usage, usage.limit), *_how_near(usage))
         for usage in answer.usages
@@ -46,6 +46,13 @@ def usage_report(answer: UsageOfBrokers) -> Report:
     } - throttled
     is_anybody_limited = answer.has_quotas or bool(answer.usages)
     troubles = answer.troubles if is_anybody_limited else ()
+    rows = [
+        *(
+            (*_whose(usage), _rounded(usage.used), _rounded(usage.limit), *_how_near(usage), None)
+            for usage in answer.usages
+        ),
+        *((broker, *(None,) * len(_USAGE[1:]), why) for broker, why in troubles),
+    ]
     notes = [f"broker {broker} does not report: {why}" for broker, why in troubles]
     if troubles:
         notes.append(SAY_WHERE)
@@ -57,7 +64,9 @@ def usage_report(answer: UsageOfBrokers) -> Report:
         notes.append(f"throttled: {len(throttled)}; at {NEAR_PERCENT} % or more: {len(near)}")
     sections = (Section(body=Table(_USAGE, shown)),) if shown else ()
     code = ExitCode.BAD_ANSWER if troubles else ExitCode.DONE
-    return Report(answer.usages, Table(_USAGE, rows), sections, tuple(notes), code)
+    names = [column.name for column in _MACHINE]
+    data = [dict(zip(names, row, strict=True)) for row in rows]
+    return Report(data, Table(_MACHINE, rows), sections, tuple(notes), code)
 
 
 def _whose(usage: QuotaUsage) -> tuple[object, ...]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
+from cli.output.values import iso_time
 from engine.admin.replicas.comparison import DifferenceKind, Side
 from engine.admin.replicas.verification import PartitionVerification
 from engine.common.quantities import counted
@@ -88,4 +90,9 @@ def _side(side: Side) -> list[str]:
     offsets = f"offsets {side.first_offset} to {side.last_offset}"
     lines = [f"  broker {side.broker}: {offsets}, leader epoch {side.leader_epoch}"]
     lines += [f"    {side.error}"] if side.error else []
-    return [*lines, *("    " + ", ".join(f"{key}={value}" for key, value in record.items()) for record in side.records)]
+    return [*lines, *("    " + ", ".join(map(_pair, record.items())) for record in side.records)]
+
+
+def _pair(field: tuple[str, object]) -> str:
+    name, value = field
+    return f"{name}={iso_time(value) if isinstance(value, datetime) else value}"

@@ -6,10 +6,15 @@ import csv
 import io
 import json
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from klamm_program import Ran, in_process
+
+from cli.output.values import iso_time
+from engine.admin.dump.files import DumpOptions, dump_file
+from engine.admin.dump.rows import RecordRow, TimeIndexRow
 
 DATA = Path(__file__).parents[2] / "fixtures" / "disk" / "running" / "data"
 SEGMENT = DATA / "codec-none-0" / "00000000000000000000.log"
@@ -29,6 +34,25 @@ def test_kafkas_lines(capsys: Capture) -> None:
     assert lines[2].startswith("baseOffset: 0 lastOffset: ")
     assert dump(capsys, "--files", str(SEGMENT)).out == ran.out
     assert in_process("kafka-dump-log", "--files", SEGMENT, capture=capsys).out == ran.out
+
+
+def test_times_are_readable_but_in_kafkas_own_lines(capsys: Capture) -> None:
+    segment = DATA / "compacted-tx-0" / SEGMENT.name
+    paths = (segment, segment.with_suffix(".timeindex"))
+    rows = [row for path in paths for row in dump_file(path, DumpOptions(print_data_log=True))]
+    times = [row.timestamp_ms for row in rows if isinstance(row, (RecordRow, TimeIndexRow))]
+    assert len(times) > 1 and min(times) > 0
+    texts = [iso_time(datetime.fromtimestamp(time / 1000, UTC)) for time in times]
+    words = (*paths, "--print-data-log", "-o")
+    said = [json.loads(line) for line in dump(capsys, *words, "jsonl").out.splitlines()]
+    assert [row["timestamp"] for row in said if "timestamp" in row] == texts
+    assert {row["delete_horizon"] for row in said if row["kind"] == "batch"} == {None}
+    table = dump(capsys, *words, "table").out
+    assert f"CreateTime: {texts[0]} " in table and f"timestamp: {texts[-1]} " in table
+    assert str(times[0]) not in table
+    kafkas = dump(capsys, *words, "kafka").out
+    assert f"CreateTime: {times[0]} " in kafkas
+    assert dump(capsys, *words, "plain").out == kafkas
 
 
 def test_machine_formats(capsys: Capture) -> None:

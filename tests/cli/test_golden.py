@@ -189,7 +189,12 @@ def as_json(report: Report) -> Seen:
 
 
 def side(broker: int, value: str, error: str | None = None) -> Side:
-    record = {"offset": 1507, "timestamp_ms": 1_700_000_000_000, "key": "customer-17", "value": value}
+    record = {
+        "offset": 1507,
+        "timestamp": datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC),
+        "key": "customer-17",
+        "value": value,
+    }
     return Side(broker, 1500, 1519, 3, (record,), error)
 
 

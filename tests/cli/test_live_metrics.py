@@ -37,6 +37,8 @@ def test_every_side_tells_what_was_produced(measured: LocalCluster, capsys: Capt
         ran = in_process("brokers", "metrics", "--topics", "--requests", *side, "-o", "json", capture=capsys)
         assert ran.code == 0, ran.err
         check_json("brokers metrics", ran)
+        named = in_process("brokers", "metrics", "--topics", "--requests", *side, "-o", "csv", capture=capsys)
+        assert set(named.out.splitlines()[0].split(",")) <= paths_in(ran.json)
         totals = [
             topic["messages_in"]["total"]
             for broker in ran.json
@@ -55,6 +57,16 @@ def test_every_side_tells_what_was_produced(measured: LocalCluster, capsys: Capt
         return [broker["messages_in_per_s"] for broker in ran.json]
 
     wait_for(lambda: all(rates()), "each broker has a rate")
+
+
+def paths_in(value: object) -> set[str]:
+    """Return the names of what stands in JSON, alone and after those that it stands in; lists add none."""
+    if isinstance(value, list):
+        return set[str]().union(*map(paths_in, value))
+    if not isinstance(value, dict):
+        return set()
+    below = {name: paths_in(inner) for name, inner in value.items()}
+    return {*below, *(f"{name}_{path}" for name, paths in below.items() for path in paths)}.union(*below.values())
 
 
 def test_followers_that_find_nothing_new_are_counted_all_the_same(measured: LocalCluster) -> None:
@@ -129,6 +141,13 @@ def test_who_is_held_back_for_a_quota(measured: LocalCluster, capsys: Capture) -
     assert made.code == 0, made.err
     limit = in_process("quotas", "set", "--client", "greedy", "--producer-byte-rate", "2k", *by_wire, capture=capsys)
     assert limit.code == 0, limit.err
+    silent = in_process("quotas", "usage", *by_wire, *nowhere, "-o", "json", capture=capsys)
+    check_json("quotas usage", silent)
+    assert silent.code == 1
+    assert [(row["broker"], row["quota"], "cannot connect" in row["reason"]) for row in silent.json] == [
+        (0, None, True),
+        (1, None, True),
+    ]
     is_in_time = within(60)
     while True:
         producing = (

@@ -83,7 +83,7 @@ def test_an_unclean_election_is_asked_for_twice(
         for name, (klamm, where) in sides.items():
             held_up = klamm("topics", "delete", doomed[name], "--yes", *where, "--timeout", "20", "-o", "json")
             told = held_up.json[0]
-            assert (held_up.code, told["result"], told["held_up_by"]) == (5, "marked for deletion", [2]), held_up.err
+            assert (held_up.code, told["result"], told["held_up_by"]) == (5, "marked_for_deletion", [2]), held_up.err
             assert "waits for broker 2, which is dead" in held_up.err
             for words in ([], ["--if-not-exists"]):
                 shape = ("--partitions", "1", "--replication-factor", "1")

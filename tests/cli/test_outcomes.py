@@ -289,7 +289,7 @@ def test_altered_settings_are_told_before_and_after(cluster: LocalCluster, capsy
     assert ran.json == {
         "entity_type": "topics",
         "entity_name": f"set-{OWN[0]}",
-        "result": "would be altered",
+        "result": "would_be_altered",
         "changes": [
             {"name": "retention.bytes", "old": "1000000", "new": None, "sensitive": False, "inherited": None},
             {"name": "retention.ms", "old": "3600000", "new": "7200000", "sensitive": False, "inherited": None},

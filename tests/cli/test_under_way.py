@@ -59,7 +59,7 @@ def test_the_deadline_passes_after_a_change_was_accepted(dead_cluster: str, caps
 def test_no_wait_says_that_it_goes_on(dead_cluster: str, capsys: Capture) -> None:
     where = ("--zookeeper", dead_cluster)
     ran = in_process("topics", "delete", "lag", "--yes", "--no-wait", *where, "-o", "json", capture=capsys)
-    assert (ran.code, ran.json[0]["result"]) == (5, "marked for deletion")
+    assert (ran.code, ran.json[0]["result"]) == (5, "marked_for_deletion")
     again = in_process("topics", "delete", "lag", "--yes", "--no-wait", *where, capture=capsys)
     assert again.code == 5, "a second time is no error"
 

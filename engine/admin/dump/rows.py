@@ -33,6 +33,10 @@ class FindingKind(StrEnum):
     """A record of an internal topic that could not be decoded; it is shown without key and value."""
 
 
+FINDINGS_OF_TIMES = (FindingKind.TIMESTAMP_MISMATCH, FindingKind.TIMESTAMP_OUT_OF_ORDER)
+"""Their ``subject`` and ``found`` are times."""
+
+
 @dataclass(frozen=True, slots=True)
 class SegmentRow:
     """The start of a segment."""

@@ -14,6 +14,7 @@ from hashlib import blake2b
 from typing import Any
 
 from engine.common.errors import KafkaError
+from engine.common.moments import calendar_time
 from engine.kafka.protocol.records.checksum import verify_crc
 from engine.kafka.protocol.records.decode import iter_batch_records
 from engine.kafka.protocol.records.header import BatchHeader, iter_batches
@@ -159,7 +160,7 @@ def _content(record: Record) -> tuple[object, ...]:
 def _shown(record: Record, other: Record | None) -> dict[str, Any]:
     return {
         "offset": record.offset,
-        "timestamp_ms": record.timestamp_ms,
+        "timestamp": None if record.timestamp_ms < 0 else calendar_time(record.timestamp_ms),
         "key": _text(record.key, None if other is None else other.key),
         "value": _text(record.value, None if other is None else other.value),
     }

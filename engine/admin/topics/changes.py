@@ -42,11 +42,11 @@ class TopicOutcome(StrEnum):
     CREATED = "created"
     ALTERED = "altered"
     DELETED = "deleted"
-    MARKED_FOR_DELETION = "marked for deletion"
+    MARKED_FOR_DELETION = "marked_for_deletion"
     EXISTS = "exists"
-    WOULD_BE_CREATED = "would be created"
-    WOULD_BE_ALTERED = "would be altered"
-    WOULD_BE_DELETED = "would be deleted"
+    WOULD_BE_CREATED = "would_be_created"
+    WOULD_BE_ALTERED = "would_be_altered"
+    WOULD_BE_DELETED = "would_be_deleted"
 
 
 @dataclass(frozen=True, slots=True)
