@@ -89,5 +89,8 @@ KINDS: Mapping[Check, Kind] = {
     Check.DELETION_STUCK: Kind("{} deletion stuck", "{} deletions stuck", Location("topics", only=Only.DELETION_STUCK)),
     Check.BROKER_CLOCKS: Kind("{} broker's clock is wrong", "{} brokers' clocks are wrong"),
     Check.ZOOKEEPER_UNREACHABLE: Kind("ZooKeeper unreachable", opens=_ZOOKEEPER),
+    Check.ZOOKEEPER_SERVERS_DOWN: Kind(
+        "{} ZooKeeper server down", "{} ZooKeeper servers down", opens=_ZOOKEEPER,
+    ),
     Check.ZOOKEEPER_SLOW: Kind("ZooKeeper slow", opens=_ZOOKEEPER),
 }  # fmt: skip

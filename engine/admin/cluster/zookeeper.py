@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from engine.admin.cluster.errors import BadRequest, LoginRefused, Unreachable, ZooKeeperDead
 from engine.admin.cluster.remedies import CHECK_NAME, START_IT, UNRESOLVED, Give, Parameter, Part, Phrase
 from engine.common.errors import ConfigError
-from engine.common.model import SecurityProtocol
+from engine.common.model import SecurityProtocol, address_text
 from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.connect_string import server_addresses
 from engine.kafka.zk.errors import ConnectTimedOut, NoNode, NotAdmitted, ZooKeeperError
@@ -31,6 +31,8 @@ LISTENING_PATIENCE_S = 1.0
 _LOOK_S = 1.5
 _LOOK_AGAIN_S = 0.5
 _WORD_S = 0.5
+_NO_SERVICE = b"This ZooKeeper instance is not currently serving requests"
+"""What a server of ZooKeeper 3.4 to 3.9 answers to srvr while it has no leader."""
 
 
 async def open_zookeeper(
@@ -83,17 +85,21 @@ async def open_zookeeper(
 class _Found(IntEnum):
     """What a look at a server found."""
 
-    NO_WAY = 0
-    """Its name cannot be resolved, or there is no route to it: that says nothing about whether it lives."""
-    REFUSAL = 1
-    NO_CONNECTION = 2
+    UNRESOLVED = 0
+    """Its name cannot be resolved: that says nothing about whether it lives."""
+    NO_WAY = 1
+    """There is no route to it, which says as little."""
+    REFUSAL = 2
+    NO_CONNECTION = 3
     """None yet: a firewall drops packets, or a frozen ZooKeeper's queue of connections is full."""
-    SILENCE = 3
+    SILENCE = 4
     """A connection without an answer: the kernel of a frozen server still accepts connections."""
-    CLOSED = 4
+    CLOSED = 5
     """It takes connections and closes them without a word: a port for TLS, or there are too many from this address."""
-    A_WORD = 5
-    """A live server. One that is electing a leader answers, but gives no session."""
+    NO_SERVICE = 6
+    """A live server that gives no session: its ensemble is electing a leader, or it has lost the others."""
+    A_WORD = 7
+    """A live server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +107,6 @@ class Look:
     """What a look at all ZooKeeper servers found. It ends with the first answer from one of them."""
 
     found: Collection[_Found]
-    unresolved: Collection[str]
-    """Names of servers that cannot be resolved."""
 
     @property
     def says_a_word(self) -> bool:
@@ -112,7 +116,7 @@ class Look:
     @property
     def is_dead(self) -> bool:
         """Whether each server refuses connections or keeps silent: the brokers most likely wait for it, too."""
-        return not {_Found.NO_WAY, _Found.CLOSED, _Found.A_WORD} & set(self.found)
+        return set(self.found) <= {_Found.REFUSAL, _Found.NO_CONNECTION, _Found.SILENCE}
 
     @property
     def only_closes(self) -> bool:
@@ -126,7 +130,8 @@ class Look:
         if self.only_closes:
             return Unreachable("ZooKeeper closes connections", where=connect, hint=Phrase(_WHY_CLOSED, instead))
         if max(self.found) <= _Found.REFUSAL:
-            where, hint = (f"{connect}{UNRESOLVED}", CHECK_NAME) if self.unresolved else (connect, START_IT)
+            is_unresolved = _Found.UNRESOLVED in self.found
+            where, hint = (f"{connect}{UNRESOLVED}", CHECK_NAME) if is_unresolved else (connect, START_IT)
             return Unreachable("ZooKeeper cannot be reached", where=where, hint=Phrase(hint, instead))
         kind = ZooKeeperDead if self.is_dead else Unreachable
         why = _why_silent(takes_connections=_Found.SILENCE in self.found)
@@ -148,20 +153,7 @@ async def _still_closes(connect: str) -> bool:
 
 async def look(connect: str) -> Look:
     """Ask every server for a sign of life."""
-    unresolved: list[str] = []
-
-    async def look_at(host: str, port: int) -> _Found:
-        try:
-            async with asyncio.timeout(_LOOK_S):
-                addresses = await _resolve(host, port)
-        except socket.gaierror:
-            unresolved.append(host)
-            return _Found.NO_WAY
-        except (OSError, TimeoutError):
-            return _Found.NO_WAY
-        return max(await asyncio.gather(*(_greet(*address) for address in addresses)))
-
-    looks = [asyncio.create_task(look_at(*server), name="look-at-zookeeper") for server in server_addresses(connect)]
+    looks = [asyncio.create_task(_look_at(*server), name="look-at-zookeeper") for server in server_addresses(connect)]
     servers: list[_Found] = []
     try:
         for look in asyncio.as_completed(looks):
@@ -172,7 +164,45 @@ async def look(connect: str) -> Look:
         for each in looks:
             each.cancel()
         await asyncio.gather(*looks, return_exceptions=True)
-    return Look(servers, unresolved)
+    return Look(servers)
+
+
+async def servers_down(connect: str) -> tuple[str, ...]:
+    """Return which servers of an ensemble do not serve, and why; empty if the caller names one server only.
+
+    A session shows nothing of it: it goes to whichever server answers.
+    """
+    servers = server_addresses(connect)
+    if len(servers) < 2:
+        return ()
+    found = await asyncio.gather(*(_look_at(*server) for server in servers))
+    serving = sum(each not in _WHY_DOWN for each in found)
+    return tuple(
+        f"{address_text(*server)} {_WHY_DOWN[each]}; {serving} of {len(servers)} servers serve"
+        for server, each in zip(servers, found, strict=True)
+        if each in _WHY_DOWN
+    )
+
+
+_WHY_DOWN = {
+    _Found.UNRESOLVED: "has a name that cannot be resolved here",
+    _Found.NO_WAY: "cannot be reached from here",
+    _Found.REFUSAL: "refuses connections",
+    _Found.NO_CONNECTION: "takes no connection",
+    _Found.SILENCE: "takes connections and does not answer",
+    _Found.NO_SERVICE: "runs without the others: it gives no sessions",
+}
+
+
+async def _look_at(host: str, port: int) -> _Found:
+    try:
+        async with asyncio.timeout(_LOOK_S):
+            addresses = await _resolve(host, port)
+    except socket.gaierror:
+        return _Found.UNRESOLVED
+    except (OSError, TimeoutError):
+        return _Found.NO_WAY
+    return max(await asyncio.gather(*(_greet(*address) for address in addresses)))
 
 
 async def _resolve(host: str, port: int) -> list[tuple[str, int]]:
@@ -189,10 +219,10 @@ async def _greet(address: str, port: int) -> _Found:
             writer.write(b"srvr")
             with suppress(TimeoutError):
                 async with asyncio.timeout(_WORD_S):
-                    return _Found.A_WORD if await reader.read(1) else _Found.CLOSED
+                    return _understood(await reader.read(len(_NO_SERVICE)))
             # A port for TLS waits for the fifth byte of a record, and sees by it that this is none.
             writer.write(b"\n")
-            return _Found.A_WORD if await reader.read(1) else _Found.CLOSED
+            return _understood(await reader.read(len(_NO_SERVICE)))
     except TimeoutError:
         return _Found.NO_CONNECTION if writer is None else _Found.SILENCE
     except ConnectionRefusedError:
@@ -202,6 +232,12 @@ async def _greet(address: str, port: int) -> _Found:
     finally:
         if writer is not None:
             writer.close()
+
+
+def _understood(answer: bytes) -> _Found:
+    if not answer:
+        return _Found.CLOSED
+    return _Found.NO_SERVICE if answer == _NO_SERVICE else _Found.A_WORD
 
 
 def _why_silent(*, takes_connections: bool) -> Part:

@@ -94,6 +94,7 @@ def assess(
             (Check.DELETION_STUCK, _deletions(facts)),
             (Check.BROKER_CLOCKS, _clocks(facts)),
             (Check.ZOOKEEPER_UNREACHABLE, [facts.zookeeper_trouble] if facts.zookeeper_trouble else []),
+            (Check.ZOOKEEPER_SERVERS_DOWN, list(facts.zookeepers_down)),
             (Check.ZOOKEEPER_SLOW, _zookeeper(facts)),
         ],
     )

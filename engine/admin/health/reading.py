@@ -382,7 +382,8 @@ async def _own_min_isr(client: BrokerClient, broker_id: int) -> int | None:
 
 
 async def _with_znodes(facts: HealthFacts, cluster: Cluster, clock: Clock) -> HealthFacts:
-    """Add what only ZooKeeper knows: the tools' list of reassignments, ages of deletions, clocks, and its own speed."""
+    """Add what only ZooKeeper knows: the tools' list of reassignments, ages of deletions, clocks; and its own state."""
+    from engine.admin.cluster.zookeeper import servers_down
     from engine.kafka.zk.kafka_client import KafkaZkClient
 
     kafka = KafkaZkClient(await cluster.zookeeper())
@@ -397,6 +398,7 @@ async def _with_znodes(facts: HealthFacts, cluster: Cluster, clock: Clock) -> He
         listed_reassignments=tuple(sorted(map(str, listed))),
         deletion_ages_ms={topic: max(0, clock.now_ms() - at_ms) for topic, at_ms in marked_ms.items()},
         clocks_apart_ms={broker: apart for broker, apart in apart_ms.items() if apart is not None},
+        zookeepers_down=await servers_down(cluster.target.zookeeper or ""),
         zookeeper_ms=took_ms,
     )
 

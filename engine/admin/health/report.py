@@ -56,6 +56,7 @@ class Check(StrEnum):
     DELETION_STUCK = "deletion_stuck"
     BROKER_CLOCKS = "broker_clocks"
     ZOOKEEPER_UNREACHABLE = "zookeeper_unreachable"
+    ZOOKEEPER_SERVERS_DOWN = "zookeeper_servers_down"
     ZOOKEEPER_SLOW = "zookeeper_slow"
 
     @property
@@ -85,6 +86,7 @@ _WARNINGS = frozenset(
         Check.LONG_TRANSACTIONS,
         Check.DELETION_STUCK,
         Check.BROKER_CLOCKS,
+        Check.ZOOKEEPER_SERVERS_DOWN,
         Check.ZOOKEEPER_SLOW,
     }
 )
@@ -137,6 +139,8 @@ _ADVICE: Mapping[Check, Words] = {
     Check.DELETION_STUCK: "a broker with a replica of it is dead, or delete.topic.enable is off",
     Check.BROKER_CLOCKS: "retention goes by this clock, and so do the times in its logs: set it, and keep it set (NTP)",
     Check.ZOOKEEPER_UNREACHABLE: "without it no leader is elected and no ISR changes: start it, or check its log",
+    Check.ZOOKEEPER_SERVERS_DOWN: "start it again before another one fails: without most of its servers ZooKeeper does "
+    "not serve",
     Check.ZOOKEEPER_SLOW: "check its disk and its garbage collection",
 }
 
@@ -211,6 +215,7 @@ class HealthFacts:
         deletion_ages_ms: for how long topics have been marked for deletion.
         clocks_apart_ms: by broker, how far its clock was ahead of ZooKeeper's when it registered.
         zookeeper_ms: how long a read takes.
+        zookeepers_down: which of the ZooKeeper servers that the caller named do not serve, and why.
         zookeeper_trouble: why ZooKeeper was not asked, although the caller named it.
         caps_min_isr: all brokers are of Kafka 3.7 or newer, where min.insync.replicas wants no more in sync than a
             partition has replicas.
@@ -234,6 +239,7 @@ class HealthFacts:
     deletion_ages_ms: Mapping[str, int] = field(default_factory=dict)
     clocks_apart_ms: Mapping[int, int] = field(default_factory=dict)
     zookeeper_ms: float | None = None
+    zookeepers_down: tuple[str, ...] = ()
     zookeeper_trouble: str | None = None
     unreadable_topics: tuple[str, ...] = ()
     hidden_settings: frozenset[str] = frozenset()

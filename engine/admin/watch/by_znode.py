@@ -18,7 +18,7 @@ from functools import partial
 
 from engine.admin.cluster.errors import Unreachable
 from engine.admin.cluster.target import Side
-from engine.admin.cluster.zookeeper import open_zookeeper
+from engine.admin.cluster.zookeeper import open_zookeeper, servers_down
 from engine.admin.health.reading import zookeeper_delay_ms
 from engine.admin.watch.board import Board, Failure, failure_of
 from engine.admin.watch.frame import BrokerRegistration, Stage, StageSource
@@ -50,6 +50,8 @@ CONNECT_S = 10.0
 LOOK_EVERY_S = 2.0
 """How often ZooKeeper's speed is measured, which also shows whether it still answers."""
 LOOK_LIMIT_S = 4.0
+SERVERS_EVERY_S = 10.0
+"""How often the servers of an ensemble are looked at."""
 _EPOCH_AGAIN_S = 1.0
 """This long after a new controller was seen with the epoch of the one before, read again. Nothing watches the epoch."""
 _SLICE = 500
@@ -117,6 +119,13 @@ class ZooKeeperSide:
 
     async def run(self) -> None:
         """Follow ZooKeeper until cancelled, in one session after the other."""
+        looking = asyncio.create_task(self._look_at_servers(), name="look-at-zookeeper-servers")
+        try:
+            await self._run_sessions()
+        finally:
+            looking.cancel()
+
+    async def _run_sessions(self) -> None:
         back_off_ms = BACK_OFF_MS
         while True:
             self._board.trying(Side.ZOOKEEPER)
@@ -485,6 +494,16 @@ class ZooKeeperSide:
             return
         if was_lost:
             self._dirty.update(dict.fromkeys(self._everything()))
+
+    async def _look_at_servers(self) -> None:
+        """Look at each server now and then: a session shows only the one that it is with."""
+        while True:
+            if not self._is_paused:
+                down = await servers_down(self._connect)
+                if down != self._knowledge.zookeepers_down:
+                    self._knowledge.zookeepers_down = down
+                    self._on_news(True)
+            await asyncio.sleep(SERVERS_EVERY_S)
 
     def _count(self, requests: int) -> None:
         self.requests += requests

@@ -221,12 +221,13 @@ class Frame:
         that is not used may be missing. Both are empty until stage METRICS was read. deletion_ages_ms: how long topics
         have been marked for deletion; with ZooKeeper only. listed_reassignments: names in
         ``/admin/reassign_partitions``; with ZooKeeper only. zookeeper_ms: how long a ZooKeeper read takes; None: not
-        asked. plan: who carries out which plan; empty: nobody. It is looked up while something is throttled; None: not
-        yet. unreadable: what is wrong with unreadable znodes. holding: transactions that hold readers of committed
-        records up, by partition. principal: who asks the brokers; None: nobody in particular, or only they know.
-        denied: the rights that this principal lacked in the last minutes; what they would show is hidden, not absent or
-        broken. health: what ``klamm cluster health`` says about this frame; None until there
-        is something to judge. events: what happened since the frame before, oldest first, including dropped frames.
+        asked. zookeepers_down: which servers of its ensemble do not serve, and why. plan: who carries out which plan;
+        empty: nobody. It is looked up while something is throttled; None: not yet. unreadable: what is wrong with
+        unreadable znodes. holding: transactions that hold readers of committed records up, by partition. principal: who
+        asks the brokers; None: nobody in particular, or only they know. denied: the rights that this principal lacked
+        in the last minutes; what they would show is hidden, not absent or broken. health: what ``klamm cluster health``
+        says about this frame; None until there is something to judge. events: what happened since the frame before,
+        oldest first, including dropped frames.
     """
 
     sequence: int
@@ -248,6 +249,7 @@ class Frame:
     deletion_ages_ms: Mapping[str, int] = field(default_factory=dict)
     listed_reassignments: tuple[str, ...] = ()
     zookeeper_ms: float | None = None
+    zookeepers_down: tuple[str, ...] = ()
     plan: str | None = None
     unreadable: tuple[str, ...] = ()
     holding: tuple[HoldingTransaction, ...] = ()

@@ -124,6 +124,7 @@ def facts_of(frame: Frame) -> HealthFacts:
         silent_brokers={broker: broker_words.trouble for broker, broker_words in words.items() if broker_words.trouble},
         deletion_ages_ms=frame.deletion_ages_ms,
         zookeeper_ms=frame.zookeeper_ms,
+        zookeepers_down=frame.zookeepers_down,
         plan=frame.plan or None,
         zookeeper_trouble=_zookeeper_trouble(frame),
         unreadable_topics=frame.unreadable,

@@ -92,6 +92,7 @@ class Knowledge:
         """When topics were marked for deletion."""
         self.listed_reassignments: tuple[str, ...] = ()
         self.zookeeper_ms: float | None = None
+        self.zookeepers_down: tuple[str, ...] = ()
         self.plan: str | None = None
         self.unreadable: tuple[str, ...] = ()
         self.holding: tuple[HoldingTransaction, ...] = ()
@@ -339,6 +340,7 @@ class Knowledge:
             {name: max(0, now_ms - at_ms) for name, at_ms in self.marked_at_ms.items()},
             self.listed_reassignments,
             self.zookeeper_ms,
+            self.zookeepers_down,
             self.plan,
             self.unreadable,
             self.holding,

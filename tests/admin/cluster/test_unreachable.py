@@ -6,11 +6,14 @@ import asyncio
 import socket
 import ssl
 import time
+from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from certificates import Authority
+from event_loop import in_event_loop
 from login_serving import LOGIN, policy, tell_principal
 from network_serving import run, serving
 from virtual_time import ManualClock
@@ -21,7 +24,7 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import LoginRefused, Unreachable, ZooKeeperDead, ZooKeeperUnreachable
 from engine.admin.cluster.remedies import CHECK_NAME, Phrase
 from engine.admin.cluster.target import ClusterTarget, Origin
-from engine.admin.cluster.zookeeper import CONNECT_TIMEOUT_MAX_S, look, open_zookeeper
+from engine.admin.cluster.zookeeper import CONNECT_TIMEOUT_MAX_S, look, open_zookeeper, servers_down
 from engine.kafka.client.broker_client import BrokerClient
 from engine.kafka.client.errors import ConnectFailed
 from engine.kafka.client.security import security_of
@@ -143,6 +146,28 @@ def test_only_a_zookeeper_that_says_a_word_is_waited_for_where_brokers_may_be_as
         return
     with pytest.raises(Unreachable, match="ZooKeeper does not answer"):
         asyncio.run(ask())
+
+
+@in_event_loop
+async def test_servers_of_an_ensemble_that_do_not_serve_are_named() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, says: bytes) -> None:
+        await reader.readexactly(4)
+        writer.write(says)
+        await reader.read()
+        writer.close()
+
+    hosts = [own_loopback_address() for _ in range(4)]
+    words = (b"Zookeeper version: 3.9", b"This ZooKeeper instance is not currently serving requests", b"")
+    async with AsyncExitStack() as stack:
+        for host, says in zip(hosts, words, strict=False):
+            await stack.enter_async_context(await asyncio.start_server(partial(serve, says=says), host, 21810))
+        down = await servers_down(",".join(f"{host}:21810" for host in hosts) + "/kafka")
+        assert await servers_down(f"{hosts[3]}:21810") == (), "one address may stand for several servers"
+    assert down == (
+        f"{hosts[1]}:21810 runs without the others: it gives no sessions; 1 of 4 servers serve",
+        f"{hosts[2]}:21810 takes connections and does not answer; 1 of 4 servers serve",
+        f"{hosts[3]}:21810 refuses connections; 1 of 4 servers serve",
+    )
 
 
 @pytest.mark.parametrize(

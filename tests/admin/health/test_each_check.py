@@ -82,6 +82,10 @@ CLUSTERS: dict[Check, tuple[HealthFacts, HealthFacts]] = {
         of(WELL, clocks_apart_ms={1: 1_900, 2: -29_000}),  # Broker 2 may just have started slowly.
     ),
     Check.ZOOKEEPER_UNREACHABLE: (of(WELL, zookeeper_trouble="it does not answer"), of(WELL, zookeeper_trouble=None)),
+    Check.ZOOKEEPER_SERVERS_DOWN: (
+        of(WELL, zookeepers_down=("zk2:2181 refuses connections; 2 of 3 servers serve",)),
+        of(WELL, zookeepers_down=()),
+    ),
     Check.ZOOKEEPER_SLOW: (of(WELL, zookeeper_ms=250.0), of(WELL, zookeeper_ms=2.0)),
 }
 

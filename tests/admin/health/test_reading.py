@@ -38,6 +38,7 @@ from engine.kafka.zk.admin_nodes import ReassignPartitionsZNode
 from engine.kafka.zk.brokers import BrokerIdZNode, BrokerRegistration
 from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.errors import SessionLost
+from engine.local.addresses import own_loopback_address
 
 SILENCE = "no answer within 3 s"
 _LATE = "no answer to DescribeLogDirs within 2 s"
@@ -273,13 +274,16 @@ async def test_zookeeper_tells_of_deletions_reassignments_and_itself(zk_chroot: 
         assert written is not None and written.mtime_ms > registered.ctime_ms
         stat = await zk.exists("/admin/delete_topics/t")
         assert stat is not None
-    target = ClusterTarget("t", Origin.OPTIONS, zookeeper=zk_chroot)
+    address, _, chroot = zk_chroot.partition("/")
+    gone = f"{own_loopback_address()}:1"
+    target = ClusterTarget("t", Origin.OPTIONS, zookeeper=f"{address},{gone}/{chroot}")
     async with asyncio.timeout(60), Cluster(target, timeout_s=20) as cluster:
         facts = await read_health_facts(cluster, ManualClock(stat.ctime_ms + 1_500))
     assert facts.deletion_ages_ms == {"t": 1_500}
     assert facts.listed_reassignments == ("u-1",)
     assert facts.clocks_apart_ms == {1: now_ms + 300_000 - written.mtime_ms}
     assert facts.zookeeper_ms is not None
+    assert facts.zookeepers_down == (f"{gone} refuses connections; 1 of 2 servers serve",)
     (complaint,) = facts.unreadable_topics
     assert "/brokers/topics/damaged" in complaint
 

@@ -18,6 +18,7 @@ from engine.admin.health.report import Check
 from engine.admin.watch.frame import Frame, Stage
 from engine.admin.watch.live_feed import LiveFeed
 from engine.common.snapshot import ClusterSnapshot
+from engine.local.addresses import own_loopback_address
 
 HOUR_S = 3600.0
 DEADLINE_S = 60.0
@@ -151,6 +152,34 @@ async def test_an_epoch_that_was_read_too_early_is_read_again(zk_chroot: str) ->
                 frame = await _frame_with(feed, members(2))
                 assert frame.cluster is not None and frame.cluster.controller_epoch is None
                 await _frame_with(feed, lambda frame: frame.cluster is not None and frame.cluster.controller_epoch == 7)
+        finally:
+            await feed.close()
+
+
+@in_event_loop
+async def test_a_server_of_zookeeper_that_is_down_is_a_finding_until_it_is_back(
+    zk_chroot: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.admin.watch.by_znode.SERVERS_EVERY_S", 0.1)
+    address, _, chroot = zk_chroot.partition("/")
+    host = own_loopback_address()
+    target = ClusterTarget("watched", Origin.OPTIONS, zookeeper=f"{address},{host}:21811/{chroot}", via=Side.ZOOKEEPER)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(4)
+        writer.write(b"Zookeeper version: 3.9")
+        writer.close()
+
+    with znode_writer(zk_chroot) as write:
+        _write_cluster(write)
+        feed = LiveFeed(target, interval_s=0.2)
+        await feed.start()
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                frame = await _frame_with(feed, _found(Check.ZOOKEEPER_SERVERS_DOWN, 1))
+                assert frame.zookeepers_down == (f"{host}:21811 refuses connections; 1 of 2 servers serve",)
+                async with await asyncio.start_server(serve, host, 21811):
+                    await _frame_with(feed, lambda frame: not frame.zookeepers_down)
         finally:
             await feed.close()
 
