@@ -88,6 +88,7 @@ KINDS: Mapping[Check, Kind] = {
     Check.LONG_TRANSACTIONS: Kind("{} transaction takes long", "{} transactions take long", _of(Only.HELD_UP)),
     Check.DELETION_STUCK: Kind("{} deletion stuck", "{} deletions stuck", Location("topics", only=Only.DELETION_STUCK)),
     Check.BROKER_CLOCKS: Kind("{} broker's clock is wrong", "{} brokers' clocks are wrong"),
+    Check.EXPIRING_CERTIFICATES: Kind("{} certificate expires soon", "{} certificates expire soon"),
     Check.ZOOKEEPER_UNREACHABLE: Kind("ZooKeeper unreachable", opens=_ZOOKEEPER),
     Check.ZOOKEEPER_SERVERS_DOWN: Kind(
         "{} ZooKeeper server down", "{} ZooKeeper servers down", opens=_ZOOKEEPER,

@@ -16,16 +16,17 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, TypeVar
 
 from engine.admin.brokers.own_words import release_of
+from engine.admin.cluster.certificates import Validity, expiry_text
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, FailureKind, Unreachable
 from engine.admin.cluster.remedies import CHECK_NAME, START_IT, Phrase, Words
 from engine.admin.cluster.rights import NOT_TOLD, Right
 from engine.admin.cluster.wire_failures import unreachable
 from engine.common.acl import AclOperation, ResourceType
+from engine.common.clock import SystemClock
 from engine.common.errors import ConfigError
 from engine.common.model import address_text
 from engine.common.quantities import counted
@@ -247,10 +248,17 @@ async def _tls(cluster: Cluster, host: str, port: int) -> Step:
     with suppress(OSError):
         await writer.wait_closed()
     names = ", ".join(value for _, value in certificate.get("subjectAltName", ())) or "no name"
-    until = (
-        datetime.strptime(certificate["notAfter"], "%b %d %H:%M:%S %Y %Z").date() if "notAfter" in certificate else "?"
+    validity = Validity.of(certificate)
+    until = "?" if validity is None else validity.last_day
+    left_ms = None if validity is None else validity.left_ms(SystemClock().now_ms())
+    return Step(
+        "TLS",
+        where,
+        f"{tls.version()}, certificate for {names}, valid until {until}",
+        hint=None
+        if left_ms is None
+        else f"the certificate of {where} {expiry_text(left_ms)}: give that broker a new one",
     )
-    return Step("TLS", where, f"{tls.version()}, certificate for {names}, valid until {until}")
 
 
 async def _rights(cluster: Cluster) -> Step:

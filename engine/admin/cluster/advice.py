@@ -76,6 +76,7 @@ _TOO_MANY = "must not be larger"
 _TOO_FEW = "must be larger than 0"
 _COLLIDES = "collides with existing topic"
 _NOT_DYNAMIC = "Cannot update these configs dynamically"
+_OF_LISTENERS = re.compile(r"only per-listener using the listener prefix: (?:Set\()?([\w.]+)")
 
 
 def advice_for(code: ErrorCode, message: str = "", where: str = "") -> Words | None:
@@ -93,6 +94,8 @@ def advice_for(code: ErrorCode, message: str = "", where: str = "") -> Words | N
         return "'.' and '_' are the same in metric names: choose a name that differs elsewhere"
     if _NOT_DYNAMIC in message:
         return "it is set in the broker's server.properties, and takes effect when the broker is restarted"
+    if (key := _OF_LISTENERS.search(message)) is not None:
+        return f"name the listener too, in small letters: listener.name.LISTENER.{key[1]}"
     if code in _ADVICE:
         return _ADVICE[code]
     return "try again" if code.is_retriable else None

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.cluster.errors import BadRequest, LoginRefused, NotFound
 from engine.admin.cluster.members import check_broker_lives, holds_replicas
 from engine.admin.cluster.remedies import SEE_TOPICS, USE_BROKERS, Give, Parameter, Phrase
 from engine.admin.cluster.target import Side, Source
@@ -83,15 +83,18 @@ async def describe_entity(cluster: Cluster, entity: Entity, *, include_all: bool
 
 @contextmanager
 def _pointing_to_zookeeper(cluster: Cluster, entity: Entity) -> Iterator[None]:
-    """Let an error say that ZooKeeper has the settings of a broker that is dead and cannot be asked."""
+    """Let an error say that ZooKeeper has the settings of a broker that cannot be asked.
+
+    That may be dead, or its certificate may have expired: it hears of a new one from ZooKeeper.
+    """
     try:
         yield
-    except NotFound as error:
-        if entity.type is not EntityType.BROKER or entity.name is None:
-            raise
-        via = Give(Parameter.VIA, "zookeeper") if cluster.target.zookeeper else Give(Parameter.ZOOKEEPER)
-        hint = Phrase(error.hint or "", "; the settings of a dead broker are in ZooKeeper: ", via)
-        raise NotFound(error.message, where=error.where, hint=hint) from error
+    except (NotFound, LoginRefused) as error:
+        if entity.type is EntityType.BROKER and entity.name is not None:
+            via = Give(Parameter.VIA, "zookeeper") if cluster.target.zookeeper else Give(Parameter.ZOOKEEPER)
+            which = "a dead broker" if isinstance(error, NotFound) else "a broker that cannot be asked"
+            error.hint = Phrase(error.hint or "", f"; the settings of {which} are in ZooKeeper: ", via)
+        raise
 
 
 async def describe_entities(cluster: Cluster, kind: EntityType, *, include_all: bool) -> list[EntityConfigs]:

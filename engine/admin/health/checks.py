@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from operator import itemgetter
 
+from engine.admin.cluster.certificates import expiry_text
 from engine.admin.cluster.remedies import Operation, Phrase, Words
 from engine.admin.health.leftover_throttles import how_to_remove, leftover_throttles
 from engine.admin.health.report import (
@@ -73,6 +74,7 @@ def assess(
         examples_max=examples_max,
         advice={
             Check.LEAKED_THROTTLES: how_to_remove(throttles),
+            Check.SILENT_BROKERS: _after_refusals(facts),
             Check.UNDER_REPLICATED_LAGGING: _failed_below(facts, topics),
             Check.OFFLINE_PARTITIONS: _mend_first(topics),
         },
@@ -93,6 +95,7 @@ def assess(
             (Check.LEAKED_THROTTLES, [str(throttle) for throttle in throttles]),
             (Check.DELETION_STUCK, _deletions(facts)),
             (Check.BROKER_CLOCKS, _clocks(facts)),
+            (Check.EXPIRING_CERTIFICATES, _certificates(facts)),
             (Check.ZOOKEEPER_UNREACHABLE, [facts.zookeeper_trouble] if facts.zookeeper_trouble else []),
             (Check.ZOOKEEPER_SERVERS_DOWN, list(facts.zookeepers_down)),
             (Check.ZOOKEEPER_SLOW, _zookeeper(facts)),
@@ -141,6 +144,14 @@ def _silent_brokers(facts: HealthFacts) -> list[str]:
         f"broker {broker}: {why}; it leads {counted(led[broker], 'partition')}"
         for broker, why in sorted(facts.silent_brokers.items())
     ]
+
+
+def _after_refusals(facts: HealthFacts) -> Words:
+    """Return what to do about silent brokers if TLS or the login failed at some: their process may be well."""
+    refused = facts.silent_brokers.keys() & facts.refusals.keys()
+    hints = dict.fromkeys(facts.refusals[broker] for broker in sorted(refused))
+    others = () if len(refused) == len(facts.silent_brokers) else (f"for others: {Check.SILENT_BROKERS.advice}",)
+    return "; ".join((*hints, *others)) if hints else ""
 
 
 def _log_dirs(facts: HealthFacts) -> list[str]:
@@ -248,6 +259,11 @@ def _clocks(facts: HealthFacts) -> list[str]:
         for broker, apart_ms in sorted(facts.clocks_apart_ms.items(), key=lambda item: (-abs(item[1]), item[0]))
         if not -CLOCK_BEHIND_MS <= apart_ms <= CLOCK_AHEAD_MS
     ]
+
+
+def _certificates(facts: HealthFacts) -> list[str]:
+    lives = sorted(facts.certificates_left_ms.items(), key=lambda item: (item[1], item[0]))
+    return [f"broker {broker}: its certificate {expiry_text(left_ms)}" for broker, left_ms in lives]
 
 
 def _zookeeper(facts: HealthFacts) -> list[str]:

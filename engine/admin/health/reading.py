@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.admin.cluster.asking import FAILURES, SILENT_LIMIT_S
+from engine.admin.cluster.certificates import Validity, short_lives_ms
 from engine.admin.cluster.client_properties import ClientProperties
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError
@@ -51,13 +52,16 @@ _FETCH_OF_3_7 = 16
 
 @dataclass(frozen=True, slots=True)
 class BrokerProbe:
-    """What one broker reported; ``trouble`` says why if it reported nothing."""
+    """What one broker reported; ``trouble`` says why if it reported nothing, ``hint`` what helps if TLS or the login
+    failed.
+    """
 
     controller_id: int | None = None
     offline_log_dirs: tuple[str, ...] = ()
     used_percents: Mapping[str, float] = field(default_factory=dict)
     """By log dir, how full its volume is."""
     trouble: str | None = None
+    hint: str = ""
     caps_min_isr: bool = False
     min_isr: int | None = None
     """``min.insync.replicas`` of topics that have none of their own; its file may set it, so ZooKeeper lacks it."""
@@ -68,6 +72,7 @@ class BrokerProbe:
     """The release of Kafka whose APIs it offers; empty: unknown."""
     topics: frozenset[str] = frozenset()
     """Those that have replicas there, if it was asked."""
+    certificate: Validity | None = None
 
 
 async def read_health_facts(cluster: Cluster, clock: Clock | None = None) -> HealthFacts:
@@ -77,6 +82,7 @@ async def read_health_facts(cluster: Cluster, clock: Clock | None = None) -> Hea
         Unreachable: neither ZooKeeper nor any broker answers.
     """
     unreadable: list[str] = []
+    clock = clock or SystemClock()
     snapshot = await read_snapshot(cluster, on_unreadable=unreadable.append)
     trouble = await cluster.zookeeper_trouble()
     hidden = frozenset(right.name for right in cluster.denied if right.is_of_settings and right.name)
@@ -92,12 +98,12 @@ async def read_health_facts(cluster: Cluster, clock: Clock | None = None) -> Hea
             )
             return await _with_min_isr(facts, SnapshotTopicReader(snapshot))
         case Source.ZOOKEEPER:
-            facts = await _with_plan(await _with_probes(facts, cluster, {}), cluster)
+            facts = await _with_plan(await _with_probes(facts, cluster, {}, clock), cluster)
             facts = await _with_transactions(facts, cluster)
-            return await _with_znodes(facts, cluster, clock or SystemClock())
+            return await _with_znodes(facts, cluster, clock)
         case Source.WIRE:
             facts = await _with_min_isr(facts, await topic_reader(cluster, on_unknown_settings=cluster.complain))
-            facts = await _with_probes(facts, cluster, (await cluster.wire()).silent)
+            facts = await _with_probes(facts, cluster, (await cluster.wire()).silent, clock)
             return await _with_transactions(await _with_plan(facts, cluster), cluster)
 
 
@@ -184,7 +190,7 @@ def holding_of(transaction: OpenTransaction) -> HoldingTransaction:
     )
 
 
-async def _with_probes(facts: HealthFacts, cluster: Cluster, silent: Mapping[int, str]) -> HealthFacts:
+async def _with_probes(facts: HealthFacts, cluster: Cluster, silent: Mapping[int, str], clock: Clock) -> HealthFacts:
     limit_s = min(PROBE_S, cluster.timeout_s * _PROBE_SHARE)
     ask = partial(
         probe_brokers,
@@ -227,6 +233,10 @@ async def _with_probes(facts: HealthFacts, cluster: Cluster, silent: Mapping[int
         is_kraft=any(probe.is_kraft for probe in probes.values()),
         idle_controller=idle_controller,
         silent_brokers=_silent_in(probes),
+        refusals={broker: probe.hint for broker, probe in probes.items() if probe.hint},
+        certificates_left_ms=short_lives_ms(
+            {broker: probe.certificate for broker, probe in probes.items() if probe.certificate}, clock.now_ms()
+        ),
     )
 
 
@@ -300,7 +310,7 @@ async def _probe(
     broker: BrokerInfo, properties: ClientProperties, limit_s: float, waits: Waits, has_topics: bool
 ) -> BrokerProbe:
     from engine.kafka.client.broker_client import BrokerClient
-    from engine.kafka.client.errors import NetworkError
+    from engine.kafka.client.errors import NetworkError, NotAdmitted
 
     endpoint = broker.endpoint_for(properties.security_protocol)
     if endpoint is None:
@@ -321,6 +331,8 @@ async def _probe(
                 return await _ask(client, broker.id, has_topics)
     except TimeoutError:
         return BrokerProbe(trouble=f"no answer within {limit_s:g} s")
+    except NotAdmitted as error:
+        return BrokerProbe(trouble=str(error), hint=error.hint or "")
     except (NetworkError, RemoteProtocolError, OSError) as error:
         return BrokerProbe(trouble=str(error))
     finally:
@@ -358,6 +370,7 @@ async def _ask(client: BrokerClient, broker_id: int, has_topics: bool) -> Broker
         denied=denied,
         release=release_of(offered) or "",
         topics=frozenset(topic.name for result in dirs.results for topic in result.topics),
+        certificate=Validity.of(client.certificate),
     )
 
 

@@ -55,6 +55,7 @@ class Check(StrEnum):
     LONG_TRANSACTIONS = "long_transactions"
     DELETION_STUCK = "deletion_stuck"
     BROKER_CLOCKS = "broker_clocks"
+    EXPIRING_CERTIFICATES = "expiring_certificates"
     ZOOKEEPER_UNREACHABLE = "zookeeper_unreachable"
     ZOOKEEPER_SERVERS_DOWN = "zookeeper_servers_down"
     ZOOKEEPER_SLOW = "zookeeper_slow"
@@ -86,6 +87,7 @@ _WARNINGS = frozenset(
         Check.LONG_TRANSACTIONS,
         Check.DELETION_STUCK,
         Check.BROKER_CLOCKS,
+        Check.EXPIRING_CERTIFICATES,
         Check.ZOOKEEPER_SERVERS_DOWN,
         Check.ZOOKEEPER_SLOW,
     }
@@ -138,6 +140,12 @@ _ADVICE: Mapping[Check, Words] = {
     ),
     Check.DELETION_STUCK: "a broker with a replica of it is dead, or delete.topic.enable is off",
     Check.BROKER_CLOCKS: "retention goes by this clock, and so do the times in its logs: set it, and keep it set (NTP)",
+    Check.EXPIRING_CERTIFICATES: Phrase(
+        "then nobody can connect to it any more: give it another key store while it runs: ",
+        Operation.ALTER_BROKER_CONFIGS,
+        " ",
+        Give(Parameter.ADD_CONFIG, "listener.name.LISTENER.ssl.keystore.location=FILE"),
+    ),
     Check.ZOOKEEPER_UNREACHABLE: "without it no leader is elected and no ISR changes: start it, or check its log",
     Check.ZOOKEEPER_SERVERS_DOWN: "start it again before another one fails: without most of its servers ZooKeeper does "
     "not serve",
@@ -210,10 +218,12 @@ class HealthFacts:
         seen_controllers: by broker, which broker it considers the controller (None: none).
         offline_log_dirs: by broker.
         used_percents: by broker and log dir, how full its volume is, whoever filled it.
-        silent_brokers: registered brokers that did not answer, and what they did instead.
+        silent_brokers: registered brokers that did not answer, and what they did instead. refusals: what to do about
+            those of them that klamm could reach, while TLS or the login failed.
         idle_controller: what the controller did instead of its work, though it answers as a broker.
         deletion_ages_ms: for how long topics have been marked for deletion.
         clocks_apart_ms: by broker, how far its clock was ahead of ZooKeeper's when it registered.
+        certificates_left_ms: by broker, how long the certificate of its listener is still valid, if that is not long.
         zookeeper_ms: how long a read takes.
         zookeepers_down: which of the ZooKeeper servers that the caller named do not serve, and why.
         zookeeper_trouble: why ZooKeeper was not asked, although the caller named it.
@@ -235,9 +245,11 @@ class HealthFacts:
     offline_log_dirs: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     used_percents: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
     silent_brokers: Mapping[int, str] = field(default_factory=dict)
+    refusals: Mapping[int, str] = field(default_factory=dict)
     idle_controller: str | None = None
     deletion_ages_ms: Mapping[str, int] = field(default_factory=dict)
     clocks_apart_ms: Mapping[int, int] = field(default_factory=dict)
+    certificates_left_ms: Mapping[int, int] = field(default_factory=dict)
     zookeeper_ms: float | None = None
     zookeepers_down: tuple[str, ...] = ()
     zookeeper_trouble: str | None = None

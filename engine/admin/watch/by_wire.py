@@ -136,6 +136,8 @@ async def read_words(cluster: Cluster, snapshot: ClusterSnapshot, silent: Iterab
             probe.caps_min_isr,
             probe.release,
             probe.min_isr,
+            probe.certificate,
+            probe.hint,
         )
         for broker, probe in probes.items()
     }

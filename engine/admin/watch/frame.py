@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from engine.admin.brokers.metrics import BrokerFigures, TopicTraffic
+from engine.admin.cluster.certificates import Validity
 from engine.admin.cluster.rights import Right
 from engine.admin.cluster.target import Side
 from engine.admin.groups.values import GroupMember
@@ -163,6 +164,9 @@ class BrokerWords:
     """The release of Kafka whose APIs it offers; empty: unknown."""
     min_isr: int | None = None
     """The ``min.insync.replicas`` of topics that have none of their own; None: it does not say."""
+    certificate: Validity | None = None
+    hint: str = ""
+    """What helps if TLS or the login failed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from engine.admin.cluster.certificates import short_lives_ms
 from engine.admin.cluster.target import Side
 from engine.admin.health.checks import assess
 from engine.admin.health.report import Check, HealthFacts, HealthReport, Severity, report_of_reasons, used_percents
@@ -122,7 +123,11 @@ def facts_of(frame: Frame) -> HealthFacts:
         },
         used_percents=used_percents(log_dir for log_dir in frame.log_dirs if log_dir.broker in live),
         silent_brokers={broker: broker_words.trouble for broker, broker_words in words.items() if broker_words.trouble},
+        refusals={broker: said.hint for broker, said in words.items() if said.hint},
         deletion_ages_ms=frame.deletion_ages_ms,
+        certificates_left_ms=short_lives_ms(
+            {broker: said.certificate for broker, said in words.items() if said.certificate}, frame.at_ms
+        ),
         zookeeper_ms=frame.zookeeper_ms,
         zookeepers_down=frame.zookeepers_down,
         plan=frame.plan or None,

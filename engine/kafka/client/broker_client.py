@@ -13,6 +13,7 @@ import re
 import socket
 import ssl
 import struct
+from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Any, NamedTuple, cast
 
@@ -244,6 +245,12 @@ class BrokerClient:
     @property
     def is_connected(self) -> bool:
         return self._wire is not None and self._is_admitted
+
+    @property
+    def certificate(self) -> Mapping[str, Any] | None:
+        """The broker's certificate as ``ssl`` describes it; None without TLS or a connection."""
+        transport = None if self._wire is None else self._wire.transport
+        return None if transport is None else transport.get_extra_info("peercert")
 
     async def connect(self) -> None:
         """Open the connection if it is not open, with TLS and a login if its security asks for them.

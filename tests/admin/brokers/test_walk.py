@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from certificates import Authority
 from event_loop import in_event_loop
 from scripted_brokers import HANG_UP, ScriptedCluster, scripted_cluster
 
 from engine.admin.brokers.walk import Step, walk
+from engine.admin.cluster.client_properties import client_properties
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import FailureKind
 from engine.admin.cluster.remedies import CHECK_NAME, START_IT
 from engine.admin.cluster.target import ClusterTarget, Origin, Side
+from engine.admin.health.reading import read_health_facts
 from engine.common.acl import AclOperation
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.describe_cluster import DescribeClusterResponse
+from engine.kafka.protocol.apis.describe_configs import DescribeConfigsResponse, DescribeConfigsResult
+from engine.kafka.protocol.apis.describe_log_dirs import DescribeLogDirsResponse
 from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.operations import Acl
 from engine.local.addresses import own_loopback_address
@@ -116,6 +124,48 @@ def test_a_broker_that_cannot_be_reached_at_the_address_it_advertises_is_named()
             FailureKind.UNREACHABLE,
             START_IT,
         )
+
+    scripted(scene)
+
+
+@pytest.mark.parametrize(
+    ("days", "hint", "left_days"),
+    [
+        ((-27, 4), "expires in 3 days: give that broker a new one", {0: 3, 1: 3}),
+        ((-1, 30), None, {}),
+    ],
+)
+def test_a_certificate_that_expires_soon_is_told_before_it_does(
+    days: tuple[int, int], hint: str | None, left_days: dict[int, int], tmp_path: Path
+) -> None:
+    async def scene(cluster: ScriptedCluster) -> None:
+        authority, (host, port) = Authority(), cluster.bootstrap[0]
+        (tmp_path / "ca.pem").write_text(authority.pem)
+        store = authority.sign("broker", [host], days=days).write_pem(tmp_path / "broker.pem")
+        for broker in cluster.brokers:
+            broker.tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            broker.tls.load_cert_chain(store)
+            broker.answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda _: DescribeLogDirsResponse(results=[])
+            broker.answers[ApiKey.DESCRIBE_CONFIGS] = lambda request: DescribeConfigsResponse(
+                results=[
+                    DescribeConfigsResult(resource_type=asked.resource_type, resource_name=asked.resource_name)
+                    for asked in request.resources
+                ]
+            )
+            await broker.stop()
+            await broker.start()
+        properties = {
+            "security.protocol": "SSL",
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(tmp_path / "ca.pem"),
+        }
+        target = replace(by_wire((host, port)), client_properties=client_properties(properties, "test"))
+        assert [step.hint for step in await walked(target) if step.name == "TLS"] == [
+            hint and f"the certificate of {broker.host}:{broker.port} {hint}" for broker in cluster.brokers
+        ]
+        async with Cluster(target, timeout_s=20) as opened:
+            facts = await read_health_facts(opened)
+        assert {broker: left // 86_400_000 for broker, left in facts.certificates_left_ms.items()} == left_days
 
     scripted(scene)
 

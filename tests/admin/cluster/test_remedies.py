@@ -80,6 +80,13 @@ def test_no_advice_spells_what_only_a_command_line_has() -> None:
             assert ": klamm " not in text
 
 
+def test_a_setting_that_counts_for_one_listener_is_spelled_with_it() -> None:
+    said = "These security configs can be dynamically updated only per-listener using the listener prefix: "
+    for keys in ("Set(ssl.truststore.location)", "ssl.truststore.location, ssl.keystore.location"):
+        refused = Refused(ErrorCode.INVALID_REQUEST, f"{said}{keys}", where="broker 0")
+        assert str(refused.hint).endswith(": listener.name.LISTENER.ssl.truststore.location")
+
+
 def test_phrases_are_put_together_flat() -> None:
     inner = Phrase("give ", Give(Parameter.TIMEOUT))
     assert Phrase(inner, " or ", Operation.LIST_TOPICS).parts == (

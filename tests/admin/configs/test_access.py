@@ -8,7 +8,7 @@ import pytest
 from event_loop import in_event_loop
 
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import BadRequest
+from engine.admin.cluster.errors import BadRequest, LoginRefused
 from engine.admin.cluster.snapshot_file import save_snapshot
 from engine.admin.cluster.target import ClusterTarget, Origin, Side
 from engine.admin.configs.access import SnapshotConfigReader, alter_entity, config_reader
@@ -48,6 +48,29 @@ async def test_a_snapshot_is_read_from_its_file(tmp_path: Path) -> None:
     save_snapshot(ClusterSnapshot((), (), SnapshotSource.WIRE, 0), tmp_path / "s.json")
     async with Cluster(ClusterTarget("s", Origin.SNAPSHOT, snapshot=tmp_path / "s.json")) as cluster:
         assert type(await config_reader(cluster, wants_brokers=True)) is SnapshotConfigReader
+
+
+@pytest.mark.parametrize(("connect", "via"), [("127.0.0.1:1", "side=zookeeper"), (None, "ZooKeeper address")])
+@in_event_loop
+async def test_a_broker_whose_certificate_has_expired_gets_a_new_one_through_zookeeper(
+    connect: str | None, via: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(*_: object, **__: object) -> None:
+        raise LoginRefused("the certificate has expired", where="k:9093", hint="the broker needs a new one")
+
+    monkeypatch.setattr("engine.admin.configs.access._alter_by_wire", refused)
+    target = ClusterTarget("t", Origin.OPTIONS, zookeeper=connect, bootstrap=NOBODY, via=Side.WIRE)
+    async with Cluster(target, timeout_s=10) as cluster:
+        for entity, hint in (
+            (
+                Entity(EntityType.BROKER, "0"),
+                f"; the settings of a broker that cannot be asked are in ZooKeeper: {via}",
+            ),
+            (Entity(EntityType.TOPIC, "t"), ""),
+        ):
+            with pytest.raises(LoginRefused) as told:
+                await alter_entity(cluster, entity, {"listener.name.ssl.ssl.keystore.location": "/new"}, [])
+            assert str(told.value.hint) == f"the broker needs a new one{hint}"
 
 
 @pytest.mark.parametrize(

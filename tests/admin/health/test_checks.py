@@ -376,6 +376,14 @@ def test_of_a_silent_broker_it_is_told_how_much_it_leads() -> None:
     )
 
 
+def test_a_broker_that_refuses_the_login_is_not_sent_to_look_for_a_dead_process() -> None:
+    silent, helps = {0: "the certificate has expired", 2: "no answer within 5 s"}, {0: "the broker needs a new one"}
+    (reason,) = assess(facts(partition((0, 1)), silent_brokers={0: silent[0]}, refusals=helps)).reasons
+    assert reason.advice == "the broker needs a new one"
+    (reason,) = assess(facts(partition((0, 1)), silent_brokers=silent, refusals=helps)).reasons
+    assert reason.advice == f"the broker needs a new one; for others: {Check.SILENT_BROKERS.advice}"
+
+
 def test_a_move_to_a_dead_broker_is_told_first() -> None:
     going = PartitionSnapshot(0, ReplicaAssignment((2, 0, 1), (2,), (1,)), 0, (0, 1))
     stuck = PartitionSnapshot(0, ReplicaAssignment((7, 0, 1), (7,), (1,)), 0, (0, 1))

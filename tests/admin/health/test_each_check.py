@@ -81,6 +81,7 @@ CLUSTERS: dict[Check, tuple[HealthFacts, HealthFacts]] = {
         of(WELL, clocks_apart_ms={1: 7_000}),
         of(WELL, clocks_apart_ms={1: 1_900, 2: -29_000}),  # Broker 2 may just have started slowly.
     ),
+    Check.EXPIRING_CERTIFICATES: (of(WELL, certificates_left_ms={1: 3 * 86_400_000}), of(WELL)),
     Check.ZOOKEEPER_UNREACHABLE: (of(WELL, zookeeper_trouble="it does not answer"), of(WELL, zookeeper_trouble=None)),
     Check.ZOOKEEPER_SERVERS_DOWN: (
         of(WELL, zookeepers_down=("zk2:2181 refuses connections; 2 of 3 servers serve",)),

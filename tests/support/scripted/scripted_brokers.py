@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import ssl
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -49,6 +50,8 @@ class ScriptedBroker:
         self.received: list[Request] = []
         self.is_frozen = False
         """It accepts connections, and answers nothing."""
+        self.tls: ssl.SSLContext | None = None
+        """From its next start on it speaks TLS."""
         self._version_max = version_max or {}
         self._server: asyncio.Server | None = None
         self._writers: list[asyncio.StreamWriter] = []
@@ -58,7 +61,7 @@ class ScriptedBroker:
         return [request for request in self.received if isinstance(request, kind)]
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, self.host, self.port)
+        self._server = await asyncio.start_server(self._serve, self.host, self.port, ssl=self.tls)
 
     async def stop(self) -> None:
         """Close the port and all connections."""
