@@ -121,13 +121,10 @@ class Purgatory(Generic[Key]):
             else:
                 waiting[operation] = None
 
-    def check_and_complete(self, key: Key) -> int:
-        """Let every operation under ``key`` check its condition again; return how many completed."""
-        return self.check_and_complete_all((key,))
+    def check_and_complete(self, keys: Iterable[Key]) -> int:
+        """Let every operation under these keys check its condition again; return how many completed.
 
-    def check_and_complete_all(self, keys: Iterable[Key]) -> int:
-        """Do the same for many keys; an operation checks once, however many of them it waits under.
-
+        An operation checks once, however many of the keys it waits under.
         The cost of a check is proportional to what an operation waits for: otherwise, if all 1,000 partitions of a
         fetch changed, there would be 1,000,000 checks.
         """

@@ -24,9 +24,10 @@ from typing import Any
 
 from apache_kafka import fetch_jars
 from bench_broker import cpu_seconds, row
+from coordinator_world import offset_records
 from wire_client import WireClient, create_topic
 
-from engine.broker.coordinator.groups.records import OFFSETS_BASE_SEQUENCE, offset_records
+from engine.broker.coordinator.groups.records import OFFSETS_BASE_SEQUENCE
 from engine.broker.coordinator.groups.values import CommittedOffset
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition

@@ -27,7 +27,7 @@ def test_the_next_one_comes_first_and_the_controller_after_the_others() -> None:
         advice(2, Verdict.SAFE, registered_s=60.0),
         advice(3, Verdict.NO, "1 partition would have no leader", "broker 9 is down"),
     )
-    report = restart_order_report(RestartBoard(brokers, next_broker=2, down=()))
+    report = restart_order_report(RestartBoard(brokers, next_broker=2))
     assert [(row["broker"], row["is_next"]) for row in report.data] == [(2, True), (1, False), (0, False), (3, False)]
     assert (report.exit_code, report.notes) == (0, ("restart broker 2 next",))
     assert report.table is not None
@@ -36,17 +36,17 @@ def test_the_next_one_comes_first_and_the_controller_after_the_others() -> None:
 
 def test_nobody_to_restart_is_a_bad_answer() -> None:
     brokers = (advice(0, Verdict.WAIT, "broker 1 is down"), advice(1, Verdict.DOWN, registered_s=None))
-    report = restart_order_report(RestartBoard(brokers, next_broker=None, down=(1,)))
+    report = restart_order_report(RestartBoard(brokers, next_broker=None))
     assert (report.exit_code, report.notes) == (1, ("no broker can be restarted now",))
     assert [row["registered_ms"] for row in report.data] == [5000, None]
     brokers = (advice(0, Verdict.UNKNOWN, "2 topics are hidden"), advice(1, Verdict.DOWN, registered_s=None))
-    report = restart_order_report(RestartBoard(brokers, next_broker=None, down=(1,)))
+    report = restart_order_report(RestartBoard(brokers, next_broker=None))
     assert (report.exit_code, report.notes) == (1, ("it is not known whether a broker can be restarted now",))
 
 
 def test_who_waits_for_partitions_with_one_replica_is_told_that_no_waiting_helps() -> None:
     alone = replace(advice(0, Verdict.NO, "1 partition would have no leader (a-0 has no other replica)"), only_here=1)
-    report = restart_order_report(RestartBoard((alone,), next_broker=None, down=()))
+    report = restart_order_report(RestartBoard((alone,), next_broker=None))
     first, second = report.notes
     assert first == "no broker can be restarted now"
     assert "no waiting helps" in second and "klamm plan factor" in second

@@ -48,11 +48,11 @@ async def test_a_change_of_one_key_completes_what_waits_under_several_once() -> 
     purgatory: Purgatory[str] = Purgatory("test")
     operation = Wait(10_000)
     assert not purgatory.try_complete_else_watch(operation, ["a", "b"])
-    assert purgatory.check_and_complete("a") == 0
+    assert purgatory.check_and_complete(("a",)) == 0
     assert "a" in purgatory.watched_keys
     operation.ready = True
-    assert purgatory.check_and_complete("b") == 1
-    assert purgatory.check_and_complete("a") == 0
+    assert purgatory.check_and_complete(("b",)) == 1
+    assert purgatory.check_and_complete(("a",)) == 0
     assert operation.events == ["complete"]
     assert len(purgatory) == 0
     purgatory.close()
@@ -97,14 +97,14 @@ async def test_random_rounds_end_every_operation_exactly_once() -> None:
         purgatory.try_complete_else_watch(operation, rng.sample(range(20), rng.randrange(1, 4)))
         lucky = rng.choice(operations)
         lucky.ready = True
-        purgatory.check_and_complete(rng.randrange(20))
+        purgatory.check_and_complete((rng.randrange(20),))
         if rng.random() < 0.1:
             await asyncio.sleep(0)
     async with asyncio.timeout(30):
         while len(purgatory):
             await asyncio.sleep(0.005)
     assert all(o.events in (["complete"], ["complete", "expired"]) for o in operations)
-    assert not any(key in purgatory.watched_keys and purgatory.check_and_complete(key) for key in range(20))
+    assert not any(key in purgatory.watched_keys and purgatory.check_and_complete((key,)) for key in range(20))
 
 
 @in_event_loop
@@ -124,11 +124,11 @@ async def test_an_operation_under_many_changed_keys_looks_once() -> None:
     waiting, other = Counting(), Counting()
     purgatory.try_complete_else_watch(waiting, range(1000))
     purgatory.try_complete_else_watch(other, [2000])
-    assert purgatory.check_and_complete_all(range(500)) == 0
+    assert purgatory.check_and_complete(range(500)) == 0
     assert (waiting.looks, other.looks) == (2, 1)
     assert 499 in purgatory.watched_keys
     waiting.ready = True
-    assert purgatory.check_and_complete_all([7, 8, 2000]) == 1
+    assert purgatory.check_and_complete([7, 8, 2000]) == 1
     assert waiting.events == ["complete"]
     assert not other.is_completed
     purgatory.close()
@@ -151,7 +151,7 @@ async def test_what_is_done_is_gone_at_once_whatever_its_deadline(how: str) -> N
         assert len(purgatory) == 2
         if how == "complete":
             operation.ready = True
-            assert purgatory.check_and_complete(number) == 1
+            assert purgatory.check_and_complete((number,)) == 1
         else:
             operation.cancel()
         gone = weakref.ref(operation)
@@ -200,7 +200,7 @@ def test_one_that_fails_takes_no_other_along(caplog: pytest.LogCaptureFixture) -
             purgatory.watch(waiting, ["a"] if waiting is not by_time else ["b"])
             purgatory.watch(other, ["a"])
             other.ready = other.delay_ms > 10
-        assert purgatory.check_and_complete("a") == 2
+        assert purgatory.check_and_complete(("a",)) == 2
         async with asyncio.timeout(30):
             while not others[2].is_completed:
                 await asyncio.sleep(0.001)

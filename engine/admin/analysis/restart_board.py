@@ -68,7 +68,6 @@ class RestartBoard:
 
     brokers: tuple[RestartAdvice, ...]
     next_broker: int | None
-    down: tuple[int, ...]
 
 
 def restart_board(frame: Frame, tally: Tally) -> RestartBoard:
@@ -80,7 +79,7 @@ def restart_board(frame: Frame, tally: Tally) -> RestartBoard:
     brokers = tuple(_advice(frame, tally, broker, waiting, unknown, down) for broker in known)
     ready = [broker for broker in brokers if broker.may_be_restarted]
     ready.sort(key=lambda row: (row.verdict is Verdict.LAST, -(row.registered_s or 0.0), row.broker))
-    return RestartBoard(brokers, ready[0].broker if ready else None, down)
+    return RestartBoard(brokers, ready[0].broker if ready else None)
 
 
 def _advice(

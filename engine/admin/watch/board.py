@@ -76,10 +76,7 @@ class Board:
 
     def unreadable(self, stage: Stage, why: str) -> None:
         """This stage cannot be read."""
-        self.stages[stage] = replace(self.stages[stage], source=None, error=why, next_at_ms=None)
-
-    def begun(self, stage: Stage) -> None:
-        self.stages[stage] = replace(self.stages[stage], started_at_ms=self._clock.now_ms(), next_at_ms=None)
+        self.stages[stage] = replace(self.stages[stage], source=None, error=why)
 
     def read(
         self,
@@ -89,7 +86,6 @@ class Board:
         cost_ms: float | None = None,
         requests: int = 0,
         interval_ms: int | None = None,
-        next_at_ms: int | None = None,
         missing: tuple[str, ...] = (),
         read_at_ms: int | None = None,
     ) -> None:
@@ -98,18 +94,12 @@ class Board:
         before = self.stages[stage]
         cost_ms = before.cost_ms if cost_ms is None else cost_ms
         self.stages[stage] = StageStatus(
-            source, at_ms, None, cost_ms, requests or before.requests, interval_ms, next_at_ms, missing=missing
+            source, at_ms, cost_ms, requests or before.requests, interval_ms, missing=missing
         )
 
-    def failed(self, stage: Stage, failure: Failure, *, next_at_ms: int | None = None) -> None:
+    def failed(self, stage: Stage, failure: Failure) -> None:
         """A stage could not be read; its data keep their age."""
-        self.stages[stage] = replace(
-            self.stages[stage],
-            started_at_ms=None,
-            error=failure.message,
-            is_denied=failure.is_denied,
-            next_at_ms=next_at_ms,
-        )
+        self.stages[stage] = replace(self.stages[stage], error=failure.message, is_denied=failure.is_denied)
 
     def statuses(self) -> dict[Stage, StageStatus]:
         """Return the status of all stages now. Watched data are valid as long as ZooKeeper answers."""

@@ -75,9 +75,6 @@ class Playback(Protocol):
     def seek(self, position: int) -> None:
         """Go to a frame; the ends are the limits."""
 
-    def seek_time(self, at_ms: int) -> None:
-        """Go to the last frame that is not later than this."""
-
 
 class Feed(Protocol):
     """Gives frames of one cluster. Use it from one event loop; one reader of ``frames``.

@@ -104,11 +104,9 @@ class StageStatus:
         source: how it learns its data; None for one that this feed cannot read (``error`` says why).
         read_at_ms: when the data were last read completely (with watches: when they were last known to be valid); None:
         never. Their age is the frame's time minus this.
-        started_at_ms: when the current reading began; None: none is under way.
         cost_ms: how long the last good reading took; None: there was none.
         requests: how many requests the last reading took.
         interval_ms: how often it is read; a stage that takes long is read less often.
-        next_at_ms: when it is read next; None: at once, when something changes, or never.
         error: why the last reading failed; empty if it did not.
         is_denied: the cluster refused it, because a right is missing.
         missing: what an otherwise good reading lacks, such as one silent broker: a line for each.
@@ -116,11 +114,9 @@ class StageStatus:
 
     source: StageSource | None = None
     read_at_ms: int | None = None
-    started_at_ms: int | None = None
     cost_ms: float | None = None
     requests: int = 0
     interval_ms: int | None = None
-    next_at_ms: int | None = None
     error: str = ""
     is_denied: bool = False
     missing: tuple[str, ...] = ()

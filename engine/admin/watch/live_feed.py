@@ -338,7 +338,6 @@ class LiveFeed:
     async def _read(self, stage: Stage, schedule: StageSchedule) -> None:
         clock, board = self._clock, self._board
         schedule.start(clock.monotonic_ms())
-        board.begun(stage)
         if stage is Stage.METADATA:
             board.trying(Side.WIRE)
         try:
@@ -358,7 +357,7 @@ class LiveFeed:
                 board.answered(Side.WIRE)
             board.read(
                 stage, StageSource.POLL, cost_ms=cost_ms, requests=requests, interval_ms=schedule.interval_ms,
-                next_at_ms=self._wall(schedule.next_ms), missing=missing,
+                missing=missing,
             )  # fmt: skip
 
     def _is_overtaken(self, stage: Stage) -> bool:
@@ -369,13 +368,12 @@ class LiveFeed:
         schedule.fail(self._clock.monotonic_ms(), round(self._interval_s * 1000))
         if self._is_overtaken(stage):
             return
-        next_ms = self._wall(schedule.next_ms)
         if stage is not Stage.METADATA or not self._board.is_connected(Side.ZOOKEEPER):
-            self._board.failed(stage, failure, next_at_ms=next_ms)
+            self._board.failed(stage, failure)
         if stage is Stage.METADATA:
             was_by_wire = self._knowledge.states_by_wire
             self._knowledge.states_by_wire = False
-            self._board.lost(Side.WIRE, failure, next_ms)
+            self._board.lost(Side.WIRE, failure, self._wall(schedule.next_ms))
             if was_by_wire:
                 self._urgent.set()
                 if self._zookeeper is not None:

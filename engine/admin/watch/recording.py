@@ -153,10 +153,6 @@ class Recording:
         """Return when a frame was made."""
         return self._places[position].at_ms
 
-    def position_at(self, at_ms: int) -> int:
-        """Return the last frame that is not later; the first if all are."""
-        return max((i for i, place in enumerate(self._places) if place.at_ms <= at_ms), default=0)
-
     def before_bytes(self, position: int, count: int) -> int:
         """Return the frame after which there are at most ``count`` bytes up to another frame."""
         while position >= 0 and (count := count - self._places[position].size) >= 0:

@@ -130,9 +130,6 @@ class ReplayFeed:
         self._wanted = min(max(0, position), self.count - 1)
         self._moved.set()
 
-    def seek_time(self, at_ms: int) -> None:
-        self.seek(self._recording.position_at(at_ms))
-
     # Inside
 
     @property

@@ -65,4 +65,4 @@ class Wakeups:
         """Check every marked partition now. Partitions marked meanwhile wait for the next turn."""
         marked, self._marked = self._marked, {}
         for purgatory in self._purgatories:
-            purgatory.check_and_complete_all(marked)
+            purgatory.check_and_complete(marked)

@@ -9,13 +9,13 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from coordinator_world import OFFSETS_PARTITION, READ, MemoryPartition
+from coordinator_world import OFFSETS_PARTITION, READ, MemoryPartition, offset_records
 from virtual_time import LoopClock, run_virtual
 
 from engine.broker.coordinator.groups.coordinator import GROUPS
 from engine.broker.coordinator.groups.group import Group
 from engine.broker.coordinator.groups.loading import GroupLoader
-from engine.broker.coordinator.groups.records import batch_of, offset_records
+from engine.broker.coordinator.groups.records import batch_of
 from engine.broker.coordinator.groups.values import CommittedOffset
 from engine.broker.coordinator.ownership import OwnedPartitions, TopicSize
 from engine.common.errors import CoordinationError, ErrorCode

@@ -485,11 +485,9 @@ class FakeCluster:
         status = StageStatus(
             StageSource.WATCH if watched else StageSource.POLL,
             read_at_ms,
-            self._waiting.get(stage),
             None if read_at_ms is None else 4.0,
             1,
             _INTERVALS_MS[stage],
-            None if read_at_ms is None else read_at_ms + _INTERVALS_MS[stage],
         )
         failed = self._errors.get(stage)
         if failed is not None:

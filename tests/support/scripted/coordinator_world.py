@@ -16,11 +16,13 @@ from typing import Any, TypeVar, cast
 from virtual_time import LoopClock, run_virtual
 
 from engine.broker.coordinator.groups.coordinator import GroupCoordinator
+from engine.broker.coordinator.groups.records import offset_value
 from engine.broker.coordinator.groups.values import (
     CommittedOffset,
     Committer,
     Joining,
     JoinResult,
+    Offsets,
     Syncing,
     SyncResult,
 )
@@ -29,11 +31,26 @@ from engine.broker.metrics.topics import BrokerTopics
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import ACKS_ALL, TopicPartition
 from engine.kafka.config.broker import BrokerConfig
+from engine.kafka.config.metadata_version import MetadataVersion
+from engine.kafka.formats.consumer_offsets import encode_offset_key
 from engine.kafka.protocol.records.header import read_batch_header
+from engine.kafka.protocol.records.record import Record
 from engine.runtime.purgatory import Purgatory
 
 OFFSETS_PARTITION = TopicPartition("__consumer_offsets", 0)
 READ = TopicPartition("read", 0)
+
+
+def offset_records(group_id: str, offsets: Offsets, now_ms: int, ibp: MetadataVersion) -> list[Record]:
+    """Return the records of one commit, encoded one by one."""
+    return [
+        Record(
+            timestamp_ms=now_ms,
+            key=encode_offset_key(group_id, partition.topic, partition.partition),
+            value=offset_value(value, ibp),
+        )
+        for partition, value in offsets.items()
+    ]
 
 
 class MemoryLog:
@@ -192,7 +209,7 @@ class CoordinatorWorld:
 
     def wake(self) -> None:
         """Let those that wait for the partition check again."""
-        self.replica_manager.delayed_produce.check_and_complete(OFFSETS_PARTITION)
+        self.replica_manager.delayed_produce.check_and_complete((OFFSETS_PARTITION,))
 
     async def move(self, survives_to: int | None = None) -> None:
         """Let another coordinator take over the log up to an offset. Commits under way fail here."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from engine.broker.coordinator.groups.group import Group
 from engine.broker.coordinator.groups.member import Member
-from engine.broker.coordinator.groups.values import CommittedOffset, GroupState, Offsets
+from engine.broker.coordinator.groups.values import CommittedOffset, GroupState
 from engine.common.model import TopicPartition
 from engine.kafka.config.metadata_version import (
     MetadataVersion,
@@ -29,18 +29,6 @@ from engine.kafka.protocol.records.record import Record
 
 OFFSETS_BASE_SEQUENCE = 0
 """Kafka gives batches of offsets the sequence 0, without a producer id; other batches have none."""
-
-
-def offset_records(group_id: str, offsets: Offsets, now_ms: int, ibp: MetadataVersion) -> list[Record]:
-    """Return the records of one commit."""
-    return [
-        Record(
-            timestamp_ms=now_ms,
-            key=encode_offset_key(group_id, partition.topic, partition.partition),
-            value=offset_value(value, ibp),
-        )
-        for partition, value in offsets.items()
-    ]
 
 
 def group_record(group: Group, assignments: dict[str, bytes], now_ms: int, ibp: MetadataVersion) -> Record:

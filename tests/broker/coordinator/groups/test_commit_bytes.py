@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
+from coordinator_world import offset_records
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +14,6 @@ from engine.broker.coordinator.groups.loading import CommitScan, GroupLoader
 from engine.broker.coordinator.groups.records import (
     OFFSETS_BASE_SEQUENCE,
     committed_offset,
-    offset_records,
     offset_tombstones,
 )
 from engine.broker.coordinator.groups.values import CommittedOffset

@@ -7,10 +7,10 @@ import logging
 from collections.abc import Iterator
 
 import pytest
-from coordinator_world import READ, CoordinatorWorld, answered, join, stable, sync, with_world
+from coordinator_world import READ, CoordinatorWorld, answered, join, offset_records, stable, sync, with_world
 
 from engine.broker.coordinator.groups.loading import GroupLoader
-from engine.broker.coordinator.groups.records import batch_of, offset_records
+from engine.broker.coordinator.groups.records import batch_of
 from engine.broker.coordinator.groups.values import (
     CommittedOffset,
     Committer,

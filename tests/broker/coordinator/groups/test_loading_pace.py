@@ -6,9 +6,9 @@ import asyncio
 import gc
 import time
 
-from coordinator_world import CoordinatorWorld
+from coordinator_world import CoordinatorWorld, offset_records
 
-from engine.broker.coordinator.groups.records import batch_of, offset_records
+from engine.broker.coordinator.groups.records import batch_of
 from engine.broker.coordinator.groups.values import CommittedOffset
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition

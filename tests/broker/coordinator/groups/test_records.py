@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
+from coordinator_world import offset_records
 
 from engine.broker.coordinator.groups.group import Group
 from engine.broker.coordinator.groups.loading import GroupLoader
@@ -13,7 +14,6 @@ from engine.broker.coordinator.groups.records import (
     batch_of,
     group_record,
     group_tombstone,
-    offset_records,
     offset_tombstones,
 )
 from engine.broker.coordinator.groups.values import CommittedOffset, GroupState

@@ -251,7 +251,7 @@ class TransactionWorld:
 
     def wake(self, partition: Partition) -> None:
         """Let those that wait for a partition check again."""
-        self.replica_manager.delayed_produce.check_and_complete(partition.topic_partition)
+        self.replica_manager.delayed_produce.check_and_complete((partition.topic_partition,))
 
     @property
     def stored(self) -> list[tuple[str, TransactionState | None]]:
