@@ -295,7 +295,7 @@ def _stranded_notes(problem: Problem, after: Lists) -> list[str]:
     start = f"start {'one of ' if len(dead) > 1 else 'broker '}{', '.join(map(str, dead))}"
     whose = "its" if len(stranded) == 1 else "their"
     where = "dead brokers" if len(dead) > 1 else "a dead broker"
-    return [f"nobody can copy {names}: all {whose} replicas are on {where}; {start} first"]
+    return [f"no broker can copy {names}: all {whose} replicas are on {where}; {start} first"]
 
 
 def _silent(text: str) -> None:

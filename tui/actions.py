@@ -146,7 +146,7 @@ ACTIONS: tuple[Action, ...] = (
             "topics partitions", changes=False),
     _change("records.delete", "X", "Delete records", "Delete the oldest records of the partitions.", "partitions"),
     _change("transactions.abort", "Z", "Abort hanging",
-            "End transactions that hold readers up and that nobody will end.", "overview partitions"),
+            "End transactions that hold readers up and that no producer will end.", "overview partitions"),
     _plan("plan.rebalance", "B", "Rebalance", "Plan how to level the brokers.", "overview brokers"),
     _plan("plan.retire", "R", "Retire", "Plan how to empty the brokers, so that they can be removed.",
           "overview brokers", in_footer=True),

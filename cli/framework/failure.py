@@ -143,11 +143,11 @@ def _zookeeper_failure(error: BaseException) -> Failure:
     if isinstance(error, zk.NotAdmitted):
         return Failure(ExitCode.UNREACHABLE, "authentication", message, hint=error.hint)
     if isinstance(error, zk.NoAuth) or (isinstance(error, zk.MultiFailed) and isinstance(error.error, zk.NoAuth)):
-        hint = "log in to ZooKeeper as somebody whom the ACL names: klamm zk get --acl shows it"
+        hint = "log in to ZooKeeper as an identity that the ACL names: klamm zk get --acl shows it"
         return Failure(ExitCode.REFUSED, "authorization", message, hint=hint)
     if isinstance(error, (zk.NodeExists, zk.BadVersion, zk.MultiFailed, zk.ControllerMoved)):
         return Failure(
-            ExitCode.REFUSED, "refused", message, hint="somebody else has changed it meanwhile: look, then try again"
+            ExitCode.REFUSED, "refused", message, hint="another client has changed it meanwhile: look, then try again"
         )
     if isinstance(error, zk.ZnodeFormatError):
         hint = f"look at it: klamm zk get {error.path} --raw"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from engine.admin.cluster.connection import Cluster
 
 BesidePlan = Annotated[
-    bool, typer.Option("--force", help="Do it even while somebody carries out a plan that relies on it.")
+    bool, typer.Option("--force", help="Do it even while another operator carries out a plan that relies on it.")
 ]
 
 

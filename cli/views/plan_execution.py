@@ -285,7 +285,7 @@ def _event_text(event: Mapping[str, Any], run: str = "") -> str:
             where += f"{' and ' if topics and brokers else ''}brokers {_listed(brokers)}" if brokers else ""
             return f"a throttle of {size_text(rate)}/s was set on {where}"
         case {"event": "asked", "throttle": int(rate)}:
-            return f"somebody asked for a throttle of {size_text(rate)}/s"
+            return f"another operator asked for a throttle of {size_text(rate)}/s"
         case {"event": "wave_done", "wave": wave}:
             return f"wave {wave} is done"
         case {"event": "election", "partitions": [*names]}:

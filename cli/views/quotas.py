@@ -57,9 +57,9 @@ def usage_report(answer: UsageOfBrokers) -> Report:
     if troubles:
         notes.append(SAY_WHERE)
     if not is_anybody_limited:
-        notes.append("no quota is set, so nobody is limited")
+        notes.append("no quota is set, so no client is limited")
     elif not answer.usages and not troubles:
-        notes.append("nobody who has a quota was active in the last hour")
+        notes.append("no client with a quota was active in the last hour")
     elif answer.usages:
         notes.append(f"throttled: {len(throttled)}; at {NEAR_PERCENT} % or more: {len(near)}")
     sections = (Section(body=Table(_USAGE, shown)),) if shown else ()

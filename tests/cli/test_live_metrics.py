@@ -133,7 +133,7 @@ def test_who_is_held_back_for_a_quota(measured: LocalCluster, capsys: Capture) -
     by_wire = ("-b", measured.bootstrap_servers)
     nobody = in_process("quotas", "usage", *by_wire, "-o", "json", capture=capsys)
     assert (nobody.code, nobody.json) == (0, []), nobody.err
-    assert "no quota is set, so nobody is limited" in nobody.err
+    assert "no quota is set, so no client is limited" in nobody.err
     nowhere = ("--metrics-url", "http://{host}:1/metrics")
     silent = in_process("quotas", "usage", *by_wire, *nowhere, "-o", "json", capture=capsys)
     assert (silent.code, silent.json, silent.err) == (0, nobody.json, nobody.err)

@@ -345,7 +345,7 @@ def test_a_passed_deadline_and_a_cancelled_copy(
         finally:
             running.kill()
     assert running.returncode == 1, said
-    assert json.loads(out)["reason"] == f"somebody has cancelled {topic_name}-0"
+    assert json.loads(out)["reason"] == f"another client has cancelled {topic_name}-0"
     assert by_znodes.replicas(topic_name) == [[0, 1]]
     nothing_is_left(by_znodes, topic_name)
 

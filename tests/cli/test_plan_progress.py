@@ -279,7 +279,7 @@ def test_the_lock_then_the_cluster_then_the_journal_tells_the_direction(
             {"event": "throttle", "rate": 100_000, "topics": ["fat", "orders"], "brokers": [1, 2]},
             "a throttle of 100 kB/s was set on topics fat, orders and brokers 1, 2",
         ),
-        ({"event": "asked", "throttle": 51200}, "somebody asked for a throttle of 51.2 kB/s"),
+        ({"event": "asked", "throttle": 51200}, "another operator asked for a throttle of 51.2 kB/s"),
         ({"event": "wave_done", "wave": 6}, "wave 6 is done"),
         ({"event": "election", "partitions": ["t-0", "t-1"]}, "the election of 2 preferred leaders has started"),
         ({"event": "done", "reason": None, "wave": 6, "throttles_left": []}, "all is done"),

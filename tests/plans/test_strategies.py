@@ -159,10 +159,10 @@ def test_partitions_that_nobody_can_copy_are_named() -> None:
     """Dead brokers 8 and 9 have all replicas of t-0 and t-1; t-2 has a living one."""
     snapshot = cluster({1: None, 2: None}, {"t": [(9,), (8, 9), (1, 9)]})
     made = make_plan(snapshot, Strategy.DECOMMISSION, PlanOptions(brokers=(8, 9)))
-    told = "nobody can copy t-0, t-1: all their replicas are on dead brokers; start one of 8, 9 first"
+    told = "no broker can copy t-0, t-1: all their replicas are on dead brokers; start one of 8, 9 first"
     assert told in made.notes
     kept = make_plan(snapshot, Strategy.REBALANCE, PlanOptions(keep_dead=True))
-    assert not any("nobody can copy" in note for note in kept.notes)
+    assert not any("no broker can copy" in note for note in kept.notes)
 
 
 def test_reassignments_under_way_count_as_finished_and_are_left_alone() -> None:

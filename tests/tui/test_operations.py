@@ -472,7 +472,7 @@ def test_the_rate_of_moves_rises_where_somebody_throttles_all_replicas(
     assert by_wire("reassign", "execute", *words).code == 5
     shown = prepared(target, ChangeThrottle.of("20M"))
     assert any(
-        f"somebody else throttles all replicas of topic {name}: that stays" in warning for warning in shown.warnings
+        f"another client throttles all replicas of topic {name}: that stays" in warning for warning in shown.warnings
     ), shown.warnings
     assert not any(line.startswith("topic ") for line in shown.lines), "its lists stay"
     changed = carried_out(target, ChangeThrottle.of("20M"))

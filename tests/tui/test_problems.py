@@ -363,7 +363,7 @@ def test_enter_opens_the_rows_concerned_and_no_others() -> None:
         await driven.press("escape")
         assert driven.lines_with("▌✖ 1 partition offline"), "the cursor is where it was"
         offer = offer_for("leader.elect_unclean", driven.main.view, chosen(driven.main, "leader.elect_unclean"))
-        assert isinstance(offer, NotNow), "its only replica is down: nobody can be elected"
+        assert isinstance(offer, NotNow), "its only replica is down: no replica can be elected"
         await driven.press("up")
         assert driven.lines_with("▌✖ broker ")
         assert isinstance(
@@ -409,7 +409,7 @@ def test_the_broker_that_brings_offline_partitions_back_comes_first_and_then_the
         (row,) = driven.lines_with("✖ 1 partition offline  ")
         assert f"start broker {dead}, last in sync" in row
         assert offline.advice == f"start broker {dead}, last in sync"
-        assert "(U)" not in offline.advice and offline.mends == (), "nobody can be elected"
+        assert "(U)" not in offline.advice and offline.mends == (), "no replica can be elected"
         assert cause.mends == (), "what only this broker has cannot be moved away"
         assert cause.advice == "start it: 1 offline partition waits for it, because it was last in sync"
         await driven.press("g")
@@ -797,7 +797,7 @@ def test_an_election_is_one_row_and_a_leader_where_nobody_led_says_so() -> None:
         assert len(driven.main.model.shown) == 4, "a filter finds each, there and back"
 
     shown("live", look, size=(160, 40))
-    assert change_text(Event(1, EventKind.LEADER_CHANGED, "orders-0", "none", "3")) == "3 leads, nobody did before"
+    assert change_text(Event(1, EventKind.LEADER_CHANGED, "orders-0", "none", "3")) == "3 leads; nothing led before"
 
 
 def test_what_follows_from_a_failure_leads_to_its_incident() -> None:

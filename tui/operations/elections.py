@@ -39,7 +39,7 @@ class Elect(Operation):
         is_unclean = self.election is ElectionType.UNCLEAN
         command = command_text(["elect", self.election.value, *self._options()], cluster.target)
         if not able:
-            why = "nobody can be elected" if needed else _not_needed(len(previews), is_unclean=is_unclean)
+            why = "no replica can be elected" if needed else _not_needed(len(previews), is_unclean=is_unclean)
             return Prepared(why, shortened([str(election) for election in needed]), command=command)
 
         async def run(cluster: Cluster) -> Outcome:

@@ -63,7 +63,7 @@ def rows_at(page: Page, view: View) -> list[Any]:
 def why_empty(view: View, what: str) -> str:
     """Return what to say if there are no rows: nothing was read yet, or there is nothing."""
     if not view.board.has_metadata:
-        return f"{what} are not known yet: nobody has reported them"
+        return f"{what} are not known yet: no broker has reported them"
     return f"no {what}{who_sees(view)}"
 
 

@@ -64,7 +64,7 @@ def kind_cell(event: Event) -> Cell:
 def change_text(event: Event) -> str:
     """Return old and new."""
     if event.kind is EventKind.LEADER_CHANGED and event.before == _NOBODY:
-        return f"{event.after} leads, nobody did before"
+        return f"{event.after} leads; nothing led before"
     if event.before and event.after:
         return f"{event.before} → {event.after}"
     return event.after or event.before

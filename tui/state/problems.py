@@ -357,7 +357,7 @@ def _of_plans(board: Board) -> Iterator[Problem]:
         f"plan {plan.path}", Tone.WARN, f"plan {plain(plan.path.name)} not finished",
         f"stopped{where}: {plain(plan.reason)}" if plan.reason else f"it was killed{where}",
         Since(plan.written_ms, False), Location("plans"),
-        examples=("nobody carries it out now; what moves goes on, its further waves do not begin",),
+        examples=("no process carries it out now; what moves goes on, its further waves do not begin",),
         advice="resume it (R); or open it (enter), and roll it back there (B)", mends=("plan.resume",), plan=plan.path,
     )  # fmt: skip
 

@@ -262,7 +262,7 @@ async def cancel(
         typer.Option(
             "--force",
             help="Cancel even if no old replica is alive and in sync, so that no replica could lead, and even while "
-            "somebody carries out a plan that relies on it.",
+            "another operator carries out a plan that relies on it.",
         ),
     ] = False,
 ) -> Report | None:

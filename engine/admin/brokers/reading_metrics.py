@@ -337,7 +337,7 @@ class FiguresReader:
         self._known = {broker: answers[broker.id] for broker in asked if broker.id in answers}
         # Thousands of topics take longer than an event loop may stand still.
         figures = await asyncio.to_thread(self._figures, readings, topics)
-        figures += [BrokerFigures(broker, trouble="it answers nobody") for broker in sorted(silent)]
+        figures += [BrokerFigures(broker, trouble="it does not answer") for broker in sorted(silent)]
         # The start of a Java is work, whether a broker then answers it or not; waiting for a broker is none.
         has_java = any(map(_is_jmx, sources.values()))
         missing = [

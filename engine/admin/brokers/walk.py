@@ -88,7 +88,7 @@ async def _to_zookeeper(cluster: Cluster) -> AsyncIterator[Step]:
             yield step
         count_open += step.failure is None
     zk = await _tried("ZooKeeper login", connect, cluster.zookeeper)
-    who = " and ".join(zk.security.identities) or "nobody: no login"
+    who = " and ".join(zk.security.identities) or "anonymous: no login"
     yield Step("ZooKeeper login", connect, f"{who}{', over TLS' if zk.security.tls else ''}")
 
     async def look() -> str:

@@ -154,7 +154,7 @@ class Cluster:
             acl = ()
         hint = LOG_IN_AS_BROKERS
         if acl:
-            whom = f"its access list is {', '.join(acl)}; log in as somebody whom it names"
+            whom = f"its access list is {', '.join(acl)}; log in as an identity that it names"
             hint = Phrase(whom, ", by a JAAS section Client: ", Give(Parameter.JAAS_CONFIG))
         if zk.written:
             # A change may take several writes. A setting and its notice to brokers are one.

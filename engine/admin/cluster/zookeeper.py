@@ -244,7 +244,7 @@ def _why_silent(*, takes_connections: bool) -> Part:
     who = Phrase(
         "a ZooKeeper that hangs or lacks its majority, or a broker (name it with ", Parameter.BOOTSTRAP_SERVERS, ")"
     )
-    return Phrase("somebody listens there: ", who) if takes_connections else "it hangs, or a firewall blocks it"
+    return Phrase("a server listens there: ", who) if takes_connections else "it hangs, or a firewall blocks it"
 
 
 async def _open(

@@ -203,7 +203,7 @@ async def prepare_reassignment(
     flows = flows_of(running.assignments, plan, {name: p.assignment for name, p in partitions.items()})
     settings = None
     if throttle.is_set:
-        # What moves already needs another rate, even where somebody else throttles all replicas.
+        # What moves already needs another rate, even where another client throttles all replicas.
         settings = await plan_throttle(cluster, throttle, flows, plan, live, keeps_all=is_additional)
         warnings += settings.warnings
         settings = settings if settings.topics or settings.brokers else None

@@ -136,7 +136,7 @@ def throttled_settings(
                 continue
             look = Do(Operation.DESCRIBE_TOPIC_CONFIGS, topic)
             hint = Phrase("check it: ", look, "; then delete it, or leave the throttle out")
-            raise BadRequest(f"{key} is set to * by somebody", where=f"topic {topic}", hint=hint)
+            raise BadRequest(f"{key} is set to *, not by klamm", where=f"topic {topic}", hint=hint)
         marks = tuple(sorted({*before.marks, *throttle.marks}))
         ours = tuple(sorted({*before.ours, *lists.get(key, ())}))
         settings[key] = str(ThrottledList(before.others, marks, ours))

@@ -76,7 +76,7 @@ async def plan_throttle(
 ) -> ThrottleSettings:
     """Return the settings that throttle all moves.
 
-    Args: keeps_all: where somebody else throttles all replicas of a topic, that stays.
+    Args: keeps_all: where another client throttles all replicas of a topic, that stays.
 
     Raises:
         BadRequest: somebody else throttles a topic in a way that cannot be extended.
@@ -102,12 +102,12 @@ async def plan_throttle(
     # move.
     ours = marked_rates(known_configs(topic) for topic in await _throttled_topics(cluster, None)) if replaced else {}
     warnings = [
-        f"broker {broker} has {key}={value}, set by somebody else: it is replaced, not restored"
+        f"broker {broker} has {key}={value}, set by another client: it is replaced, not restored"
         for broker, key, value in replaced
         if value not in ours[key]
     ]
     warnings += [
-        f"somebody else throttles all replicas of topic {name}: that stays, and no mark says that klamm set the rate"
+        f"another client throttles all replicas of topic {name}: that stays, and no mark says that klamm set the rate"
         for name, written in settings.items()
         if not written
     ]

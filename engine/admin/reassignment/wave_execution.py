@@ -230,7 +230,7 @@ class _Execution:
                 break
             back = [move.name for move in waiting if move.name in self._seen_moving]
             if back:
-                raise _Stop(f"somebody has cancelled {first_few(back)}")
+                raise _Stop(f"another client has cancelled {first_few(back)}")
             if tries == START_TRIES:
                 names = first_few([move.name for move in waiting + moving])
                 raise _Stop(f"{names}: the cluster does not start moving, although klamm has asked several times")
@@ -467,6 +467,6 @@ def _stop_where_drifted(standings: Mapping[TopicPartition, Standing]) -> None:
         # A run that goes on meets the same partitions, until they are back or another plan has other replicas for them.
         them = "it" if len(drifted) == 1 else "them"
         raise _Stop(
-            f"somebody else has moved {first_few(drifted)}, or is moving {them}: "
+            f"another client has moved {first_few(drifted)}, or is moving {them}: "
             f"move {them} back and go on, or plan again into another file"
         )

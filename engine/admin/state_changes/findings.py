@@ -85,7 +85,7 @@ class Check(Enum):
     LEADER_UNAVAILABLE = (
         "leader_unavailable",
         Severity.INFO,
-        "brokers were told to follow nobody, or a leader they did not know yet",
+        "brokers were told to follow no leader, or one that they did not know yet",
     )
     LATE_REQUESTS = ("late_requests", Severity.INFO, "requests came after newer ones and were rightly ignored")
     LOGS_NOT_GIVEN = ("logs_not_given", Severity.INFO, "brokers that were sent changes, but whose logs are missing")

@@ -123,7 +123,7 @@ class OwnTransaction:
             await self._ask(request, lambda answer: [answer.error_code])
         except AnswerLost as error:
             word = "committed" if commit else "aborted"
-            message = f"nobody has confirmed that the transaction is {word}"
+            message = f"no broker has confirmed that the transaction is {word}"
             look = Phrase("see its state: ", Do(Operation.DESCRIBE_TRANSACTION, self._transactional_id))
             raise OutcomeUnknown(message, where=error.where, hint=look) from error
         self._added.clear()

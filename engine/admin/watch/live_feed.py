@@ -187,7 +187,7 @@ class LiveFeed:
             left_out = {Stage.OFFSETS: not self._has_ends, Stage.METRICS: not self._readings.wants_metrics}
             for reading in (*_WIRE_STAGES, _METRICS_STAGE):
                 if left_out.get(reading.stage):
-                    self._board.unreadable(reading.stage, "nobody asked for it")
+                    self._board.unreadable(reading.stage, "it was not asked for")
                 else:
                     self._spawn(reading.stage, partial(self._run_stage, reading.stage))
             self._spawn("silence", self._listen)

@@ -47,7 +47,7 @@ async def protect_znodes(cluster: Cluster, *, check_paths: bool = False) -> list
     zk = await cluster.zookeeper()
     if not zk.security.identities:
         hint = Phrase("log in: name a JAAS file with a section Client, ", Give(Parameter.JAAS_CONFIG))
-        raise BadRequest("znodes cannot be protected for nobody: this session has no identity", hint=hint)
+        raise BadRequest("znodes cannot be protected: this session has no identity", hint=hint)
     await _refuse_other_brokers(zk)
     if check_paths:
         missing = [path for path in SECURE_ROOTS if path != "/controller" and await zk.exists(path) is None]

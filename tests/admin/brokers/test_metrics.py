@@ -341,7 +341,7 @@ async def test_counts_become_rates_with_the_second_reading_and_a_silent_broker_i
         first = await figures.read(brokers, {}, {2: 5_000}, topics=True)
         second = await figures.read(brokers, {}, {}, topics=False)
     assert first.brokers[0].messages_in.now is None and "next reading" in (first.brokers[0].trouble or "")
-    assert first.brokers[2].trouble == "it answers nobody"
+    assert first.brokers[2].trouble == "it does not answer"
     assert sorted(asked) == [b"/metrics?of=0"] * 2 + [b"/metrics?of=1"] * 2 + [b"/metrics?of=2"]
     assert second.brokers[0].trouble is None and (second.brokers[0].messages_in.now or 0) > 0
     assert second.brokers[2].messages_in.now is None, "its first reading"

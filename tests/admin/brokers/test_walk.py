@@ -241,7 +241,7 @@ async def test_the_way_to_zookeeper(zk_chroot: str) -> None:
         await client.ensure_path("/brokers/ids/3")
         steps = await walked(by_zookeeper(zk_chroot))
         assert names(steps) == ["ZooKeeper name", "ZooKeeper port", "ZooKeeper login", "znodes"]
-        assert steps[2].found == "nobody: no login"
+        assert steps[2].found == "anonymous: no login"
         assert steps[3].found == "1 broker registered"
         await client.ensure_path("/config/users")
         assert (await walked(by_zookeeper(zk_chroot)))[3].found == "1 broker registered"

@@ -106,7 +106,7 @@ def test_a_second_rate_does_not_hide_the_first() -> None:
 
 
 def test_a_list_of_everything_by_somebody_else_cannot_be_added_to() -> None:
-    with pytest.raises(BadRequest, match=re.escape("is set to * by somebody")):
+    with pytest.raises(BadRequest, match=re.escape("is set to *, not by klamm")):
         throttled_settings("t", {FOLLOWER_REPLICAS: "*"}, {}, Throttle(50_000))
 
 

@@ -560,7 +560,7 @@ def test_what_somebody_else_moves_is_left_alone(play: Callable[[Scene], None]) -
         result = await stage.execute()
         assert (result.outcome, result.wave) == (Outcome.STOPPED, 0)
         back = "move it back and go on, or plan again into another file"
-        assert result.reason == f"somebody else has moved t-1, or is moving it: {back}"
+        assert result.reason == f"another client has moved t-1, or is moving it: {back}"
         assert not [line for line in stage.log if line.startswith("start")]
 
     play(scene)
@@ -586,7 +586,7 @@ def test_what_somebody_cancels_is_not_started_again(play: Callable[[Scene], None
     async def scene(stage: Stage) -> None:
         stage.watcher.on_show = lambda _: stage.moves.put(T0, (0, 1))
         result = await stage.execute()
-        assert (result.outcome, result.reason) == (Outcome.STOPPED, "somebody has cancelled t-0")
+        assert (result.outcome, result.reason) == (Outcome.STOPPED, "another client has cancelled t-0")
         assert (stage.log.count("start t-0"), stage.moves.throttled()) == (1, [])
 
     play(scene)

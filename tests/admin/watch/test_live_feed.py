@@ -135,7 +135,7 @@ async def test_a_table_of_clusters_does_without_the_ends_of_logs(cluster: LocalC
     async with _watched(_target(cluster), has_ends=False) as watching:
         frame = await watching.until(lambda frame: frame.is_settled(Stage) and frame.health is not None)
     status = frame.stage(Stage.OFFSETS)
-    assert (status.source, status.error, status.requests) == (None, "nobody asked for it", 0) and not frame.offsets
+    assert (status.source, status.error, status.requests) == (None, "it was not asked for", 0) and not frame.offsets
     assert standing_of(frame) is Standing.LIVE and frame.logs and frame.words
 
 

@@ -158,7 +158,7 @@ def _try_out(context: ssl.SSLContext, chain: tuple[bytes, ...], where: str) -> N
     client.set_ciphers("ALL")
     problem = _refusal(client, context)
     if problem is not None:
-        raise ConfigError(f"nobody could connect with the certificate in {where}: {problem}")
+        raise ConfigError(f"no client could connect with the certificate in {where}: {problem}")
 
 
 def _refusal(client: ssl.SSLContext, server: ssl.SSLContext) -> str | None:
