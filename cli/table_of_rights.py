@@ -129,7 +129,7 @@ _RUN = (*_CHANGE, f"Read Group: {_LOCK}", *_THROTTLE)
 RIGHTS: Mapping[str, tuple[str, ...]] = {
     "top": (
         *(*_SEEN, "Describe Cluster?: moves, sizes", "Describe Group~"),
-        "Read Topic!: the record that a group reads next, at enter on a partition of it that is in trouble",
+        "Read Topic!: the record that a group reads next, at enter on an unhealthy partition of it",
     ),
     "exporter": (*_SEEN, "Describe Cluster?: moves, sizes", "Describe Group~"),
     "topics list": ("Describe Topic?", "Describe Cluster?: sizes, names of hidden topics"),

@@ -110,7 +110,7 @@ ACTIONS: tuple[Action, ...] = (
     _row("rows.left", "left", "Columns left", "Show the columns further left again."),
     _row("rows.tag", "t", "Tag", "Tag the row: an operation applies to all tagged rows."),
     _row("rows.tag_all", "T", "Tag all", "Tag all visible rows, or remove all tags."),
-    _row("rows.trouble", "z", "Only trouble", "Show only rows with a problem; events by severity.", in_footer=True),
+    _row("rows.trouble", "z", "Problems only", "Show only rows with a problem; events by severity.", in_footer=True),
     _row("partition.log", "w", "Broker logs", "Show what the brokers' state-change logs say about the partition.",
          "partitions", in_footer=True),
     _row("problem.why", "w", "Why", "Say all that is known of the problem: cases, what happened then, what to do.",
@@ -243,6 +243,10 @@ class Registry:
     def named(self, action_id: str) -> Action:
         return next(action for action in self.actions if action.id == action_id)
 
+    def key_of(self, page: str) -> str:
+        """Return the key that shows a screen."""
+        return key_label(self.named(f"page.{page}").keys[0])
+
     @property
     def keys(self) -> frozenset[str]:
         """All keys that do something on any screen."""
@@ -257,10 +261,12 @@ class Registry:
         return next((action for action in candidates if action.id in mends), candidates[0] if candidates else None)
 
     def elsewhere(self, key: str) -> str:
-        """Say where a key does something, for a screen where it does nothing; empty if it does so nowhere."""
+        """Say on which screens a key does something that does nothing here; empty if it does so nowhere."""
         found = [action for action in self.actions if key in action.keys]
-        places = [(action.title, [title for name, _, title in PAGES if name in action.pages]) for action in found]
-        told = "; ".join(f"{title} is on {', '.join(on)}" for title, on in places)
+        places = [
+            (action.title, [self.key_of(name) for name, _, _ in PAGES if name in action.pages]) for action in found
+        ]
+        told = ", ".join(f"{title.lower()} on {' '.join(on)}" for title, on in places)
         return f"{key_label(key)} does nothing here: {told}" if told else ""
 
     def rebound(self, keys: Mapping[str, tuple[str, ...]]) -> Registry:

@@ -233,7 +233,7 @@ async def _measure(invocation: Invocation, meter: LagMeter, interval_s: float, l
         def on_look(looks: int, groups: int, queries: int) -> None:
             if (groups or queries) and looks < looks_max:
                 watched = [counted(groups, "group")] if groups else []
-                watched += [f"{queries} Spark {'query' if queries == 1 else 'queries'}"] if queries else []
+                watched += [counted(queries, "Spark query")] if queries else []
                 more = "; --samples 1 does not watch" if looks == 1 else ""
                 countdown.restart(f"watching {' and '.join(watched)}", (looks_max - looks) * interval_s, more)
 

@@ -22,7 +22,7 @@ def _verdict_tone(value: object) -> Tone | None:
 _COLUMNS = (
     Column("broker", Kind.NUMBER),
     Column("verdict", tone=_verdict_tone),
-    Column("missed_by", Kind.NUMBER, title="Missed by"),
+    Column("missed_by", Kind.NUMBER, title="Out of ISR"),
     Column("would_refuse_writes", Kind.NUMBER, title="Refuse"),
     Column("would_have_no_leader", Kind.NUMBER, title="No leader"),
     Column("registered_ms", Kind.DURATION_MS, title="Registered for"),

@@ -72,8 +72,9 @@ def counted(count: int, noun: str) -> str:
 
 
 def plural(noun: str, count: float) -> str:
-    """Return the noun for that many: ``topic``, ``topics``."""
-    return noun if count == 1 else f"{noun}s"
+    """Return the noun for that many: ``topic``, ``topics``, ``query``, ``queries``."""
+    many = f"{noun[:-1]}ies" if noun.endswith("ry") else f"{noun}s"
+    return noun if count == 1 else many
 
 
 def size_text(size_bytes: float) -> str:

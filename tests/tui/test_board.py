@@ -73,16 +73,16 @@ def test_what_brokers_get_is_not_known_before_the_ends_of_logs_are() -> None:
 def test_text_and_table_of_a_screen_are_of_one_frame_while_the_next_one_is_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Which broker is missed, and by how many, stands above the table as well as in it."""
+    """Which broker is out of ISRs, and of how many, stands above the table as well as in it."""
     monkeypatch.setattr(turns, "SLICE", 4)
     cluster, board = FakeCluster(3, {f"t{number}": 4 for number in range(10)}), Board()
 
     def shown() -> tuple[str, int]:
-        """Return who is missed as the text says it, and by how many the table says broker 2 is."""
+        """Return who is out as the text says it, and of how many ISRs the table says broker 2 is."""
         place = View(board, Location("brokers"))
         text = "\n".join("".join(part for part, _ in line) for line in brokers.PAGE.summary(place, 200))
         (item,) = [item for item in brokers.PAGE.rows(place).items if item.id == 2]
-        found = re.search("broker 2 is missing from .*", text)
+        found = re.search("broker 2 is out of .*", text)
         return found[0] if found else "", item.missing
 
     def take(frame: Frame) -> int:
@@ -98,10 +98,13 @@ def test_text_and_table_of_a_screen_are_of_one_frame_while_the_next_one_is_count
     assert shown() == ("", 0)
     cluster.kill(2)
     assert take(cluster.frame()) > 1
-    assert shown() == ("broker 2 is missing from 40 of 40: down", 40)
+    assert shown() == ("broker 2 is out of the ISR of 40 of 40 under-replicated partitions: down", 40)
     cluster.start(2)
     take(cluster.frame())
-    assert shown() == ("broker 2 is missing from 40 of 40: alive, does not keep up", 40)
+    assert shown() == (
+        "broker 2 is out of the ISR of 40 of 40 under-replicated partitions: alive, does not keep up",
+        40,
+    )
     cluster.advance()
     assert take(cluster.frame()) > 1
     assert shown() == ("", 0)

@@ -62,7 +62,7 @@ def test_each_cluster_has_the_verdict_of_its_own_header_and_the_gravest_is_first
         assert driven.lines_with("5 clusters   1 critical   3 not seen   1 healthy")
         await driven.press("z")
         assert shown_names(driven) == ["broker-down", "bad", "denied", "unreachable", "live"], (
-            "its readers are in trouble"
+            "its groups are unhealthy"
         )
         await driven.press("z", "enter")
         await driven.sees("broker-down › Overview")

@@ -74,7 +74,7 @@ def test_a_dead_broker_comes_before_what_follows_from_it() -> None:
     feed.cluster.kill(2)
     board_of(feed, 4, board)
     assert [problem.subject for problem in problems_of(board)][:2] == ["broker 2 down", "34 under-replicated"]
-    assert told(board, "34 under-replicated") == ("all miss broker 2", "3s", Tone.BAD)
+    assert told(board, "34 under-replicated") == ("all missing broker 2", "3s", Tone.BAD)
     feed.cluster.start(2)
     board_of(feed, 20, board)
     assert not [problem for problem in problems_of(board) if problem.key == "broker 2"]
@@ -157,8 +157,8 @@ def test_a_group_that_read_well_is_no_longer_fine_after_two_looks_without_a_comm
     assert found.effect.startswith("no commit for 10s, ") and "/s" in found.effect
     assert found.advice.startswith("its members commit nothing") and "step over" not in found.advice
     banner = "".join(part for part, _ in overview.overview_of(board, problems_of(board), 80, 24).lines[0])
-    assert banner.startswith(" ▲ 1 reader in trouble") and "nothing is wrong" not in banner
-    place = View(board, Location("group", group="reports", only=Only.IN_TROUBLE))
+    assert banner.startswith(" ▲ 1 unhealthy group") and "nothing is wrong" not in banner
+    place = View(board, Location("group", group="reports", only=Only.UNHEALTHY))
     rows = list(rows_at(groups.GROUP_PAGE, place))
     assert len(rows) == 4
     for row in rows:
@@ -241,7 +241,7 @@ def test_groups_open_at_the_one_in_trouble_and_w_says_why() -> None:
     shown("live", look)
 
 
-def test_brokers_open_at_the_one_in_trouble() -> None:
+def test_brokers_open_at_the_one_with_a_problem() -> None:
     async def look(driven: Driven) -> None:
         await driven.tick(3)
         driven.feed.cluster.kill(2)
@@ -255,12 +255,12 @@ def test_brokers_open_at_the_one_in_trouble() -> None:
 def test_a_group_that_is_behind_is_no_fault_of_the_cluster() -> None:
     async def look(driven: Driven) -> None:
         await driven.tick(3)
-        assert driven.lines_with("✖ 2 readers in trouble   the cluster is healthy")
+        assert driven.lines_with("✖ 2 unhealthy groups   the cluster is healthy")
         assert driven.text.splitlines()[0].split()[-4:-2] == ["✖", "problems"], driven.text.splitlines()[0]
         assert "nothing is wrong" not in driven.text
         assert driven.lines_with("▌✖ group nightly-report STOP")
         await driven.press("enter")
-        assert driven.main.location == Location("group", group="nightly-report", only=Only.IN_TROUBLE)
+        assert driven.main.location == Location("group", group="nightly-report", only=Only.UNHEALTHY)
 
     shown("live", look)
 
@@ -484,7 +484,7 @@ def test_a_finding_of_partitions_opens_the_partitions_that_it_counts() -> None:
     board.take(replace(frame, health=HealthMemory().judge(frame)))
     assert _rows_of(board, "1 partition in too few racks") == ["audit-0"]
     assert _rows_of(board, "2 min ISR above their factor") == ["single-0", "single-1"]
-    assert _rows_of(board, "1 replica set behind") == ["orders-1"]
+    assert _rows_of(board, "1 under-replicated, lagging") == ["orders-1"]
 
 
 def test_a_finding_of_topics_opens_those_topics() -> None:
@@ -581,12 +581,15 @@ def test_a_disk_that_no_retention_saves_offers_to_hold_the_producers_back_first(
         assert rate.value == "15M", "what three brokers send lasts for a quarter of an hour"
         assert offer.build({"rate": "22k"}) == AlterSettings.of(ALL_CLIENTS, {"producer_byte_rate": "22000"})
         assert offer.build({"rate": " "}).deletions == ("producer_byte_rate",)
-        board.producer_quota = 22_000.0
+        board.note_quota(22_000.0)
+        board._dir_trends = [replace(trend, full_in_s=200.0, is_overtaken=True)]
         (row, *rest) = problems_of(board)
         assert row.advice.startswith("lower "), "the quota is there already"
+        assert row.effect.startswith("measuring since the quota changed, 98 % full"), "nobody knows yet what it does"
         (reminder,) = [other for other in rest if other.subject == "producers have a quota"]
         assert reminder.effect == "each client id may send 22.0 kB/s to a broker" and "(Q)" in reminder.advice
-        board.producer_quota = 50_000_000.0
+        board.note_quota(50_000_000.0)
+        board._dir_trends = [replace(trend, full_in_s=200.0)]
         assert problems_of(board)[0].advice.startswith("hold the producers back"), "it lets through what comes"
         board._dir_trends = []
         offer = offer_for("producers.quota", driven.main.view, [])
@@ -1023,7 +1026,7 @@ def test_keys_that_narrow_say_what_they_show_next() -> None:
         driven.feed.cluster.kill(2)
         await driven.tick(2)
         assert "z " not in driven.text.splitlines()[-1], "problems are all there is"
-        for keys, told in (("4", "z only trouble"), ("z", "z everything"), ("8", "z warnings and failures"),
+        for keys, told in (("4", "z problems only"), ("z", "z everything"), ("8", "z warnings and failures"),
                            ("z", "z failures"), ("z", "z everything")):  # fmt: skip
             await driven.press(keys)
             assert told in driven.text.splitlines()[-1], driven.text
@@ -1048,7 +1051,7 @@ def test_readers_are_explained_by_what_concerns_them_and_the_gravest_leads() -> 
     assert "topic config" not in told, told
     assert "topic config" in "\n".join(text_of(line) for line in why_lines(replace(reader, is_of_cluster=True), board))
     banner = text_of(overview.overview_of(board, problems, 120, 40).lines[0])
-    assert banner.startswith(" ✖ PROBLEMS  1 reader in trouble · 1 throttle setting left"), banner
+    assert banner.startswith(" ✖ PROBLEMS  1 unhealthy group · 1 throttle setting left"), banner
 
 
 def test_the_key_that_makes_room_works_after_the_broker_died_of_its_disk() -> None:

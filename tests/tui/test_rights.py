@@ -177,7 +177,7 @@ def test_the_record_that_comes_next_needs_the_right_to_read_its_topic(secured: L
     async def run() -> None:
         async with dashboard(feed, target=target_of(secured, "alice"), size=(160, 50)) as driven:
             await driven.tick(40)
-            driven.main.go_to(Location("group", group="reports", only=Only.IN_TROUBLE))
+            driven.main.go_to(Location("group", group="reports", only=Only.UNHEALTHY))
             await driven.press("enter")
             await driven.sees("User:alice lacks read on topic letters")
             rule = "klamm acls add --allow-principal User:alice --operation read --topic letters"

@@ -49,7 +49,7 @@ def test_every_screen_opens_by_its_key_in_every_state(scene: str) -> None:
 
 def test_the_overview_says_how_the_cluster_is_and_why() -> None:
     async def look(driven: Driven) -> None:
-        assert driven.lines_with("✖ 2 readers in trouble   the cluster is healthy")
+        assert driven.lines_with("✖ 2 unhealthy groups   the cluster is healthy")
         driven.feed.cluster.kill(2)
         await driven.tick()
         await driven.sees("✖ CRITICAL")
@@ -296,7 +296,7 @@ def test_changed_cells_are_tinted_until_the_next_frame() -> None:
 def test_only_trouble_is_shown_on_demand() -> None:
     async def look(driven: Driven) -> None:
         await driven.press("4", "z")
-        assert "no trouble here" in driven.text
+        assert "no problems here" in driven.text
         driven.feed.cluster.create_topic("alone", 1, replication_factor=1)
         driven.feed.cluster.kill(driven.feed.cluster.frame().cluster.topic("alone").partitions[0].leader)
         await driven.tick()

@@ -21,7 +21,7 @@ from tui.widgets.lines_view import LinesView
 def test_rows_are_the_sources_of_queries_with_their_verdict() -> None:
     async def run() -> None:
         async with dashboard("streaming", page="spark", size=(200, 30)) as driven:
-            assert "3 queries" in driven.text and "2 in trouble" in driven.text
+            assert "3 queries" in driven.text and "2 unhealthy" in driven.text
             behind = driven.lines_with("clicks-sessions")[0]
             # 300 records a second come to six partitions in addition to what it reads: 600 in, 360 out.
             for figure in ("BEHIND", "↑ 240/s", "lag never fell", "checkpoint"):

@@ -158,7 +158,7 @@ INCIDENTS = {
     ),
     "stalled group": Incident(
         lambda cluster: cluster.add_group("reports", "audit", reads=0, lag=40_000), "✖ group reports STALL",
-        "Groups › reports › in trouble", ("audit-0",),
+        "Groups › reports › unhealthy", ("audit-0",),
         ("stands still", "audit-0: 42.6k behind, read by reports at /10.0.0.1", "look at what its members log, and at"),
         seconds=30, tells="members: reports at /10.0.0.1 (1)",
         mends=("group.reset",

@@ -156,12 +156,12 @@ def test_a_huge_overview_shows_brokers_and_moves_and_those_in_trouble_first() ->
     feed = fake_feed("reassigning", plays=False)
     board = board_after(feed, 12)
     huge = overview_of(board, 200, 54)
-    assert "MISSED BY" in huge and "┌ Moves" in huge
+    assert "OUT OF ISR" in huge and "┌ Moves" in huge
     assert "0 to 750 in/s" in huge, "the brokers' charts have one scale"
-    assert "MISSED BY" not in overview_of(board, 80, 54)
+    assert "OUT OF ISR" not in overview_of(board, 80, 54)
     feed.cluster.kill(4)
     rows = overview_of(board_after(feed, 3), 200, 54).splitlines()
-    at = next(index for index, row in enumerate(rows) if "MISSED BY" in row)
+    at = next(index for index, row in enumerate(rows) if "OUT OF ISR" in row)
     assert rows[at + 1].split()[1:4] == ["4", "✖", "down"]
 
 
@@ -256,8 +256,8 @@ def test_the_overview_the_summary_and_the_filter_count_the_same_readers() -> Non
         frame = replace(cluster.frame(), groups=found)
         drawn, summary, kept = told(frame)
         assert "nothing is wrong" not in drawn
-        assert f"{count} reader{'s' * (count > 1)} in trouble" in drawn and f"group g0 {statuses[0].value}" in drawn
-        assert (f"{count} in trouble" in summary, kept) == (True, count)
+        assert f"{count} unhealthy group{'s' * (count > 1)}" in drawn and f"group g0 {statuses[0].value}" in drawn
+        assert (f"{count} unhealthy" in summary, kept) == (True, count)
 
 
 def test_moves_and_groups_stand_one_above_the_other_where_each_would_be_too_narrow() -> None:
@@ -290,7 +290,7 @@ def test_where_a_group_stands_still_stand_its_reader_the_record_and_the_commands
     feed.cluster.add_group("reports", "audit", reads=0, lag=4_000)
     board = board_after(feed, 30)
     target = ClusterTarget("tried", Origin.OPTIONS, None, (("broker", 9092),))
-    view = View(board, Location("group", group="reports", only=Only.IN_TROUBLE), target)
+    view = View(board, Location("group", group="reports", only=Only.UNHEALTHY), target)
     (row,) = rows_at(groups.GROUP_PAGE, view)
     told = "\n".join("".join(text for text, _ in line).rstrip() for line in aside_of(view, "group", row, 150))
     assert "audit-0  STALL  stands still\n\nwho reads it\nreports at /10.0.0.1\n" in told

@@ -179,7 +179,7 @@ COLUMNS = (
     Column("full_in_s", "FULL IN", _full_in_cell, lambda i: i.full_in_s, rank=4, is_figure=True, width=7),
     figure("skew", "SKEW", "skew", lambda skew: f"{skew * 100:+.0f} %", rank=5, width=6,
            tone=lambda i: Tone.WARN if abs(i.skew) > 0.1 else Tone.QUIET),
-    Column("missing", "MISSED BY", lambda i: tinted(i.missing, count(i.missing)), lambda i: i.missing, rank=1,
+    Column("missing", "OUT OF ISR", lambda i: tinted(i.missing, count(i.missing)), lambda i: i.missing, rank=1,
            is_figure=True),
     Column("restart", "RESTART", _restart_cell, lambda i: i.restart.verdict.value, rank=2, width=10),
     Column("imbalance_percent", "IMBALANCE", lambda i: tinted(i.imbalance, f"{i.imbalance} %", bad_from=10,

@@ -170,7 +170,7 @@ def _summary(view: View, width: int) -> list[Line]:
     bad = sum(group.lag.status.is_trouble for group in frame.groups)
     words = [
         line(groups_text(len(frame.groups), view.board.lag, is_least=view.board.has_unknown_lag)),
-        line((f"{count(bad)} in trouble", Tone.BAD if bad else Tone.QUIET)),
+        line((f"{count(bad)} unhealthy", Tone.BAD if bad else Tone.QUIET)),
     ]
     words = words if frame.groups else words[:1]
     if frame.link(Side.WIRE).state is LinkState.UNUSED:
@@ -223,15 +223,15 @@ def _group_rows(view: View) -> Rows:
     group = group_of(view)
     is_read = view.board.frame.stage(Stage.GROUPS).read_at_ms is not None
     empty = f"there is no group {view.location.group}" if is_read else "groups have not been read yet"
-    is_in_trouble = view.location.only is Only.IN_TROUBLE
-    nothing = "no partition of it is in trouble any more" if is_in_trouble else "it has committed nothing"
+    is_narrowed = view.location.only is Only.UNHEALTHY
+    nothing = "no partition of it is unhealthy any more" if is_narrowed else "it has committed nothing"
     return Rows(
         PARTITION_COLUMNS,
         () if group is None else group.lag.partitions,
         lambda partition: partition.name,
         lambda partition: f"{partition.name} {partition.status} {partition.consumer_id or ''}",
         empty if group is None else nothing,
-        (lambda partition: partition.status.is_trouble) if is_in_trouble else None,
+        (lambda partition: partition.status.is_trouble) if is_narrowed else None,
     )
 
 

@@ -110,7 +110,7 @@ def health_word(board: Board, *, is_seen: bool = True) -> tuple[str, Tone]:
         return f"? was {WORDS[status]} when last seen", Tone.QUIET
     problems = problems_of(board)
     shade = _shade(status, problems)
-    # A row may be graver than the cluster's verdict: readers in trouble, a plan that nobody carries out.
+    # A row may be graver than the cluster's verdict: unhealthy readers, a plan that nobody carries out.
     word = WORDS[status] if shade is status else "problem" if len(problems) == 1 else "problems"
     return f"{_SIGNS[shade]} {word}", _TONES[shade]
 
@@ -150,16 +150,17 @@ def _banner(board: Board, problems: Sequence[Problem], width: int, *, is_tall: b
 
 
 def _stakes(problems: Sequence[Problem], board: Board) -> Line:
-    """Say what is wrong in a few words: the cluster's worst, since when, and how many readers are in trouble."""
+    """Say what is wrong in a few words: the cluster's worst, since when, and how many groups and queries are unwell."""
     worst = [problem for problem in problems if problem.is_of_cluster][:3]
     age = age_text(worst[0], board) if worst else ""
     parts: list[Span] = [
         (f"{problem.subject} {age}" if age and problem is worst[0] else problem.subject, problem.tone)
         for problem in worst
     ]
-    readers = [problem for problem in problems if not problem.is_of_cluster]
-    if readers:
-        parts.append((f"{counted(len(readers), 'reader')} in trouble", readers[0].tone))
+    for kind in ("group", "query"):
+        readers = [problem for problem in problems if not problem.is_of_cluster and problem.key.startswith(kind)]
+        if readers:
+            parts.append((counted(len(readers), f"unhealthy {kind}"), readers[0].tone))
     parts.sort(key=lambda part: part[1] is not Tone.BAD)
     return tuple(piece for part in parts for piece in ((" · ", Tone.QUIET), part))[1:]
 

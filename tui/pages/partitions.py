@@ -179,7 +179,7 @@ def _broker_line(board: Board, broker: int) -> Line:
     return line(
         (f"broker {broker} {state}", tone),
         f"   leads {counted(total.leaders[broker], 'partition')}, is preferred for {count(total.preferred[broker])},"
-        f" holds {count(board.replicas[broker])} replicas, is missed by {count(total.missing[broker])}",
+        f" holds {count(board.replicas[broker])} replicas, {count(total.missing[broker])} of them out of the ISR",
     )
 
 

@@ -17,7 +17,7 @@ from engine.admin.watch.frame import Stage
 from tui.drawing.cells import NO_DATA, Cell, Column, Tone, attribute, column, figure
 from tui.drawing.lines import Line, line
 from tui.drawing.table_model import Rows
-from tui.drawing.units import NOTHING, count, plain, short_count, span
+from tui.drawing.units import NOTHING, count, counted, plain, short_count, span
 from tui.operations.operation import repeated
 from tui.pages.groups import WHICH_PARTITION, lag_cell, pace_columns, status_cell, why_of
 from tui.pages.page import Page, View
@@ -136,8 +136,8 @@ def _summary(view: View, width: int) -> list[Line]:
     behind = f"{'at least ' * is_least}{count(sum(lags))} records behind" if lags or not rows else "lag not known"
     lines = [
         line(
-            f"{count(jobs)} {'query' if jobs == 1 else 'queries'}, {behind}   ",
-            (f"{count(bad)} in trouble", Tone.BAD if bad else Tone.QUIET),
+            f"{counted(jobs, 'query')}, {behind}   ",
+            (f"{count(bad)} unhealthy", Tone.BAD if bad else Tone.QUIET),
             (f"   {count(unknown)} with unknown lag" if lags and unknown else "", Tone.WARN),
             (f"   read {span((frame.age_ms(Stage.SPARK) or 0) / 1000)} ago", Tone.QUIET),
         )

@@ -37,7 +37,7 @@ WIDTH_MIN, HEIGHT_MIN = 60, 16
 _PARTS = "#title, #status, #tabs, #summary, #overview, #table, #footer"
 """What every picture consists of."""
 _POINTS_AT_TROUBLE = ("groups", "group", "brokers")
-"""Screens whose first row in trouble is under the cursor when they are opened: the first name is anybody's."""
+"""Screens whose first row with a problem is under the cursor when they are opened: the first name is anybody's."""
 
 
 class PageScreen(Screen[None]):
@@ -226,7 +226,9 @@ class PageScreen(Screen[None]):
         rows = page.rows(view)
         if self.location.page in self.only_trouble and page.is_trouble is not None:
             is_trouble, is_kept = page.is_trouble, rows.is_kept or (lambda item: True)
-            rows = replace(rows, is_kept=lambda item: is_kept(item) and is_trouble(view, item), empty="no trouble here")
+            rows = replace(
+                rows, is_kept=lambda item: is_kept(item) and is_trouble(view, item), empty="no problems here"
+            )
         was_first = self.model.cursor == 0
         self.model.show(rows)
         if was_first and not self.model.is_opened and self.location.page in ("overview", "clusters"):
@@ -451,7 +453,7 @@ def _marks(screen: PageScreen) -> list[tuple[str, Tone]]:
         cut = f" ({playback.cut_short})" if playback.cut_short else ""
         marks.append((f"  recording {playback.position + 1}/{playback.count} ×{playback.speed:g}{cut}", Tone.ACCENT))
     if screen.location.page in screen.only_trouble:
-        marks.append(("  only trouble", Tone.WARN))
+        marks.append(("  problems only", Tone.WARN))
     if not screen.model.filter.is_empty and screen.location.page != "overview":
         marks.append((f"  /{plain(screen.model.filter.text)}", Tone.ACCENT))
     if tagged := len(screen.model.tags):

@@ -175,7 +175,7 @@ class Work:
         except EXPECTED:
             # It is not known whether there still is one.
             return
-        board.producer_quota = quota if isinstance(quota, float) else None
+        board.note_quota(quota if isinstance(quota, float) else None)
 
     async def _look_for_stopped_plan(self) -> None:
         """Find out whether a plan of this cluster was stopped and is not being carried out now."""

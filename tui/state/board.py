@@ -121,6 +121,7 @@ class Board:
         """The newest plan of this cluster, in the working folder, that was begun and is not being carried out now."""
         self.producer_quota: float | None = None
         """How many bytes a second each client id may send to a broker, as last read while a disk was filling up."""
+        self._quota_changed_ms: int | None = None
         self._tallies = Tallies()
         self._sanity = SanityCheck()
         self._replicas: Counter[int] | None = None
@@ -157,6 +158,7 @@ class Board:
             self.since.clear()
             self.hung = self._unanswering = frozenset()
             self.filled.clear()
+            self._quota_changed_ms = None
             self._has_judged.clear()
         is_same_cluster = frame.cluster is self.frame.cluster
         before = self.topics
@@ -207,6 +209,11 @@ class Board:
         self.hung = (self.hung | self._unanswering) - self.live
         self._unanswering = frozenset(id_ for id_ in self.silent if _NO_ANSWER in frame.words[id_].trouble)
 
+    def note_quota(self, quota: float | None) -> None:
+        """Take the producers' quota as it was just read; what was foretold before it changed counts no more."""
+        if quota != self.producer_quota:
+            self.producer_quota, self._quota_changed_ms, self._dir_trends = quota, self.frame.at_ms, None
+
     # What is known
 
     @property
@@ -252,7 +259,7 @@ class Board:
     def dir_trends(self) -> list[DirTrend]:
         """All log dirs, the most urgent first."""
         if self._dir_trends is None:
-            self._dir_trends = dir_trends(self.frame, self.history)
+            self._dir_trends = dir_trends(self.frame, self.history, self._quota_changed_ms)
         return self._dir_trends
 
     @property

@@ -59,7 +59,7 @@ KINDS: Mapping[Check, Kind] = {
         begins_with=EventKind.ISR_SHRANK,
     ),
     Check.UNDER_REPLICATED_LAGGING: Kind(
-        "{} replica set behind", "{} replica sets behind", _of(Only.BEHIND), begins_with=EventKind.ISR_SHRANK,
+        "{} under-replicated, lagging", opens=_of(Only.BEHIND), begins_with=EventKind.ISR_SHRANK,
     ),
     Check.UNDER_REPLICATED_MOVING: Kind(
         "{} under-replicated, moving", opens=_MOVES, mends=("reassignment.throttle",),

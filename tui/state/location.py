@@ -29,7 +29,7 @@ class Only(StrEnum):
     SILENT = "silent"
     DIR_FAILED = "log dir failed"
     STUCK = "stuck"
-    IN_TROUBLE = "in trouble"
+    UNHEALTHY = "unhealthy"
     DELETION_STUCK = "deletion stuck"
     SETTINGS_UNKNOWN = "settings not known"
     UNREADABLE = "unreadable"

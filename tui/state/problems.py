@@ -234,6 +234,7 @@ def _of_quota(board: Board) -> Iterator[Problem]:
 def _room_left(trend: DirTrend) -> str:
     used = "" if trend.used_percent is None else f"{percent(trend.used_percent / 100)} full"
     left = "" if trend.full_in_s is None else f"no room in {span(trend.full_in_s)}"
+    left = "measuring since the quota changed" if trend.is_overtaken else left
     of = "" if trend.recent_per_s is None or trend.recent_per_s <= 0 else f" of {byte_rate(trend.recent_per_s)}"
     grows = "" if trend.grower is None else f"{plain(trend.grower.topic)} +{byte_rate(trend.grower.bytes_per_s)}{of}"
     return ", ".join(part for part in (left, used, grows, plain(trend.log_dir or "")) if part)
@@ -367,8 +368,8 @@ def _effect(board: Board, reason: HealthReason) -> str:
     if reason.check is Check.UNDER_REPLICATED_DEAD_BROKER and reason.count > 1:
         missed = [missing for missing in missing_brokers(board.frame, board.total) if missing.broker not in board.live]
         if missed and missed[0].missed_by == board.total.under_replicated:
-            return f"all miss broker {missed[0].broker}"
-        return ", ".join(f"{count(cause.missed_by)} miss broker {cause.broker}" for cause in missed[:_NAMED_MAX])
+            return f"all missing broker {missed[0].broker}"
+        return ", ".join(f"{count(cause.missed_by)} missing broker {cause.broker}" for cause in missed[:_NAMED_MAX])
     if reason.check is Check.OFFLINE_PARTITIONS and board.total.last_in_sync:
         # What mends it comes first: names are cut where there is no room for them.
         names = ", ".join(plain(example).partition(" (")[0] for example in reason.examples[:_NAMED_MAX])
@@ -405,7 +406,7 @@ def _of_groups(board: Board) -> Iterator[Problem]:
             parts.append(f"{'↑' if growth > 0 else '↓'} {short_count(abs(growth))}/s")
         yield Problem(
             f"group {group.name}", status.tone, f"group {plain(group.name)} {status.text}", ", ".join(parts),
-            board.since.get(("group", group.name)), Location("group", group=group.name, only=Only.IN_TROUBLE),
+            board.since.get(("group", group.name)), Location("group", group=group.name, only=Only.UNHEALTHY),
             is_of_cluster=False,
             examples=tuple(_cases_of(board, group)),
             advice=(_OVER_A_RECORD if any(partition.consumer_id for partition in held) else _STEP_OVER) if held
@@ -415,7 +416,7 @@ def _of_groups(board: Board) -> Iterator[Problem]:
 
 
 def _cases_of(board: Board, group: WatchedGroup) -> Iterator[str]:
-    """Say whose partitions are the reason why a group is in trouble, the reader furthest behind first."""
+    """Say whose partitions are the reason why a group is unhealthy, the reader furthest behind first."""
     lag = group.lag
     changes = changes_of_members(board.events, group.name, board.frame.at_ms)
     if changes >= _OFTEN:
@@ -438,7 +439,7 @@ def _cases_of(board: Board, group: WatchedGroup) -> Iterator[str]:
 
 
 def _of_queries(board: Board) -> Iterator[Problem]:
-    """Yield a problem for each query of Spark in trouble."""
+    """Yield a problem for each unhealthy query of Spark."""
     for job in (query.job for query in board.frame.queries if query.job.status.is_trouble):
         status = status_cell(job.status)
         name = plain(job.name or job.path)

@@ -236,7 +236,7 @@ class LineTable(Toned, ScrollView, can_focus=True):
         if self.model.arranging is not None:
             return f"looking through {count(len(self.model.rows.items))} rows …"
         if len(self.model.rows.items) and not self.model.filter.is_empty:
-            trouble = "" if self.model.rows.is_kept is None else " and has trouble"
+            trouble = "" if self.model.rows.is_kept is None else " and has a problem"
             return f"no row of {len(self.model.rows.items)} passes the filter {self.model.filter.text!r}{trouble}"
         return self.model.rows.empty
 

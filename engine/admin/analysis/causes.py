@@ -29,7 +29,7 @@ class MissingBroker:
     detail: str = ""
 
     def __str__(self) -> str:
-        return f"broker {self.broker} is missing from {self.missed_by} of {self.of}"
+        return f"broker {self.broker} is out of the ISR of {self.missed_by} of {self.of} under-replicated partitions"
 
 
 def missing_brokers(frame: Frame, tally: Tally) -> list[MissingBroker]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise, takewhile
 from typing import NamedTuple
 
-from engine.admin.analysis.history import History, Sample, slope_of
+from engine.admin.analysis.history import SAMPLES_MIN, History, Sample, slope_of
 from engine.admin.cluster.remedies import Do, Operation, Phrase, Words
 from engine.admin.health.checks import ALMOST_FULL_PERCENT
 from engine.admin.health.report import used_percent
@@ -71,6 +71,7 @@ class DirTrend:
         error: why nothing is known of it, for example after a disk failure.
         grower: the topic that grows most in it, if it fills and that is a good part of what fills it.
         recent_per_s: how fast it filled while that was measured, whoever filled it.
+        is_overtaken: producers have been held back or let go since most of the readings behind ``full_in_s``.
     """
 
     broker: int
@@ -83,6 +84,7 @@ class DirTrend:
     grower: TopicGrowth | None = None
     recent_per_s: float | None = None
     total_bytes: int | None = None
+    is_overtaken: bool = False
 
     @property
     def is_urgent(self) -> bool:
@@ -117,11 +119,16 @@ class DirTrend:
         return self.used_percent is not None and self.used_percent >= ALMOST_FULL_PERCENT
 
 
-def dir_trends(frame: Frame, history: History) -> list[DirTrend]:
-    """Return all log dirs: those with errors first, then those that will be full soonest, then the fullest."""
+def dir_trends(frame: Frame, history: History, held_ms: int | None = None) -> list[DirTrend]:
+    """Return all log dirs: those with errors first, then those that will be full soonest, then the fullest.
+
+    Where producers were held back or let go at ``held_ms``, only what was read since then tells when a disk is full.
+    """
     found = []
     for log_dir in frame.log_dirs:
         samples = () if log_dir.log_dir is None else history.used_bytes.of((log_dir.broker, log_dir.log_dir))
+        fresh = samples if held_ms is None else tuple(sample for sample in samples if sample.at_ms >= held_ms)
+        is_cut, is_overtaken = len(fresh) < len(samples), len(fresh) < min(SAMPLES_MIN, len(samples))
         slope = slope_of(samples, WINDOW_MS)
         found.append(
             DirTrend(
@@ -130,9 +137,10 @@ def dir_trends(frame: Frame, history: History) -> list[DirTrend]:
                 log_dir.size_bytes,
                 used_percent(log_dir.total_bytes, log_dir.usable_bytes),
                 None if slope is None else slope.per_s,
-                _full_in_s(log_dir.usable_bytes, samples),
+                _full_in_s(log_dir.usable_bytes, samples if is_overtaken else fresh, is_steady=is_cut),
                 log_dir.error or "",
                 total_bytes=log_dir.total_bytes,
+                is_overtaken=is_overtaken,
             )
         )
     if any(trend.is_filling for trend in found):
@@ -266,15 +274,15 @@ def _deleted_bytes(trend: DirTrend, history: History) -> int:
     return round(deleted) if deleted >= _NOTICED * trend.total_bytes else 0
 
 
-def _full_in_s(usable_bytes: int | None, samples: Sequence[Sample]) -> float | None:
-    """Return None unless the samples show that it is filling up."""
+def _full_in_s(usable_bytes: int | None, samples: Sequence[Sample], *, is_steady: bool) -> float | None:
+    """Return None unless the samples show that it is filling up; ``is_steady``: they are no burst, however few."""
     slopes = [slope_of(samples, window_ms) for window_ms in (WINDOW_MS, RECENT_MS)]
     rates = [slope.per_s for slope in slopes if slope is not None and slope.is_rising]
     if usable_bytes is None or len(rates) < len(slopes) or _rests(samples):
         return None
     full_in_s = usable_bytes / min(rates)
     seen_ms = samples[-1].at_ms - samples[0].at_ms
-    return full_in_s if seen_ms >= RECENT_MS or full_in_s * 1000 <= _FORESIGHT * seen_ms else None
+    return full_in_s if is_steady or seen_ms >= RECENT_MS or full_in_s * 1000 <= _FORESIGHT * seen_ms else None
 
 
 def _rests(samples: Sequence[Sample]) -> bool:

@@ -46,7 +46,7 @@ def test_the_broker_that_most_partitions_miss_is_named_first_with_the_cause() ->
     frame = cluster.frame()
     first, second = missing_brokers(frame, _tally(frame))
     assert (first.broker, first.missed_by, first.of, first.cause) == (3, 4, 4, Cause.DOWN)
-    assert str(first) == "broker 3 is missing from 4 of 4"
+    assert str(first) == "broker 3 is out of the ISR of 4 of 4 under-replicated partitions"
     assert (second.broker, second.missed_by, second.cause) == (2, 1, Cause.LAGGING)
 
 
@@ -175,7 +175,31 @@ def test_a_log_dir_that_fills_says_when_it_is_full() -> None:
     ],
 )
 def test_what_was_seen_briefly_or_has_ended_is_no_trend(seconds: list[float], is_told: bool) -> None:
-    """Readings every ten seconds, of a log dir that takes so many megabytes a second, with 3 GB of room."""
+    (trend,) = dir_trends(*_filled(seconds))
+    assert (trend.full_in_s is not None) == is_told, trend
+
+
+@pytest.mark.parametrize(
+    ("after", "is_overtaken", "full_in_s"),
+    [
+        ([], True, 240),  # Nothing was read since, so all that can be said is what was true before.
+        ([0] * 2, True, 244),
+        ([0.5] * 3, False, 2_370),
+        ([0] * 3, False, None),  # It does not fill any more.
+        ([20] * 3, False, 30),  # They were let go.
+    ],
+)
+def test_a_quota_on_producers_makes_what_was_foretold_before_it_count_no_more(
+    after: list[float], is_overtaken: bool, full_in_s: int | None
+) -> None:
+    frame, history = _filled([5] * 36 + after)
+    (trend,) = dir_trends(frame, history, frame.at_ms - 10_000 * len(after) + 1)
+    expected = full_in_s and pytest.approx(full_in_s, rel=0.01)
+    assert (trend.is_overtaken, trend.full_in_s) == (is_overtaken, expected)
+
+
+def _filled(seconds: list[float]) -> tuple[Frame, History]:
+    """Read every ten seconds a log dir that takes so many megabytes a second, with 3 GB of room."""
     cluster = FakeCluster(1, {"orders": 1}, replication_factor=1, rate=0)
     frame, history = cluster.frame(), History()
     (log_dir,) = frame.log_dirs
@@ -187,8 +211,7 @@ def test_what_was_seen_briefly_or_has_ended_is_no_trend(seconds: list[float], is
         dirs = (replace(log_dir, usable_bytes=room),)
         frame = replace(frame, sequence=frame.sequence + 1, at_ms=at_ms, stages=stages, log_dirs=dirs)
         history.take(frame)
-    (trend,) = dir_trends(frame, history)
-    assert (trend.full_in_s is not None) == is_told, trend
+    return frame, history
 
 
 def _big_and_small(**configs: str) -> FakeCluster:
