@@ -49,7 +49,7 @@ demo: env
 test: env
 	@$(MAKE) --no-print-directory --jobs=2 lint run-tests
 
-# pytest rewrites the assertions of each file that is new. Two processes do it before, or all workers would, each for all files.
+# pytest rewrites the assertions of each file that is new. Two processes do it before, or one would, for which all workers wait.
 # Files of tests lie in memory where there are 8 GB for them: on a disk, a fifth of the CPU goes into making and removing them. No test cuts the power.
 run-tests: export TMPDIR ?= $(shell df -Pk /dev/shm 2>/dev/null | awk 'END { print ($$4 > 8000000) ? "/dev/shm" : "/tmp" }')
 run-tests: WORKERS ?= 6

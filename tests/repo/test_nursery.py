@@ -15,6 +15,7 @@ from nursery import NURSERIES
 from engine.local.cluster import LocalCluster
 from engine.local.processes import LocalProcess, ProcessId
 
+SUPPORT = Path(__file__).parents[1] / "support" / "run"
 RUN = """\
 import sys
 from pathlib import Path
@@ -107,3 +108,34 @@ def test_a_changed_python_that_comes_first_keeps_no_other_out(tmp_path: Path) ->
         [sys.executable, "-c", FIRST_AND_NEXT, tmp_path], env=environ, capture_output=True, text=True, check=True
     )
     assert run.stdout.split() == ["False", "True", "True"], run.stderr
+
+
+LOADED_ONCE = """\
+import os, sys
+from pathlib import Path
+with Path("loaded").open("a") as file:
+    print("once", file=file)
+
+def test_it(worker_id):
+    main = sys.modules["__main__"]
+    with Path("ran").open("a") as file:
+        print(os.getppid(), os.getsid(0), sys.argv[0], hasattr(main, "__file__"), worker_id, file=file)
+"""
+
+
+def test_processes_that_run_tests_have_loaded_them_once(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"test_{name}.py").write_text(LOADED_ONCE)
+    words = ("-c", os.devnull, "-o", f"pythonpath={SUPPORT}", "-p", "nursery", "--rootdir", tmp_path)
+    words = (*words, "-p", "xdist", "-n", "2", "--dist", "loadfile", "--import-mode=importlib")
+    with subprocess.Popen(
+        [sys.executable, "-m", "pytest", "-q", *words],
+        env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        cwd=tmp_path, stdout=subprocess.PIPE, text=True,
+    ) as run:  # fmt: skip
+        session = os.getsid(run.pid)
+        out, _ = run.communicate(timeout=120)
+    assert (run.returncode, "2 passed" in out) == (0, True), out
+    assert (tmp_path / "loaded").read_text() == "once\n" * 2, "two files, by one process"
+    seen = sorted((tmp_path / "ran").read_text().splitlines())
+    assert seen == [f"{run.pid} {session} -c False gw{number}" for number in (0, 1)]

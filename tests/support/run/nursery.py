@@ -4,6 +4,9 @@ Loading the same modules takes most of the CPU of a start, and a run starts more
 process of a run keeps up to two nurseries, which fork a program off for each start. From then on it is as any other: a
 child of the process that runs the tests, with a session of its own, its own output, environment and folder.
 
+The processes that run the tests themselves come from a nursery, too: one that has collected the tests, so that the
+files of tests and what these import are loaded once in a run.
+
 Programs start on their own in tests of the start itself (``OF_THE_START``), in other programs that tests start, and
 where an environment variable that Python reads when it starts is neither as in the run nor left out.
 """
@@ -27,8 +30,10 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NoReturn
 
 ROOT = Path(__file__).parents[3]
@@ -43,6 +48,8 @@ _SCRIPTS = {
     str(ROOT / "tests" / "cluster" / "killable_broker.py"): "broker",
 }
 _LAUNCHER = str(ROOT / "engine" / "local" / "launch.py")
+_WORKER = (sys.executable, "-u", "-c")
+"""What pytest-xdist starts, with one line of Python, which reads the rest."""
 _LOADED = ("cli", "engine.admin", "engine.kafka", "engine.local", "tui")
 """Packages whose modules ``klamm`` loads, each command some of them."""
 
@@ -67,7 +74,7 @@ class Nursery:
         """Return the pid of a new child of this process; None if there is none."""
         with self._asking:
             if self._socket is None or self._owner_pid != os.getpid():
-                self._start(asked["environ"])
+                self._start(asked)
             assert self._socket is not None
             # The nursery's child ends at once, and the program, an orphan then, becomes a child of this process.
             _prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -77,13 +84,17 @@ class Nursery:
             finally:
                 _prctl(_PR_SET_CHILD_SUBREAPER, 0)
 
-    def _start(self, environ: Mapping[str, str]) -> None:
+    def _start(self, asked: Mapping[str, Any]) -> None:
         self._owner_pid = os.getpid()
         self._socket, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with other:
             # It ends when nobody holds the other socket any more.
             self._process = subprocess.Popen(
-                [sys.executable, "-P", __file__, self._kind], stdin=other, env=environ, start_new_session=True
+                [sys.executable, "-P", __file__, self._kind, *asked["collected"]],
+                stdin=other,
+                env=asked["environ"],
+                # Ctrl-C reaches the processes of a run, as it does those that pytest-xdist starts.
+                start_new_session=self._kind != "worker",
             )
 
 
@@ -92,15 +103,23 @@ class Nurseries:
 
     def __init__(self) -> None:
         self.is_open = True
+        self.collected: Sequence[str] | None = None
+        """The arguments of this run of pytest; None if it starts no processes that run tests."""
+        self._is_installed = False
         # Tests give a program the environment of the run, or little of it. In most runs both are the same to Python.
         own = _of_python(os.environ)
         usual = (own, {name: value for name, value in own.items() if name == "LANG"})
         self._nurseries = {
-            (kind, frozenset(python.items())): Nursery(kind) for kind in ("broker", "klamm") for python in usual
+            (kind, frozenset(python.items())): Nursery(kind)
+            for kind in ("broker", "klamm", "worker")
+            for python in usual
         }
 
     def install(self) -> None:
         """Let ``subprocess.Popen`` take our programs from here."""
+        if self._is_installed:
+            return
+        self._is_installed = True
         execute_itself = subprocess.Popen._execute_child  # type: ignore[attr-defined]
         signature = inspect.signature(execute_itself)
 
@@ -121,10 +140,12 @@ class Nurseries:
         if not is_plain or isinstance(call["args"], str | bytes | os.PathLike):
             return None
         kind, words = _program([os.fspath(word) for word in call["args"]])
-        if not kind:
+        if not kind or (kind == "worker" and self.collected is None):
             return None
         streams = [call["p2cread"], call["c2pwrite"], call["errwrite"]]
         asked = {
+            "kind": kind,
+            "collected": self.collected or (),
             "words": words,
             "environ": {name: os.fspath(value) for name, value in (call["env"] or os.environ).items()},
             "folder": os.path.abspath(call["cwd"] or "."),
@@ -144,6 +165,8 @@ def _program(words: list[str]) -> tuple[str, list[str]]:
         words = words[6:]
     if words[0] == str(_KLAMM):
         return "klamm", words
+    if tuple(words[:-1]) == _WORKER:
+        return "worker", words[-2:]
     if words[0] == sys.executable and words[1] in _SCRIPTS:
         return _SCRIPTS[words[1]], words[1:]
     return ("broker", words[len(_BROKER) - 1 :]) if tuple(words[: len(_BROKER)]) == _BROKER else ("", [])
@@ -161,9 +184,11 @@ def _prctl(option: int, value: int) -> None:
 NURSERIES = Nurseries()
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: Any) -> None:
     if sys.platform == "linux":
         NURSERIES.install()
+        if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+            NURSERIES.collected = config.invocation_params.args
 
 
 def pytest_runtest_setup(item: Any) -> None:
@@ -204,7 +229,8 @@ def _become_program(between: int, asked: dict[str, Any], streams: list[int]) -> 
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if parent != asked["parent"] or os.getppid() != parent:
         os._exit(1)
-    os.setsid()
+    if asked["kind"] != "worker":
+        os.setsid()
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
@@ -241,10 +267,29 @@ def _load_klamm() -> Callable[[], object]:
     return run
 
 
-def _main(kind: str) -> NoReturn:
+def _collect(arguments: Sequence[str]) -> Callable[[], object]:
+    """Import what a run of pytest with these arguments imports. A worker collects again, for a quarter of the CPU."""
+    import pytest
+
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
+        pytest.main([*arguments, "--numprocesses=0", "--collect-only"])
+
+    def work() -> None:
+        # As with ``python -c``: what a test starts by ``spawn`` imports no main module.
+        main = sys.modules["__main__"] = ModuleType("__main__")
+        exec(sys.argv.pop(), main.__dict__)
+
+    return work
+
+
+def _main(kind: str, arguments: Sequence[str]) -> NoReturn:
     requests = socket.socket(fileno=os.dup(0))
-    sys.path.insert(0, str(ROOT))
-    run = _load_klamm() if kind == "klamm" else _load_broker()
+    if kind == "worker":
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        run = _collect(arguments)
+    else:
+        sys.path.insert(0, str(ROOT))
+        run = _load_klamm() if kind == "klamm" else _load_broker()
     gc.collect()
     gc.freeze()
     words = _serve(requests)
@@ -270,4 +315,4 @@ def _main(kind: str) -> NoReturn:
 
 
 if __name__ == "__main__":
-    _main(sys.argv[1])
+    _main(sys.argv[1], sys.argv[2:])
