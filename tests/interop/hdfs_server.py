@@ -20,7 +20,7 @@ _START_TIMEOUT_S = 600.0
 """Its start takes eight seconds of CPU time."""
 
 
-def _cluster_jar() -> Path:
+def cluster_jar() -> Path:
     """Return the jar with both servers, in the Hadoop release whose other jars Spark has."""
     (client,) = _JARS.glob("hadoop-client-api-*.jar")
     version = client.stem.removeprefix("hadoop-client-api-")
@@ -41,7 +41,7 @@ def hdfs_server(folder: Path) -> Iterator[str]:
     """Yield the URI of a file system whose blocks are in a folder."""
     told = folder / "told.json"
     command = [
-        find_java(user="Hadoop").program, *SHORT_LIVED.split(), "-Xmx300m", "-cp", f"{_cluster_jar()}:{_JARS}/*",
+        find_java(user="Hadoop").program, *SHORT_LIVED.split(), "-Xmx300m", "-cp", f"{cluster_jar()}:{_JARS}/*",
         "org.apache.hadoop.test.MiniDFSClusterManager", "-format", "-datanodes", "1",
         "-D", f"hdfs.minidfs.basedir={folder / 'data'}", "-writeDetails", str(told),
     ]  # fmt: skip

@@ -38,6 +38,7 @@ def kafka_cluster(
     chroot: str = "",
     log_dirs: Sequence[str] = ("data",),
     each: Sequence[Mapping[str, Any]] = (),
+    shares_jvm: bool = True,
 ) -> Iterator[KafkaCluster]:
     """Start brokers that know each other, and end them before their ZooKeeper.
 
@@ -47,6 +48,7 @@ def kafka_cluster(
         host: an address that is known before the cluster starts; by default one that nobody else uses.
         log_dirs: their names in each broker's folder.
         each: what every broker is made with beside this.
+        shares_jvm: no broker can be killed, and none has JMX.
     """
     host = host or own_loopback_address()
     with ExitStack() as stack:
@@ -62,6 +64,7 @@ def kafka_cluster(
                 zookeeper_connect=server.connect_string + chroot,
                 overrides={"log.dirs": ",".join(str(home / name) for name in log_dirs), **settings},
                 heap="300m",
+                shares_jvm=shares_jvm,
                 **(each[broker_id] if each else {}),
             )
             made.append(stack.enter_context(broker))

@@ -12,30 +12,22 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 
-from apache_kafka import SHORT_LIVED, START_TIMEOUT_S, ClassArchive, fetch_jars, run_tool
+from apache_kafka import LOG4J_2, START_TIMEOUT_S, SharedJvm, shared_jvm, short_lived_java
+from kafka_tools import run_tool
 
 from engine.common.topic_id import random_topic_id, topic_id_text
-from engine.local.java import find_java
 from engine.local.probe import known_broker_ids
 from engine.local.processes import LocalProcess, start_process
 
 KAFKA_4_VERSION = "4.2.0"
 
-_LOG4J = """\
-rootLogger.level = INFO
-rootLogger.appenderRefs = out
-rootLogger.appenderRef.out.ref = out
-appender.out.type = Console
-appender.out.name = out
-appender.out.layout.type = PatternLayout
-appender.out.layout.pattern = [%d] %p %m (%c)%n
-"""
-
 
 class KRaftNode:
     """One node that is a broker and a controller. Ids start at 1: a 0 would look too much like a default."""
 
-    def __init__(self, folder: Path, node_id: int, host: str, settings: Mapping[str, str], heap: str) -> None:
+    def __init__(
+        self, folder: Path, node_id: int, host: str, settings: Mapping[str, str], heap: str, *, shares_jvm: bool
+    ) -> None:
         self.folder = folder
         self.node_id = node_id
         self.host = host
@@ -51,50 +43,56 @@ class KRaftNode:
             "log.dirs": str(folder / "data"),
             **settings,
         }
+        self._shares_jvm = shares_jvm
+        self._jvm: SharedJvm | None = None
         self._process: LocalProcess | None = None
-        self._archive = ClassArchive(KAFKA_4_VERSION)
 
     @property
     def process(self) -> LocalProcess:
-        assert self._process is not None, "the node was not started"
+        assert self._process is not None, "the node was not started, or shares a JVM"
         return self._process
 
     def prepare(self, cluster_id: str, voters: str) -> None:
         """Write the settings, and format the log dir as Kafka's own tool does."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / "log4j2.properties").write_text(_LOG4J)
-        properties = self.folder / "server.properties"
         settings = {**self._settings, "controller.quorum.voters": voters}
-        properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        words = ["format", "--cluster-id", cluster_id, "--config", str(properties)]
+        self._properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        words = ["format", "--cluster-id", cluster_id, "--config", str(self._properties)]
         ran = run_tool("kafka.tools.StorageTool", *words, version=KAFKA_4_VERSION)
         assert ran.returncode == 0, ran.stdout + ran.stderr
 
     def start(self) -> None:
-        """Start the node, and do not wait: alone it has no quorum."""
-        command: list[str | Path] = [
-            find_java().program,
-            f"-Xmx{self._heap}",
-            *SHORT_LIVED,
-            *self._archive.to_map_or_write(),
-            f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}",
-            "-cp",
-            f"{fetch_jars(KAFKA_4_VERSION)}/*",
-            "kafka.Kafka",
-            self.folder / "server.properties",
-        ]
-        self._process = start_process(command, output=self.folder / "server.log")
+        """Start the node. In a JVM of its own it is not waited for: alone it has no quorum."""
+        if self._shares_jvm:
+            jvm = shared_jvm(KAFKA_4_VERSION)
+            jvm.do("startup", self._properties)
+            self._jvm = jvm
+            return
+        (log4j := self.folder / "log4j2.properties").write_text(LOG4J_2)
+        options = (f"-Xmx{self._heap}", f"-Dlog4j2.configurationFile={log4j}")
+        java = short_lived_java(*options, version=KAFKA_4_VERSION)
+        self._process = start_process([*java, "kafka.Kafka", self._properties], output=self.folder / "server.log")
+
+    @property
+    def is_alive(self) -> bool:
+        return self.process.is_alive if self._jvm is None else self._jvm.is_alive
+
+    @property
+    def _properties(self) -> Path:
+        return self.folder / "server.properties"
 
     def kill(self) -> None:
         """Kill the node with KILL; ``start`` brings it back."""
         self.process.kill()
-        self._archive.close(is_whole=False)
         self._process = None
 
     def stop(self) -> None:
-        """Stop the node with TERM."""
+        """Stop the node as TERM does."""
+        if self._jvm is not None:
+            self._jvm.do("shutdown", self._properties)
+            self._jvm = None
         if self._process is not None:
-            self._archive.close(is_whole=self._process.stop(30.0))
+            self._process.stop(30.0)
             self._process = None
 
 
@@ -109,8 +107,11 @@ class KRaftCluster:
         nodes: int = 3,
         overrides: Mapping[str, str] | None = None,
         heap: str = "300m",
+        shares_jvm: bool = True,
     ) -> None:
+        """With ``shares_jvm`` no node can be killed."""
         self.host = host
+        self.folder = folder
         # As for a topic id: Kafka's tool takes a text that starts with a dash for an option.
         self.cluster_id = topic_id_text(random_topic_id())
         factor = str(min(nodes, 3))
@@ -128,7 +129,10 @@ class KRaftCluster:
             "log.cleaner.dedupe.buffer.size": "16777216",
             **(overrides or {}),
         }
-        self.nodes = [KRaftNode(folder / str(number), number, host, settings, heap) for number in range(1, nodes + 1)]
+        self.nodes = [
+            KRaftNode(folder / str(number), number, host, settings, heap, shares_jvm=shares_jvm)
+            for number in range(1, nodes + 1)
+        ]
 
     @property
     def bootstrap(self) -> str:
@@ -141,10 +145,10 @@ class KRaftCluster:
     def start(self) -> None:
         """Format and start all nodes, and wait until each tells clients of all of them."""
         voters = ",".join(f"{node.node_id}@{node.controller_address}" for node in self.nodes)
-        with ThreadPoolExecutor(len(self.nodes)) as threads:
-            list(threads.map(lambda node: node.prepare(self.cluster_id, voters), self.nodes))
         for node in self.nodes:
-            node.start()
+            node.prepare(self.cluster_id, voters)
+        with ThreadPoolExecutor(len(self.nodes)) as threads:
+            list(threads.map(KRaftNode.start, self.nodes))
         self.wait_until_up()
 
     def node(self, node_id: int) -> KRaftNode:
@@ -162,9 +166,8 @@ class KRaftCluster:
         """Return when every node tells clients of all of them."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while any(known_broker_ids(node.host, node.port) != self.node_ids for node in self.nodes):
-            ended = [node for node in self.nodes if not node.process.is_alive]
-            if ended or time.monotonic() > deadline:
-                said = [(node.folder / "server.log").read_text("utf-8", "replace")[-2000:] for node in self.nodes]
+            if not all(node.is_alive for node in self.nodes) or time.monotonic() > deadline:
+                said = [log.read_text("utf-8", "replace")[-2000:] for log in self.folder.glob("*/server.log")]
                 self.stop()
                 raise RuntimeError(f"Apache Kafka {KAFKA_4_VERSION} did not start: {said}")
             time.sleep(0.05)

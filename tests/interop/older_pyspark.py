@@ -11,7 +11,9 @@ from pathlib import Path
 
 from apache_kafka import fetched_once, jars_folder
 
-_PY4J = {"3.5.1": "0.10.9.7", "4.0.0": "0.10.9.9"}
+RELEASES = {"3.5.1": "0.10.9.7", "4.0.0": "0.10.9.9"}
+"""Each with its release of Py4J."""
+
 _CONNECTOR = "spark-sql-kafka-0-10_2.13"
 _CONNECTOR_NEEDS = ("commons-pool2", "kafka-clients", "spark-sql-kafka", "spark-token-provider-kafka")
 _POM = f"""\
@@ -32,7 +34,7 @@ def pyspark_folder(version: str) -> Path:
 
     def fetch(work: Path) -> Path:
         program = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(work / "packages")]
-        subprocess.run([*program, f"pyspark=={version}", f"py4j=={_PY4J[version]}"], check=True, timeout=900)
+        subprocess.run([*program, f"pyspark=={version}", f"py4j=={RELEASES[version]}"], check=True, timeout=900)
         return work / "packages"
 
     return fetched_once(jars_folder().with_name(f"pyspark-{version}"), fetch)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 from urllib.error import URLError
 
 import pytest
-from apache_kafka import KAFKA_VERSION, SHORT_LIVED, ClassArchive, fetch_jar, fetch_jars
+from apache_kafka import KAFKA_VERSION, fetch_jar, short_lived_java
 from broker_logs import assert_no_fault
 from confluent_kafka import Consumer, TopicPartition
 from patience import within
@@ -26,7 +26,6 @@ from transactional_clients import committed_offset, read_records
 from wire_client import create_topic
 
 from engine.local.cluster import LocalCluster
-from engine.local.java import find_java
 from engine.local.processes import LocalProcess, start_process
 
 TOPIC, COPY, PARTITIONS, GROUP = "lines", "there.lines", 3, "readers"
@@ -92,11 +91,10 @@ class Worker:
         given = {**WORKER, "bootstrap.servers": cluster.bootstrap_servers, "listeners": f"http://{self.name}"}
         properties = folder / f"{port}.properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in given.items()))
-        mirror = [str(fetch_jar(f"org.apache.kafka:{jar}:{KAFKA_VERSION}")) for jar in MIRROR]
-        java = [find_java().program, "-Xmx192m", *SHORT_LIVED, *ClassArchive(KAFKA_VERSION).to_map()]
-        classes = ":".join((f"{fetch_jars()}/*", *mirror))
+        mirror = [fetch_jar(f"org.apache.kafka:{jar}:{KAFKA_VERSION}") for jar in MIRROR]
+        java = short_lived_java("-Xmx192m", more_classes=mirror)
         main = "org.apache.kafka.connect.cli.ConnectDistributed"
-        self.process: LocalProcess = start_process([*java, "-cp", classes, main, properties], output=self._output)
+        self.process: LocalProcess = start_process([*java, main, properties], output=self._output)
 
     def ask(self, path: str, settings: dict[str, str] | None = None) -> Any:
         """Return the answer; None while there is none."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apache_kafka import fetch_jars, run_tool
+from apache_kafka import run_tool, short_lived_java
 from broker_logs import assert_no_fault
 from confluent_kafka import Producer
 from patience import wait_for
@@ -20,7 +20,6 @@ from wire_client import WireClient, create_topic
 from engine.kafka.protocol.apis.describe_groups import DescribeGroupsRequest
 from engine.kafka.protocol.apis.offset_fetch import OffsetFetchRequest
 from engine.local.cluster import LocalCluster
-from engine.local.java import find_java
 from engine.local.processes import start_process
 
 PARTITIONS = 4
@@ -62,7 +61,7 @@ class JavaMember:
         arguments = ["--bootstrap-server", cluster.bootstrap_servers, "--topic", topic, "--group-id", f"g-{topic}"]
         arguments += ["--assignment-strategy", strategy, "--session-timeout", session_ms, "--verbose"]
         arguments += ["--group-instance-id", instance_id] if instance_id else []
-        java = [str(find_java().program), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", f"{fetch_jars()}/*"]
+        java = short_lived_java("-Xmx128m")
         self.process = start_process(
             [*java, "org.apache.kafka.tools.VerifiableConsumer", *arguments], output=self._output
         )

@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from apache_kafka import KAFKA_VERSION, fetch_jar, fetch_jars
+from apache_kafka import KAFKA_VERSION, compiled, fetch_jar, short_lived_java
 from broker_logs import assert_no_fault
 from confluent_kafka import Consumer, TopicPartition
-from kafka_tools import SOURCES
 from patience import within
 from sequence_writers import LibrdkafkaSender, Writer
 from transactional_clients import committed_offset, read_records
 from wire_client import create_topic
 
 from engine.local.cluster import LocalCluster
-from engine.local.java import find_java
 from engine.local.processes import start_process
 
 LINES, COUNTS, COPIES, COPIERS = "lines", "counts", "copies", "copiers"
@@ -44,15 +42,8 @@ STREAMS = f"org.apache.kafka:kafka-streams:{KAFKA_VERSION}"
 class Application:
     """A Java program. Whenever it ends by itself it is started again, as whatever supervises it would do."""
 
-    def __init__(self, output: Path, *arguments: str | Path, jars: str = "") -> None:
-        java: list[str | Path] = [
-            find_java().program,
-            "-Xmx160m",
-            "-XX:TieredStopAtLevel=1",
-            "-cp",
-            f"{fetch_jars()}/*:{jars}",
-        ]
-        self._command = [*java, *arguments]
+    def __init__(self, output: Path, *arguments: str | Path, classes: Iterable[Path] = ()) -> None:
+        self._command = [*short_lived_java("-Xmx160m", more_classes=classes), *arguments]
         self._output = output
         self.process = start_process(self._command, output=output)
 
@@ -80,8 +71,9 @@ def copier(cluster: LocalCluster, folder: Path, name: str) -> Application:
 
 
 def word_count(cluster: LocalCluster, folder: Path) -> Application:
-    program = [SOURCES / "WordCount.java", cluster.bootstrap_servers, LINES, COUNTS, folder / "streams"]
-    return Application(folder / "wordcount.out", *program, jars=str(fetch_jar(STREAMS)))
+    streams = fetch_jar(STREAMS)
+    program = ["WordCount", cluster.bootstrap_servers, LINES, COUNTS, folder / "streams"]
+    return Application(folder / "wordcount.out", *program, classes=[compiled("WordCount", streams), streams])
 
 
 class Progress:

@@ -36,7 +36,7 @@ def silenced(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRe
         # Brokers that hear nothing from ZooKeeper stay in the cluster during the test.
         "zookeeper.session.timeout.ms": "120000",
     }
-    with kafka_cluster(folder, 2, 21092, settings) as running:
+    with kafka_cluster(folder, 2, 21092, settings, shares_jvm=False) as running:
         brokers, zookeeper = running.brokers, running.server
         plan = folder / "plan.json"
         partition = {"topic": "kept", "partition": 0, "replicas": [1, 0]}

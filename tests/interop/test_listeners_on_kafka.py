@@ -39,7 +39,7 @@ def test_both_engines_open_close_and_refuse_alike(tmp_path: Path) -> None:
         own = settings(tmp_path / "klamm", host, f"{connect}/klamm") | klamm.settings()
         theirs = ApacheKafkaBroker(
             tmp_path / "kafka", broker_id=0, host=host, port=KAFKA, zookeeper_connect=f"{connect}/kafka",
-            overrides=kafka.settings() | {"controlled.shutdown.enable": "false"}, heap="300m",
+            overrides=kafka.settings() | {"controlled.shutdown.enable": "false"}, shares_jvm=True,
         )  # fmt: skip
         with BrokerProgram(tmp_path / "klamm", own) as ours, theirs:
             ours.wait_until_started()

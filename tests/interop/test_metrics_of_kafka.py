@@ -75,7 +75,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
         f"{fetch_jar(JOLOKIA)}=host={host},port={AGENT}",
     )
     each = [{"jmx_port": JMX + number, "agent": agent} for number, agent in enumerate(agents)]
-    with kafka_cluster(folder, 2, PORTS[0], {}, host=host, chroot="/kafka", each=each) as running:
+    with kafka_cluster(folder, 2, PORTS[0], {}, host=host, chroot="/kafka", each=each, shares_jvm=False) as running:
         counted_work(running.brokers[0].bootstrap)
         yield Watched(running.zookeeper, running.brokers[0].bootstrap)
 

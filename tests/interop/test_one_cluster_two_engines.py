@@ -50,9 +50,8 @@ class TwoEngines:
             port=9093,
             zookeeper_connect=self._zookeeper_connect,
             overrides=common,
-            heap="400m",
+            shares_jvm=True,
         )
-        (self._folder / "kafka" / "server.log").unlink(missing_ok=True)
         self._stack.callback(self._kafka.stop)
         self._kafka.start()
 

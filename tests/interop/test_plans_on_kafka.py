@@ -104,7 +104,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
         "offsets.topic.num.partitions": "1",
         "offsets.topic.replication.factor": "3",
     }
-    with kafka_cluster(tmp_path_factory.mktemp("plans-on-kafka"), 3, 22092, settings) as running:
+    with kafka_cluster(tmp_path_factory.mktemp("plans-on-kafka"), 3, 22092, settings, shares_jvm=False) as running:
         yield Servers(running.brokers, running.server)
 
 

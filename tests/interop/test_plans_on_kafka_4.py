@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apache_kafka import run_tool
+from kafka_tools import run_tool
 from klamm_program import PROGRAM, Ran, environment, in_process
 from kraft_cluster import KAFKA_4_VERSION, KRaftCluster
 from patience import wait_for
@@ -89,7 +89,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KRaftCluster]:
         "offsets.topic.num.partitions": "1",
     }
     folder = tmp_path_factory.mktemp("plans-on-kafka-4")
-    with KRaftCluster(folder, host=own_loopback_address(), overrides=settings) as started:
+    with KRaftCluster(folder, host=own_loopback_address(), overrides=settings, shares_jvm=False) as started:
         yield started
 
 

@@ -58,7 +58,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Addresses]:
             port=21192,
             zookeeper_connect=f"{zookeeper}/kafka",
             overrides=COMMON,
-            heap="300m",
+            shares_jvm=True,
         )
         stack.enter_context(kafka)
         klamm.wait_until_started()

@@ -61,7 +61,7 @@ def test_the_same_files_are_left(tmp_path: Path, zk_chroot: str, clean: bool) ->
         port=22092,
         zookeeper_connect=zk_chroot,
         overrides=settings,
-        heap="300m",
+        shares_jvm=True,
     ):
         pass
     limits = LogManagerConfig((tmp_path / "ours",), 2, producer_id_expiration_ms=EXPIRATION_MS)

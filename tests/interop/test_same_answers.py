@@ -78,7 +78,7 @@ class Brokers:
             port=21092,
             zookeeper_connect=f"{zookeeper}/kafka",
             overrides=COMMON,
-            heap="300m",
+            shares_jvm=True,
         )
         stack.callback(self._kafka.stop)
         self._kafka.start(is_told=is_told)

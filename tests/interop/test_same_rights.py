@@ -483,7 +483,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterable[list[Engine]]:
     with EmbeddedZooKeeper(host=own_loopback_address(), fsync=False) as zookeeper:
         asyncio.run(put_token(zookeeper.connect_string))
         with (
-            ApacheKafkaBroker(folder / "kafka", broker_id=0, host=hosts[0], port=PORTS["PLAINTEXT"], heap="300m",
+            ApacheKafkaBroker(folder / "kafka", broker_id=0, host=hosts[0], port=PORTS["PLAINTEXT"], shares_jvm=True,
                               zookeeper_connect=f"{zookeeper.connect_string}/kafka",
                               overrides=broker_settings(hosts[0], keys)),
             klamm_broker(folder / "klamm", hosts[1], f"{zookeeper.connect_string}/klamm", keys),

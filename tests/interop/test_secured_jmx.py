@@ -119,7 +119,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     )
     own = secured(folder, "broker.p12")
     each = [{"jmx_port": port, "jmx_secured": {**own, **agent}} for port, agent in zip(JMX, agents, strict=True)]
-    with kafka_cluster(folder, 2, PORTS[0], {}, host=host, chroot="/kafka", each=each) as running:
+    with kafka_cluster(folder, 2, PORTS[0], {}, host=host, chroot="/kafka", each=each, shares_jvm=False) as running:
         yield Watched(folder, host, running.zookeeper, ca)
 
 

@@ -351,7 +351,7 @@ def test_half_of_the_brokers_have_a_certificate_of_a_new_ca(operator: Operator, 
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(store),
         },
-        heap="300m",
+        shares_jvm=True,
     ):
         config = kafka.client("SECOND")
         made = operator.run("SECOND", config, "topics", "create", "on-both", "--replica-assignment", "0,1")

@@ -24,7 +24,7 @@ SETTINGS = {"auto.create.topics.enable": "false", "controlled.shutdown.enable": 
 @pytest.fixture
 def brokers(tmp_path: Path) -> Iterator[Sequence[ApacheKafkaBroker]]:
     """Two Kafka brokers; the first is the controller."""
-    with kafka_cluster(tmp_path, 2, 21292, SETTINGS) as running:
+    with kafka_cluster(tmp_path, 2, 21292, SETTINGS, shares_jvm=False) as running:
         yield running.brokers
 
 

@@ -34,7 +34,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Seq
     """ZooKeeper's address, and two Kafka brokers with short sessions."""
     settings = {"zookeeper.session.timeout.ms": "4000", "controlled.shutdown.enable": "false"}
     settings["auto.leader.rebalance.enable"] = "false"
-    with kafka_cluster(tmp_path_factory.mktemp("watched-kafka"), 2, 21092, settings) as running:
+    with kafka_cluster(tmp_path_factory.mktemp("watched-kafka"), 2, 21092, settings, shares_jvm=False) as running:
         yield running.zookeeper, running.brokers
 
 

@@ -14,8 +14,9 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from pathlib import Path
+from threading import Lock
 from types import TracebackType
 
 from wire_client import ConnectionClosed, WireClient
@@ -70,6 +71,21 @@ log4j.appender.stateChange.File={folder}/state-change.log
 log4j.appender.stateChange.layout=org.apache.log4j.PatternLayout
 log4j.appender.stateChange.layout.ConversionPattern=[%d] %p %m (%c)%n
 """
+LOG4J_2 = """\
+rootLogger.level = INFO
+rootLogger.appenderRefs = out
+rootLogger.appenderRef.out.ref = out
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = [%d] %p %m (%c)%n
+"""
+_LOG4J_SHARED = """\
+log4j.rootLogger=INFO, out
+log4j.appender.out=org.apache.log4j.ConsoleAppender
+log4j.appender.out.layout=org.apache.log4j.PatternLayout
+log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n
+"""
 
 
 def jars_folder(version: str = KAFKA_VERSION) -> Path:
@@ -89,13 +105,13 @@ def fetch_jars(version: str = KAFKA_VERSION) -> Path:
 
 
 def fetched_once(folder: Path, fetch: Callable[[Path], Path]) -> Path:
-    """Let ``fetch`` make the folder inside another, unless it exists. One process does, the others wait."""
-    if folder.is_dir():
+    """Let ``fetch`` make the folder, or a file, inside another, unless it exists. One process does, the others wait."""
+    if folder.exists():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / "fetching.lock").open("w") as lock, tempfile.TemporaryDirectory(dir=folder.parent) as work:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.is_dir():
+        if not folder.exists():
             fetch(Path(work)).rename(folder)
     return folder
 
@@ -131,58 +147,121 @@ def _fetch(version: str, work: Path) -> Path:
     return work / "libs"
 
 
-class ClassArchive:
-    """The classes that a broker of a release loads, as a file that later JVMs map: it halves the CPU of their start.
-
-    The first broker that finds none writes it as it ends.
-    """
-
-    def __init__(self, version: str) -> None:
-        program = find_java().program.resolve()
-        words = f"{program} {program.stat().st_mtime_ns} {jars_folder(version)}"
-        name = f"kafka-{version}-{hashlib.sha256(words.encode()).hexdigest()[:16]}.jsa"
-        self._path = jars_folder(version).parent / name
-        self._new = self._path.with_suffix(".new")
-        self._lock: int | None = None
-
-    def to_map(self) -> list[str]:
-        """Return Java's option, or none where no broker has written the archive."""
-        return [f"-XX:SharedArchiveFile={self._path}"] if self._path.exists() else []
-
-    def to_map_or_write(self) -> list[str]:
-        """Return Java's option for a broker. Who calls this calls ``close`` when the broker has ended."""
-        if not self._path.exists() and self._lock is None:
-            lock = os.open(self._path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(lock)
-                return []
-            self._lock = lock
-            return [f"-XX:ArchiveClassesAtExit={self._new}"]
-        return self.to_map()
-
-    def close(self, *, is_whole: bool) -> None:
-        """Keep what the broker wrote, if it ended by itself."""
-        if self._lock is not None:
-            if is_whole and self._new.exists():
-                self._new.rename(self._path)
-            os.close(self._lock)
-            self._lock = None
-
-
 SHORT_LIVED = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """For a JVM that computes for some seconds: compiling well would cost more than it saves."""
+
+
+def class_archive(version: str) -> Path:
+    """Return where the archive of the classes that a broker of a release loads is, or will be.
+
+    ``make interop`` makes it (`prepare.py` of `tests/interop`). JVMs that map it start with half the CPU.
+    """
+    program = find_java().program.resolve()
+    words = f"{program} {program.stat().st_mtime_ns} {jars_folder(version)}"
+    return jars_folder(version).parent / f"kafka-{version}-{hashlib.sha256(words.encode()).hexdigest()[:16]}.jsa"
+
+
+def short_lived_java(
+    *options: str | Path, version: str = KAFKA_VERSION, more_classes: Iterable[Path] = ()
+) -> list[str | Path]:
+    """Return the command, up to the main class, of a JVM that computes for some seconds with a release's classes."""
+    archive = class_archive(version)
+    mapped = [f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []
+    classes = ":".join([f"{fetch_jars(version)}/*", *map(str, more_classes)])
+    return [find_java().program, *SHORT_LIVED, *mapped, *options, "-cp", classes]
+
+
+SOURCES = Path(__file__).parents[2] / "recording" / "java"
+
+
+def compiled(source: str, *more_classes: Path) -> Path:
+    """Return the folder with the classes of one of our sources. It is compiled once: that takes a JVM 3 s of CPU.
+
+    Raises:
+        SystemExit: this Java has no compiler.
+    """
+    java = find_java(user="the tests' Java programs")
+    if not java.has_module("jdk.compiler"):
+        raise SystemExit(f"error: {java.program} has no compiler\nhint: install a JDK and set JAVA_HOME")
+    file = SOURCES / f"{source}.java"
+    classes = ":".join(map(str, [*fetch_jars().glob("*.jar"), *more_classes]))
+
+    def compile_it(work: Path) -> Path:
+        compiler = [java.program, *SHORT_LIVED, "-m", "jdk.compiler/com.sun.tools.javac.Main"]
+        subprocess.run([*compiler, "-cp", classes, "-d", work / "classes", file], check=True, timeout=300)
+        return work / "classes"
+
+    digest = hashlib.sha256(file.read_bytes() + f"{java.program.resolve()}".encode()).hexdigest()[:16]
+    return fetched_once(jars_folder().with_name(f"{source}-{digest}"), compile_it)
+
+
+class SharedJvm:
+    """A JVM of a release that runs several brokers: it loads and compiles their code once.
+
+    They end with it, and it ends with this process. A broker has a JVM of its own if a test kills it, reads its log or
+    JMX, or wants settings of Java.
+    """
+
+    def __init__(self, version: str, *options: str) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="klamm-kafka-")
+        log4j, self._output = Path(self._folder.name, "log4j.properties"), Path(self._folder.name, "out")
+        log4j.write_text(_LOG4J_SHARED if version.startswith("3.") else LOG4J_2)
+        name = "log4j.configuration" if version.startswith("3.") else "log4j2.configurationFile"
+        options = ("-Xmx1g", f"-D{name}=file:{log4j}", *options)
+        java = short_lived_java(*options, version=version, more_classes=[compiled("Brokers")])
+        with self._output.open("wb") as output:
+            self._process = subprocess.Popen([*java, "Brokers"], stdin=subprocess.PIPE, stdout=output, stderr=output)
+        self._one_line = Lock()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def do(self, what: str, properties: Path) -> None:
+        """Let the broker of these properties ``startup`` or ``shutdown``, and wait until it has.
+
+        Raises:
+            RuntimeError: it failed, with Java's words.
+        """
+        told = properties.with_name(f"{what}-{time.monotonic_ns()}")
+        assert self._process.stdin is not None
+        with self._one_line:
+            self._process.stdin.write(f"{what}\t{properties}\t{told}\n".encode())
+            self._process.stdin.flush()
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not told.exists():
+            if not self.is_alive or time.monotonic() > deadline:
+                self._process.kill()
+                said = self._output.read_text("utf-8", "replace")[-4000:]
+                raise RuntimeError(f"Apache Kafka did not {what}: {said}")
+            time.sleep(0.02)
+        if failure := told.read_text():
+            raise RuntimeError(f"Apache Kafka did not {what}: {failure}")
+
+    def end(self) -> None:
+        """End all brokers at once, and wait for the end of the JVM."""
+        self._process.communicate(timeout=START_TIMEOUT_S)
+
+
+_starting = Lock()
+SHARED: dict[str, SharedJvm] = {}
+"""By release, the JVM of this process."""
+
+
+def shared_jvm(version: str) -> SharedJvm:
+    """Return the JVM of this process for brokers of a release."""
+    with _starting:
+        if version not in SHARED or not SHARED[version].is_alive:
+            SHARED[version] = SharedJvm(version)
+        return SHARED[version]
 
 
 def run_tool(
     main_class: str, *arguments: str, text_input: str = "", timeout_s: float = 120.0, version: str = KAFKA_VERSION
 ) -> subprocess.CompletedProcess[str]:
     """Run one of Kafka's own command-line tools and return its output."""
-    classes = ["-cp", f"{fetch_jars(version)}/*", *ClassArchive(version).to_map()]
-    java = [str(find_java().program), "-Xmx256m", *SHORT_LIVED, *classes]
     return subprocess.run(
-        [*java, main_class, *arguments],
+        [*short_lived_java("-Xmx256m", version=version), main_class, *arguments],
         input=text_input,
         capture_output=True,
         text=True,
@@ -221,8 +300,12 @@ class ApacheKafkaBroker:
         jmx_port: int | None = None,
         jmx_secured: Mapping[str, str] | None = None,
         agent: str | None = None,
+        shares_jvm: bool = False,
     ) -> None:
-        """``jmx_secured`` are Java's ``com.sun.management.jmxremote.*``, ``agent`` is a Java agent with its options."""
+        """``jmx_secured`` are Java's ``com.sun.management.jmxremote.*``, ``agent`` is a Java agent with its options.
+
+        With ``shares_jvm``, other brokers that are short-lived run in the same JVM (``SharedJvm``).
+        """
         self.folder = folder
         self.broker_id = broker_id
         self.host = host
@@ -232,9 +315,10 @@ class ApacheKafkaBroker:
         self._jmx = [] if jmx_port is None else jmx_options(host, jmx_port, jmx_secured)
         if agent is not None:
             self._jmx.append(f"-javaagent:{agent}")
+        self._shares_jvm = shares_jvm
         self._log4j = _LOG4J.format(folder=folder, state_change_level=state_change_level)
         self._process: LocalProcess | None = None
-        self._archive = ClassArchive(KAFKA_VERSION)
+        self._jvm: SharedJvm | None = None
         self._settings = {
             "broker.id": str(broker_id),
             "listeners": f"PLAINTEXT://{host}:{port}",
@@ -255,7 +339,7 @@ class ApacheKafkaBroker:
 
     @property
     def process(self) -> LocalProcess:
-        assert self._process is not None, "the broker was not started"
+        assert self._process is not None, "the broker was not started, or shares a JVM"
         return self._process
 
     def start(self, *, is_told: bool = True) -> None:
@@ -264,36 +348,39 @@ class ApacheKafkaBroker:
         Without ``is_told`` it may serve before any controller has told it of the cluster.
         """
         (self.folder / "data").mkdir(parents=True, exist_ok=True)
-        (self.folder / "log4j.properties").write_text(self._log4j)
-        properties = self.folder / "server.properties"
-        properties.write_text("".join(f"{key}={value}\n" for key, value in self._settings.items()))
-        command: list[str | Path] = [
-            find_java().program,
-            f"-Xmx{self._heap}",
-            f"-Xms{self._heap}",
-            *self._way_to_run(),
-            f"-Dlog4j.configuration=file:{self.folder / 'log4j.properties'}",
-            *self._jmx,
-            "-cp",
-            f"{fetch_jars()}/*",
-            "kafka.Kafka",
-            properties,
-        ]
-        log = self.folder / "server.log"
+        self._properties.write_text("".join(f"{key}={value}\n" for key, value in self._settings.items()))
+        if self._shares_jvm and self.is_short_lived:
+            jvm = shared_jvm(KAFKA_VERSION)
+            jvm.do("startup", self._properties)
+            self._jvm = jvm
+            self._wait(lambda: not is_told or self._tells_clients_of_itself())
+            return
+        log, log4j = self.folder / "server.log", self.folder / "log4j.properties"
+        log4j.write_text(self._log4j)
         said_before = log.stat().st_size if log.exists() else 0
-        self._process = start_process(command, output=self.folder / "broker.out")
+        options = (f"-Xmx{self._heap}", f"-Xms{self._heap}", f"-Dlog4j.configuration=file:{log4j}", *self._jmx)
+        java = (
+            short_lived_java(*options)
+            if self.is_short_lived
+            else [find_java().program, *options, "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-cp", f"{fetch_jars()}/*"]
+        )
+        self._process = start_process([*java, "kafka.Kafka", self._properties], output=self.folder / "broker.out")
+        self._wait(lambda: self._says_started(log, said_before) and (not is_told or self._tells_clients_of_itself()))
+
+    @property
+    def _properties(self) -> Path:
+        return self.folder / "server.properties"
+
+    def _wait(self, is_there: Callable[[], bool]) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not (self._says_started(log, said_before) and (not is_told or self._tells_clients_of_itself())):
-            if not self._process.is_alive or time.monotonic() > deadline:
-                said = (self.folder / "broker.out").read_text("utf-8", "replace")[-2000:]
+        while not is_there():
+            is_alive = self.process.is_alive if self._jvm is None else self._jvm.is_alive
+            if not is_alive or time.monotonic() > deadline:
+                output = self.folder / "broker.out"
+                said = output.read_text("utf-8", "replace")[-2000:] if output.exists() else ""
                 self.stop()
                 raise RuntimeError(f"Apache Kafka did not start: {said}")
             time.sleep(0.05)
-
-    def _way_to_run(self) -> Sequence[str]:
-        if self.is_short_lived:
-            return [*SHORT_LIVED, *self._archive.to_map_or_write()]
-        return ["-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"]
 
     @staticmethod
     def _says_started(log: Path, said_before: int) -> bool:
@@ -320,13 +407,15 @@ class ApacheKafkaBroker:
     def kill(self) -> None:
         """Kill the broker with KILL. ``start`` brings it back once its session has ended."""
         self.process.kill()
-        self._archive.close(is_whole=False)
         self._process = None
 
     def stop(self) -> None:
-        """Stop the broker with TERM."""
+        """Stop the broker as TERM does."""
+        if self._jvm is not None:
+            self._jvm.do("shutdown", self._properties)
+            self._jvm = None
         if self._process is not None:
-            self._archive.close(is_whole=self._process.stop(30.0))
+            self._process.stop(30.0)
             self._process = None
 
     def __enter__(self) -> ApacheKafkaBroker:

@@ -96,7 +96,7 @@ def secured_kafka(folder: Path, more: Mapping[str, str] | None = None) -> Iterat
             port=FIRST_PORT,
             zookeeper_connect=kafka.zookeeper,
             overrides=_settings(kafka, store) | dict(more or {}),
-            heap="300m",
+            shares_jvm=True,
         ):
             _make_users(kafka)
             yield kafka

@@ -11,25 +11,22 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterable
-from pathlib import Path
 from threading import Lock, Timer
 from typing import Any
 
-from apache_kafka import KAFKA_VERSION, SHORT_LIVED, ClassArchive, fetch_jars
-
-from engine.local.java import find_java
+from apache_kafka import KAFKA_VERSION, compiled, short_lived_java
 
 PATIENCE_S = 120.0
 
 _one_at_a_time = Lock()
-_started: list[subprocess.Popen[bytes]] = []
-"""The JVMs of this process, the running one last. Each ends with its input, so at the latest with this process."""
+_running: dict[str, subprocess.Popen[bytes]] = {}
+"""By release, the JVM of this process. It ends with its input, so at the latest with this process."""
 
 
-def run_tool(main_class: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run_tool(main_class: str, *arguments: str, version: str = KAFKA_VERSION) -> subprocess.CompletedProcess[str]:
     """Run a tool of Kafka and return its output."""
     with _one_at_a_time:
-        process = _running()
+        process = _jvm(version)
         given, told = process.stdin, process.stdout
         assert given is not None and told is not None
         end = Timer(PATIENCE_S, process.kill)
@@ -47,24 +44,17 @@ def run_tool(main_class: str, *arguments: str) -> subprocess.CompletedProcess[st
     return subprocess.CompletedProcess([main_class, *arguments], code, out, errors)
 
 
-def _running() -> subprocess.Popen[bytes]:
-    if not _started or _started[-1].poll() is not None:
-        classes = ["-cp", f"{fetch_jars()}/*", *ClassArchive(KAFKA_VERSION).to_map()]
-        java = [find_java().program, "-Xmx256m", *SHORT_LIVED, *classes, SOURCES / "Tools.java"]
-        _started.append(subprocess.Popen(java, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
-    return _started[-1]
-
-
-SOURCES = Path(__file__).parents[2] / "recording" / "java"
+def _jvm(version: str) -> subprocess.Popen[bytes]:
+    if version not in _running or _running[version].poll() is not None:
+        java = short_lived_java("-Xmx256m", version=version, more_classes=[compiled("Tools")])
+        _running[version] = subprocess.Popen([*java, "Tools"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    return _running[version]
 
 
 def run_java(source: str, *arguments: str, rows: Iterable[dict[str, Any]] = ()) -> list[dict[str, Any]]:
-    """Compile and run a source; give it the rows as JSON, one a line, and return those that it prints."""
-    java = find_java(user="the recorder")
-    if not java.has_module("jdk.compiler"):
-        raise SystemExit(f"error: {java.program} has no compiler\nhint: install a JDK and set JAVA_HOME")
+    """Run a source; give it the rows as JSON, one a line, and return those that it prints."""
     said = subprocess.run(
-        [java.program, "-Xmx512m", "-cp", f"{fetch_jars()}/*", SOURCES / f"{source}.java", *arguments],
+        [*short_lived_java("-Xmx512m", more_classes=[compiled(source)]), source, *arguments],
         input="".join(json.dumps(row) + "\n" for row in rows),
         stdout=subprocess.PIPE,
         encoding="utf-8",

@@ -82,6 +82,7 @@ class ZnodeStory(RightsStory):
     def __init__(self, folder: Path, admin: str, server: SecuredZooKeeper) -> None:
         self.folder, self._admin, self.server = folder, admin, server
         self._prepared = set()
+        self._granted: dict[str, list[Acl]] = {}
         asyncio.run(self._make_lock_folder())
 
     async def _make_lock_folder(self) -> None:
@@ -105,7 +106,11 @@ class ZnodeStory(RightsStory):
         return in_process(*words, *where, capture=capture, stdin=case.stdin)
 
     async def _grant(self, cell: ZnodeCell) -> None:
-        """Give every znode the list that Kafka gives it, with the rights of the cell's user beside it."""
+        """Give every znode the list that Kafka gives it, with the rights of the cell's user beside it.
+
+        Most have it already from the cell before.
+        """
+        before, self._granted = self._granted, {}
         digest = base64.b64encode(hashlib.sha1(f"{cell.user}:{PASSWORD}".encode()).digest()).decode()
         async with await ZkClient.connect(self.server.connect_string, security=self._security) as client:
             for path in await _tree(client):
@@ -114,7 +119,9 @@ class ZnodeStory(RightsStory):
                 acl = [Acl(31, "sasl", "kafka")]
                 acl += [entry for entry in AclPolicy(is_secure=True).acl(path) if entry.scheme == "world"]
                 acl += [Acl(rights, "digest", f"{cell.user}:{digest}")] if rights else []
-                await client.set_acl(path, acl)
+                if before.get(path) != acl:
+                    await client.set_acl(path, acl)
+                self._granted[path] = acl
 
 
 async def _tree(client: ZkClient) -> list[str]:
