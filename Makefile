@@ -26,7 +26,7 @@ PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test run-tests spark-archive package interop soak mutants bench lint docs site image clean env
+.PHONY: help demo test run-tests spark-archive package interop interop-files soak mutants bench lint docs site image clean env
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -60,12 +60,16 @@ run-tests: env spark-archive
 # Many of these wait for Apache Kafka's own clock: sessions, quotas, rates of a minute.
 interop: WORKERS ?= 6
 soak: WORKERS ?= 4
-interop: env spark-archive
+interop: env spark-archive interop-files
 	@$(PYTEST) tests/interop
 
 # Once for an environment. Without it Spark starts all the same, for twice the CPU.
 spark-archive: env
 	@$(BIN)/python tests/support/spark/class_archive.py 2>/dev/null || true
+
+# Once for a machine: what those tests fetch. CI does it while others compute.
+interop-files: env
+	@$(BIN)/python tests/interop/prepare.py 2>/dev/null || true
 
 # Runs every file that asks tests/support/run/soak.py how long to run. The output names the seed; KLAMM_FAULT_SEED=… repeats it.
 SOAK         ?= 10

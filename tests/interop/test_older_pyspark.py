@@ -33,20 +33,49 @@ try:
 except KafkaSourceError as error:
     print(error)
 """
-JOB = """\
+SESSION = """\
 import json
 import sys
+from contextlib import closing
+from pathlib import Path
 
 import pyspark
-from klamm.spark import klamm_kafka, register
+from klamm.spark_listener import LagListener
+from klamm_program import klamm
 from pyspark.sql import SparkSession
+from query_ways import all_ways_agree, produce, start
 
 given = json.loads(sys.argv[1])
+servers, topic, watched, folder = given["servers"], given["topic"], given["watched"], Path(given["folder"])
+(folder / "events").mkdir(parents=True)
 builder = SparkSession.builder.master("local[2]").config("spark.jars", given["jars"])
-for name, value in given["conf"].items():
+logged = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": str(folder / "events")}
+for name, value in (given["conf"] | logged).items():
     builder = builder.config(name, value)
 spark = builder.getOrCreate()
-servers, topic = given["servers"], given["topic"]
+
+
+def program(*words):
+    return klamm(*words, folder=folder, env={"KLAMM_BOOTSTRAP_SERVER": servers})
+
+
+with closing(LagListener(folder / "told")) as listener:
+    spark.streams.addListener(listener)
+    query = start(spark, servers, watched, watched, folder / "checkpoint", kind="kafka", maxOffsetsPerTrigger=40)
+    for _ in range(2):
+        produce(servers, watched, 100)
+        query.processAllAvailable()
+    own = all_ways_agree(spark, query, program, folder / "checkpoint", folder / "told")
+    query.stop()
+    produce(servers, watched, 20)
+    behind = program("lag", "--checkpoint", folder / "checkpoint", "--event-log", folder / "told", "-o", "json").json
+    spark.streams.removeListener(listener)
+ends = {str(partition): end for partition, end in own[max(own)].items()}
+told = {"version": pyspark.__version__, "batches": len(own), "ends": ends}
+told["lags"] = {row["kind"]: row["lag"] for row in behind}
+
+from klamm.spark import klamm_kafka, register
+
 chosen = klamm_kafka(spark)
 register(spark)
 
@@ -71,7 +100,7 @@ data = read(spark.read, "klamm-kafka").selectExpr("key", "value", "headers")
 write(data, data.write).mode("append").save()
 after_batch = rows("kafka")
 stream = read(spark.readStream, "klamm-kafka", startingOffsets="earliest").selectExpr("key", "value", "headers")
-query = write(stream, stream.writeStream).option("checkpointLocation", given["folder"]).trigger(availableNow=True)
+query = write(stream, stream.writeStream).option("checkpointLocation", str(folder / "left")).trigger(availableNow=True)
 query.start().awaitTermination()
 after_stream = rows("kafka")
 try:
@@ -80,50 +109,10 @@ try:
     refusal = ""
 except Exception as error:
     refusal = str(error)
-told = {"version": pyspark.__version__, "chosen": chosen, "ours": ours, "connectors": connectors}
+told |= {"chosen": chosen, "ours": ours, "connectors": connectors}
 print(json.dumps(told | {"after_batch": after_batch, "after_stream": after_stream, "refusal": refusal}))
 """
-
-WATCHED = """\
-import json
-import sys
-from contextlib import closing
-from pathlib import Path
-
-import pyspark
-from klamm.spark_listener import LagListener
-from klamm_program import klamm
-from pyspark.sql import SparkSession
-from query_ways import all_ways_agree, produce, start
-
-given = json.loads(sys.argv[1])
-servers, topic, folder = given["servers"], given["topic"], Path(given["folder"])
-(folder / "events").mkdir(parents=True)
-builder = SparkSession.builder.master("local[2]").config("spark.jars", given["jars"])
-logged = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": str(folder / "events")}
-for name, value in (given["conf"] | logged).items():
-    builder = builder.config(name, value)
-spark = builder.getOrCreate()
-
-
-def program(*words):
-    return klamm(*words, folder=folder, env={"KLAMM_BOOTSTRAP_SERVER": servers})
-
-
-with closing(LagListener(folder / "told")) as listener:
-    spark.streams.addListener(listener)
-    query = start(spark, servers, topic, topic, folder / "checkpoint", kind="kafka", maxOffsetsPerTrigger=40)
-    for _ in range(2):
-        produce(servers, topic, 100)
-        query.processAllAvailable()
-    own = all_ways_agree(spark, query, program, folder / "checkpoint", folder / "told")
-    query.stop()
-    produce(servers, topic, 20)
-    behind = program("lag", "--checkpoint", folder / "checkpoint", "--event-log", folder / "told", "-o", "json").json
-ends = {str(partition): end for partition, end in own[max(own)].items()}
-lags = {row["kind"]: row["lag"] for row in behind}
-print(json.dumps({"version": pyspark.__version__, "batches": len(own), "ends": ends, "lags": lags}))
-"""
+"""A query of Spark's own connector whose only part of klamm is the listener. Then what klamm's source and sink do."""
 
 
 def run(version: str, program: str, *words: str, folder: Path) -> str:
@@ -138,17 +127,28 @@ def run(version: str, program: str, *words: str, folder: Path) -> str:
     return ran.stdout
 
 
-def on_4_0(program: str, cluster: LocalCluster, topic: str, folder: Path) -> Any:
-    """Run a program with the connector's jars available, and return the last line it prints."""
+@pytest.fixture(scope="module")
+def on_4_0(live_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What the session of 4.0 tells, where the connector's jars are available. A topic of 200 records waits for it."""
+    folder, servers = tmp_path_factory.mktemp("older-pyspark"), live_cluster.bootstrap_servers
+    for name in ("older-pyspark", "older-pyspark-watched"):
+        create_topic(servers.split(",")[0], name, assignment={0: [0], 1: [1]})
+    producer = Producer({"bootstrap.servers": servers, "compression.type": "zstd"})
+    for number in range(200):
+        headers: Any = [("a", b"%d" % number), ("b", None)] if number % 3 == 0 else None
+        key, value = b"%d" % number if number % 2 else None, None if number % 7 == 0 else b"v" * number
+        producer.produce("older-pyspark", value, key, partition=number % 2, headers=headers)
+    assert producer.flush(30) == 0
     given = {
-        "servers": cluster.bootstrap_servers,
-        "topic": topic,
-        "folder": str(folder / "left"),
+        "servers": servers,
+        "topic": "older-pyspark",
+        "watched": "older-pyspark-watched",
+        "folder": str(folder / "made"),
         "jars": ",".join(map(str, connector_jars("4.0.0"))),
         # The archive is that of the newest PySpark.
         "conf": dict(SETTINGS) | dict.fromkeys(JAVA_OPTIONS, SHORT_LIVED),
     }
-    return json.loads(run("4.0.0", program, json.dumps(given), folder=folder).splitlines()[-1])
+    return json.loads(run("4.0.0", SESSION, json.dumps(given), folder=folder).splitlines()[-1])
 
 
 def test_3_5_is_told_what_it_lacks(tmp_path: Path) -> None:
@@ -157,30 +157,19 @@ def test_3_5_is_told_what_it_lacks(tmp_path: Path) -> None:
     assert "pip install 'pyspark>=4.0'" in hint
 
 
-def test_4_0_reads_and_writes_what_the_connector_reads(
-    live_cluster: LocalCluster, topic_name: str, tmp_path: Path
-) -> None:
+def test_4_0_reads_and_writes_what_the_connector_reads(on_4_0: Any) -> None:
     """It cannot limit its batches, and says so. Where the connector's jar is there, Spark uses the connector."""
-    create_topic(live_cluster.bootstrap_servers.split(",")[0], topic_name, assignment={0: [0], 1: [1]})
-    producer = Producer({"bootstrap.servers": live_cluster.bootstrap_servers, "compression.type": "zstd"})
-    for number in range(200):
-        headers: Any = [("a", b"%d" % number), ("b", None)] if number % 3 == 0 else None
-        key, value = b"%d" % number if number % 2 else None, None if number % 7 == 0 else b"v" * number
-        producer.produce(topic_name, value, key, partition=number % 2, headers=headers)
-    assert producer.flush(30) == 0
-    found = on_4_0(JOB, live_cluster, topic_name, tmp_path)
-    assert (found["version"], found["chosen"]) == ("4.0.0", "kafka")
-    assert len(found["ours"]) == 200
-    assert found["ours"] == found["connectors"]
-    assert [len(found[name]) for name in ("after_batch", "after_stream")] == [400, 800]
-    assert set(found["ours"]) < set(found["after_batch"]) < set(found["after_stream"])
-    assert "PySpark 4.0.0 cannot limit the batches of a Python source, which came with 4.2" in found["refusal"]
+    assert (on_4_0["version"], on_4_0["chosen"]) == ("4.0.0", "kafka")
+    assert len(on_4_0["ours"]) == 200
+    assert on_4_0["ours"] == on_4_0["connectors"]
+    assert [len(on_4_0[name]) for name in ("after_batch", "after_stream")] == [400, 800]
+    assert set(on_4_0["ours"]) < set(on_4_0["after_batch"]) < set(on_4_0["after_stream"])
+    assert "PySpark 4.0.0 cannot limit the batches of a Python source, which came with 4.2" in on_4_0["refusal"]
 
 
-def test_all_ways_agree_where_the_connector_reads(live_cluster: LocalCluster, topic_name: str, tmp_path: Path) -> None:
+def test_all_ways_agree_where_the_connector_reads(on_4_0: Any) -> None:
     """The checkpoint, event log and listener of a query whose only part of klamm is the listener."""
-    create_topic(live_cluster.bootstrap_servers.split(",")[0], topic_name, assignment={0: [0], 1: [1]})
-    found = on_4_0(WATCHED, live_cluster, topic_name, tmp_path)
-    assert (found["version"], found["ends"]) == ("4.0.0", {f"{topic_name}-0": 100, f"{topic_name}-1": 100})
-    assert found["batches"] >= 5, "a batch has 40 records at most"
-    assert found["lags"] == {"checkpoint": 20}
+    topic = "older-pyspark-watched"
+    assert (on_4_0["version"], on_4_0["ends"]) == ("4.0.0", {f"{topic}-0": 100, f"{topic}-1": 100})
+    assert on_4_0["batches"] >= 5, "a batch has 40 records at most"
+    assert on_4_0["lags"] == {"checkpoint": 20}
