@@ -521,7 +521,7 @@ class Connection(asyncio.BufferedProtocol):
             waiting.callback(decoding.close)
             self._context.buffers.count(size)
             waiting.callback(self._context.buffers.count, -size)
-            async with self._room_for(route).held(memory_bytes_max(size), KEPT_PER_BYTE * size, self.session.host):
+            async with self._room_for(route).held(memory_bytes_max(size), KEPT_PER_BYTE * size, self.session.network):
                 put_off_full_collections()
                 try:
                     await self._handle_beside(route, request, decoding, waiting.close)

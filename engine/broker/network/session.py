@@ -104,6 +104,15 @@ class Session:
         commits.append(answer)
 
     @property
+    def network(self) -> str:
+        """The peer's address, or the first half of an IPv6 one (its /64): whoever has that has all that begin with it.
+
+        Addresses take turns by it, so nobody gets more of them with more addresses.
+        """
+        numbers = self.host.split(":")
+        return self.host if len(numbers) == 1 else ":".join(numbers[:4])
+
+    @property
     def software(self) -> ClientSoftware:
         """What the peer has called its software."""
         return ClientSoftware(self.client_software_name, self.client_software_version, self.is_follower)

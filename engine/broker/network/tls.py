@@ -465,7 +465,7 @@ def _read(head: Range, room: memoryview) -> bool:
 
 
 class _Handshakes:
-    """Connections that wait for a thread. Addresses take turns, so whoever sends thousands waits for them alone."""
+    """Connections that wait for a thread. Networks take turns, so whoever sends thousands waits for them alone."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, deque[TlsConnection]] = {}
@@ -473,16 +473,16 @@ class _Handshakes:
 
     def put(self, connection: TlsConnection) -> None:
         """Begin the next step of a connection's handshake once it is its turn."""
-        self._waiting.setdefault(connection.session.host, deque()).append(connection)
+        self._waiting.setdefault(connection.session.network, deque()).append(connection)
         self._go_on()
 
     def _go_on(self) -> None:
         while self._waiting and self._handed_over < _HANDED_OVER_MAX:
-            host = next(iter(self._waiting))
-            those = self._waiting.pop(host)
+            network = next(iter(self._waiting))
+            those = self._waiting.pop(network)
             step = those.popleft().begin_step()
             if those:
-                self._waiting[host] = those
+                self._waiting[network] = those
             if step is not None:
                 self._handed_over += 1
                 step.add_done_callback(self._ended)

@@ -11,12 +11,14 @@ import struct
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from certificates import Authority, Signed
-from network_serving import answer_with_name, correlation_ids, metadata_request, read_frame, run, serving
+from network_serving import answer_with_name, correlation_ids, metadata_request, read_frame, run, serving, session
 from openssl_peer import openssl_peer
 from virtual_time import ManualClock
 
@@ -28,7 +30,7 @@ from engine.broker.network.request import RequestHead
 from engine.broker.network.server import ServerLimits, SocketServer
 from engine.broker.network.tls import TlsConnection
 from engine.broker.security.listener_security import TlsListener
-from engine.common.model import SecurityProtocol
+from engine.common.model import SecurityProtocol, address_in_java
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.api_versions import ApiVersionsRequest
@@ -907,6 +909,20 @@ def test_a_thousand_first_messages_at_once_hold_nobody_up(tmp_path: Path, monkey
                 await asyncio.sleep(0)
 
     run(check)
+
+
+def test_addresses_of_one_ipv6_network_take_their_turns_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has one such address mostly has the other 2⁶⁴ of its network, too."""
+    begun: list[str] = []
+    handshakes = tls._Handshakes()
+    monkeypatch.setattr(tls, "_HANDED_OVER_MAX", 0)
+    for host in ("2001:db8::1", "2001:db8::2", "2001:db8:0:0:ff::3", "2001:db8:0:1::4", "192.0.2.5", "192.0.2.6"):
+        peer: Any = SimpleNamespace(session=session(address_in_java(host)), begin_step=partial(begun.append, host))
+        handshakes.put(peer)
+    monkeypatch.setattr(tls, "_HANDED_OVER_MAX", 1)
+    handshakes._go_on()
+    of_others = ["2001:db8:0:1::4", "192.0.2.5", "192.0.2.6"]
+    assert begun == ["2001:db8::1", *of_others, "2001:db8::2", "2001:db8:0:0:ff::3"]
 
 
 def test_a_new_certificate_is_for_new_connections(tmp_path: Path) -> None:
