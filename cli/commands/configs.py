@@ -103,7 +103,8 @@ async def alter(
 ) -> Report:
     """Set and drop settings, all of them or none, and show each one before and after.
 
-    A change that may lose records, such as a shorter retention, needs --yes in a script.
+    A change that may lose records, such as a shorter retention, needs --yes in a script, as does a min.insync.replicas
+    above the number of replicas.
 
     Set passwords with klamm users set, which prompts or reads a file: other users can see this command line in ps.
     """
@@ -135,10 +136,16 @@ async def _alter(
     from engine.admin.configs.changes import read_changes
     from engine.admin.configs.values import EntityType
     from engine.admin.reassignment.throttle_settings import THROTTLE_SETTINGS
+    from engine.admin.topics.access import with_warnings
 
     await alter_entity(cluster, entity, additions, deletions, validate_only=True)
     changes = await read_changes(cluster, entity, additions, deletions, tells_inherited=invocation.tells_details)
-    is_destructive = any(change.may_lose_data for change in changes)
+    changes = await with_warnings(cluster, entity, changes)
+    is_destructive = any(change.is_risky for change in changes)
+    for warning in (
+        () if invocation.output is OutputFormat.KAFKA else [w for change in changes for w in change.warnings]
+    ):
+        invocation.talk.warn(warning)
     if not THROTTLE_SETTINGS.isdisjoint((*additions, *deletions)):
         names = [entity.name or ""] if entity.type is EntityType.TOPIC else None
         is_destructive |= await minds_plan(invocation, cluster, names, is_forced=is_forced)

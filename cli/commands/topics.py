@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -268,7 +269,7 @@ async def create(
     """Create topics, all with the same partitions, replicas and settings.
 
     Without --partitions and --replication-factor the cluster's defaults are used. If one
-    cannot be created, the others still are.
+    cannot be created, the others still are. A min.insync.replicas above the number of replicas needs --yes in a script.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.topics import topic_changes_report
@@ -292,11 +293,26 @@ async def create(
         # Do not announce what cannot be done: the cluster checks a dry run first.
         if invocation.is_dry_run:
             changes = [await changer.create(new, if_not_exists=if_not_exists, validate_only=True) for new in wanted]
+        risks = await _min_isr_warnings(changer, wanted[0], if_not_exists=if_not_exists)
+        for warning in risks if invocation.output is not OutputFormat.KAFKA else ():
+            invocation.talk.warn(warning)
         code = ExitCode.DONE
-        if invocation.confirm(f"create {_summary(wanted)} in {cluster.target.title}"):
+        if invocation.confirm(f"create {_summary(wanted)} in {cluster.target.title}", is_destructive=bool(risks)):
             changes, refusals = await _create_each(changer, wanted, if_not_exists=if_not_exists)
             code = invocation.tell_failures(refusals)
     return topic_changes_report(changes, exit_code=code)
+
+
+async def _min_isr_warnings(changer: TopicChanger, topic: NewTopic, *, if_not_exists: bool) -> tuple[str, ...]:
+    """Return what ``min_isr_warnings`` says of a new topic; asks for the cluster's default factor if that counts."""
+    from engine.admin.cluster.errors import AdminError
+    from engine.admin.topics.values import MIN_ISR, min_isr_warnings
+
+    factor = len(topic.assignment[0]) if topic.assignment else topic.replication_factor
+    if factor is None and MIN_ISR in topic.configs:
+        with suppress(AdminError):
+            factor = (await changer.create(topic, if_not_exists=if_not_exists, validate_only=True)).replication_factor
+    return min_isr_warnings(topic.configs, factor)
 
 
 async def _create_each(
@@ -340,7 +356,8 @@ async def alter(
     """Add partitions to a topic, or change its settings.
 
     With more partitions, records with a key may go to another partition than before, and no partition can be removed.
-    So adding partitions needs --yes in a script, as does a setting that may lose records.
+    So adding partitions needs --yes in a script, as does a setting that may lose records, or a min.insync.replicas
+    above the number of replicas.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.topics import topic_changes_report
@@ -366,9 +383,9 @@ async def alter(
         if invocation.is_dry_run or adds_none or not invocation.is_confirmed:
             # The cluster refuses what cannot be done before anybody reads of effects or is asked.
             change = await changer.alter(wanted, validate_only=True)
-        for warning in wanted.warnings if invocation.output is not OutputFormat.KAFKA else ():
+        lines, warnings, is_destructive = await _alteration_lines(cluster, wanted, present)
+        for warning in warnings if invocation.output is not OutputFormat.KAFKA else ():
             invocation.talk.warn(warning)
-        lines, is_destructive = await _alteration_lines(cluster, wanted, present)
         if wanted.is_irreversible or not THROTTLE_SETTINGS.isdisjoint((*wanted.additions, *wanted.deletions)):
             is_destructive |= await minds_plan(invocation, cluster, [wanted.name], is_forced=force)
         what = f"alter topic {wanted.name} in {cluster.target.title}"
@@ -387,21 +404,25 @@ async def _present_count(cluster: Cluster, wanted: TopicAlteration) -> int | Non
     return None if shape is None else shape[0]
 
 
-async def _alteration_lines(cluster: Cluster, wanted: TopicAlteration, present: int | None) -> tuple[list[str], bool]:
-    """Return what changes into what, line by line, and whether that may lose records or cannot be undone."""
+async def _alteration_lines(
+    cluster: Cluster, wanted: TopicAlteration, present: int | None
+) -> tuple[list[str], list[str], bool]:
+    """Return what changes into what, line by line, warnings, and whether it is risky or cannot be undone."""
     from engine.admin.configs.changes import read_changes
     from engine.admin.configs.values import Entity, EntityType
+    from engine.admin.topics.access import with_warnings
 
     lines = []
     if wanted.partition_count is not None:
         lines.append(f"  partitions: {'unknown' if present is None else present} → {wanted.partition_count}")
     if not wanted.changes_configs:
-        return lines, wanted.is_irreversible
-    changes = await read_changes(
-        cluster, Entity(EntityType.TOPIC, wanted.name), wanted.additions, list(wanted.deletions), tells_inherited=True
-    )
-    may_lose_data = any(change.may_lose_data for change in changes)
-    return lines + [f"  {change}" for change in changes], wanted.is_irreversible or may_lose_data
+        return lines, [*wanted.warnings], wanted.is_irreversible
+    entity = Entity(EntityType.TOPIC, wanted.name)
+    changes = await read_changes(cluster, entity, wanted.additions, list(wanted.deletions), tells_inherited=True)
+    changes = await with_warnings(cluster, entity, changes)
+    warnings = [*wanted.warnings, *(warning for change in changes for warning in change.warnings)]
+    is_risky = any(change.is_risky for change in changes)
+    return lines + [f"  {change}" for change in changes], warnings, wanted.is_irreversible or is_risky
 
 
 @group.command(

@@ -216,6 +216,28 @@ def test_what_a_person_would_be_asked_with_no_as_the_default_needs_a_yes_in_a_sc
     assert program("topics", "alter", topic_name, "--partitions", "3", "--yes").code == 0
 
 
+def test_more_replicas_in_sync_than_there_are_need_a_yes_in_a_script(program: Program, topic_name: str) -> None:
+    """Brokers before Kafka 3.7 would then refuse each write with acks=all."""
+    assert program("topics", "create", topic_name, "--replication-factor", "1").code == 0
+    setting, other = "min.insync.replicas=3", f"{topic_name}-2"
+    words = {
+        ("configs", "alter", "--topic", topic_name, "--add-config", setting): "1 replica",
+        ("topics", "alter", topic_name, "--config", setting): "1 replica",
+        ("topics", "create", other, "--replication-factor", "1", "--config", setting): "1 replica",
+        ("topics", "create", other, "--replica-assignment", "0:1", "--config", setting): "2 replicas",
+        ("topics", "create", other, "--config", setting): "2 replicas",
+    }
+    for refused, replicas in words.items():
+        ran = program(*refused)
+        assert (ran.code, f"{setting}, but a partition has {replicas}" in ran.err) == (2, True), ran.err
+    for done in list(words)[:3]:
+        ran = program(*done, "--yes")
+        assert (ran.code, f"{setting}, but" in ran.err) == (0, True), ran.err
+    assert (
+        program("configs", "alter", "--topic", topic_name, "--add-config", "min.insync.replicas=1", "--yes").code == 0
+    )
+
+
 def test_clusters_are_named_so_that_nobody_mistakes_them() -> None:
     address = (("kafka1", 9092), ("kafka2", 9092))
     profile = ClusterTarget("prod", Origin.PROFILE, bootstrap=address)

@@ -13,6 +13,7 @@ from engine.admin.configs.changes import read_changes
 from engine.admin.configs.values import ConfigEntry, ConfigSource, Entity, EntityType
 from engine.admin.log_dirs.retention import deletion_lines
 from engine.admin.reassignment.throttle_settings import THROTTLE_SETTINGS
+from engine.admin.topics.access import with_warnings
 from engine.kafka.config.broker_configs import BROKER_CONFIG_DEF
 from engine.kafka.config.topic_configs import TOPIC_CONFIG_DEF
 from tui.drawing.cells import Cell
@@ -108,6 +109,7 @@ class AlterSettings(Operation):
     async def prepare(self, cluster: Cluster) -> Prepared:
         await alter_entity(cluster, self.entity, self.additions, self.deletions, validate_only=True)
         changes = await read_changes(cluster, self.entity, self.additions, self.deletions, tells_inherited=True)
+        changes = await with_warnings(cluster, self.entity, changes)
         risky = [change.name for change in changes if change.may_lose_data]
         is_lowered = any(name in self.additions and name in ("retention.bytes", "retention.ms") for name in risky)
         is_told = is_lowered and self.entity.type is EntityType.TOPIC
@@ -117,7 +119,10 @@ class AlterSettings(Operation):
         return Prepared(
             f"Alter {self.entity} in {cluster.target.name}?",
             (*map(str, changes), *notes),
-            (f"{', '.join(risky)}: records may be lost, present or later ones",) if risky else (),
+            (
+                *((f"{', '.join(risky)}: records may be lost, present or later ones",) if risky else ()),
+                *(warning for change in changes for warning in change.warnings),
+            ),
             command_text(self._words(), cluster.target),
             typed=(self.entity.name or "default") if risky else None,
             run=partial(self._run, notes=notes),

@@ -21,6 +21,7 @@ from engine.admin.topics.changes import (
     deletion_warnings,
     parse_topic_configs,
 )
+from engine.admin.topics.values import min_isr_warnings
 from engine.common.quantities import counted
 from tui.drawing.cells import Cell
 from tui.operations.operation import (
@@ -79,7 +80,7 @@ class CreateTopic(Operation):
                 f"replication factor  {change.replication_factor or 'the default of the cluster'}",
                 *(f"{key} = {value}" for key, value in topic.configs.items()),
             ),
-            topic.warnings,
+            (*topic.warnings, *min_isr_warnings(topic.configs, change.replication_factor)),
             command_text(words, cluster.target),
             run=self._run,
         )

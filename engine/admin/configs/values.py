@@ -155,7 +155,7 @@ class ConfigChange:
     """One setting of an entity before and after.
 
     ``old`` and ``new`` None: it is not set on this entity, or nobody may see the value. ``inherited`` is what applies
-    while it is not set, if known.
+    while it is not set, if known. ``warnings`` say what is doubtful about the new value.
     """
 
     name: str
@@ -163,6 +163,12 @@ class ConfigChange:
     new: str | None
     sensitive: bool = False
     inherited: str | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def is_risky(self) -> bool:
+        """Whether nobody should make the change without being asked."""
+        return self.may_lose_data or bool(self.warnings)
 
     @property
     def may_lose_data(self) -> bool:

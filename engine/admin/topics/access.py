@@ -7,14 +7,24 @@ used is loaded.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import Protocol
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError
 from engine.admin.cluster.target import Side, Source
 from engine.admin.cluster.waits import Complain
+from engine.admin.configs.values import ConfigChange, Entity, EntityType
 from engine.admin.topics.changes import NewTopic, TopicAlteration, TopicChange
-from engine.admin.topics.values import TopicName, default_min_isr, topic_min_isrs, topic_name
+from engine.admin.topics.values import (
+    MIN_ISR,
+    TopicName,
+    default_min_isr,
+    min_isr_warnings,
+    topic_min_isrs,
+    topic_name,
+)
 from engine.common.snapshot import ClusterSnapshot, TopicSnapshot
 
 
@@ -94,6 +104,18 @@ async def topic_changer(cluster: Cluster, *, is_rack_aware: bool = True) -> Topi
     from engine.admin.topics.by_wire import WireTopicChanger
 
     return WireTopicChanger(cluster, await cluster.wire(), sees_marks=cluster.target.may_ask_zookeeper)
+
+
+async def with_warnings(cluster: Cluster, entity: Entity, changes: list[ConfigChange]) -> list[ConfigChange]:
+    """Return changes of settings with what ``min_isr_warnings`` says of them; nothing if nobody may see the topic."""
+    wanted = next((change for change in changes if change.name == MIN_ISR and change.new is not None), None)
+    if wanted is None or entity.type is not EntityType.TOPIC or entity.name is None:
+        return changes
+    shape = None
+    with suppress(AdminError):
+        shape = (await (await topic_reader(cluster)).shapes([entity.name])).get(entity.name)
+    warnings = min_isr_warnings({MIN_ISR: wanted.new or ""}, None if shape is None else shape[1])
+    return [replace(change, warnings=warnings) if change is wanted else change for change in changes]
 
 
 class SnapshotTopicReader:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from engine.common.model import TopicPartition
+from engine.common.quantities import counted
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 from engine.common.topic_names import INTERNAL_TOPICS
 
@@ -45,6 +46,19 @@ def min_isr_in(configs: Mapping[str, str]) -> int | None:
     """Return the min ISR that settings name."""
     text = configs.get(MIN_ISR, "").strip()
     return int(text) if text.isdigit() else None
+
+
+def min_isr_warnings(configs: Mapping[str, str], replicas: int | None) -> tuple[str, ...]:
+    """Return what to say before a topic gets settings that want more replicas in sync than a partition has.
+
+    Args:
+        replicas: how many a partition has; None if that is not known.
+    """
+    min_isr = min_isr_in(configs)
+    if min_isr is None or replicas is None or min_isr <= replicas:
+        return ()
+    refused = "brokers before Kafka 3.7 refuse all writes with acks=all, later ones while a replica is out of sync"
+    return (f"{MIN_ISR}={min_isr}, but a partition has {counted(replicas, 'replica')}: {refused}",)
 
 
 def topic_min_isrs(topics: Iterable[TopicSnapshot], default: int | None) -> dict[str, int]:
