@@ -15,6 +15,7 @@ Version notes
 
 from __future__ import annotations
 
+from engine.broker.handlers.answer_lists import answer_lists
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.preconditions import is_stale
 from engine.broker.handlers.registry import handles
@@ -29,4 +30,7 @@ async def stop_replica(context: RequestContext, request: StopReplicaRequest) -> 
     """Stop, or delete, replicas."""
     if is_stale(context.broker, request.broker_epoch):
         return StopReplicaResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
-    return await stop_replicas(context.broker.replica_manager, request, correlation_id=context.correlation_id)
+    lists = answer_lists(context, StopReplicaResponse, "partition_errors")
+    return await stop_replicas(
+        context.broker.replica_manager, request, correlation_id=context.correlation_id, lists=lists
+    )

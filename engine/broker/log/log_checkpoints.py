@@ -70,6 +70,14 @@ class LogCheckpoints:
         """Return the jobs that write a dir's checkpoints which may still name these partitions, now without a log."""
         return [self.job(path, name) for name in _OFFSET_OF if self._file(path, name).names_any(topic_partitions)]
 
+    def may_name(self, topic_partition: TopicPartition) -> bool:
+        """Return whether a checkpoint of a live dir may still name the partition."""
+        return any(
+            topic_partition in file.names
+            for path in self._dirs.live
+            for file in self._dirs[path].checkpoint_files.values()
+        )
+
     def settling_jobs(self, logs: Collection[Log]) -> list[DiskJob]:
         """Return the jobs that must reach the disk before anything is appended to logs that were cut.
 

@@ -5,7 +5,7 @@ Source: ReplicaManager.becomeLeaderOrFollower of Kafka 3.9; the lines of state-c
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from typing import Any, NamedTuple
 
 from engine.broker.log.log import Log
@@ -71,19 +71,27 @@ def _states_in_steps(request: LeaderAndIsrRequest) -> Iterator[PartitionStates |
         yield TopicPartition(state.topic_name, state.partition_index), ZERO_TOPIC_ID, state
 
 
-async def _named_once(request: LeaderAndIsrRequest, lists: Any) -> AsyncIterator[TopicPartition]:
-    """Yield the partitions of a request in turns, those that it repeats once."""
+async def named_once(names: Callable[[], Iterator[TopicPartition | None]], lists: Any) -> AsyncIterator[TopicPartition]:
+    """Yield the partitions of a request in turns, those that it repeats once.
+
+    Args:
+        names: yields them each time that it is called, and None for what is only a step.
+        lists: makes the lists of a large request's answer.
+    """
     repeated: Collection[TopicPartition] | None = None
     if lists is not None:
-        steps = lists.repeated(lambda: (state and state[0] for state in _states_in_steps(request)))
-        repeated = await carry_out(steps)
+        repeated = await carry_out(lists.repeated(names))
     seen: set[TopicPartition] = set()
-    async for topic_partition, _, _ in states_in_turns(request):
-        if repeated is None or topic_partition in repeated:
-            if topic_partition in seen:
+    breather = Breather(makes_what_lasts=True)
+    for name in names():
+        await breather.give_way()
+        if name is None:
+            continue
+        if repeated is None or name in repeated:
+            if name in seen:
                 continue
-            seen.add(topic_partition)
-        yield topic_partition
+            seen.add(name)
+        yield name
 
 
 async def leader_and_isr_refusal(
@@ -450,7 +458,11 @@ async def _response(
         topics = lists.of_topics()
     if api_version < FIRST_BY_TOPIC:
         partitions = [] if lists is None else lists.of_topics()
-        async for tp in _named_once(request, lists):
+
+        def names() -> Iterator[TopicPartition | None]:
+            return (state and state[0] for state in _states_in_steps(request))
+
+        async for tp in named_once(names, lists):
             code = errors.get(tp, without)
             partitions.append(
                 LeaderAndIsrPartitionError(topic_name=tp.topic, partition_index=tp.partition, error_code=code)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from engine.broker.replication.leader_and_isr_change import named_once
 from engine.broker.replication.replica_manager import ReplicaManager
 from engine.broker.replication.roles import make_nothing
 from engine.common.errors import ErrorCode, KafkaError
@@ -48,37 +49,42 @@ def replicas_to_stop(request: StopReplicaRequest) -> Iterator[_Stop | None]:
 
 
 async def stop_replicas(
-    manager: ReplicaManager, request: StopReplicaRequest, *, correlation_id: int
+    manager: ReplicaManager, request: StopReplicaRequest, *, correlation_id: int, lists: Any = None
 ) -> StopReplicaResponse:
-    """Carry a StopReplica request out. The caller checks broker epochs."""
-    return await manager.undisturbed(StopReplicaChange(manager, request, correlation_id).carry_out)
+    """Carry a StopReplica request out. The caller checks broker epochs.
+
+    Args:
+        lists: makes the lists of a large request's answer (``AnswerLists``).
+    """
+    return await manager.undisturbed(StopReplicaChange(manager, request, correlation_id, lists).carry_out)
 
 
 class StopReplicaChange:
-    """One request under way."""
+    """One request under way. It keeps nothing of partitions that are not here: a request may name very many."""
 
-    def __init__(self, manager: ReplicaManager, request: StopReplicaRequest, correlation_id: int) -> None:
+    def __init__(self, manager: ReplicaManager, request: StopReplicaRequest, correlation_id: int, lists: Any) -> None:
         self._manager = manager
         self._request = request
+        self._lists = lists
         self._log = manager.state_change_log
         self._correlation_id = correlation_id
+        self._breather = Breather()
         self._errors: dict[TopicPartition, ErrorCode] = {}
-        self._deleted_in: dict[TopicPartition, Path] = {}
+        self._deleted_in: dict[TopicPartition, Path | None] = {}
+        """Those that a checkpoint or a folder may still name, with the log dirs of those that had a log."""
 
     async def carry_out(self) -> StopReplicaResponse:
         """Apply the request and return its answer."""
         request, manager = self._request, self._manager
-        breather = Breather()
         count = 0
-        for stop in replicas_to_stop(request):
-            count += stop is not None
-            await breather.give_way()
+        async for _ in self._stops():
+            count += 1
         self._log.info(
             f"Handling StopReplica request correlationId {self._correlation_id} from controller "
             f"{request.controller_id} for {count} partitions"
         )
-        for stop in replicas_to_stop(request) if self._log.is_tracing else ():
-            if stop is not None:
+        if self._log.is_tracing:
+            async for stop in self._stops():
                 self._log.trace(
                     f"Received StopReplica request {stop} correlation id {self._correlation_id} from controller "
                     f"{request.controller_id} epoch {request.controller_epoch} for partition {stop.topic_partition}"
@@ -91,29 +97,42 @@ class StopReplicaChange:
             )
             return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
         manager.controller_epoch = request.controller_epoch
-        permitted = []
-        for stop in replicas_to_stop(request):
-            if stop is not None and self._may_stop(stop):
-                permitted.append(stop)
-            await breather.give_way()
-        await self._stop(permitted)
-        answers = []
-        for tp, code in self._errors.items():
-            answers.append(
-                StopReplicaPartitionError(topic_name=tp.topic, partition_index=tp.partition, error_code=code)
-            )
-            await breather.give_way()
-        return StopReplicaResponse(partition_errors=answers)
+        async for stop in self._stops():
+            self._judge(stop)
+        async for stops in self._permitted():
+            await self._stop(stops)
+        await self._forget()
+        manager.fetchers.end_idle()
+        async for stops in self._permitted():
+            manager.replicas_stopped([stop.topic_partition for stop in stops])
+        return StopReplicaResponse(partition_errors=await self._answers())
 
-    def _may_stop(self, stop: _Stop) -> bool:
+    async def _stops(self) -> AsyncIterator[_Stop]:
+        for stop in replicas_to_stop(self._request):
+            if stop is not None:
+                yield stop
+            await self._breather.give_way()
+
+    async def _permitted(self) -> AsyncIterator[list[_Stop]]:
+        """Yield those without an error, some at a time."""
+        portion: list[_Stop] = []
+        async for stop in self._stops():
+            if stop.topic_partition not in self._errors:
+                portion.append(stop)
+            if len(portion) == STOPPED_AT_ONCE_MAX:
+                yield portion
+                portion = []
+        if portion:
+            yield portion
+
+    def _judge(self, stop: _Stop) -> None:
         topic_partition = stop.topic_partition
         partition = self._manager.partitions.get(topic_partition)
+        is_checked = stop.leader_epoch not in (LEADER_DURING_DELETE, NO_PARTITION_LEADER_EPOCH)
         if self._manager.is_offline(topic_partition):
             self._ignore(stop, "WARN", "as the local replica for the partition is in an offline log directory")
             self._errors[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
-            return False
-        is_checked = stop.leader_epoch not in (LEADER_DURING_DELETE, NO_PARTITION_LEADER_EPOCH)
-        if partition is not None and is_checked and stop.leader_epoch < partition.leader_epoch:
+        elif partition is not None and is_checked and stop.leader_epoch < partition.leader_epoch:
             self._ignore(
                 stop,
                 "WARN",
@@ -121,50 +140,50 @@ class StopReplicaChange:
                 f"{partition.leader_epoch}",
             )
             self._errors[topic_partition] = ErrorCode.FENCED_LEADER_EPOCH
-            return False
-        # A replica that is not hosted may still have a folder: the topic was deleted while this broker was down.
-        self._errors[topic_partition] = ErrorCode.NONE
-        return True
+        else:
+            # A replica that is not hosted may still have a folder: the topic was deleted while this broker was down.
+            self._errors.pop(topic_partition, None)
 
     async def _stop(self, stops: list[_Stop]) -> None:
-        manager = self._manager
-        breather = Breather()
-        deleted: list[TopicPartition] = []
-        for start in range(0, len(stops), STOPPED_AT_ONCE_MAX):
-            names = [stop.topic_partition for stop in stops[start : start + STOPPED_AT_ONCE_MAX]]
-            manager.fetchers.remove(names)
-            manager.log_dir_moves.remove(names)
-            await breather.give_way()
+        manager, names = self._manager, [stop.topic_partition for stop in stops]
+        manager.fetchers.remove(names)
+        manager.log_dir_moves.remove(names)
         for stop in stops:
             if stop.deletes:
                 partition = manager.partitions.pop(stop.topic_partition, None)
                 if partition is not None:
                     make_nothing(partition)
                 self._delete_log(stop)
-                deleted.append(stop.topic_partition)
             manager.wakeups.mark(stop.topic_partition)
-            await breather.give_way()
-        await self._forget(deleted)
-        manager.fetchers.end_idle()
-        for start in range(0, len(stops), STOPPED_AT_ONCE_MAX):
-            names = [stop.topic_partition for stop in stops[start : start + STOPPED_AT_ONCE_MAX]]
-            manager.replicas_stopped([name for name in names if self._errors[name] is ErrorCode.NONE])
-            await breather.give_way()
+            await self._breather.give_way()
 
-    async def _forget(self, deleted: list[TopicPartition]) -> None:
+    async def _forget(self) -> None:
         """Remove deleted replicas from the checkpoints, before the controller may give the name to another topic."""
-        are_forgotten = await self._manager.forget_logs(deleted)
+        are_forgotten = await self._manager.forget_logs(self._deleted_in)
         offline = self._manager.log_manager.offline_dirs
         for topic_partition, log_dir in self._deleted_in.items():
             if log_dir in offline or not are_forgotten:
                 self._errors[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
 
+    async def _answers(self) -> list[StopReplicaPartitionError]:
+        """Return the outcomes, each partition's once."""
+        answers: list[StopReplicaPartitionError] = [] if self._lists is None else self._lists.of_topics()
+
+        def names() -> Iterator[TopicPartition | None]:
+            return (stop and stop.topic_partition for stop in replicas_to_stop(self._request))
+
+        async for tp in named_once(names, self._lists):
+            code = self._errors.get(tp, ErrorCode.NONE)
+            answers.append(
+                StopReplicaPartitionError(topic_name=tp.topic, partition_index=tp.partition, error_code=code)
+            )
+        return answers
+
     def _delete_log(self, stop: _Stop) -> None:
-        log = self._manager.log_manager.get(stop.topic_partition)
-        if log is not None:
-            self._deleted_in[stop.topic_partition] = log.log_dir
+        log_manager = self._manager.log_manager
+        log = log_manager.get(stop.topic_partition)
         try:
-            self._manager.log_manager.delete(stop.topic_partition)
+            log_manager.delete(stop.topic_partition)
         except KafkaError as error:
             is_storage = error.code is ErrorCode.KAFKA_STORAGE_ERROR
             self._ignore(
@@ -175,6 +194,8 @@ class StopReplicaChange:
                 else f"due to an unexpected error: {error}",
             )
             self._errors[stop.topic_partition] = error.code
+        if log_manager.may_be_named(stop.topic_partition):
+            self._deleted_in[stop.topic_partition] = None if log is None else log.log_dir
 
     def _ignore(self, stop: _Stop, level: str, why: str) -> None:
         sentence = (

@@ -588,7 +588,20 @@ class TestStopReplica:
             await lisr(manager, request(state(2, 4)))
             monkeypatch.setattr(manager, "forget_logs", not_forgotten)
             assert not manager.log_manager.offline_dirs
-            assert await stopped(manager, stop((0, 4, True))) == (0, [ErrorCode.KAFKA_STORAGE_ERROR])
+            for _ in range(2):
+                assert await stopped(manager, stop((0, 4, True))) == (0, [ErrorCode.KAFKA_STORAGE_ERROR])
+            monkeypatch.undo()
+            assert await stopped(manager, stop((0, 4, True))) == (0, [ErrorCode.NONE])
+
+        in_world(tmp_path, test)
+
+    def test_the_last_of_several_orders_for_one_replica_counts(self, tmp_path: Path) -> None:
+        async def test(w: World, manager: ReplicaManager) -> None:
+            await lisr(manager, request(state(2, 4)))
+            assert await stopped(manager, stop((0, 4, True), (0, 3, True))) == (0, [ErrorCode.FENCED_LEADER_EPOCH])
+            assert TP in manager.partitions
+            assert await stopped(manager, stop((0, 3, True), (0, 4, True))) == (0, [ErrorCode.NONE])
+            assert TP not in manager.partitions
 
         in_world(tmp_path, test)
 
