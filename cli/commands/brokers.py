@@ -90,21 +90,45 @@ async def describe(
 @group.command(
     "restart-order",
     needs=Needs(cluster=True, asks=Asks.CLUSTER),
-    examples=("klamm brokers restart-order", "klamm brokers restart-order --cluster prod -o json"),
+    examples=(
+        "klamm brokers restart-order",
+        "klamm brokers restart-order --since 2026-11-30T14:00Z",
+        "klamm brokers restart-order --since 2h -o json | jq '.[] | select(.is_next) | .broker'",
+    ),
 )
-async def restart_order(invocation: Invocation) -> Report:
+async def restart_order(
+    invocation: Invocation,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since",
+            metavar="TIME",
+            help="When this round of restarts began: brokers that registered later are done. It needs ZooKeeper.",
+        ),
+    ] = None,
+) -> Report:
     """Say which broker can be restarted next without harm, and why the others cannot.
 
     A broker is safe if no partition loses its leader for good or refuses writes with acks=all while it is away. The one
     that has been registered longest comes first, the controller last. None is safe while a broker is down, partitions
     are under-replicated or move, or ZooKeeper does not answer. Exits with 1 if no broker can be restarted now.
+
+    It remembers nothing: only --since tells the brokers that you have restarted from the others, so that the
+    controller's turn comes. Once all are done, none is next, and it exits with 0.
     """
+    from datetime import UTC, datetime
+
     from cli.framework.cluster_session import open_cluster
     from cli.views.brokers_restart_order import restart_order_report
     from engine.admin.analysis.restart_order import read_restart_order
+    from engine.common.moments import HINT, moment_ms
 
+    try:
+        since_ms = None if since is None else moment_ms(since, now=datetime.now(UTC))
+    except ValueError as error:
+        raise UsageError(f"--since: {error}; it takes {HINT}") from error
     async with open_cluster(invocation) as cluster:
-        return restart_order_report(await read_restart_order(cluster))
+        return restart_order_report(await read_restart_order(cluster, since_ms))
 
 
 SUMMARIES = ("dir", "broker", "topic")

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from cli.exit_codes import ExitCode
-from cli.output.report import Column, Kind, Report, Table, Tone
+from cli.output.report import Column, Kind, Report, Section, Table, Tone
 from engine.admin.analysis.restart_board import RestartAdvice, RestartBoard, Verdict
 
-_TONES = {Verdict.SAFE: Tone.GOOD, Verdict.LAST: Tone.GOOD, Verdict.DOWN: Tone.BAD, Verdict.NO: Tone.BAD}
-_ORDER = (Verdict.NEEDED, Verdict.SAFE, Verdict.LAST, Verdict.WAIT, Verdict.NO, Verdict.UNKNOWN, Verdict.DOWN)
+_TONES = {
+    Verdict.SAFE.words: Tone.GOOD, Verdict.LAST.words: Tone.GOOD, Verdict.DONE.words: Tone.QUIET,
+    Verdict.DOWN.words: Tone.BAD, Verdict.NO.words: Tone.BAD,
+}  # fmt: skip
+_ORDER = (
+    Verdict.NEEDED, Verdict.SAFE, Verdict.LAST, Verdict.WAIT, Verdict.NO, Verdict.UNKNOWN, Verdict.DOWN, Verdict.DONE,
+)  # fmt: skip
 
 _ONE_REPLICA = (
     "a partition with one replica has no leader while its broker restarts: no waiting helps. "
@@ -16,7 +21,7 @@ _ONE_REPLICA = (
 
 
 def _verdict_tone(value: object) -> Tone | None:
-    return _TONES.get(value, Tone.WARNING) if isinstance(value, Verdict) else None
+    return _TONES.get(str(value), Tone.WARNING)
 
 
 _COLUMNS = (
@@ -42,14 +47,25 @@ def restart_order_report(board: RestartBoard) -> Report:
         }
         for broker, row in zip(brokers, rows, strict=True)
     ]
+    shown = [(row[0], broker.verdict.words, *row[2:]) for broker, row in zip(brokers, rows, strict=True)]
     is_known = any(broker.verdict not in (Verdict.UNKNOWN, Verdict.DOWN) for broker in brokers)
-    if board.next_broker is not None:
+    is_done = bool(brokers) and all(broker.verdict is Verdict.DONE for broker in brokers)
+    if is_done:
+        note = "all brokers have been restarted"
+    elif board.next_broker is not None:
         note = f"restart broker {board.next_broker} next"
     else:
         note = "no broker can be restarted now" if is_known else "it is not known whether a broker can be restarted now"
-    notes = (note, _ONE_REPLICA) if any(broker.only_here for broker in brokers) else (note,)
-    code = ExitCode.BAD_ANSWER if board.next_broker is None else ExitCode.DONE
-    return Report(data, Table(_COLUMNS, rows), notes=notes, exit_code=code)
+    notes = [note]
+    if down := [str(broker.broker) for broker in board.brokers if broker.verdict is Verdict.DOWN]:
+        notes.append(
+            f"start broker {', '.join(down)} first; if it never comes back, move its replicas away: "
+            f"klamm plan decommission {','.join(down)}"
+        )
+    if any(broker.only_here for broker in brokers):
+        notes.append(_ONE_REPLICA)
+    code = ExitCode.DONE if is_done or board.next_broker is not None else ExitCode.BAD_ANSWER
+    return Report(data, Table(_COLUMNS, rows), (Section(body=Table(_COLUMNS, shown)),), tuple(notes), code)
 
 
 def _place(advice: RestartAdvice) -> tuple[int, float, int]:

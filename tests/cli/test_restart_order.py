@@ -37,11 +37,15 @@ def test_the_next_one_comes_first_and_the_controller_after_the_others() -> None:
 def test_nobody_to_restart_is_a_bad_answer() -> None:
     brokers = (advice(0, Verdict.WAIT, "broker 1 is down"), advice(1, Verdict.DOWN, registered_s=None))
     report = restart_order_report(RestartBoard(brokers, next_broker=None))
-    assert (report.exit_code, report.notes) == (1, ("no broker can be restarted now",))
+    start = "start broker 1 first; if it never comes back, move its replicas away: klamm plan decommission 1"
+    assert (report.exit_code, report.notes) == (1, ("no broker can be restarted now", start))
     assert [row["registered_ms"] for row in report.data] == [5000, None]
     brokers = (advice(0, Verdict.UNKNOWN, "2 topics are hidden"), advice(1, Verdict.DOWN, registered_s=None))
     report = restart_order_report(RestartBoard(brokers, next_broker=None))
-    assert (report.exit_code, report.notes) == (1, ("it is not known whether a broker can be restarted now",))
+    assert (report.exit_code, report.notes) == (1, ("it is not known whether a broker can be restarted now", start))
+    brokers = (advice(0, Verdict.DONE), advice(1, Verdict.DONE))
+    report = restart_order_report(RestartBoard(brokers, next_broker=None))
+    assert (report.exit_code, report.notes) == (0, ("all brokers have been restarted",))
 
 
 def test_who_waits_for_partitions_with_one_replica_is_told_that_no_waiting_helps() -> None:
@@ -63,7 +67,15 @@ def test_on_a_running_cluster(side: str, live_cluster: LocalCluster, capsys: pyt
     assert sorted(row["broker"] for row in told) == sorted(broker["id"] for broker in listed)
     # Other tests stop no broker of this cluster, but their partitions may be moving or short of replicas just now.
     assert (ran.code, sum(row["is_next"] for row in told)) in ((0, 1), (1, 0)), ran.err
-    assert all(row["verdict"] in ("safe", "safe, better last") for row in told if row["is_next"])
+    assert all(row["verdict"] in ("safe", "safe_better_last") for row in told if row["is_next"])
+    later = in_process("brokers", "restart-order", "--since", "2099-01-01", *where, "-o", "json", capture=capsys)
+    before = in_process("brokers", "restart-order", "--since", "2000-01-01", *where, "-o", "json", capture=capsys)
+    if side == "wire":
+        assert (later.code, later.error["message"]) == (2, "only ZooKeeper says when brokers registered")
+    else:
+        check_json("brokers restart-order", before)
+        assert (before.code, {row["verdict"] for row in before.json}) == (0, {"done"}), before.err
+        assert "done" not in {row["verdict"] for row in later.json}
     not_known = {reason for row in told for reason in row["reasons"] if "not known" in reason}
     if side == "zookeeper":
         # Brokers may have a min ISR in their files, and were not asked.

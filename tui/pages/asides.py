@@ -158,7 +158,7 @@ def _broker(view: View, item: BrokerItem, width: int) -> list[Line]:
     lines += _folded(trouble, width, Tone.BAD) if trouble else []
     lines += [] if item.info is None else _measured(view, item.figures, width)
     lines += _chart("records in/s", [sample.in_by_broker.get(item.id) for sample in board.samples], width, short_count)
-    lines += [] if item.info is None else _title(f"restart now: {item.restart.verdict.value}")
+    lines += [] if item.info is None else _title(f"restart now: {item.restart.verdict.words}")
     lines += [part for reason in item.restart.reasons for part in _folded(f"• {reason}", width)]
     dirs = [trend for trend in board.dir_trends if trend.broker == item.id]
     lines += _title("log dirs") if dirs else []

@@ -133,7 +133,7 @@ def _restart_cell(item: BrokerItem) -> Cell:
     """Return whether it may be restarted, if all was read that this needs."""
     verdict = item.restart.verdict
     is_awaited = verdict is Verdict.UNKNOWN and not item.is_read
-    return LOADING if is_awaited else Cell(verdict.value, _VERDICTS.get(verdict, Tone.QUIET))
+    return LOADING if is_awaited else Cell(verdict.words, _VERDICTS.get(verdict, Tone.QUIET))
 
 
 def _full_in_cell(item: BrokerItem) -> Cell:
@@ -181,7 +181,7 @@ COLUMNS = (
            tone=lambda i: Tone.WARN if abs(i.skew) > 0.1 else Tone.QUIET),
     Column("missing", "OUT OF ISR", lambda i: tinted(i.missing, count(i.missing)), lambda i: i.missing, rank=1,
            is_figure=True),
-    Column("restart", "RESTART", _restart_cell, lambda i: i.restart.verdict.value, rank=2, width=10),
+    Column("restart", "RESTART", _restart_cell, lambda i: i.restart.verdict.words, rank=2, width=10),
     Column("imbalance_percent", "IMBALANCE", lambda i: tinted(i.imbalance, f"{i.imbalance} %", bad_from=10,
            tone=Tone.WARN), lambda i: i.imbalance, rank=6, is_figure=True),
     figure("in_per_s", "IN/S", "in_per_s", short_count, rank=5, width=6),

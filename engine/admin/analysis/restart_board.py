@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from engine.admin.analysis.tallies import Tally
@@ -21,7 +21,7 @@ class Verdict(StrEnum):
 
     DOWN = "down"
     SAFE = "safe"
-    LAST = "safe, better last"
+    LAST = "safe_better_last"
     """It is the controller: if it is not the last to restart, control moves twice."""
     NEEDED = "needed"
     """A log dir of it failed, and nothing else has to end first: it comes back with a restart."""
@@ -31,6 +31,13 @@ class Verdict(StrEnum):
     """Partitions would refuse writes, or have no leader."""
     UNKNOWN = "unknown"
     """Something that must be known is not known."""
+    DONE = "done"
+    """It has been restarted in this round."""
+
+    @property
+    def words(self) -> str:
+        """As a person reads it."""
+        return "safe, better last" if self is Verdict.LAST else self.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +77,18 @@ class RestartBoard:
     next_broker: int | None
 
 
-def restart_board(frame: Frame, tally: Tally) -> RestartBoard:
-    """Return for each broker whether it can be restarted."""
+def restart_board(frame: Frame, tally: Tally, *, since_ms: int | None = None) -> RestartBoard:
+    """Return for each broker whether it can be restarted.
+
+    ``since_ms`` is when a round of restarts began, by ZooKeeper's clock: brokers that registered later are done.
+    """
     live = frozenset() if frame.cluster is None else frame.cluster.live_broker_ids
     known = sorted({*live, *tally.leaders, *tally.preferred, *tally.missing})
     down = tuple(broker for broker in known if broker not in live)
     waiting, unknown = _waiting(frame, tally, down), _unknown(frame, tally)
-    brokers = tuple(_advice(frame, tally, broker, waiting, unknown, down) for broker in known)
+    brokers = tuple(
+        _done_or(_advice(frame, tally, broker, waiting, unknown, down), frame, since_ms) for broker in known
+    )
     ready = [broker for broker in brokers if broker.may_be_restarted]
     ready.sort(key=lambda row: (row.verdict is Verdict.LAST, -(row.registered_s or 0.0), row.broker))
     return RestartBoard(brokers, ready[0].broker if ready else None)
@@ -112,6 +124,14 @@ def _advice(
     return RestartAdvice(
         broker, verdict, reasons, tally.missing[broker], stop, go, _registered_s(frame, broker), tally.only_here[broker]
     )
+
+
+def _done_or(advice: RestartAdvice, frame: Frame, since_ms: int | None) -> RestartAdvice:
+    """Return the advice, or that a broker which has registered since then is done."""
+    registration = frame.registrations.get(advice.broker)
+    if since_ms is None or advice.verdict is Verdict.DOWN or registration is None or registration.created_ms is None:
+        return advice
+    return replace(advice, verdict=Verdict.DONE, reasons=()) if registration.created_ms >= since_ms else advice
 
 
 def _only_here(tally: Tally, broker: int) -> str:

@@ -20,9 +20,9 @@ def _cluster(min_isr: int = 2, **more: int) -> FakeCluster:
     return FakeCluster(3, {"orders": 3}, min_isr=min_isr, **more)
 
 
-def _board(cluster: FakeCluster) -> RestartBoard:
+def _board(cluster: FakeCluster, since_ms: int | None = None) -> RestartBoard:
     frame = cluster.frame()
-    return restart_board(frame, Tallies().of_frame(frame))
+    return restart_board(frame, Tallies().of_frame(frame), since_ms=since_ms)
 
 
 def _verdicts(board: RestartBoard) -> dict[int, Verdict]:
@@ -45,6 +45,22 @@ def test_what_was_restarted_just_now_comes_after_the_others() -> None:
     board = _board(cluster)
     assert board.next_broker == 3
     assert {broker.broker: broker.registered_s for broker in board.brokers}[2] == 1.0
+
+
+def test_in_a_round_of_restarts_the_controllers_turn_comes() -> None:
+    """Without its beginning, the others came again and again, and the controller never."""
+    cluster = _cluster()
+    since_ms = cluster.frame().at_ms
+    done = []
+    while (broker := _board(cluster, since_ms).next_broker) is not None:
+        done.append(broker)
+        cluster.kill(broker)
+        cluster.advance()
+        assert _board(cluster, since_ms).next_broker is None
+        cluster.start(broker)
+        cluster.advance()
+    assert sorted(done) == [1, 2, 3]
+    assert set(_verdicts(_board(cluster, since_ms)).values()) == {Verdict.DONE}
 
 
 def test_while_one_is_down_no_other_may_be_stopped() -> None:
