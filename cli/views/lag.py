@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from datetime import datetime
 
@@ -14,6 +14,7 @@ from engine.admin.lag.metrics import lag_metrics
 from engine.admin.lag.results import GroupLag, LagAnswer, PartitionLag, QueryLag, QueryPartitionLag
 from engine.admin.lag.spark_positions import ReaderKind
 from engine.admin.lag.verdicts import LagStatus, Reason
+from engine.common.quantities import counted
 
 _UNKNOWN = "unknown"
 _WORDS = {
@@ -142,11 +143,28 @@ def lag_report(answer: LagAnswer, *, fails_on: LagStatus, has_partitions: bool, 
 def _notes(answer: LagAnswer) -> tuple[str, ...]:
     if answer.failures and not answer.groups:
         return ()
+    notes = (_summary(answer.groups), *_ahead(answer))
     watched_ms = min((group.window_ms for group in answer.groups if group.status is LagStatus.STALL), default=_LONG_MS)
     if watched_ms >= _LONG_MS:
-        return (_summary(answer.groups),)
+        return notes
     doubt = f"watched for {_duration(watched_ms)}: a reader that commits less often looks like STALL too (--interval)"
-    return _summary(answer.groups), doubt
+    return (*notes, doubt)
+
+
+def _ahead(answer: LagAnswer) -> Iterator[str]:
+    """Yield that times are not known because records are dated ahead of this machine's clock."""
+    ahead = [
+        (partition.unread_since - answer.time, partition.name)
+        for group in answer.groups
+        for partition in group.partitions
+        if partition.time_lag_ms is None and partition.unread_since is not None
+    ]
+    if ahead:
+        by, name = max(ahead)
+        yield (
+            f"the time lag of {counted(len(ahead), 'partition')} is not known: the first unread record of {name} is "
+            f"dated {_duration(round(by.total_seconds() * 1000))} ahead of this machine's clock"
+        )
 
 
 def _summary(groups: Sequence[GroupLag]) -> str:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from dataclasses import fields, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -170,6 +170,18 @@ def test_a_lower_bound_says_that_partitions_are_unknown() -> None:
     shown = lag_report(LagAnswer(NOW, groups), fails_on=LagStatus.STALL, has_partitions=False, is_not_ok=False)
     told = printed(shown, OutputFormat.TABLE)
     assert "≥ 50" in told and "orders-0: too few samples to tell; 1 of 2 partitions unknown" in " ".join(told.split())
+
+
+def test_records_dated_ahead_of_this_clock_leave_the_time_lag_unknown_and_say_why() -> None:
+    """It was 0, of brokers whose clock was ten minutes ahead."""
+    fine = partition(0, LagStatus.STALL, Reason.STANDS_STILL, 0, 50)
+    ahead = replace(fine, partition=1, time_lag_ms=None, unread_since=NOW + timedelta(minutes=10))
+    groups = (group("g", LagStatus.STALL, Reason.STANDS_STILL, (fine, ahead)),)
+    shown = lag_report(LagAnswer(NOW, groups), fails_on=LagStatus.STALL, has_partitions=False, is_not_ok=False)
+    assert (
+        "the time lag of 1 partition is not known: the first unread record of orders-1 is dated 10m ahead of this "
+        "machine's clock"
+    ) in shown.notes
 
 
 def test_the_tally_counts_the_sources_of_a_query_that_has_several() -> None:

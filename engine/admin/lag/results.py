@@ -30,13 +30,16 @@ from engine.admin.lag.verdicts import (
 from engine.common.model import TopicPartition
 from engine.common.moments import calendar_time
 
+CLOCK_AHEAD_MS = 2_000
+"""Clocks that are set by NTP are less apart."""
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
     """One partition of one group. ``lag`` counts offsets: markers and holes of compaction are among them.
 
     ``time_lag_ms`` is how long the first unread record has been waiting; ``span_ms`` is the time between that record
-    and the newest one. Both go by the timestamps of records.
+    and the newest one. Both go by the timestamps of records; one ahead of this machine's clock says nothing.
     """
 
     topic: str
@@ -359,13 +362,16 @@ def _first_unread(
 
 
 def _waiting(first: UnreadRecord | Unknown | None, lag: int | None, now_ms: int) -> tuple[int | None, int | None]:
-    """Return the first unread record's time and how long it has waited; 0 if nothing is unread."""
+    """Return the first unread record's time and how long it has waited; 0 if nothing is unread.
+
+    Times are those of producers' or brokers' clocks. If one is ahead of ours, it is not known for how long.
+    """
     if lag == 0 or first is None:
         return None, 0
     if isinstance(first, Unknown) or first.timestamp_ms is None:
         return None, None
-    # Clocks of producers may be ahead of this one.
-    return first.timestamp_ms, max(0, now_ms - first.timestamp_ms)
+    waited_ms = now_ms - first.timestamp_ms
+    return first.timestamp_ms, max(0, waited_ms) if waited_ms >= -CLOCK_AHEAD_MS else None
 
 
 def _span(unread_ms: int | None, newest: UnreadRecord | Unknown | None) -> int | None:

@@ -85,7 +85,8 @@ def test_nothing_unread_waits_for_no_time() -> None:
     ("record", "time_lag_ms"),
     [
         (UnreadRecord(7, NOW - 5), 5),
-        (UnreadRecord(7, NOW + 5), 0),
+        (UnreadRecord(7, NOW + 2_000), 0),
+        (UnreadRecord(7, NOW + 2_001), None),
         (UnreadRecord(7, None), None),
         (Unknown("refused"), None),
         (None, 0),
