@@ -42,6 +42,7 @@ READ_THE_MACHINES_CLOCK = {
 """Modules of the broker that read the machine's clock, and what they measure. No Kafka setting depends on it."""
 
 READ_THE_HOUR = {
+    "cli/commands/brokers.py": "a time such as 2h counts back from now",
     "cli/commands/consume.py": "a time such as 2h counts back from now",
     "cli/commands/groups/reset.py": "--by-duration counts back from now",
     "cli/commands/perf/shared.py": "processes begin at the same moment",
