@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
+from itertools import islice
 from typing import TypeVar
 
 from engine.common.snapshot import TopicSnapshot
@@ -22,6 +23,13 @@ def topics_in_turns(topics: Iterable[TopicSnapshot], look: Callable[[TopicSnapsh
             if count >= SLICE:
                 yield
                 count = 0
+
+
+def pieces_of(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Yield the items in lists of at most ``size``."""
+    rest = iter(items)
+    while piece := list(islice(rest, size)):
+        yield piece
 
 
 def at_once(turns: Generator[None, None, T]) -> T:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, nullcontext
-from itertools import islice
 from typing import TypeVar
 
 from engine.admin.cluster.errors import AdminError, Unknown, Unreachable
 from engine.admin.cluster.wire import WireCluster
 from engine.common.errors import RemoteProtocolError
 from engine.common.model import NO_LEADER
+from engine.common.turns import pieces_of
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -125,13 +125,6 @@ async def run_window(jobs: Iterable[Awaitable[None]], window: int = WINDOW) -> N
             workers.create_task(worker(), name="a part of the answers")
 
 
-def batches_of(keys: Sequence[K], size: int) -> Iterable[list[K]]:
-    """Yield the keys in lists of at most ``size``."""
-    remaining = iter(keys)
-    while batch := list(islice(remaining, size)):
-        yield batch
-
-
 async def _find_homes(homes: Homes[K], keys: Iterable[K], at_home: dict[K, int], answers: dict[K, V | Unknown]) -> None:
     """Find the homes that are not known. A key without one gets the reason as its answer.
 
@@ -198,7 +191,7 @@ async def _ask_broker(
         for key in part_keys:
             results[key] = answers.get(key, Unknown(f"broker {broker_id} left it out of its answer"))
 
-    await run_window(part(part_keys) for part_keys in batches_of(keys, batch))
+    await run_window(part(part_keys) for part_keys in pieces_of(keys, batch))
     return results
 
 

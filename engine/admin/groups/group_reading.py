@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from engine.admin.cluster.asking import FAILURES, PATIENCE_S, answer_limit, ask_all, batches_of, run_window
+from engine.admin.cluster.asking import FAILURES, PATIENCE_S, answer_limit, ask_all, run_window
 from engine.admin.cluster.errors import Unknown, Unreachable
 from engine.admin.cluster.rights import Right
 from engine.admin.cluster.wire import WireCluster
@@ -32,6 +32,7 @@ from engine.common.acl import AclOperation, ResourceType
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import NO_LEADER, TopicPartition
 from engine.common.topic_names import GROUP_METADATA_TOPIC
+from engine.common.turns import pieces_of
 from engine.kafka.formats.consumer_protocol import CONSUMER_PROTOCOL_TYPE, decode_assignment, decode_subscription
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.consumer_group_describe import (
@@ -134,7 +135,7 @@ async def find_coordinators(
         coordinators[key] = Unknown.of_code(response.error_code, response.error_message) if failed else response.node_id
 
     if version > _SINGLE_KEY:
-        await run_window(several(keys) for keys in batches_of(wanted, _KEYS_PER_REQUEST))
+        await run_window(several(keys) for keys in pieces_of(wanted, _KEYS_PER_REQUEST))
     else:
         await run_window((single(key) for key in wanted), _SINGLE_REQUESTS_AT_ONCE)
     return coordinators

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from engine.admin.cluster.asking import FAILURES, answer_limit, batches_of
+from engine.admin.cluster.asking import FAILURES, answer_limit
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import Refused, Unreachable
 from engine.admin.cluster.wire import WireCluster
@@ -30,6 +30,7 @@ from engine.admin.watch.board import failure_of
 from engine.admin.watch.frame import BrokerWords, WatchedGroup
 from engine.common.model import LATEST_TIMESTAMP, NO_LEADER, TopicPartition
 from engine.common.snapshot import ClusterSnapshot, TopicSnapshot
+from engine.common.turns import pieces_of
 from engine.kafka.client.broker_client import LastAnswer
 from engine.kafka.client.errors import Unchanged
 from engine.kafka.protocol.apis.metadata import MetadataResponse
@@ -78,7 +79,7 @@ async def read_ends(
     async def ask(leader: int, names: list[TopicPartition]) -> int:
         count = 0
         try:
-            for batch in batches_of(names, _PARTITIONS_PER_REQUEST):
+            for batch in pieces_of(names, _PARTITIONS_PER_REQUEST):
                 count += 1
                 async with answer_limit(wire, leader):
                     answers = await ask_offsets(wire, leader, dict.fromkeys(batch, LATEST_TIMESTAMP))

@@ -38,9 +38,10 @@ from engine.kafka.zk.configs import (
     ConfigType,
 )
 from engine.kafka.zk.controller import ControllerZNode
-from engine.kafka.zk.errors import NoNode, SessionLost, ZnodeFormatError, ZooKeeperError
+from engine.kafka.zk.errors import SessionLost, ZnodeFormatError, ZooKeeperError
 from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.kafka.zk.notifications import IsrChangeNotificationZNode
+from engine.kafka.zk.reads import children_or_empty
 from engine.kafka.zk.security import OPEN, ZkSecurity
 from engine.kafka.zk.session_keeper import SessionEvent
 from engine.kafka.zk.topics import TopicsZNode, TopicZNode
@@ -379,7 +380,7 @@ class ZooKeeperSide:
     # Settings
 
     async def _read_settings(self, kafka: KafkaZkClient) -> None:
-        self._seen_changes = set(await _children(kafka.client, ConfigEntityChangeNotificationZNode.path))
+        self._seen_changes = set(await children_or_empty(kafka.client, ConfigEntityChangeNotificationZNode.path))
         brokers = await kafka.configs.get_entity_names(ConfigType.BROKER)
         await self._read_broker_settings(kafka, brokers)
         names = sorted(self._watched)
@@ -390,7 +391,7 @@ class ZooKeeperSide:
         self._on_news(False)
 
     async def _read_config_notices(self, kafka: KafkaZkClient) -> None:
-        names = await _children(kafka.client, ConfigEntityChangeNotificationZNode.path)
+        names = await children_or_empty(kafka.client, ConfigEntityChangeNotificationZNode.path)
         new = sorted(name for name in names if name not in self._seen_changes)
         self._seen_changes = set(names)
         notices = await kafka.client.get_many(map(ConfigEntityChangeNotificationSequenceZNode.path, new))
@@ -533,10 +534,3 @@ def _registration(broker_id: int, outcome: ReadOutcome) -> tuple[BrokerInfo, Bro
         return None
     jmx_port = None if znode.jmx_port < 0 else znode.jmx_port
     return znode.broker, BrokerRegistration(stat.ctime_ms, znode.clock_apart_ms, jmx_port)
-
-
-async def _children(zk: ZkClient, path: str) -> list[str]:
-    try:
-        return await zk.children(path)
-    except NoNode:
-        return []

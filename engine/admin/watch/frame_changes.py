@@ -10,8 +10,7 @@ line is long, and what a line is made of does not outlive it. Reading them back 
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from engine.admin.watch.frame import Frame, WatchedGroup
@@ -19,6 +18,7 @@ from engine.admin.watch.log_ends import UNKNOWN, LogEnds
 from engine.admin.watch.replica_logs import WIDTH, ReplicaLogs, Rows
 from engine.admin.watch.value_codec import encoder, fields_of
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, TopicSnapshot
+from engine.common.turns import pieces_of
 
 FIELDS = fields_of(Frame)
 CLUSTER = fields_of(ClusterSnapshot)
@@ -33,7 +33,6 @@ LINE_ITEMS = 100
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
-T = TypeVar("T")
 
 
 def changes_of(before: Frame | None, frame: Frame) -> Iterator[str]:
@@ -68,13 +67,6 @@ def is_same(old: object, new: object) -> bool:
     return old is new or old == new
 
 
-def _pieces(items: Iterable[T]) -> Iterator[list[T]]:
-    """Yield the items in lists of this length."""
-    rest = iter(items)
-    while piece := list(islice(rest, LINE_ITEMS)):
-        yield piece
-
-
 # Mappings: keys that are gone, and pairs that are new
 
 
@@ -86,7 +78,7 @@ def _mapping_changes(name: str, old: Mapping[K, V], new: Mapping[K, V]) -> Itera
     key_of, value_of = map(encoder, FIELDS[name].__args__)
     if gone:
         yield ["gone", name, [key_of(key) for key in gone]]
-    for piece in _pieces(fresh):
+    for piece in pieces_of(fresh, LINE_ITEMS):
         yield ["fresh", name, [(key_of(key), value_of(value)) for key, value in piece]]
 
 
@@ -98,7 +90,7 @@ def _group_changes(old: tuple[WatchedGroup, ...], new: tuple[WatchedGroup, ...])
     gone = [list(key) for key in known if key not in present]
     if gone:
         yield ["groups_gone", gone]
-    for piece in _pieces(group for group in new if not is_same(known.get(group_key(group)), group)):
+    for piece in pieces_of((group for group in new if not is_same(known.get(group_key(group)), group)), LINE_ITEMS):
         yield ["groups", [encoder(WatchedGroup)(group) for group in piece]]
 
 
@@ -116,7 +108,7 @@ def _end_changes(old: LogEnds, new: LogEnds) -> Iterator[list[Any]]:
         yield ["ends_gone", gone]
     for topic, rows in new.by_topic.items():
         moved = _moved(old.by_topic.get(topic, ()), rows)
-        for piece in _pieces(moved):
+        for piece in pieces_of(moved, LINE_ITEMS):
             yield ["ends", topic, [number for triple in piece for number in triple]]
 
 
@@ -146,7 +138,7 @@ def _log_changes(old: ReplicaLogs, new: ReplicaLogs) -> Iterator[list[Any]]:
             continue
         was, now = rows_by_partition(known or ()), rows_by_partition(rows)
         changed = [partition for partition in was.keys() | now.keys() if was.get(partition) != now.get(partition)]
-        for piece in _pieces(sorted(changed)):
+        for piece in pieces_of(sorted(changed), LINE_ITEMS):
             yield ["logs", topic, piece, [number for partition in piece for number in now.get(partition, ())]]
 
 
@@ -181,7 +173,7 @@ def _topic_changes(old: TopicSnapshot | None, new: TopicSnapshot) -> Iterator[li
     present = {p.partition for p in new.partitions}
     gone = [number for number in known if number not in present]
     yield ["topic", new.name, _own(TOPIC, ("name", "partitions"), old, new), gone]
-    for piece in _pieces(p for p in new.partitions if not is_same(known.get(p.partition), p)):
+    for piece in pieces_of((p for p in new.partitions if not is_same(known.get(p.partition), p)), LINE_ITEMS):
         yield ["partitions", [encoder(PartitionSnapshot)(p) for p in piece]]
 
 
