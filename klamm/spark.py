@@ -234,8 +234,8 @@ class _LimitedStreamReader(_StreamReader, SupportsTriggerAvailableNow):
         _with_worded_errors(self._plan.freeze)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        found: dict[str, Any] | None = self._plan.known_latest()
-        return found
+        latest: dict[str, Any] | None = self._plan.known_latest()
+        return latest
 
 
 class _BatchWriter(DataSourceArrowWriter):
@@ -387,7 +387,7 @@ def _has_archive(context: Any) -> bool:
 def _runs_here(context: Any) -> bool:
     """Whether executors are threads on this machine and use this process's Python, which has klamm."""
     is_local = context.master == "local" or context.master.startswith("local[")
-    found = shutil.which(context.pythonExec)
-    if not is_local or found is None:
+    python = shutil.which(context.pythonExec)
+    if not is_local or python is None:
         return False
-    return Path(found) == Path(sys.executable) or found == python_without_zips()
+    return Path(python) == Path(sys.executable) or python == python_without_zips()

@@ -198,8 +198,8 @@ class LocalCluster:
 
     def controller_id(self) -> int | None:
         """Return the controller's broker id as the first broker that answers names it; None if no broker knows one."""
-        found: int | None = self._ask("controller")["controller"]
-        return found
+        controller: int | None = self._ask("controller")["controller"]
+        return controller
 
     def wait_until_serving(self, broker_ids: Iterable[int] | None = None) -> None:
         """Wait until brokers serve (None: all), and all running brokers know them.

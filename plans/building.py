@@ -279,10 +279,10 @@ class _Builder:
         return count - racks + max(0, factor - count - fresh)
 
     def _rack_count(self, mask: int) -> int:
-        found = self.rack_counts.get(mask)
-        if found is None:
-            found = self.rack_counts[mask] = len({self.brokers[index].rack for index in bits(mask)})
-        return found
+        count = self.rack_counts.get(mask)
+        if count is None:
+            count = self.rack_counts[mask] = len({self.brokers[index].rack for index in bits(mask)})
+        return count
 
     def _check_left_behind(
         self,

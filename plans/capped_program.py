@@ -224,33 +224,33 @@ class CappedProgram:
         if levels is None:
             return {}
         base = fixed_counts(self.problem, leaders=kind is Aim.LEADERS)
-        found, shares = {}, {}
+        bounds, shares = {}, {}
         for broker, low in levels.low.items():
             cells = (
                 self._on(broker) if kind is Aim.REPLICAS else {v: n for (n, b), v in self._leads.items() if b == broker}
             )
             above = self._add_var(0, highspy.kHighsInf)
             shares[broker] = self._add_var(low, levels.high[broker])
-            found[above] = 1.0
+            bounds[above] = 1.0
             terms = {**dict.fromkeys(cells, 1.0), above: -1.0, shares[broker]: -1.0}
             self._add_row(-highspy.kHighsInf, -base[broker], terms)
         for group in levels.groups:
             self._add_row(group.total, group.total, {shares[broker]: 1.0 for broker in group.brokers})
-        return found
+        return bounds
 
     def _outside(self) -> Terms:
         """Return variables for the bytes by which brokers are outside their limits."""
-        found = {}
+        bounds = {}
         held = held_bytes(
             self.problem, [() if partition.is_movable else partition.current for partition in self.problem.partitions]
         )
         for limit, sign in ((self.limits.most, 1.0), (self.limits.least, -1.0)):
             for broker, value in limit.items():
                 outside = self._add_var(0, highspy.kHighsInf, is_whole=False)
-                found[outside] = 1.0
+                bounds[outside] = 1.0
                 terms = {var: sign * size for var, size in self._sized(self._on(broker)).items()}
                 self._add_row(-highspy.kHighsInf, sign * (value - held[broker]) / self._unit, {**terms, outside: -1.0})
-        return found
+        return bounds
 
     def _fresh(self) -> dict[int, int]:
         """Return the variables of replicas that would be copied, with their partitions."""

@@ -67,8 +67,8 @@ def remaining_moves(
     rest = replace(problem, partitions=parts, minimise=Minimise.MOVES)
     seconds = _REST_S if work.seconds is None else min(work.seconds, _REST_S)
     few = Work(min(max(0, work.left), Work.within(seconds, len(rest.movable)).left), seconds, work.exchanges)
-    found = solve(rest, limits_of(rest), few, lambda _: None, is_rough=True)
-    return min(costs_of(rest, lists).moves for lists in (found.after, solved.after))
+    rest_solved = solve(rest, limits_of(rest), few, lambda _: None, is_rough=True)
+    return min(costs_of(rest, lists).moves for lists in (rest_solved.after, solved.after))
 
 
 def cap_note(remaining: int) -> str:
@@ -145,12 +145,12 @@ def _part_of(problem: Problem, after: Lists, levels: Levels | None) -> tuple[tup
     bytes_left = problem.max_bytes if problem.max_bytes is not None else 1 << 62
     room = byte_room(problem)
     held = held_bytes(problem, [partition.current for partition in problem.partitions])
-    found = [partition.current for partition in problem.partitions]
+    chosen = [partition.current for partition in problem.partitions]
     waiting = []
     for index, (partition, lists) in enumerate(zip(problem.partitions, after, strict=True)):
         fresh = len(set(lists) - set(partition.current))
         if not fresh:
-            found[index] = lists
+            chosen[index] = lists
         else:
             waiting.append((_urgency(problem, index, lists), fresh * (partition.size or 0), fresh, index))
     for _, size, fresh, index in sorted(waiting):
@@ -159,12 +159,12 @@ def _part_of(problem: Problem, after: Lists, levels: Levels | None) -> tuple[tup
         fits = all(held[b] + each <= room.get(b, 1 << 62) for b in set(after[index]) - set(partition.current))
         if fresh <= moves_left and size <= bytes_left and gains and fits:
             moves_left, bytes_left = moves_left - fresh, bytes_left - size
-            found[index] = after[index]
+            chosen[index] = after[index]
             for brokers, sign in ((partition.current, -1), (after[index], 1)):
                 for broker in brokers:
                     counts[broker] += sign
                     held[broker] += sign * each
-    return tuple(found)
+    return tuple(chosen)
 
 
 def _urgency(problem: Problem, index: int, lists: tuple[int, ...]) -> int:

@@ -124,10 +124,10 @@ def _least(costs: Floats, most: int) -> Bools:
         costs = np.where(costs <= np.partition(costs, _TARGETS - 1, axis=1)[:, _TARGETS - 1, None], costs, np.inf)
     flat = costs.ravel()
     count = min(most, int(np.isfinite(flat).sum()))
-    found = np.zeros(len(flat), np.bool_)
+    mask = np.zeros(len(flat), np.bool_)
     if count:
-        found[flat <= np.partition(flat, count - 1)[count - 1]] = np.True_
-    return found.reshape(costs.shape)
+        mask[flat <= np.partition(flat, count - 1)[count - 1]] = np.True_
+    return mask.reshape(costs.shape)
 
 
 _PAIRS = 150

@@ -176,8 +176,8 @@ def check(
         duration = timedelta(seconds=parse_duration_s(window))
     except (ValueError, OverflowError):
         raise UsageError(f"--window must be a duration such as 10m, not {window!r}") from None
-    wish, found = logs.lines.wish(), logs.found()
-    plan = plan_merge(found, wish)
+    wish, logs_found = logs.lines.wish(), logs.found()
+    plan = plan_merge(logs_found, wish)
     # Read without an event loop: it would keep Ctrl-C waiting.
     checking = StateChangeCheck(window=duration, examples_max=examples)
     clock = plan.utc_clock()
@@ -187,7 +187,9 @@ def check(
     if _names_a_cluster(invocation):
         asyncio.run(_compare(invocation, checking))
     code = tell_problems(invocation, plan.problems)
-    report = check_report(checking.result(), Severity(fail_on), log_count=len(plan.files), has_logs=bool(found.files))
+    report = check_report(
+        checking.result(), Severity(fail_on), log_count=len(plan.files), has_logs=bool(logs_found.files)
+    )
     return report.ending(code)
 
 

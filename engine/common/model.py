@@ -96,15 +96,15 @@ def address_in_java(address: str) -> str:
     ``0:0:0:0:0:0:0:1``), and one that stands for an IPv4 address is that. Other texts come back as they are.
     """
     try:
-        found = ip_address(address)
+        parsed = ip_address(address)
     except ValueError:
         return address
-    if isinstance(found, IPv4Address):
-        return str(found)
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    numbers = ":".join(f"{number:x}" for number in struct.unpack(">8H", found.packed))
-    return numbers if found.scope_id is None else f"{numbers}%{found.scope_id}"
+    if isinstance(parsed, IPv4Address):
+        return str(parsed)
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    numbers = ":".join(f"{number:x}" for number in struct.unpack(">8H", parsed.packed))
+    return numbers if parsed.scope_id is None else f"{numbers}%{parsed.scope_id}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,8 +109,8 @@ def is_free(host: str, port: int) -> bool:
 def _resolved(host: str) -> tuple[socket.AddressFamily, str]:
     """Return the family and the address of a host: of IPv4, where it has both."""
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        family, *_, address = min(found, key=lambda each: each[0] is not socket.AF_INET)
+        infos = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        family, *_, address = min(infos, key=lambda each: each[0] is not socket.AF_INET)
         return family, str(address[0])
     except socket.gaierror as error:
         raise OperationError(

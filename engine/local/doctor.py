@@ -122,10 +122,10 @@ def _zookeeper_jars() -> str:
 def _open_files() -> Check:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     is_enough = hard == resource.RLIM_INFINITY or hard >= OPEN_FILES_MIN
-    found = f"{_limit(soft)} (hard limit {_limit(hard)})"
+    limits = f"{_limit(soft)} (hard limit {_limit(hard)})"
     how = None if is_enough else f"raise the hard limit to {OPEN_FILES_MIN} or more: ulimit -Hn, limits.conf"
     status = CheckStatus.OK if is_enough else CheckStatus.OPTIONAL
-    return Check("open files", status, found, "brokers with many partitions and clients", how)
+    return Check("open files", status, limits, "brokers with many partitions and clients", how)
 
 
 def _limit(value: int) -> str:
@@ -137,9 +137,9 @@ def _disk(data_dir: Path) -> Check:
     usage = shutil.disk_usage(place)
     is_writable = os.access(place, os.W_OK)
     is_good = usage.free >= DISK_FREE_MIN_BYTES and is_writable
-    found = f"{size_text(usage.free)} free in {place}" + ("" if is_writable else ", not writable")
+    room = f"{size_text(usage.free)} free in {place}" + ("" if is_writable else ", not writable")
     how = None if is_good else "free some space, or choose another folder: klamm local up --dir DIR"
-    return Check("disk", CheckStatus.OK if is_good else CheckStatus.OPTIONAL, found, "local up", how)
+    return Check("disk", CheckStatus.OK if is_good else CheckStatus.OPTIONAL, room, "local up", how)
 
 
 def _program(name: str, command: list[str], needed_for: str, how_to_get: str) -> Check:

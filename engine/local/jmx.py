@@ -112,12 +112,12 @@ def _explained(reason: str) -> str:
 
 
 def _by_broker(sources: Mapping[int, Source], output: bytes) -> dict[int, Beans | str]:
-    found: dict[int, Beans | str] = {broker: {} for broker in sources}
+    by_broker: dict[int, Beans | str] = {broker: {} for broker in sources}
     for line in output.splitlines():
         row = json.loads(line)
-        beans = found[row["broker"]]
+        beans = by_broker[row["broker"]]
         if "error" in row:
-            found[row["broker"]] = _explained(row["error"])
+            by_broker[row["broker"]] = _explained(row["error"])
         elif isinstance(beans, dict) and (bean := bean_of(row["mbean"])) is not None:
             beans[bean] = numbers(row["attributes"])
-    return {broker: beans or "it has none of Kafka's MBeans" for broker, beans in found.items()}
+    return {broker: beans or "it has none of Kafka's MBeans" for broker, beans in by_broker.items()}

@@ -173,18 +173,18 @@ class _Log:
         starts = [start_of(line) for line in self._file.read(end - begin).split(b"\n") if is_start(line)]
         if not starts:
             return b"\xff", b""
-        found = [min(starts), max(starts)]
-        first, last = found if self._clock is None else self._clock.starts(found)
+        ends = [min(starts), max(starts)]
+        first, last = ends if self._clock is None else self._clock.starts(ends)
         return first, last
 
     def samples(self, distance: int) -> list[tuple[bytes, int]]:
         """Return times at even distances, each with the bytes up to the next one."""
-        found = []
+        sampled = []
         for position in range(0, self.size, distance):
             entry = self._entry_from(position)
             if entry is not None:
-                found.append((entry[1], min(distance, self.size - position)))
-        return found
+                sampled.append((entry[1], min(distance, self.size - position)))
+        return sampled
 
     def cut_at(self, bound: bytes) -> int:
         """Return where the first entry at or after a time begins, as far as the log is in order."""

@@ -278,8 +278,8 @@ def _unpacked(spark: SparkSession, plan: MergePlan, work: Path) -> tuple[tuple[P
     paths = [file.path.absolute() for file in plan.files]
     targets = {path: work / f"log-{number:05d}" for number, path in enumerate(paths) if is_gzip(path)}
     damages = run_in_workers(spark, unpack, list(targets.items()))
-    found = tuple(problem for problem in damages if problem is not None)
-    return tuple(targets.get(path, path) for path in paths), found
+    problems = tuple(problem for problem in damages if problem is not None)
+    return tuple(targets.get(path, path) for path in paths), problems
 
 
 def is_gzip(path: Path) -> bool:

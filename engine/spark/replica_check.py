@@ -112,12 +112,12 @@ def verify_range(task: RangeTask) -> PartitionVerification:
 
 def together(parts: Iterable[PartitionVerification]) -> list[PartitionVerification]:
     """Merge the verdicts on the ranges of each partition, which come in order."""
-    found: dict[TopicPartition, PartitionVerification] = {}
+    joined: dict[TopicPartition, PartitionVerification] = {}
     for part in parts:
         name = TopicPartition(part.topic, part.partition)
-        before = found.get(name)
-        found[name] = part if before is None else _joined(before, part)
-    return [found[name] for name in sorted(found)]
+        before = joined.get(name)
+        joined[name] = part if before is None else _joined(before, part)
+    return [joined[name] for name in sorted(joined)]
 
 
 def _joined(first: PartitionVerification, then: PartitionVerification) -> PartitionVerification:

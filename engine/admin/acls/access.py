@@ -33,11 +33,11 @@ async def read_acls(cluster: Cluster, filters: Sequence[AclFilter]) -> list[AclB
         Refused: the brokers have no authorizer, or do not let this principal see rules.
     """
     if cluster.source is Source.ZOOKEEPER:
-        found = [rule for rule in await _all_in_zookeeper(cluster) if any(wanted.takes(rule) for wanted in filters)]
+        rules = [rule for rule in await _all_in_zookeeper(cluster) if any(wanted.takes(rule) for wanted in filters)]
     else:
         wire = await cluster.wire()
-        found = [rule for wanted in filters for rule in await _described(wire, wanted)]
-    return sorted(set(found), key=lambda rule: rule.sort_key)
+        rules = [rule for wanted in filters for rule in await _described(wire, wanted)]
+    return sorted(set(rules), key=lambda rule: rule.sort_key)
 
 
 async def read_authorizer_files(cluster: Cluster) -> dict[str, str | None] | None:

@@ -59,17 +59,17 @@ def explain(
     acls: dict[ResourcePattern, list[AclEntry]] = {}
     for rule in rules:
         acls.setdefault(rule.pattern, []).append(rule.entry)
-    found = decide(acls, principal, address_in_java(host), operation, kind, name)
+    decision = decide(acls, principal, address_in_java(host), operation, kind, name)
     resource = kind.word if kind is ResourceType.CLUSTER else f"{kind.word} {name}"
-    matching = tuple(map(AclRow.of, found.matching))
+    matching = tuple(map(AclRow.of, decision.matching))
     if principal in map(str.strip, ((files or {}).get(SUPER_USERS) or "").split(";")):
         return Explanation(True, f"{principal} is a super user, by {SUPER_USERS} in the brokers' files", matching)
-    is_allowed, others = found.is_allowed, _super_users(files)
-    if found.rule is not None:
-        because = f"a rule says: {AclRow.of(found.rule)}"
-        if found.is_allowed and found.rule.entry.operation not in (operation, AclOperation.ALL):
-            because += f"; {found.rule.entry.operation.word} implies {operation.word}"
-    elif found.has_rules:
+    is_allowed, others = decision.is_allowed, _super_users(files)
+    if decision.rule is not None:
+        because = f"a rule says: {AclRow.of(decision.rule)}"
+        if decision.is_allowed and decision.rule.entry.operation not in (operation, AclOperation.ALL):
+            because += f"; {decision.rule.entry.operation.word} implies {operation.word}"
+    elif decision.has_rules:
         because = f"{resource} has rules, and none allows this{others}"
     elif files is not None and OPEN_WITHOUT_RULES not in files:
         because = f"no rule is about {resource}: nobody may{others}"
@@ -115,10 +115,10 @@ class Finding:
 
 def lint(rules: Sequence[AclBinding]) -> list[Finding]:
     """Return what is odd about rules, the dangerous first."""
-    found = [finding for rule in rules for finding in _alone(rule)]
-    found += _together(rules)
+    findings = [finding for rule in rules for finding in _alone(rule)]
+    findings += _together(rules)
     order = list(Problem)
-    return sorted(found, key=lambda finding: order.index(finding.problem))
+    return sorted(findings, key=lambda finding: order.index(finding.problem))
 
 
 def _alone(rule: AclBinding) -> Iterator[Finding]:

@@ -154,14 +154,14 @@ class Wish:
         if not (self.allow_principals or self.deny_principals):
             raise BadRequest("say whom it allows or denies something")
         kind = PatternType(self.pattern_type.upper())
-        found = [
+        matching = [
             AclBinding(ResourcePattern(resource_type, name, kind), replace(entry, host=address_in_java(entry.host)))
             for resource_type, name, entries in self._entries()
             for entry in entries
         ]
-        for rule in found:
+        for rule in matching:
             check_rule(rule)
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(matching))
 
     def removals(self) -> list[AclFilter]:
         """Return which rules this asks to remove: with nobody named, all rules of the resources.

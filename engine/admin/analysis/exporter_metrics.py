@@ -90,10 +90,10 @@ class FrameMetrics:
             metrics += self._of_cluster(frame)
         limit = self._scope.series_max
         left_out = [({"metric": metric.name}, float(len(metric.samples) - limit)) for metric in metrics]
-        found = [Metric(metric.name, metric.help, metric.samples[:limit], metric.type) for metric in metrics]
+        kept = [Metric(metric.name, metric.help, metric.samples[:limit], metric.type) for metric in metrics]
         cut = [(labels, max(0.0, count)) for labels, count in left_out if count > 0]
         text = "Series of a metric that are left out because there are too many."
-        return [*found, Metric("klamm_exporter_series_left_out", text, cut)]
+        return [*kept, Metric("klamm_exporter_series_left_out", text, cut)]
 
     def _of_cluster(self, frame: Frame) -> Iterator[Metric]:
         if frame.health is not None:

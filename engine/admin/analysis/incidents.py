@@ -192,15 +192,15 @@ def runs_around(
         if changes:
             return list(changes.values())
     every = list(runs)
-    found = [run for run in every if abs(run.event.at_ms - since_ms) <= _MOMENT_MS]
-    found.sort(key=lambda run: (run.event.kind not in _FAILS, severity(run.event), run.event.at_ms))
-    failed = {run.event.broker: run.event.at_ms for run in found if run.event.kind in _FAILS}
+    near = [run for run in every if abs(run.event.at_ms - since_ms) <= _MOMENT_MS]
+    near.sort(key=lambda run: (run.event.kind not in _FAILS, severity(run.event), run.event.at_ms))
+    failed = {run.event.broker: run.event.at_ms for run in near if run.event.kind in _FAILS}
     back = [
         run for run in every
-        if run.event.kind in _RETURNS and run not in found
+        if run.event.kind in _RETURNS and run not in near
         and run.event.at_ms > failed.get(run.event.broker, run.event.at_ms)
     ]  # fmt: skip
-    return sorted([*found[:_TOLD_MAX], *back[-1:]], key=lambda run: run.event.at_ms)
+    return sorted([*near[:_TOLD_MAX], *back[-1:]], key=lambda run: run.event.at_ms)
 
 
 class Incidents:

@@ -103,15 +103,15 @@ class SanityCheck:
                 self._went_back.extend(_went_back(frame, before))
             self._before = frame
             self._look_at_topics(frame)
-        found = [*_clocks(frame), *_controllers(frame)]
+        findings = [*_clocks(frame), *_controllers(frame)]
         epoch = frame.cluster.controller_epoch
         for looked in self._topics.values():
-            found += looked.found
+            findings += looked.found
             if epoch is not None and epoch < looked.controller_epoch_max:
-                found += _ahead(looked.topic, epoch, frame.at_ms)
-        found = [self._since(finding) for finding in found]
-        self._lasting = {_identity(finding): finding.at_ms for finding in found}
-        return [*(finding for finding in found if _counts(finding, frame)), *self._went_back]
+                findings += _ahead(looked.topic, epoch, frame.at_ms)
+        findings = [self._since(finding) for finding in findings]
+        self._lasting = {_identity(finding): finding.at_ms for finding in findings}
+        return [*(finding for finding in findings if _counts(finding, frame)), *self._went_back]
 
     def _since(self, finding: Finding) -> Finding:
         return replace(finding, at_ms=self._lasting.get(_identity(finding), finding.at_ms))
@@ -144,44 +144,44 @@ def _counts(finding: Finding, frame: Frame) -> bool:
 
 
 def _clocks(frame: Frame) -> list[Finding]:
-    found = []
+    findings = []
     for broker, times in sorted(frame.registrations.items()):
         if times.created_ms is not None and times.created_ms - frame.at_ms > CLOCK_SKEW_MS:
             ahead_s = (times.created_ms - frame.at_ms) / 1000
             evidence = f"it registered {ahead_s:.1f} s from now: ZooKeeper's clock is ahead of this machine's"
-            found.append(Finding(Doubt.FUTURE_REGISTRATION, f"broker {broker}", evidence, frame.at_ms))
-    return found
+            findings.append(Finding(Doubt.FUTURE_REGISTRATION, f"broker {broker}", evidence, frame.at_ms))
+    return findings
 
 
 def _controllers(frame: Frame) -> list[Finding]:
     cluster = frame.cluster
     assert cluster is not None
-    found = []
+    findings = []
     taken = {broker: words.controller_id for broker, words in frame.words.items() if words.controller_id is not None}
     if cluster.controller_id == NO_CONTROLLER:
         return []
     if len({*taken.values(), cluster.controller_id}) > 1:
         claims = ", ".join(f"broker {broker} believes it is {who}" for broker, who in sorted(taken.items()))
         evidence = f"{cluster.controller_id} is the controller; {claims}"
-        found.append(Finding(Doubt.TWO_CONTROLLERS, "controller", evidence, frame.at_ms))
+        findings.append(Finding(Doubt.TWO_CONTROLLERS, "controller", evidence, frame.at_ms))
     if cluster.controller_id not in cluster.live_broker_ids:
         evidence = f"broker {cluster.controller_id} is the controller, and is not alive"
-        found.append(Finding(Doubt.CONTROLLER_NOT_ALIVE, "controller", evidence, frame.at_ms))
-    return found
+        findings.append(Finding(Doubt.CONTROLLER_NOT_ALIVE, "controller", evidence, frame.at_ms))
+    return findings
 
 
 def _look_at(topic: TopicSnapshot, at_ms: int) -> _Looked:
     """Look at the states of a topic's partitions, without anything that may change while they do not."""
-    found = []
+    findings = []
     for p in topic.partitions:
         name = TopicPartition(topic.name, p.partition)
         if p.leader >= 0 and p.leader not in p.isr:
             evidence = f"{p.leader} leads, and the ISR is {_ids(p.isr)}"
-            found.append(Finding(Doubt.LEADER_NOT_IN_ISR, str(name), evidence, at_ms, name))
+            findings.append(Finding(Doubt.LEADER_NOT_IN_ISR, str(name), evidence, at_ms, name))
         if p.leader >= 0 and p.leader not in p.replicas:
             evidence = f"{p.leader} leads, and the replicas are {_ids(p.replicas)}"
-            found.append(Finding(Doubt.LEADER_NOT_A_REPLICA, str(name), evidence, at_ms, name))
-    return _Looked(topic, tuple(found), max((p.controller_epoch or 0 for p in topic.partitions), default=0))
+            findings.append(Finding(Doubt.LEADER_NOT_A_REPLICA, str(name), evidence, at_ms, name))
+    return _Looked(topic, tuple(findings), max((p.controller_epoch or 0 for p in topic.partitions), default=0))
 
 
 def _ahead(topic: TopicSnapshot, epoch: int, at_ms: int) -> Iterator[Finding]:
@@ -195,14 +195,14 @@ def _ahead(topic: TopicSnapshot, epoch: int, at_ms: int) -> Iterator[Finding]:
 
 def _went_back(frame: Frame, before: Frame) -> list[Finding]:
     """Return the epochs that are lower than they were."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     assert frame.cluster is not None and before.cluster is not None
     was, now = before.cluster.controller_epoch, frame.cluster.controller_epoch
     if was is not None and now is not None and now < was:
         evidence = f"the controller epoch went from {was} to {now}"
-        found.append(Finding(Doubt.CONTROLLER_EPOCH_WENT_BACK, "controller", evidence, frame.at_ms))
+        findings.append(Finding(Doubt.CONTROLLER_EPOCH_WENT_BACK, "controller", evidence, frame.at_ms))
     if before.cluster.topics is frame.cluster.topics:
-        return found
+        return findings
     old_topics = {topic.name: topic for topic in before.cluster.topics}
     for topic in frame.cluster.topics:
         old_topic = old_topics.get(topic.name)
@@ -214,8 +214,8 @@ def _went_back(frame: Frame, before: Frame) -> list[Finding]:
             if first is not None and p.leader_epoch is not None and p.leader_epoch < first:
                 subject = str(TopicPartition(topic.name, p.partition))
                 evidence = f"the leader epoch went from {first} to {p.leader_epoch}"
-                found.append(Finding(Doubt.LEADER_EPOCH_WENT_BACK, subject, evidence, frame.at_ms))
-    return found
+                findings.append(Finding(Doubt.LEADER_EPOCH_WENT_BACK, subject, evidence, frame.at_ms))
+    return findings
 
 
 def _ids(brokers: tuple[int, ...]) -> str:

@@ -75,7 +75,7 @@ class ThrottleAdvice:
 
 def throttle_advice(frame: Frame, moves: MovesBoard) -> list[ThrottleAdvice]:
     """Return the throttles that copies go through, beginning with those that never let them end."""
-    found: list[ThrottleAdvice] = []
+    advice: list[ThrottleAdvice] = []
     going = [copy for copy in moves.copies if copy.state is not CopyState.DONE]
     for is_leader in (True, False):
         by_throttle: dict[tuple[int, int], list[CopyProgress]] = {}
@@ -83,15 +83,15 @@ def throttle_advice(frame: Frame, moves: MovesBoard) -> list[ThrottleAdvice]:
             broker = copy.source if is_leader else copy.broker
             if (rate := throttle_of(frame, copy.name, broker, is_leader=is_leader)) is not None:
                 by_throttle.setdefault((broker, rate), []).append(copy)
-        found += [_advice(*throttle, copies, is_leader=is_leader) for throttle, copies in by_throttle.items()]
-    found = [
+        advice += [_advice(*throttle, copies, is_leader=is_leader) for throttle, copies in by_throttle.items()]
+    advice = [
         replace(verdict, verdict=ThrottleVerdict.UNKNOWN)
         if verdict.verdict is ThrottleVerdict.NOT_THE_LIMIT and _is_shared(frame, verdict)
         else verdict
-        for verdict in found
+        for verdict in advice
     ]
     order = list(ThrottleVerdict)
-    return sorted(found, key=lambda verdict: (order.index(verdict.verdict), verdict.broker, not verdict.is_leader))
+    return sorted(advice, key=lambda verdict: (order.index(verdict.verdict), verdict.broker, not verdict.is_leader))
 
 
 def throttle_texts(advice: Sequence[ThrottleAdvice]) -> list[tuple[str, ThrottleVerdict]]:

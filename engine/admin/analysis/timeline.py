@@ -81,8 +81,10 @@ def timelines(events: Iterable[Event]) -> list[PartitionTimeline]:
             _note_isr(row, event)
         else:
             row.leaders.append(LeaderChange(event.at_ms, _broker(event.before), _broker(event.after), event.reason))
-    found = [PartitionTimeline(name, _absences(row), tuple(row.leaders), row.last_ms) for name, row in rows.items()]
-    return sorted(found, key=lambda row: (-row.last_ms, row.name))
+    partitions = [
+        PartitionTimeline(name, _absences(row), tuple(row.leaders), row.last_ms) for name, row in rows.items()
+    ]
+    return sorted(partitions, key=lambda row: (-row.last_ms, row.name))
 
 
 def _note_isr(row: _Row, event: Event) -> None:

@@ -161,13 +161,13 @@ class BrokerConnections:
         assert find_more is not None
         silent = ", ".join(address_text(host, port) for host, port in tried)
         try:
-            found = await find_more()
+            addresses = await find_more()
         except AdminError as error:
             absent.append(f"{error.where}")
             return []
         self._complain(f"no answer from {silent}: asking the brokers that ZooKeeper names")
         known = set(tried)
-        return [address for address in found if address not in known]
+        return [address for address in addresses if address not in known]
 
     async def _greet(self, address: Address, absent: list[str]) -> BrokerClient | None:
         """Return a broker that has answered; note one that refuses the connection."""

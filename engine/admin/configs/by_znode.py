@@ -53,14 +53,14 @@ class ZkConfigReader:
         entities = await self._entities(kind)
         _refuse_all_of(kind, include_all=include_all)
         reads = (await self._kafka.configs.get_entities_configs([entity_path(entity) for entity in entities])).values()
-        found = []
+        described = []
         for entity, read in zip(entities, reads, strict=True):
             if isinstance(read, ZnodeFormatError | NoAuth):
-                found.append(EntityConfigs(entity.type, entity.name, (), str(read)))
+                described.append(EntityConfigs(entity.type, entity.name, (), str(read)))
             else:
-                found.append(_described(entity, or_raise(read), include_all=include_all))
-        self._observe(f"ZooKeeper reported the settings of {len(found)} {kind.value}")
-        return found
+                described.append(_described(entity, or_raise(read), include_all=include_all))
+        self._observe(f"ZooKeeper reported the settings of {len(described)} {kind.value}")
+        return described
 
     async def _entities(self, kind: EntityType) -> list[Entity]:
         """Return all topics, or the brokers that have settings or are alive, and their default."""

@@ -42,15 +42,15 @@ async def describe_clients_zk(kafka: KafkaZkClient, kind: EntityType, entity: En
         wanted = await _clients_of_users(kafka)
     else:
         wanted = await _all_of(kafka, kind)
-    found = []
+    described = []
     for path, read in (await kafka.configs.get_entities_configs(list(wanted))).items():
         if isinstance(read, ZnodeFormatError | NoAuth) and entity is None:
-            found.append(EntityConfigs(kind, wanted[path].name, (), str(read)))
+            described.append(EntityConfigs(kind, wanted[path].name, (), str(read)))
             continue
         settings = or_raise(read)
         if settings or entity is not None:
-            found.append(_described(wanted[path], settings))
-    return found
+            described.append(_described(wanted[path], settings))
+    return described
 
 
 async def _all_of(kafka: KafkaZkClient, kind: EntityType) -> dict[str, Entity]:

@@ -160,8 +160,8 @@ async def read_scope(reader: TopicReader, scope: ElectionScope) -> dict[TopicPar
     if missing:
         raise topic_not_found(missing)
     pairs = scope.wanted or tuple((name, None) for name in topics)
-    found = [named for topic, partition in pairs for named in _chosen(topics[topic], partition)]
-    return dict(sorted(found))
+    chosen = [named for topic, partition in pairs for named in _chosen(topics[topic], partition)]
+    return dict(sorted(chosen))
 
 
 def preview(

@@ -140,14 +140,14 @@ async def ids_in(cluster: Cluster, texts: Sequence[str]) -> tuple[tuple[str, ...
     listed, failures = await list_everywhere(cluster)
     existing = {group.group for group in listed}
     consumers = sorted({group.group for group in listed if is_of_consumers(group)})
-    found: dict[str, None] = {}
+    ids: dict[str, None] = {}
     for text in texts:
         pattern = None if text in existing or not is_pattern(text) else re.compile(text)
         matching = [text] if pattern is None else [name for name in consumers if pattern.fullmatch(name)]
-        found |= dict.fromkeys(matching)
+        ids |= dict.fromkeys(matching)
         if not matching:
             failures.append(NotFound(f"no consumer group matches {text!r}", hint=LIST_HINT))
-    return tuple(found), failures
+    return tuple(ids), failures
 
 
 def is_pattern(text: str) -> bool:

@@ -372,11 +372,11 @@ async def _read_commits(wire: WireCluster, readers: Collection[Reader], now_ms: 
         return {home: await _read(wire, broker_id, home, spans[home], keys[home]) for home in some}
 
     answers = await ask_all(wire, spans, homes, ask, batch=len(spans) or 1, patience_s=patience_s)
-    found: Commits = {}
+    read: Commits = {}
     for commits in answers.values():
         if not isinstance(commits, Unknown):
-            found.update(commits)
-    return found
+            read.update(commits)
+    return read
 
 
 async def _record_keys(wire: WireCluster, readers: Collection[Reader]) -> dict[TopicPartition, dict[bytes, Reader]]:

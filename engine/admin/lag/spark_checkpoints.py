@@ -38,7 +38,7 @@ def find_checkpoints(root: Location) -> list[Location]:
         BadRequest: there is none in it.
     """
     try:
-        found = list(_below(root, _DEPTH_MAX))
+        checkpoints = list(_below(root, _DEPTH_MAX))
     except NotADirectoryError as error:
         raise NotFound("a checkpoint is a folder, and this is a file", where=root.shown) from error
     except _GONE as error:
@@ -47,13 +47,13 @@ def find_checkpoints(root: Location) -> list[Location]:
         raise BadRequest("permission denied", where=root.shown, hint=READ_ACCESS) from error
     except OSError as error:
         raise Unreachable(f"cannot be read: {error}", where=root.shown) from error
-    if not found:
+    if not checkpoints:
         raise BadRequest(
             "there is no checkpoint of a Spark query",
             where=root.shown,
             hint="a checkpoint is a folder with offsets, commits and metadata in it: a query's checkpointLocation",
         )
-    return found
+    return checkpoints
 
 
 def read_checkpoint(place: Location) -> Query:

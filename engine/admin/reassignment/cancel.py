@@ -154,9 +154,9 @@ async def _cancel(
     """Cancel what is running of the named partitions and wait until the new replicas are gone from the assignment."""
     refused = await (await reassignment_changer(cluster)).alter(dict.fromkeys(running))
     refusals = {refusal.name: refusal for refusal in refused}
-    await _wait(cluster, {name: found for name, found in running.items() if name not in refusals})
-    found = await read_partitions(cluster, {name.topic for name in names})
-    return [_result(name, found.get(name), refusals.get(name), was_running=name in running) for name in names]
+    await _wait(cluster, {name: partitions for name, partitions in running.items() if name not in refusals})
+    partitions = await read_partitions(cluster, {name.topic for name in names})
+    return [_result(name, partitions.get(name), refusals.get(name), was_running=name in running) for name in names]
 
 
 def _result(

@@ -125,10 +125,10 @@ async def read_health(cluster: Cluster) -> ClusterHealth:
 
 def obstacles(start: ClusterHealth, now: ClusterHealth, wave: Wave) -> list[str]:
     """Return why a wave must not begin, one sentence for each reason."""
-    found = []
+    texts = []
     dead = sorted({broker for move in wave for broker in move.adding} - now.live)
     if dead:
-        found.append(
+        texts.append(
             f"dead target: {plural('broker', len(dead))} {_listed(dead)} should receive replicas and cannot be reached"
         )
     held_up = {
@@ -141,14 +141,14 @@ def obstacles(start: ClusterHealth, now: ClusterHealth, wave: Wave) -> list[str]
         gone = sorted(set().union(*held_up.values()))
         keeps = "keeps its replica" if len(gone) == 1 else "keep their replicas"
         dead_brokers = f"dead {plural('broker', len(gone))} {_listed(gone)}"
-        found.append(f"{first_few(sorted(held_up), _NAMED_MAX)} would wait for {dead_brokers}, which {keeps}")
+        texts.append(f"{first_few(sorted(held_up), _NAMED_MAX)} would wait for {dead_brokers}, which {keeps}")
     leaderless = sorted(now.leaderless & {move.name for move in wave})
     if leaderless:
-        found.append(f"no leader to copy from: {first_few(leaderless, _NAMED_MAX)}")
+        texts.append(f"no leader to copy from: {first_few(leaderless, _NAMED_MAX)}")
     shrunk = shrunk_since(start, now)
     if shrunk:
-        found.append(f"the ISR has shrunk for {first_few(shrunk, _NAMED_MAX)}")
-    return found
+        texts.append(f"the ISR has shrunk for {first_few(shrunk, _NAMED_MAX)}")
+    return texts
 
 
 def _changes_set(move: WaveMove) -> bool:

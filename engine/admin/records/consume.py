@@ -102,17 +102,17 @@ class Consumer:
             NotFound: there is no such topic or partition.
             Refused, Unreachable: the cluster rejects a request, or does not answer.
         """
-        found = await led_topics(self._wire, self._topics)
-        leaders = _by_partition(found)
+        topics = await led_topics(self._wire, self._topics)
+        leaders = _by_partition(topics)
         for topic in self._topics:
-            has_partitions = topic in found and found[topic].leaders
-            self._ids[topic] = found[topic].id if has_partitions else b""
-            if topic not in found:
+            has_partitions = topic in topics and topics[topic].leaders
+            self._ids[topic] = topics[topic].id if has_partitions else b""
+            if topic not in topics:
                 # Its group has read it before.
                 if self._options.only is not None:
                     continue
                 raise topic_not_found([topic])
-            known = found[topic].leaders
+            known = topics[topic].leaders
             wanted = sorted(set(self._options.partitions)) or sorted(known)
             check_partitions(topic, wanted, known)
             self._positions += [Position(TopicPartition(topic, partition)) for partition in wanted]
@@ -304,8 +304,8 @@ class Consumer:
     async def _is_same(self, topic: str) -> bool:
         """Whether a topic is, as far as is known, still the one that is read."""
         before = self._ids[topic]
-        found = (await led_topics(self._wire, [topic])).get(topic)
-        return found is not None and self._ids[topic] == before and not self._is_new(topic, found.id)
+        led = (await led_topics(self._wire, [topic])).get(topic)
+        return led is not None and self._ids[topic] == before and not self._is_new(topic, led.id)
 
     def _is_new(self, topic: str, topic_id: bytes) -> bool:
         before = self._ids[topic]
@@ -348,19 +348,19 @@ class Consumer:
         """
         leaders: dict[TopicPartition, int] = {}
         try:
-            found = await led_topics(self._wire, self._topics)
+            topics = await led_topics(self._wire, self._topics)
         except LoginRefused:
             raise
         except Unreachable:
             pass
         else:
             # One that is being created may have no partitions yet.
-            there = {topic: known for topic, known in found.items() if known.leaders}
-            for topic, known in there.items():
+            led = {topic: known for topic, known in topics.items() if known.leaders}
+            for topic, known in led.items():
                 if self._is_new(topic, known.id):
                     await self._begin_anew(topic, known)
-            leaders = _by_partition(there)
-            self._note_absent(there)
+            leaders = _by_partition(led)
+            self._note_absent(led)
         now = time.monotonic()
         for position in self._unfinished():
             if position.leader_id != NO_LEADER:
@@ -425,9 +425,9 @@ async def next_record(wire: WireCluster, name: TopicPartition, offset: int, *, g
     consumer = Consumer(wire, (name.topic,), options)
     await consumer.open()
     async with aclosing(consumer.batches()) as batches:
-        async for found in batches:
+        async for batch in batches:
             # A batch may unpack to many times its size.
-            records: list[ConsumedRecord] = await asyncio.to_thread(getattr, found, "records")
+            records: list[ConsumedRecord] = await asyncio.to_thread(getattr, batch, "records")
             if records:
                 return records[0].record
     return None

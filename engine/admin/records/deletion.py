@@ -137,7 +137,7 @@ async def preview_deletion(cluster: Cluster, wanted: Mapping[TopicPartition, int
         hint = Phrase("-1 means the end; see it with: ", Operation.LIST_OFFSETS)
         raise BadRequest(f"offset out of range: {listed}", hint=hint)
     sizes = await _sizes(cluster, leaders)
-    found = []
+    previews = []
     for name, leader in leaders.items():
         start, end = starts[name], ends[name]
         before = max(end if wanted[name] == HIGH_WATERMARK else wanted[name], start)
@@ -145,8 +145,8 @@ async def preview_deletion(cluster: Cluster, wanted: Mapping[TopicPartition, int
         size = sizes.get(name)
         estimate = None if size is None else (round(size * gone / (end - start)) if gone else 0)
         result = DeletionResult.WOULD_BE_DELETED if gone else DeletionResult.NOTHING_TO_DO
-        found.append(RecordsDeletion(*name, leader, start, end, before, gone, estimate, result))
-    return found
+        previews.append(RecordsDeletion(*name, leader, start, end, before, gone, estimate, result))
+    return previews
 
 
 def refused(preview: RecordsDeletion, refusal: Refused) -> RecordsDeletion:

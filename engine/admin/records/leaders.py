@@ -28,15 +28,15 @@ async def led_topics(wire: WireCluster, topics: Sequence[str]) -> dict[str, LedT
         Refused, Unreachable: the cluster rejects a request, or does not answer.
     """
     response = await wire.metadata(topics)
-    found: dict[str, LedTopic] = {}
+    led: dict[str, LedTopic] = {}
     for topic in response.topics:
         if topic.name is None or topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             continue
         if not error_code(topic.error_code).is_retriable:
             refuse(topic.error_code, None, f"topic {topic.name}")
         leaders = {partition.partition_index: partition.leader_id for partition in topic.partitions}
-        found[topic.name] = LedTopic(topic.topic_id, leaders)
-    return found
+        led[topic.name] = LedTopic(topic.topic_id, leaders)
+    return led
 
 
 async def topic_leaders(wire: WireCluster, topics: Sequence[str]) -> dict[str, dict[int, int]]:
@@ -46,10 +46,10 @@ async def topic_leaders(wire: WireCluster, topics: Sequence[str]) -> dict[str, d
         NotFound: there is no such topic.
         Refused, Unreachable: the cluster rejects a request, or does not answer.
     """
-    found = await led_topics(wire, topics)
-    if missing := [name for name in topics if name not in found]:
+    led = await led_topics(wire, topics)
+    if missing := [name for name in topics if name not in led]:
         raise topic_not_found(missing[:1])
-    return {name: found[name].leaders for name in topics}
+    return {name: led[name].leaders for name in topics}
 
 
 def check_partitions(topic: str, wanted: Iterable[int], known: Collection[int]) -> None:

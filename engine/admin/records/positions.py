@@ -154,7 +154,7 @@ class Placer:
         wanted = {position.name: timestamp for position in positions}
         try:
             async with asyncio.timeout(ANSWER_LIMIT_S):
-                found = await ask_offsets(self._wire, leader_id, wanted, self._options.isolation)
+                offsets = await ask_offsets(self._wire, leader_id, wanted, self._options.isolation)
         except LoginRefused:
             raise
         except (Unreachable, NotFound, TimeoutError) as error:
@@ -162,7 +162,7 @@ class Placer:
             return list(positions)
         left = []
         for position in positions:
-            answer = found.get(position.name, ErrorCode.UNKNOWN_SERVER_ERROR)
+            answer = offsets.get(position.name, ErrorCode.UNKNOWN_SERVER_ERROR)
             if isinstance(answer, FoundOffset):
                 take(position, answer.offset)
             else:

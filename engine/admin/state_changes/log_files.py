@@ -235,22 +235,22 @@ def find_logs(paths: Iterable[Path], regex: str | None = None) -> list[Path]:
         NotFound: no path exists, or no folder has a state-change log in it.
         BadRequest: nothing is named, or the regular expression is invalid.
     """
-    found: list[Path] = []
+    logs: list[Path] = []
     absent: dict[Path, NotFound] = {}
     for path in paths:
         try:
-            found += _logs_at(path)
+            logs += _logs_at(path)
         except NotFound as error:
             absent[path] = error
     if regex is not None:
-        found += _by_regex(regex)
-    if absent and not found:
+        logs += _by_regex(regex)
+    if absent and not logs:
         raise next(iter(absent.values()))
-    found += absent
-    if not found:
+    logs += absent
+    if not logs:
         hint = Phrase("give files or folders: ", Operation.MERGE_STATE_CHANGES)
         raise BadRequest("no log was named", hint=hint)
-    return list({_identity(path): path for path in reversed(found)}.values())[::-1]
+    return list({_identity(path): path for path in reversed(logs)}.values())[::-1]
 
 
 def _logs_at(path: Path) -> list[Path]:
@@ -264,16 +264,16 @@ def _logs_at(path: Path) -> list[Path]:
 def _logs_below(folder: Path) -> list[Path]:
     # ``Path`` itself can walk only since Python 3.12; paths of stores always can.
     walk = getattr(folder, "walk", partial(os.walk, folder))
-    found = [
+    logs = [
         type(folder)(parent) / name
         for parent, _, names in walk()
         for name in names
         if _LOG_NAME.search(name) is not None
     ]
-    if not found:
+    if not logs:
         hint = "in a folder, klamm looks for state-change.log; name other files one by one"
         raise NotFound("no state-change log in the folder", where=str(folder), hint=hint)
-    return sorted(found)
+    return sorted(logs)
 
 
 def _by_regex(text: str) -> list[Path]:
@@ -285,10 +285,10 @@ def _by_regex(text: str) -> list[Path]:
         raise BadRequest(f"not a regular expression: {error}", where=text) from None
     if not folder.is_dir():
         raise NotFound("no such folder", where=str(folder))
-    found = sorted(path for path in folder.iterdir() if path.is_file() and pattern.search(path.name) is not None)
-    if not found:
+    logs = sorted(path for path in folder.iterdir() if path.is_file() and pattern.search(path.name) is not None)
+    if not logs:
         raise NotFound("no file's name matches", where=text)
-    return found
+    return logs
 
 
 def _identity(path: Path) -> str:

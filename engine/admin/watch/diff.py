@@ -40,12 +40,12 @@ def diff(before: Frame, after: Frame) -> tuple[Event, ...]:
 
 def diff_in_turns(before: Frame, after: Frame) -> Generator[None, None, tuple[Event, ...]]:
     """Find the same in turns of an event loop: a lost broker of a large cluster makes events by the ten thousand."""
-    found: list[Event] = []
+    events: list[Event] = []
     for event in _events(before, after):
-        found.append(event)
-        if len(found) % _EVENTS_A_TURN == 0:
+        events.append(event)
+        if len(events) % _EVENTS_A_TURN == 0:
             yield
-    return tuple(found)
+    return tuple(events)
 
 
 def _events(before: Frame, after: Frame) -> Iterator[Event]:

@@ -72,8 +72,8 @@ class FrameBuilder:
     def _mapping(self, name: str) -> dict[Any, Any]:
         if name not in self._values:
             self._values[name] = dict(getattr(self._old, name))
-        found: dict[Any, Any] = self._values[name]
-        return found
+        values: dict[Any, Any] = self._values[name]
+        return values
 
     def _take_gone(self, name: str, keys: list[Any]) -> None:
         decode = decoder(FIELDS[name].__args__[0])
@@ -189,11 +189,13 @@ class _Logs:
         if set(changed).issuperset(known[::WIDTH]):
             self._topics[topic] = array("q", rows)
             return
-        found = rows_by_partition(known)
+        by_partition = rows_by_partition(known)
         for partition in changed:
-            found.pop(partition, None)
-        found |= rows_by_partition(rows)
-        self._topics[topic] = array("q", [number for partition in sorted(found) for number in found[partition]])
+            by_partition.pop(partition, None)
+        by_partition |= rows_by_partition(rows)
+        self._topics[topic] = array(
+            "q", [number for partition in sorted(by_partition) for number in by_partition[partition]]
+        )
 
     def made(self) -> ReplicaLogs:
         known = self._known.by_topic if self._known.places == self._places else {}

@@ -144,10 +144,10 @@ def _log_changes(old: ReplicaLogs, new: ReplicaLogs) -> Iterator[list[Any]]:
 
 def rows_by_partition(rows: Sequence[int]) -> dict[int, list[int]]:
     """Return the rows of each partition of a topic."""
-    found: dict[int, list[int]] = {}
+    by_partition: dict[int, list[int]] = {}
     for at in range(0, len(rows), WIDTH):
-        found.setdefault(rows[at], []).extend(rows[at : at + WIDTH])
-    return found
+        by_partition.setdefault(rows[at], []).extend(rows[at : at + WIDTH])
+    return by_partition
 
 
 # The cluster: its own fields, then topics that are gone, and topics that are new or changed

@@ -78,10 +78,10 @@ class ReplicaLogs(Mapping[TopicPartition, tuple[ReplicaLog, ...]]):
     def __getitem__(self, name: TopicPartition) -> tuple[ReplicaLog, ...]:
         topic, partition = name
         rows = self._topics[topic]
-        found = tuple(self._log(rows, at) for at in _places_of(rows, partition))
-        if not found:
+        logs = tuple(self._log(rows, at) for at in _places_of(rows, partition))
+        if not logs:
             raise KeyError(name)
-        return found
+        return logs
 
     def __iter__(self) -> Iterator[TopicPartition]:
         for topic, rows in self._topics.items():

@@ -331,11 +331,11 @@ class StageReadings:
             return ()
         self._transactions_due_s = now_s + _TRANSACTIONS_EVERY_S
         try:
-            found = await read_holding(await self.slow.wire(), cluster)
+            holding = await read_holding(await self.slow.wire(), cluster)
         except FAILURES as error:
             return (f"open transactions: {error}",)
-        self._knowledge.holding = tuple(map(holding_of, found.transactions))
-        return tuple(f"open transactions: {failure}" for failure in found.failures)
+        self._knowledge.holding = tuple(map(holding_of, holding.transactions))
+        return tuple(f"open transactions: {failure}" for failure in holding.failures)
 
 
 _READERS: Mapping[Stage, Callable[[StageReadings], Awaitable[StageResult]]] = {

@@ -101,21 +101,21 @@ async def get_tree(
         NotFound: there is no such znode.
     """
     root = checked_path(path)
-    found: dict[str, Znode] = {}
-    await _add(zk, found, [root], raw=raw)
-    if not found:
+    znodes: dict[str, Znode] = {}
+    await _add(zk, znodes, [root], raw=raw)
+    if not znodes:
         raise _missing(root)
     level, depth = [root], 0
     while level and (depth_max is None or depth < depth_max):
-        level = await _children_of(zk, [path for path in level if found[path].children_count])
-        await _add(zk, found, level, raw=raw)
-        level = [path for path in level if path in found]
+        level = await _children_of(zk, [path for path in level if znodes[path].children_count])
+        await _add(zk, znodes, level, raw=raw)
+        level = [path for path in level if path in znodes]
         depth += 1
     if with_acls:
-        paths = list(found)
+        paths = list(znodes)
         for path, acl in zip(paths, await zk.get_acl_many(paths), strict=True):
-            found[path] = replace(found[path], acl=_acl(acl, raw=raw))
-    return [found[path] for path in sorted(found, key=lambda path: path.split("/"))]
+            znodes[path] = replace(znodes[path], acl=_acl(acl, raw=raw))
+    return [znodes[path] for path in sorted(znodes, key=lambda path: path.split("/"))]
 
 
 def checked_path(path: str) -> str:

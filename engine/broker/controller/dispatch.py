@@ -22,7 +22,7 @@ def table(*rows: Row[R]) -> Mapping[type, Callable[[Any], R]]:
     Raises:
         ValueError: two rows have the same class.
     """
-    found = dict(rows)
-    if len(found) != len(rows):
+    by_class = dict(rows)
+    if len(by_class) != len(rows):
         raise ValueError("two rows have the same class")
-    return found
+    return by_class

@@ -88,14 +88,14 @@ def each(items: Iterable[T], work: Callable[[T], object]) -> Steps[None]:
 
 def select(items: Iterable[T], is_wanted: Callable[[T], bool]) -> Steps[list[T]]:
     """Return the wanted ones of very many items, and give way now and then."""
-    found: list[T] = []
+    selected: list[T] = []
 
     def look(item: T) -> None:
         if is_wanted(item):
-            found.append(item)
+            selected.append(item)
 
     yield from each(items, look)
-    return found
+    return selected
 
 
 # Results; most are those of engine.kafka.zk

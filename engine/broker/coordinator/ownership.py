@@ -121,9 +121,9 @@ class TopicSize:
             await self._read_again()
 
     def _look(self) -> None:
-        told = len(self._metadata_cache.partitions(self._topic))
-        if told != self._told:
-            self._told = told
+        count = len(self._metadata_cache.partitions(self._topic))
+        if count != self._told:
+            self._told = count
             self._changed.set()
 
     async def _follow(self) -> None:
@@ -333,19 +333,19 @@ class OwnedPartitions(Generic[S]):
         )
 
     def _announce(self, owned: OwnedPartition[S]) -> Iterator[None]:
-        found = list(owned.states.values())
-        for start in range(0, len(found), _REPORTED_AT_ONCE):
-            self._on_loaded(owned, found[start : start + _REPORTED_AT_ONCE])
+        states = list(owned.states.values())
+        for start in range(0, len(states), _REPORTED_AT_ONCE):
+            self._on_loaded(owned, states[start : start + _REPORTED_AT_ONCE])
             yield
 
     async def _read(self, owned: OwnedPartition[S], loader: Loader[S]) -> None:
         log = owned.partition.led_log()
         position = log.log_start_offset
         while owned.is_owned and position < log.log_end_offset:
-            found = log.read(position, self._load_buffer_bytes, limit_offset=log.log_end_offset, min_one_batch=True)
-            if found.records is None or found.records.size_bytes == 0:
+            read = log.read(position, self._load_buffer_bytes, limit_offset=log.log_end_offset, min_one_batch=True)
+            if read.records is None or read.records.size_bytes == 0:
                 return
-            buffer = await self._offloader.run(found.records.read)
+            buffer = await self._offloader.run(read.records.read)
             await self._in_slices(owned, loader.read(buffer))
             if loader.next_offset <= position and owned.is_owned:
                 where = f"partition={owned.partition.topic_partition} offset={position}"

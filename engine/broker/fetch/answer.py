@@ -65,11 +65,11 @@ def build_response(
         hints = LeaderHints(broker.metadata_cache, hosted, reads.parameters.listener_name)
     responses: list[FetchableTopicResponse] = []
     current: FetchableTopicResponse | None = None
-    found = ((read, read.records) for read in reads.reads) if converted is None else converted
+    records_read = ((read, read.records) for read in reads.reads) if converted is None else converted
     is_incremental = fetch.is_incremental
     fetched = broker.replica_manager.environment.topics.fetched
     replica_id = reads.parameters.replica_id
-    for wanted, (read, records), (partition, _, _) in zip(reads.partitions, found, reads.ends, strict=True):
+    for wanted, (read, records), (partition, _, _) in zip(reads.partitions, records_read, reads.ends, strict=True):
         if is_incremental and records is None and _is_known(wanted, read):
             continue
         if not fetch.must_answer(wanted, read):

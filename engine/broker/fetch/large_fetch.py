@@ -153,9 +153,9 @@ async def converted_response(broker: FetchBroker, opened: FetchContext, reads: F
     offsets = [wanted.fetch_offset for wanted in reads.partitions]
     topics = broker.replica_manager.environment.topics
     work = Conversion(reads.parameters.api_version, offsets, reads.reads)
-    found = await broker.offloader.run(work.run)
+    converted = await broker.offloader.run(work.run)
     for wanted, count in zip(reads.partitions, work.counts, strict=True):
         if wanted.topic is not None and count:
             topics.of(wanted.topic).fetch_conversions += count
-    topics.fetched_conversions.add(work.took_s, sum(len(records or b"") for _, records in found))
-    return build_response(broker, opened, reads, found)
+    topics.fetched_conversions.add(work.took_s, sum(len(records or b"") for _, records in converted))
+    return build_response(broker, opened, reads, converted)

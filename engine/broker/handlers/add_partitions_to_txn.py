@@ -67,8 +67,8 @@ def _add_usual(
     topics = request.v3_and_below_topics
     partitions: list[TopicPartition] = []
     for topic in topics:
-        name, there = topic.name, context.broker.metadata_cache.partitions(topic.name)
-        if not topic.partitions or not all(map(there.__contains__, topic.partitions)):
+        name, known = topic.name, context.broker.metadata_cache.partitions(topic.name)
+        if not topic.partitions or not all(map(known.__contains__, topic.partitions)):
             return None
         # As TopicPartition(…), without its detour through Python.
         partitions += [_new(TopicPartition, (name, index)) for index in topic.partitions]

@@ -306,11 +306,11 @@ class ErrorCodes:
 
     def add(self, topic: str, index: int, code: int) -> None:
         """Note an outcome; the last of a partition counts."""
-        found = self._topics.get(topic)
-        if found is None:
-            found = self._topics[topic] = array("i"), array("h")
-        found[0].append(index)
-        found[1].append(code)
+        codes = self._topics.get(topic)
+        if codes is None:
+            codes = self._topics[topic] = array("i"), array("h")
+        codes[0].append(index)
+        codes[1].append(code)
 
     def topics(
         self,

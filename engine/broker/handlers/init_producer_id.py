@@ -33,15 +33,15 @@ async def init_producer_id(context: RequestContext, request: InitProducerIdReque
         return _failed(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
         has_id = request.producer_id != NO_PRODUCER_ID
-        found = await context.broker.transaction_coordinator.init_producer_id(
+        initialized = await context.broker.transaction_coordinator.init_producer_id(
             request.transactional_id,
             request.transaction_timeout_ms,
             ProducerIdAndEpoch(request.producer_id, request.producer_epoch) if has_id else None,
         )
         return InitProducerIdResponse(
-            error_code=understood(found.error, context.api_version, fenced_since=4),
-            producer_id=found.producer_id,
-            producer_epoch=found.producer_epoch,
+            error_code=understood(initialized.error, context.api_version, fenced_since=4),
+            producer_id=initialized.producer_id,
+            producer_epoch=initialized.producer_epoch,
         )
     try:
         producer_id = await context.broker.producer_ids.next_producer_id()

@@ -40,17 +40,17 @@ def list_transactions(context: RequestContext, request: ListTransactionsRequest)
             unknown.append(name)
         yield
     # Of very many only those that there are. No producer has the id -1.
-    there = {transaction.producer_id for transaction in coordinator.transactions} if is_large(context) else None
-    producer_ids = frozenset(id_ for id_ in request.producer_id_filters if there is None or id_ in there)
-    found = coordinator.list_transactions(
+    present = {transaction.producer_id for transaction in coordinator.transactions} if is_large(context) else None
+    producer_ids = frozenset(id_ for id_ in request.producer_id_filters if present is None or id_ in present)
+    listed = coordinator.list_transactions(
         producer_ids=producer_ids or [-1] if request.producer_id_filters else (),
         states=known if request.state_filters else None,
         duration_ms=request.duration_filter,
     )
-    if isinstance(found, ErrorCode):
-        return ListTransactionsResponse(error_code=found)
+    if isinstance(listed, ErrorCode):
+        return ListTransactionsResponse(error_code=listed)
     states = yield from each(
-        found,
+        listed,
         lambda transaction: TransactionState(
             transactional_id=transaction.transactional_id,
             producer_id=transaction.producer_id,

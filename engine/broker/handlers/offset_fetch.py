@@ -88,11 +88,11 @@ def _fetch(
     offsets = context.broker.group_coordinator.offsets
     answers: _Answers = {}
     for partitions in in_lists(offsets.partitions(group_id)) if topics is None else _named(topics):
-        error, found = offsets.fetch(group_id, partitions, require_stable=request.require_stable)
+        error, offsets_by_partition = offsets.fetch(group_id, partitions, require_stable=request.require_stable)
         if error is not ErrorCode.NONE and context.api_version >= 2:
             return error, {}
         # In version 1 only the partitions have a field for the group's error.
-        _note(answers, found if error is ErrorCode.NONE else dict.fromkeys(partitions, error), answer)
+        _note(answers, offsets_by_partition if error is ErrorCode.NONE else dict.fromkeys(partitions, error), answer)
         yield
     return error, answers
 
@@ -108,10 +108,10 @@ async def _fetch_from_zookeeper(context: RequestContext, request: OffsetFetchReq
     for partitions in _named(request.topics):
         known = [partition for partition in partitions if cache.contains(partition)]
         read = await read_offsets(context.broker.zk, request.group_id, known)
-        found: dict[TopicPartition, FetchedOffset] = dict.fromkeys(partitions, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        fetched: dict[TopicPartition, FetchedOffset] = dict.fromkeys(partitions, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         for partition, value in read.items():
-            found[partition] = value if isinstance(value, ErrorCode) else CommittedOffset(value)
-        _note(answers, found, OffsetFetchResponsePartition)
+            fetched[partition] = value if isinstance(value, ErrorCode) else CommittedOffset(value)
+        _note(answers, fetched, OffsetFetchResponsePartition)
         await breather.give_way()
     return _response(ErrorCode.NONE, answers)
 

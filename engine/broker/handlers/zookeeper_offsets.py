@@ -34,10 +34,10 @@ async def read_offsets(
     if not is_group_znode_name(group_id):
         return dict.fromkeys(partitions, ErrorCode.INVALID_GROUP_ID)
     try:
-        found = await zk.consumers.get_consumer_offsets([(group_id, partition) for partition in partitions])
+        reads = await zk.consumers.get_consumer_offsets([(group_id, partition) for partition in partitions])
     except CoordinationError:
         return dict.fromkeys(partitions, ErrorCode.UNKNOWN_SERVER_ERROR)
-    return {partition: _answer(read) for (_, partition), read in found.items()}
+    return {partition: _answer(read) for (_, partition), read in reads.items()}
 
 
 def _answer(read: int | CoordinationError | None) -> int | ErrorCode:

@@ -300,13 +300,13 @@ class TransactionIndex:
         """Return the entries that overlap ``[fetch_offset, upper_bound_offset)``, and whether later segments have
         none.
         """
-        found = []
+        aborted = []
         for transaction in self.entries():
             if transaction.last_offset >= fetch_offset and transaction.first_offset < upper_bound_offset:
-                found.append(transaction)
+                aborted.append(transaction)
             if transaction.last_stable_offset >= upper_bound_offset:
-                return found, True
-        return found, False
+                return aborted, True
+        return aborted, False
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries whose last offset is ``offset`` or later."""

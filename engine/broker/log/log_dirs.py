@@ -90,7 +90,7 @@ class LogDirs:
             ConfigError: a dir belongs to another broker or cluster, in Kafka's words.
             CorruptFileError: a file is damaged.
         """
-        found: dict[str, MetaProperties] = {}
+        by_path: dict[str, MetaProperties] = {}
         for path in self.live:
             try:
                 properties = self._dirs[path].read_meta_properties()
@@ -98,8 +98,8 @@ class LogDirs:
                 fail_dir(path, "Disk error while reading meta.properties", error)
                 continue
             if properties is not None:
-                found[str(path / META_PROPERTIES_FILE)] = properties
-        return check_meta_properties(found, cluster_id=cluster_id, broker_id=broker_id)
+                by_path[str(path / META_PROPERTIES_FILE)] = properties
+        return check_meta_properties(by_path, cluster_id=cluster_id, broker_id=broker_id)
 
     def write_identity(self, cluster_id: str, broker_id: int, now_ms: int, fail_dir: FailDir) -> None:
         """Write ``meta.properties`` if it is missing or incomplete."""

@@ -47,16 +47,16 @@ class SegmentSearch:
 
     def collect_aborted_transactions(self, start_offset: int, limit_offset: int) -> list[AbortedTransaction]:
         """Return the aborted transactions that a read of ``[start_offset, limit_offset)`` must hide."""
-        found: list[AbortedTransaction] = []
+        collected: list[AbortedTransaction] = []
         try:
             for segment in self._segments.reaching(start_offset):
                 aborted, is_complete = segment.transaction_index.collect(start_offset, limit_offset)
-                found += aborted
+                collected += aborted
                 if is_complete:
                     break
         except OSError as error:
             raise self._folder.failed("reading aborted transactions", error) from error
-        return found
+        return collected
 
     def upper_bound_offset(self, read: LogRead, end_offset: int) -> int:
         """Return an offset beyond everything that ``read`` holds: aborted transactions matter up to there."""

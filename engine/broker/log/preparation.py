@@ -44,9 +44,9 @@ class Preparation:
         begun_s = perf_counter()
         prepared = prepare_append(self.records, self.rules, first_offset=0, leader_epoch=0, now_ms=self._now_ms)
         self.converted = prepared.record_count if prepared.is_rebuilt else 0
-        found = prepared.records
-        is_writable = isinstance(found, memoryview) and not found.readonly
-        self.records = memoryview(found if is_writable else bytearray(found))
+        records = prepared.records
+        is_writable = isinstance(records, memoryview) and not records.readonly
+        self.records = memoryview(records if is_writable else bytearray(records))
         self.took_s = perf_counter() - begun_s
 
 

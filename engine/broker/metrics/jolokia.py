@@ -73,12 +73,12 @@ def asks_for_partitions(asked: Any) -> bool:
 def answer(asked: Any, mbeans: Iterable[MBean], product: str) -> str:
     """Return the JSON that answers one request or several."""
     known: dict[str, MBean] = {mbean.object_name: mbean for mbean in mbeans}
-    found = (
+    answers = (
         [_answer_one(request, known, product) for request in asked]
         if isinstance(asked, list)
         else _answer_one(asked, known, product)
     )
-    return json.dumps(found, allow_nan=False)
+    return json.dumps(answers, allow_nan=False)
 
 
 def _answer_one(request: Any, known: dict[str, MBean], product: str) -> dict[str, Any]:

@@ -145,10 +145,10 @@ class LogDirCopy:
 
     async def _copy(self, current: Log) -> None:
         future = self.future
-        found = current.read(
+        read = current.read(
             future.log_end_offset, self._read_bytes_max, limit_offset=current.log_end_offset, min_one_batch=True
         )
-        data = b"" if found.records is None else await self._bytes_of(current, found.records)
+        data = b"" if read.records is None else await self._bytes_of(current, read.records)
         copied_bytes, breather = 0, Breather()
         for piece in pieces(memoryview(data)):
             await breather.give_way()

@@ -50,9 +50,9 @@ class OffsetSearch:
         breather = Breather()
         step = log_times.step_by_time(log, timestamp_ms, 0)
         while step is not None:
-            found = None if step.batch is None else await self._first_record(step.batch)
-            if found is not None:
-                return found
+            record = None if step.batch is None else await self._first_record(step.batch)
+            if record is not None:
+                return record
             await breather.give_way()
             step = log_times.step_by_time(log, timestamp_ms, step.next_offset)
         return None
@@ -92,15 +92,15 @@ async def offset_at_time(
         if is_lagging:
             raise _not_available(partition, log)
         return OffsetAtTime(readable_end, NO_TIMESTAMP, partition.leader_epoch)
-    found = await _found(search, log, timestamp)
+    at = await _found(search, log, timestamp)
     # Meanwhile another broker may have become the leader, and records beyond the high watermark may be gone.
     log = partition.checked_log(current_leader_epoch, leader_only=leader_only)
     readable_end = _readable_end(log, isolation)
     is_lagging = isolation is not None and _is_lagging(partition, log)
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP, LATEST_TIERED_TIMESTAMP):
-        return found
-    if found is not None and found.offset < readable_end:
-        return found
+        return at
+    if at is not None and at.offset < readable_end:
+        return at
     if is_lagging:
         raise _not_available(partition, log)
     return None

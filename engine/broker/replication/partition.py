@@ -349,13 +349,13 @@ class Partition:
                 limit_offset = read.last_stable_offset
             else:
                 limit_offset = read.high_watermark
-            found = log.read(fetch_offset, max_bytes, limit_offset=limit_offset, min_one_batch=min_one_batch)
-            if found.is_first_batch_incomplete and not may_cut_batch:
+            log_read = log.read(fetch_offset, max_bytes, limit_offset=limit_offset, min_one_batch=min_one_batch)
+            if log_read.is_first_batch_incomplete and not may_cut_batch:
                 read.is_cut_off = True
             else:
-                read.records = found.records
+                read.records = log_read.records
                 if isolation is READ_COMMITTED and replica_id < 0:
-                    read.aborted = _aborted(log, fetch_offset, found)
+                    read.aborted = _aborted(log, fetch_offset, log_read)
         except KafkaError as refused:
             self.counts.failed_fetches += refused.code not in _KNOWN_REFUSALS
             return read_error(refused.code)

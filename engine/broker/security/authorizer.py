@@ -222,8 +222,8 @@ class Authorizer:
             await self.refresh(pattern)
 
     async def _reload(self) -> None:
-        found = await self._zk.acls.get_all()
-        for gone in self.rules.all.keys() - found.keys():
+        entries_by_pattern = await self._zk.acls.get_all()
+        for gone in self.rules.all.keys() - entries_by_pattern.keys():
             self.rules.put(gone, ())
-        for pattern, entries in found.items():
+        for pattern, entries in entries_by_pattern.items():
             self.rules.put(pattern, entries)

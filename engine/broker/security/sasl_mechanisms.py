@@ -206,12 +206,12 @@ def _jwt(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return header and claims."""
     try:
         header, claims, _ = (part + "=" * (-len(part) % 4) for part in token.split("."))
-        found = json.loads(urlsafe_b64decode(header)), json.loads(urlsafe_b64decode(claims))
+        parts = json.loads(urlsafe_b64decode(header)), json.loads(urlsafe_b64decode(claims))
     except (ValueError, RecursionError):
         raise LoginRefused("the token is malformed") from None
-    if not isinstance(found[0], dict) or not isinstance(found[1], dict):
+    if not isinstance(parts[0], dict) or not isinstance(parts[1], dict):
         raise LoginRefused("the token is malformed")
-    return found
+    return parts
 
 
 def seconds(value: object) -> float:

@@ -150,13 +150,13 @@ def reporters(config: BrokerConfig) -> list[Reporter]:
     Raises:
         ConfigError: a name is unknown, or Graphite has no address.
     """
-    found: list[Reporter] = []
+    made: list[Reporter] = []
     own = config.originals
     for name in config.kafka_metrics_reporters:
         if name != CSV_REPORTER:
             logger.warning("kafka.metrics.reporters: %s is a Java class that klamm cannot run; it is left out", name)
         elif own.get("kafka.csv.metrics.reporter.enabled", "false").strip().lower() == "true":
-            found.append(CsvReporter(Path(own.get("kafka.csv.metrics.dir", "kafka_metrics"))))
+            made.append(CsvReporter(Path(own.get("kafka.csv.metrics.dir", "kafka_metrics"))))
     key = "klamm.metrics.reporters"
     makers: dict[str, Callable[[], Reporter]] = {
         "graphite": lambda: _graphite(config),
@@ -166,8 +166,8 @@ def reporters(config: BrokerConfig) -> list[Reporter]:
     for name in filter(None, (text.strip() for text in own.get(key, "").split(","))):
         if name not in makers:
             raise ConfigError(f"{key}: '{name}' is not a reporter; known are {', '.join(makers)}", key=key)
-        found.append(makers[name]())
-    return found
+        made.append(makers[name]())
+    return made
 
 
 def _graphite(config: BrokerConfig) -> GraphiteReporter:

@@ -124,16 +124,16 @@ def _module(tokens: deque[_Token]) -> LoginModule:
 
 
 def _tokens(text: str) -> deque[_Token]:
-    found: deque[_Token] = deque()
+    tokens: deque[_Token] = deque()
     for match in _TOKEN.finditer(text):
         kind = match.lastgroup
         if kind in ("double", "single"):
-            found.append(("text", _ESCAPE.sub(_unescaped, match[kind])))
+            tokens.append(("text", _ESCAPE.sub(_unescaped, match[kind])))
         elif kind == "word":
-            found.append(("text", match["word"]))
+            tokens.append(("text", match["word"]))
         elif kind == "sign":
-            found.append(("sign", match["sign"]))
-    return found
+            tokens.append(("sign", match["sign"]))
+    return tokens
 
 
 def _unescaped(match: re.Match[str]) -> str:

@@ -123,7 +123,7 @@ def _broker_level_synonyms(name: str, is_sensitive: bool, configs: DynamicConfig
         (configs.static.originals, ConfigSource.STATIC_BROKER_CONFIG),
     ]
     names = broker_synonyms(name)
-    found = [
+    synonyms = [
         ConfigSynonym(synonym, None if is_sensitive else texts[synonym], source)
         for texts, source in levels
         for synonym in names
@@ -133,9 +133,9 @@ def _broker_level_synonyms(name: str, is_sensitive: bool, configs: DynamicConfig
         key = BROKER_CONFIG_DEF.get(synonym)
         if key is not None and key.default is not None:
             default = None if is_sensitive else key.default_text
-            found.append(ConfigSynonym(synonym, default, ConfigSource.DEFAULT_CONFIG))
-    first = next((position for position, synonym in enumerate(found) if synonym.name == name), len(found))
-    return found[first:]
+            synonyms.append(ConfigSynonym(synonym, default, ConfigSource.DEFAULT_CONFIG))
+    first = next((position for position, synonym in enumerate(synonyms) if synonym.name == name), len(synonyms))
+    return synonyms[first:]
 
 
 def _shown(key: AnyKey | None, value: Value) -> str | None:

@@ -40,13 +40,13 @@ def partitions_in(message: bytes) -> tuple[TopicPartition, ...]:
         only = first_partition_in(message)
         if only is not None:
             return (only,)
-    found: dict[tuple[bytes, bytes], None] = dict.fromkeys(_AFTER_A_WORD.findall(message))
+    names: dict[tuple[bytes, bytes], None] = dict.fromkeys(_AFTER_A_WORD.findall(message))
     for listed in _LIST.findall(message):
-        found.update(dict.fromkeys(_LIST_ITEM.findall(listed)))
+        names.update(dict.fromkeys(_LIST_ITEM.findall(listed)))
     for new_name, new_index, old_name, old_index in _STRUCTURED.findall(message):
-        found[(new_name or old_name, new_index or old_index)] = None
-    found.update(dict.fromkeys(_bracketed(message)))
-    return tuple(TopicPartition(name.decode("ascii"), int(index)) for name, index in found)
+        names[(new_name or old_name, new_index or old_index)] = None
+    names.update(dict.fromkeys(_bracketed(message)))
+    return tuple(TopicPartition(name.decode("ascii"), int(index)) for name, index in names)
 
 
 def first_partition_in(message: bytes) -> TopicPartition | None:

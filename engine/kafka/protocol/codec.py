@@ -85,8 +85,8 @@ def decoder(cls: type[M], version: int, *, is_bounded: bool = False) -> Decoder[
     Raises:
         LocalProtocolError: the API has no such version.
     """
-    found: Decoder[M] = _decoder(cls, version, is_bounded)
-    return found
+    decode: Decoder[M] = _decoder(cls, version, is_bounded)
+    return decode
 
 
 def encoder(cls: type[M], version: int, *, is_large: bool = False) -> Encoder[M]:
@@ -98,8 +98,8 @@ def encoder(cls: type[M], version: int, *, is_large: bool = False) -> Encoder[M]
     Raises:
         LocalProtocolError: the API has no such version.
     """
-    found: Encoder[M] = _encoder(cls, version, is_large)
-    return found
+    encode: Encoder[M] = _encoder(cls, version, is_large)
+    return encode
 
 
 @cache

@@ -207,13 +207,13 @@ def _compile_init(cls: type[Struct]) -> Any:
 def request_class(key: ApiKey) -> type[Request]:
     """Return the request's class; imports its module on first use."""
     spec = API_SPECS[key]
-    found: type[Request] = getattr(import_module(spec.module), f"{spec.name}Request")
-    return found
+    declared: type[Request] = getattr(import_module(spec.module), f"{spec.name}Request")
+    return declared
 
 
 @cache
 def response_class(key: ApiKey) -> type[Response]:
     """Return the answer's class; imports its module on first use."""
     spec = API_SPECS[key]
-    found: type[Response] = getattr(import_module(spec.module), f"{spec.name}Response")
-    return found
+    declared: type[Response] = getattr(import_module(spec.module), f"{spec.name}Response")
+    return declared

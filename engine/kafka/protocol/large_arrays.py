@@ -292,8 +292,8 @@ class EncodedList(Iterable[Any]):
 
 def numbers(code: str, buffer: Any, position: int, end: int) -> Sequence[Any]:
     """Return the big-endian numbers of one type in a part of a buffer, in as much memory as their bytes take."""
-    found: array[Any] = array(code)
-    found.frombytes(memoryview(buffer)[position:end])
+    values: array[Any] = array(code)
+    values.frombytes(memoryview(buffer)[position:end])
     if sys.byteorder == "little":
-        found.byteswap()
-    return found
+        values.byteswap()
+    return values

@@ -245,10 +245,10 @@ class SessionKeeper:
         from engine.kafka.client.tls.failures import tls_failure
 
         assert self._security.tls is not None
-        found = await tls_failure(error, self._security.tls, host, port)
-        hint = None if found.hint is None else in_zookeepers_words(found.hint)
+        failure = await tls_failure(error, self._security.tls, host, port)
+        hint = None if failure.hint is None else in_zookeepers_words(failure.hint)
         if not self._opened.done():
-            self._fail_opening(TlsFailed(in_zookeepers_words(str(found)), hint=hint))
+            self._fail_opening(TlsFailed(in_zookeepers_words(str(failure)), hint=hint))
 
     def _be_patient_again(self) -> None:
         if self._giving_up is not None:

@@ -180,8 +180,8 @@ class TopicZnodes:
         Raises:
             CoordinationError: its znode cannot be read or decoded.
         """
-        found = await read_znode(self._client, TopicZNode.path(topic), _assignment_of(topic))
-        return 0 if found is None else len(found.assignment)
+        topic_znode = await read_znode(self._client, TopicZNode.path(topic), _assignment_of(topic))
+        return 0 if topic_znode is None else len(topic_znode.assignment)
 
     async def get_topic_assignments(self, topics: Sequence[str]) -> dict[str, TopicIdReplicaAssignment]:
         """Return id, assignment and version of topics; arms the data callbacks of their znodes.

@@ -225,11 +225,11 @@ async def _find_sequential(session: Session, lost: LostWrite, wanted: Create, ch
     parent, _, prefix = wanted.path.rpartition("/")
     names, _ = await session.call(requests.get_children((chroot + parent) or "/", watch=False))
     for name in sorted((name for name in names if name.startswith(prefix)), reverse=True):
-        found = await _look_at(session, f"{parent}/{name}", chroot)
-        if found is not None and found.stat.czxid <= lost.zxid_before:
+        znode = await _look_at(session, f"{parent}/{name}", chroot)
+        if znode is not None and znode.stat.czxid <= lost.zxid_before:
             return None
-        if found is not None and lost.is_made_by(wanted, found):
-            return found
+        if znode is not None and lost.is_made_by(wanted, znode):
+            return znode
     return None
 
 

@@ -107,7 +107,7 @@ class CommitScan:
     def _take_records(self, buffer: bytes, position: int, end: int, base_offset: int, count: int) -> bool:
         """Take the records of one batch if all of them are plain; return whether they were."""
         latest = self._latest_in_batches
-        found = []
+        records = []
         for number in range(count):
             if position + 3 > end:
                 return False
@@ -134,11 +134,11 @@ class CommitScan:
             if buffer[following - 11 : following - 9] != b"\0\0" or buffer[following - 1]:
                 return False
             # Within a batch, too, the later one wins; only the order of the offsets counts.
-            found.append((prefix, (base_offset + number, buffer[following - _TAIL_BYTES : following - 1])))
+            records.append((prefix, (base_offset + number, buffer[following - _TAIL_BYTES : following - 1])))
             position = following
         if position != end:
             return False
-        latest.update(found)
+        latest.update(records)
         return True
 
     def _learn(self, prefix: bytes) -> bool:
@@ -257,11 +257,11 @@ class GroupLoader:
         while True:
             taken_to = self._commits.take(buffer, position, _RECORDS_AT_ONCE)
             if taken_to == position:
-                found = next(iter_batches(buffer, position), None)
-                if found is None:
+                batch = next(iter_batches(buffer, position), None)
+                if batch is None:
                     return
-                taken_to = found[0] + found[1].size_bytes
-                yield from self._read_batch(buffer, *found)
+                taken_to = batch[0] + batch[1].size_bytes
+                yield from self._read_batch(buffer, *batch)
             position = taken_to
             yield
 

@@ -277,11 +277,11 @@ class OffsetRequests:
         if group is None or group.state is GroupState.DEAD:
             return NO_ERROR, dict.fromkeys(partitions or ())
         offsets = group.offsets
-        found: dict[TopicPartition, FetchedOffset] = {}
+        fetched: dict[TopicPartition, FetchedOffset] = {}
         for partition in list(offsets.partitions) if partitions is None else partitions:
             is_unstable = require_stable and offsets.is_unstable(partition)
-            found[partition] = ErrorCode.UNSTABLE_OFFSET_COMMIT if is_unstable else offsets.get(partition)
-        return NO_ERROR, found
+            fetched[partition] = ErrorCode.UNSTABLE_OFFSET_COMMIT if is_unstable else offsets.get(partition)
+        return NO_ERROR, fetched
 
     def partitions(self, group_id: str) -> list[TopicPartition]:
         """Return the partitions of which the group has an offset here."""

@@ -166,10 +166,10 @@ class GroupOffsets:
 
     def among(self, partitions: set[TopicPartition]) -> set[TopicPartition]:
         """Return those of the partitions that have an offset, committed or not."""
-        found = self._committed.keys() & partitions | self._pending.keys() & partitions
+        having = self._committed.keys() & partitions | self._pending.keys() & partitions
         for held in self._in_transactions.values():
-            found |= held.keys() & partitions
-        return found
+            having |= held.keys() & partitions
+        return having
 
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Forget offsets, committed or not; return those that are in the log: they need tombstones."""

@@ -271,10 +271,10 @@ def _writable(ending: Ending, partitions: Iterable[TopicPartition]) -> WritableT
 
 
 def _errors(response: WriteTxnMarkersResponse) -> dict[int, MarkerErrors]:
-    found: dict[int, MarkerErrors] = {}
+    by_producer: dict[int, MarkerErrors] = {}
     for marker in response.markers:
-        errors = found.setdefault(marker.producer_id, {})
+        errors = by_producer.setdefault(marker.producer_id, {})
         for topic in marker.topics:
             for result in topic.partitions:
                 errors[TopicPartition(topic.name, result.partition_index)] = error_code(result.error_code)
-    return found
+    return by_producer

@@ -120,9 +120,11 @@ class TransactionVerifier:
                 except KafkaError as error:
                     verified.errors[partition] = error.code
                     continue
-            found = log.producers.begin_verification(producer.producer_id, sequence, producer.producer_epoch, now_ms)
-            if found is not None:
-                verified.verifications[partition] = found
+            verification = log.producers.begin_verification(
+                producer.producer_id, sequence, producer.producer_epoch, now_ms
+            )
+            if verification is not None:
+                verified.verifications[partition] = verification
         return verified
 
     def settle_here(self, verified: Verified) -> bool:

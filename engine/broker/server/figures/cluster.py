@@ -181,8 +181,8 @@ class ClusterFigures:
 
     def _group_totals(self) -> dict[str, object]:
         now_s = self._ledger.now_s
-        found: dict[str, object] = {}
+        attributes: dict[str, object] = {}
         for name, total in self._server.group_coordinator.totals().items():
-            found[f"{name}-count"] = float(total)
-            found[f"{name}-rate"] = self._ledger.rate(name, now_s, total)
-        return found
+            attributes[f"{name}-count"] = float(total)
+            attributes[f"{name}-rate"] = self._ledger.rate(name, now_s, total)
+        return attributes

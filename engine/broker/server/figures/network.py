@@ -116,7 +116,7 @@ class NetworkFigures:
         """
         requests, bytes_in = totals.received()
         bytes_out = totals.bytes_out()
-        found = selector(
+        attributes = selector(
             connections=connected,
             created=totals.accepted,
             closed=totals.closed,
@@ -127,21 +127,23 @@ class NetworkFigures:
             request_size=bytes_out / answers if answers else math.nan,
         )
         for name, total in listener_totals(totals, answers):
-            found[f"{name}-total"] = float(total)
-            found[f"{name}-rate"] = self._ledger.rate_of(f"{name} {listener}", now_s)
-        found["successful-authentication-no-reauth-total"] = float(totals.logins_without_renewal)
+            attributes[f"{name}-total"] = float(total)
+            attributes[f"{name}-rate"] = self._ledger.rate_of(f"{name} {listener}", now_s)
+        attributes["successful-authentication-no-reauth-total"] = float(totals.logins_without_renewal)
         since_ms = self._server.clock.monotonic_ms() - RATES_OF_S * 1000
         renewals = [took_ms for at_ms, took_ms in totals.renewal_times_ms if at_ms > since_ms]
         if renewals:
-            found["reauthentication-latency-avg"] = sum(renewals) / len(renewals)
-            found["reauthentication-latency-max"] = float(max(renewals))
-        found["request-size-max"] = float(max(totals.largest_answer(), *self._largest_answers[listener])) or math.nan
+            attributes["reauthentication-latency-avg"] = sum(renewals) / len(renewals)
+            attributes["reauthentication-latency-max"] = float(max(renewals))
+        attributes["request-size-max"] = (
+            float(max(totals.largest_answer(), *self._largest_answers[listener])) or math.nan
+        )
         idle = self._process.idle_share
-        found["io-wait-ratio"], found["io-ratio"] = idle, 1.0 - idle
-        found["io-waittime-total"] = found["io-wait-time-ns-total"] = float(self._process.idle_ns)
-        found["iotime-total"] = found["io-time-ns-total"] = self._process.cpu_ns
-        found["expired-connections-killed-count"] = float(totals.idle_closed)
-        return found
+        attributes["io-wait-ratio"], attributes["io-ratio"] = idle, 1.0 - idle
+        attributes["io-waittime-total"] = attributes["io-wait-time-ns-total"] = float(self._process.idle_ns)
+        attributes["iotime-total"] = attributes["io-time-ns-total"] = self._process.cpu_ns
+        attributes["expired-connections-killed-count"] = float(totals.idle_closed)
+        return attributes
 
     def channels(self) -> MBeans:
         """Yield the connections to other brokers."""
@@ -183,7 +185,7 @@ def listener_totals(totals: NetworkTotals, answers: int) -> tuple[tuple[str, int
 def connections(ledger: Ledger, type_: str, tags: Tags, totals: ChannelTotals) -> MBean:
     """Return what is known of a channel to other brokers."""
     now_s = ledger.now_s
-    found = selector(
+    attributes = selector(
         connections=totals.created - totals.closed,
         created=totals.created,
         closed=totals.closed,
@@ -193,7 +195,7 @@ def connections(ledger: Ledger, type_: str, tags: Tags, totals: ChannelTotals) -
         responses=totals.responses,
         request_size=totals.bytes_out / totals.requests if totals.requests else math.nan,
     )
-    found["request-size-max"] = float(totals.largest_request)
+    attributes["request-size-max"] = float(totals.largest_request)
     for name, total in (
         ("connection-creation-rate", totals.created),
         ("connection-close-rate", totals.closed),
@@ -202,8 +204,8 @@ def connections(ledger: Ledger, type_: str, tags: Tags, totals: ChannelTotals) -
         ("request-rate", totals.requests),
         ("response-rate", totals.responses),
     ):
-        found[name] = ledger.rate(f"{type_} {tags} {name}", now_s, total)
-    return MBean("kafka.server", type_, None, tags, found)
+        attributes[name] = ledger.rate(f"{type_} {tags} {name}", now_s, total)
+    return MBean("kafka.server", type_, None, tags, attributes)
 
 
 def selector(
@@ -218,7 +220,7 @@ def selector(
     request_size: float,
 ) -> dict[str, object]:
     """Return the attributes of one of Kafka's selectors; nothing waits for sockets here, so those times are 0."""
-    found: dict[str, object] = {
+    attributes: dict[str, object] = {
         "connection-close-rate": 0.0, "connection-close-total": float(closed), "connection-count": float(connections),
         "connection-creation-rate": 0.0, "connection-creation-total": float(created),
         "incoming-byte-rate": 0.0, "incoming-byte-total": float(bytes_in),
@@ -232,5 +234,5 @@ def selector(
         "select-rate": 0.0, "select-total": 0.0, "successful-authentication-no-reauth-total": 0.0,
     }  # fmt: skip
     for name in _LOGINS:
-        found[f"{name}-rate"] = found[f"{name}-total"] = 0.0
-    return found
+        attributes[f"{name}-rate"] = attributes[f"{name}-total"] = 0.0
+    return attributes

@@ -89,11 +89,11 @@ class _Jks:
         return int(value)
 
     def take(self, count: int) -> bytes:
-        found = self._content[self._at : self._at + count]
-        if len(found) < count:
+        taken = self._content[self._at : self._at + count]
+        if len(taken) < count:
             raise ValueError("cut short")
         self._at += count
-        return found
+        return taken
 
     def text(self) -> bytes:
         (length,) = struct.unpack(">H", self.take(2))
