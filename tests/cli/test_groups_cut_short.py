@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from event_loop import staged
 from klamm_program import PROGRAM, Ran, environment, in_process
 from scripted_brokers import SILENCE, scripted_cluster
 from scripted_groups import ScriptedGroups
@@ -51,42 +52,34 @@ def play(scene: Callable[[ScriptedGroups], Awaitable[None]]) -> None:
     asyncio.run(playing())
 
 
-def test_an_interrupted_reset_says_how_to_go_back(tmp_path: Path) -> None:
-    async def scene(world: ScriptedGroups) -> None:
-        ran = await run(
-            tmp_path, world, (*RESET, "--rollback-file", "back.csv"), OffsetCommitRequest, is_interrupted=True
-        )
-        assert (ran.code, ran.out) == (130, ""), ran.err
-        *_, error, hint = ran.err.splitlines()
-        assert error == "error: interrupted"
-        command = "klamm groups reset-offsets --group g1 --from-file back.csv --execute"
-        assert hint.startswith(f"hint: some offsets may be set already; to go back: {command} --bootstrap-server ")
-        assert (tmp_path / "back.csv").read_text() == "t,0,60\n", "it was there before the change was sent"
-
-    play(scene)
+@staged(play)
+async def test_an_interrupted_reset_says_how_to_go_back(world: ScriptedGroups, /, tmp_path: Path) -> None:
+    ran = await run(tmp_path, world, (*RESET, "--rollback-file", "back.csv"), OffsetCommitRequest, is_interrupted=True)
+    assert (ran.code, ran.out) == (130, ""), ran.err
+    *_, error, hint = ran.err.splitlines()
+    assert error == "error: interrupted"
+    command = "klamm groups reset-offsets --group g1 --from-file back.csv --execute"
+    assert hint.startswith(f"hint: some offsets may be set already; to go back: {command} --bootstrap-server ")
+    assert (tmp_path / "back.csv").read_text() == "t,0,60\n", "it was there before the change was sent"
 
 
-def test_a_reset_out_of_time_is_under_way(tmp_path: Path) -> None:
-    async def scene(world: ScriptedGroups) -> None:
-        ran = await run(
-            tmp_path, world, (*RESET, "--timeout", "2", "-o", "json"), OffsetCommitRequest, is_interrupted=False
-        )
-        assert (ran.code, ran.out) == (5, ""), ran.err
-        error = json.loads(ran.err.splitlines()[-1])["error"]
-        assert error["kind"] == "under_way"
-        (saved,) = tmp_path.glob("offsets-*.csv")
-        assert f"to go back: klamm groups reset-offsets --group g1 --from-file {saved} --execute" in error["hint"]
-
-    play(scene)
+@staged(play)
+async def test_a_reset_out_of_time_is_under_way(world: ScriptedGroups, /, tmp_path: Path) -> None:
+    ran = await run(
+        tmp_path, world, (*RESET, "--timeout", "2", "-o", "json"), OffsetCommitRequest, is_interrupted=False
+    )
+    assert (ran.code, ran.out) == (5, ""), ran.err
+    error = json.loads(ran.err.splitlines()[-1])["error"]
+    assert error["kind"] == "under_way"
+    (saved,) = tmp_path.glob("offsets-*.csv")
+    assert f"to go back: klamm groups reset-offsets --group g1 --from-file {saved} --execute" in error["hint"]
 
 
-def test_an_interrupted_deletion_says_how_to_look(tmp_path: Path) -> None:
-    async def scene(world: ScriptedGroups) -> None:
-        ran = await run(tmp_path, world, ("delete", "g1", "--yes"), DeleteGroupsRequest, is_interrupted=True)
-        assert (ran.code, ran.out) == (130, "")
-        assert "check with: klamm groups list" in ran.err
-
-    play(scene)
+@staged(play)
+async def test_an_interrupted_deletion_says_how_to_look(world: ScriptedGroups, /, tmp_path: Path) -> None:
+    ran = await run(tmp_path, world, ("delete", "g1", "--yes"), DeleteGroupsRequest, is_interrupted=True)
+    assert (ran.code, ran.out) == (130, "")
+    assert "check with: klamm groups list" in ran.err
 
 
 @pytest.mark.parametrize("words", [("list",), ("describe", "g"), ("delete", "g", "--yes"), RESET])

@@ -18,6 +18,7 @@ from aiokafka.errors import KafkaConnectionError
 from broker_program import BrokerProgram, settings
 from certificates import Authority
 from confluent_kafka import KafkaError, Producer
+from event_loop import in_event_loop
 from kafka import KafkaProducer
 from kafka.net.sasl.oauth import AbstractTokenProvider as PythonTokenProvider
 from klamm_program import in_process
@@ -257,44 +258,42 @@ def test_aiokafka(secured: Secured, listener: str, mechanism: str) -> None:
             gc.collect()
 
 
-def test_credentials_are_told_changed_and_deleted(secured: Secured) -> None:
-    async def check() -> None:
-        client = BrokerClient(secured.host, PORTS["SAFE"], client_id="t",
-                              security=security_of(secured.properties("SAFE", "PLAIN")))  # fmt: skip
-        request = DescribeUserScramCredentialsRequest(users=None)
+@in_event_loop
+async def test_credentials_are_told_changed_and_deleted(secured: Secured) -> None:
+    client = BrokerClient(secured.host, PORTS["SAFE"], client_id="t",
+                          security=security_of(secured.properties("SAFE", "PLAIN")))  # fmt: skip
+    request = DescribeUserScramCredentialsRequest(users=None)
 
-        async def alter(*changes: Any) -> list[tuple[str, int, str | None]]:
-            answer = await client.call(AlterUserScramCredentialsRequest(
-                deletions=[c for c in changes if isinstance(c, ScramCredentialDeletion)],
-                upsertions=[c for c in changes if isinstance(c, ScramCredentialUpsertion)],
-            ))  # fmt: skip
-            return [(result.user, result.error_code, result.error_message) for result in answer.results]
+    async def alter(*changes: Any) -> list[tuple[str, int, str | None]]:
+        answer = await client.call(AlterUserScramCredentialsRequest(
+            deletions=[c for c in changes if isinstance(c, ScramCredentialDeletion)],
+            upsertions=[c for c in changes if isinstance(c, ScramCredentialUpsertion)],
+        ))  # fmt: skip
+        return [(result.user, result.error_code, result.error_message) for result in answer.results]
 
-        def upsert(name: str, mechanism: int = 1, iterations: int = 8192, salted: bytes = b"s" * 32) -> Any:
-            return ScramCredentialUpsertion(
-                name=name, mechanism=mechanism, iterations=iterations, salt=b"x", salted_password=salted
-            )
+    def upsert(name: str, mechanism: int = 1, iterations: int = 8192, salted: bytes = b"s" * 32) -> Any:
+        return ScramCredentialUpsertion(
+            name=name, mechanism=mechanism, iterations=iterations, salt=b"x", salted_password=salted
+        )
 
-        assert [(result.user, [(i.mechanism, i.iterations) for i in result.credential_infos])
-                for result in (await client.call(request)).results] == [
-            ("alice", [(1, 4096), (2, 4096)]), ("broker", [(1, 4096), (2, 4096)]),
-        ]  # fmt: skip
-        assert await alter(upsert("odd/näme*"), upsert("few", iterations=4095), upsert("many", iterations=16385),
-                           upsert("none", 3), upsert(""), upsert("twice"), upsert("twice"), upsert("empty", salted=b""),
-                           ScramCredentialDeletion(name="nobody", mechanism=1)) == [
-            ("nobody", 91, "Attempt to delete a user credential that does not exist"),
-            ("odd/näme*", 0, ""),
-            ("few", 93, "Too few iterations"),
-            ("many", 93, "Too many iterations"),
-            ("none", 33, "Unknown SCRAM mechanism"),
-            ("", 93, "Username must not be empty"),
-            ("twice", 92, "A user credential cannot be altered twice in the same request"),
-            ("empty", 93, "Password must not be empty"),
-        ]  # fmt: skip
-        told = {result.user: result.error_code for result in (await client.call(request)).results}
-        assert told == {"alice": 0, "broker": 0, "odd/näme*": 0}
-        assert await alter(ScramCredentialDeletion(name="odd/näme*", mechanism=1)) == [("odd/näme*", 0, "")]
-        assert {result.user for result in (await client.call(request)).results} == {"alice", "broker"}
-        await client.close()
-
-    asyncio.run(check())
+    assert [(result.user, [(i.mechanism, i.iterations) for i in result.credential_infos])
+            for result in (await client.call(request)).results] == [
+        ("alice", [(1, 4096), (2, 4096)]), ("broker", [(1, 4096), (2, 4096)]),
+    ]  # fmt: skip
+    assert await alter(upsert("odd/näme*"), upsert("few", iterations=4095), upsert("many", iterations=16385),
+                       upsert("none", 3), upsert(""), upsert("twice"), upsert("twice"), upsert("empty", salted=b""),
+                       ScramCredentialDeletion(name="nobody", mechanism=1)) == [
+        ("nobody", 91, "Attempt to delete a user credential that does not exist"),
+        ("odd/näme*", 0, ""),
+        ("few", 93, "Too few iterations"),
+        ("many", 93, "Too many iterations"),
+        ("none", 33, "Unknown SCRAM mechanism"),
+        ("", 93, "Username must not be empty"),
+        ("twice", 92, "A user credential cannot be altered twice in the same request"),
+        ("empty", 93, "Password must not be empty"),
+    ]  # fmt: skip
+    told = {result.user: result.error_code for result in (await client.call(request)).results}
+    assert told == {"alice": 0, "broker": 0, "odd/näme*": 0}
+    assert await alter(ScramCredentialDeletion(name="odd/näme*", mechanism=1)) == [("odd/näme*", 0, "")]
+    assert {result.user for result in (await client.call(request)).results} == {"alice", "broker"}
+    await client.close()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from dashboards import dashboard, drive
+from event_loop import in_event_loop
 
 from engine.admin.cluster.profiles import Colour
 from engine.admin.cluster.target import ClusterTarget, Origin
@@ -52,7 +53,8 @@ def test_the_program_takes_the_text_or_says_why_not(programs: Path, monkeypatch:
     assert "absent-program" in asyncio.run(copy_natively("x", ["absent-program"], environment))
 
 
-def test_a_program_that_hangs_is_ended_when_nobody_waits_for_it_any_more(
+@in_event_loop
+async def test_a_program_that_hangs_is_ended_when_nobody_waits_for_it_any_more(
     programs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     environment = {"PATH": f"{programs}:/usr/bin:/bin"}
@@ -65,17 +67,13 @@ def test_a_program_that_hangs_is_ended_when_nobody_waits_for_it_any_more(
         return begun[0]
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", watched)
-
-    async def run() -> None:
-        copying = asyncio.create_task(copy_natively("x", ["xsel"], environment))
-        async with asyncio.timeout(20):
-            while not begun:
-                await asyncio.sleep(0.01)
-        copying.cancel()
-        await asyncio.wait({copying}, timeout=20)
-        assert begun[0].returncode is not None
-
-    asyncio.run(run())
+    copying = asyncio.create_task(copy_natively("x", ["xsel"], environment))
+    async with asyncio.timeout(20):
+        while not begun:
+            await asyncio.sleep(0.01)
+    copying.cancel()
+    await asyncio.wait({copying}, timeout=20)
+    assert begun[0].returncode is not None
 
 
 def test_what_is_said() -> None:
@@ -120,12 +118,9 @@ def _text(line: Line) -> str:
     return "".join(text for text, _ in line)
 
 
-def test_the_title_names_the_cluster_in_its_colour() -> None:
+@in_event_loop
+async def test_the_title_names_the_cluster_in_its_colour() -> None:
     made = ClusterTarget("eu-1", Origin.PROFILE, bootstrap=(("k", 1),), label="the shop", colour=Colour.RED)
-
-    async def run() -> None:
-        async with dashboard("live", target=made) as driven:
-            assert driven.text.startswith(" klamm eu-1 [the shop] › Overview")
-            assert ("eu-1", Tone.BAD) in title_line(driven.main)
-
-    drive(run)
+    async with dashboard("live", target=made) as driven:
+        assert driven.text.startswith(" klamm eu-1 [the shop] › Overview")
+        assert ("eu-1", Tone.BAD) in title_line(driven.main)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from dashboards import Driven, dashboard, drive, fleet_of
+from event_loop import in_event_loop
 from fake_cluster import FakeCluster, small_cluster
 from fake_feed import FakeFeed, fake_feed
 from klamm_program import in_process
@@ -152,7 +153,8 @@ def test_a_cluster_is_asked_seldom_once_it_is_known_and_keeps_its_name_and_label
     shown(fleet_of({"live": "live"}, live={"label": "eu", "colour": Colour.RED}), look)
 
 
-def test_a_cluster_that_never_answers_holds_none_of_the_others() -> None:
+@in_event_loop
+async def test_a_cluster_that_never_answers_holds_none_of_the_others() -> None:
     class Hangs(FakeFeed):
         async def start(self) -> None:
             await asyncio.Event().wait()
@@ -160,16 +162,13 @@ def test_a_cluster_that_never_answers_holds_none_of_the_others() -> None:
     def open_feed(target: ClusterTarget) -> Feed:
         return (Hangs if target.name == "hangs" else FakeFeed)(small_cluster(), plays=False)
 
-    async def run() -> None:
-        fleet = fleet_of({"hangs": "live", "live": "live"}, open_feed=open_feed)
-        async with dashboard(fleet, fleet=fleet, open_feed=open_feed) as driven:
-            await driven.sees("● healthy")
-            assert driven.lines_with("○ connecting")
-            assert driven.lines_with("2 clusters   1 not known yet   1 healthy")
-            await driven.press("down", "down", "enter")
-            await driven.sees("live › Overview")
-
-    drive(run)
+    fleet = fleet_of({"hangs": "live", "live": "live"}, open_feed=open_feed)
+    async with dashboard(fleet, fleet=fleet, open_feed=open_feed) as driven:
+        await driven.sees("● healthy")
+        assert driven.lines_with("○ connecting")
+        assert driven.lines_with("2 clusters   1 not known yet   1 healthy")
+        await driven.press("down", "down", "enter")
+        await driven.sees("live › Overview")
 
 
 def test_what_was_seen_last_is_not_shown_as_what_is() -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 import pytest
-from dashboards import Driven, dashboard, drive
+from dashboards import Driven, dashboard, shown
+from event_loop import in_event_loop, staged
 from fake_cluster import FakeCluster
 from fake_feed import FakeFeed
 
@@ -19,14 +18,6 @@ from tui.state.location import Location
 from tui.widgets.line_table import LineTable
 
 SMALL = (80, 24)
-
-
-def shown(look: Callable[[Driven], Awaitable[None]], scene: str = "live", **options: object) -> None:
-    async def run() -> None:
-        async with dashboard(scene, **options) as driven:  # type: ignore[arg-type]
-            await look(driven)
-
-    drive(run)
 
 
 def header(driven: Driven) -> str:
@@ -74,108 +65,91 @@ def test_every_column_can_be_reached_in_80_columns(scene: str, where: Location) 
 
 
 @pytest.mark.parametrize("skipped", [0, 1, 2, 3])
-def test_what_a_row_says_stands_under_its_title(skipped: int) -> None:
-    async def look(driven: Driven) -> None:
-        await driven.press(*["right"] * skipped)
-        table = driven.main.query_one(LineTable)
-        assert driven.main.model.skipped == skipped
-        item, left = driven.main.model.shown[0], 2
-        row = driven.drawn.splitlines()[table.region.y + 1]
-        for place, (column, width) in enumerate(table._layout):
-            assert column.title in header(driven)[left : left + width]
-            assert row[left : left + width].strip() == column.cell(item).text.strip()
-            left += width + 2 + (4 if place == 0 and skipped else 0)
-
-    shown(look, size=SMALL, page="partitions")
+@staged(shown, size=SMALL, page="partitions")
+async def test_what_a_row_says_stands_under_its_title(driven: Driven, /, skipped: int) -> None:
+    await driven.press(*["right"] * skipped)
+    table = driven.main.query_one(LineTable)
+    assert driven.main.model.skipped == skipped
+    item, left = driven.main.model.shown[0], 2
+    row = driven.drawn.splitlines()[table.region.y + 1]
+    for place, (column, width) in enumerate(table._layout):
+        assert column.title in header(driven)[left : left + width]
+        assert row[left : left + width].strip() == column.cell(item).text.strip()
+        left += width + 2 + (4 if place == 0 and skipped else 0)
 
 
-def test_at_either_end_a_key_says_that_there_is_no_more() -> None:
-    async def look(driven: Driven) -> None:
-        await driven.press("left")
-        assert [notification.message for notification in driven.app._notifications] == [
-            "there are no columns further left"
-        ]
-        count = len(driven.main.model.rows.columns)
-        await driven.press(*["right"] * count)
-        told = [
-            notification.message for notification in driven.app._notifications if notification.message.endswith("right")
-        ]
-        assert told == ["there are no columns further right"], "said once, and no key lost"
-        assert "→" not in header(driven) and driven.main.model.skipped < count - 2
-
-    shown(look, size=SMALL, page="topics")
+@staged(shown, size=SMALL, page="topics")
+async def test_at_either_end_a_key_says_that_there_is_no_more(driven: Driven, /) -> None:
+    await driven.press("left")
+    assert [notification.message for notification in driven.app._notifications] == ["there are no columns further left"]
+    count = len(driven.main.model.rows.columns)
+    await driven.press(*["right"] * count)
+    told = [
+        notification.message for notification in driven.app._notifications if notification.message.endswith("right")
+    ]
+    assert told == ["there are no columns further right"], "said once, and no key lost"
+    assert "→" not in header(driven) and driven.main.model.skipped < count - 2
 
 
-def test_the_numbers_of_hidden_columns_can_be_clicked_and_titles_still_sort() -> None:
-    async def look(driven: Driven) -> None:
-        table = driven.main.query_one(LineTable)
+@staged(shown, size=SMALL, page="topics")
+async def test_the_numbers_of_hidden_columns_can_be_clicked_and_titles_still_sort(driven: Driven, /) -> None:
+    table = driven.main.query_one(LineTable)
 
-        async def click(text: str) -> None:
-            await driven.pilot.click(LineTable, offset=(header(driven).index(text), 0))
-            await driven.settled()
-
-        await click("→")
-        assert driven.main.model.skipped == 1
-        column = table._layout[1][0]
-        await click(column.title)
-        assert driven.main.model.sort_name == column.name
-        await click("←1")
-        assert driven.main.model.skipped == 0
-
-    shown(look, size=SMALL, page="topics")
-
-
-def test_a_terminal_that_gets_wider_shows_all_columns_again() -> None:
-    async def look(driven: Driven) -> None:
-        await driven.press("right", "right")
-        assert driven.main.model.skipped == 2
-        await driven.pilot.resize_terminal(200, 24)
+    async def click(text: str) -> None:
+        await driven.pilot.click(LineTable, offset=(header(driven).index(text), 0))
         await driven.settled()
-        assert driven.main.model.skipped == 0 and "→" not in header(driven) and "←" not in header(driven)
 
-    shown(look, size=SMALL, page="topics")
-
-
-def test_each_table_remembers_its_columns_and_a_new_topic_begins_with_the_first() -> None:
-    async def look(driven: Driven) -> None:
-        await driven.press("3", "right", "enter")
-        assert driven.main.location.page == "partitions" and driven.main.model.skipped == 0
-        await driven.press("right", "escape")
-        assert driven.main.model.skipped == 1
-        assert driven.main.model.put_cursor_on("orders")
-        driven.main.go_to(Location("partitions", topic="orders"))
-        assert driven.main.model.skipped == 0
-
-    shown(look, size=SMALL)
+    await click("→")
+    assert driven.main.model.skipped == 1
+    column = table._layout[1][0]
+    await click(column.title)
+    assert driven.main.model.sort_name == column.name
+    await click("←1")
+    assert driven.main.model.skipped == 0
 
 
-def test_a_long_name_keeps_both_ends_where_it_is_cut() -> None:
+@staged(shown, size=SMALL, page="topics")
+async def test_a_terminal_that_gets_wider_shows_all_columns_again(driven: Driven, /) -> None:
+    await driven.press("right", "right")
+    assert driven.main.model.skipped == 2
+    await driven.pilot.resize_terminal(200, 24)
+    await driven.settled()
+    assert driven.main.model.skipped == 0 and "→" not in header(driven) and "←" not in header(driven)
+
+
+@staged(shown, size=SMALL)
+async def test_each_table_remembers_its_columns_and_a_new_topic_begins_with_the_first(driven: Driven, /) -> None:
+    await driven.press("3", "right", "enter")
+    assert driven.main.location.page == "partitions" and driven.main.model.skipped == 0
+    await driven.press("right", "escape")
+    assert driven.main.model.skipped == 1
+    assert driven.main.model.put_cursor_on("orders")
+    driven.main.go_to(Location("partitions", topic="orders"))
+    assert driven.main.model.skipped == 0
+
+
+@in_event_loop
+async def test_a_long_name_keeps_both_ends_where_it_is_cut() -> None:
     cluster = FakeCluster(3, {f"shop.eu-central-1.orders.v2.{'x' * 60}.{end}": 1 for end in ("created", "paid")})
-
-    async def run() -> None:
-        async with dashboard(FakeFeed(cluster, plays=False), page="topics", size=(80, 24)) as driven:
-            await driven.tick()
-            assert driven.lines_with("shop.eu-") == driven.lines_with("…")
-            assert any(".created " in line for line in driven.lines_with("…"))
-            assert any(".paid " in line for line in driven.lines_with("…"))
-
-    drive(run)
+    async with dashboard(FakeFeed(cluster, plays=False), page="topics", size=(80, 24)) as driven:
+        await driven.tick()
+        assert driven.lines_with("shop.eu-") == driven.lines_with("…")
+        assert any(".created " in line for line in driven.lines_with("…"))
+        assert any(".paid " in line for line in driven.lines_with("…"))
 
 
-def test_few_rows_leave_room_for_more_about_the_one_under_the_cursor() -> None:
-    async def run() -> None:
-        async with dashboard("live", page="groups", size=(120, 40)) as driven:
-            await driven.tick(3)
-            assert driven.main.query_one("#room").has_class("-below")
-            assert "partitions furthest behind" in driven.drawn
-            await driven.press("4")
-            assert not driven.main.query_one("#room").has_class("-below"), "34 rows need all of it"
-            await driven.press("slash")
-            await driven.type("audit")
-            await driven.press("enter")
-            assert driven.main.query_one("#room").has_class("-below")
-
-    drive(run)
+@in_event_loop
+async def test_few_rows_leave_room_for_more_about_the_one_under_the_cursor() -> None:
+    async with dashboard("live", page="groups", size=(120, 40)) as driven:
+        await driven.tick(3)
+        assert driven.main.query_one("#room").has_class("-below")
+        assert "partitions furthest behind" in driven.drawn
+        await driven.press("4")
+        assert not driven.main.query_one("#room").has_class("-below"), "34 rows need all of it"
+        await driven.press("slash")
+        await driven.type("audit")
+        await driven.press("enter")
+        assert driven.main.query_one("#room").has_class("-below")
 
 
 # What brokers themselves measure
@@ -251,15 +225,13 @@ def test_before_the_first_reading_the_figures_are_awaited_and_without_a_reader_t
     assert "brokers 1, 2 do not report: it has no JMX port" in beside(measured(refuse), "topics", "orders")
 
 
-def test_rows_are_sorted_by_what_brokers_measure_and_the_unknown_comes_last() -> None:
-    async def look(driven: Driven) -> None:
-        driven.feed.cluster.overload(3, idle_percent=5, throttle_ms=9)
-        driven.feed.cluster.hide_figures(1, "it has no JMX port")
-        await driven.tick(2)
-        for name, order in (("throttle_ms", [3, 2, 1]), ("handler_idle_percent", [2, 3, 1])):
-            driven.main.model.sort_by(name)
-            driven.main.draw(is_new_data=False)
-            await driven.settled()
-            assert [item.id for item in driven.main.model.shown] == order
-
-    shown(look, page="brokers", size=(200, 60))
+@staged(shown, page="brokers", size=(200, 60))
+async def test_rows_are_sorted_by_what_brokers_measure_and_the_unknown_comes_last(driven: Driven, /) -> None:
+    driven.feed.cluster.overload(3, idle_percent=5, throttle_ms=9)
+    driven.feed.cluster.hide_figures(1, "it has no JMX port")
+    await driven.tick(2)
+    for name, order in (("throttle_ms", [3, 2, 1]), ("handler_idle_percent", [2, 3, 1])):
+        driven.main.model.sort_by(name)
+        driven.main.draw(is_new_data=False)
+        await driven.settled()
+        assert [item.id for item in driven.main.model.shown] == order

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from dashboards import Driven, dashboard, drive
+from event_loop import staged
 from textual import events
 from textual.keys import key_to_character
 from textual.widgets import Input
@@ -32,48 +33,40 @@ def send(driven: Driven, *keys: str) -> None:
         driven.app.post_message(events.Key(key, key if len(key) == 1 else key_to_character(key)))
 
 
-def test_the_row_is_opened_that_the_cursor_was_moved_to() -> None:
-    async def look(driven: Driven) -> None:
-        send(driven, "3", "j", "down", "enter")
-        await driven.settled()
-        assert driven.main.location.topic == "clicks"
-
-    shown(look)
+@staged(shown)
+async def test_the_row_is_opened_that_the_cursor_was_moved_to(driven: Driven, /) -> None:
+    send(driven, "3", "j", "down", "enter")
+    await driven.settled()
+    assert driven.main.location.topic == "clicks"
 
 
-def test_what_is_typed_while_a_form_opens_stands_in_its_field() -> None:
-    async def look(driven: Driven) -> None:
-        send(driven, "plus", "backspace", "6", "7")
-        await driven.settled()
-        assert driven.main.location.page == "topics", "6 is no key of the screen below"
-        assert [field.value for field in driven.app.screen.query(Input)] == ["67"]
-        await driven.press("escape")
-        send(driven, "N", *"new", "enter", "3", "down", "2", "backspace", "1", "up", "up", "end", "a")
-        await driven.settled()
-        assert [field.value for field in driven.app.screen.query(Input)] == ["newa", "3", "1", ""]
-
-    shown(look, page="topics")
+@staged(shown, page="topics")
+async def test_what_is_typed_while_a_form_opens_stands_in_its_field(driven: Driven, /) -> None:
+    send(driven, "plus", "backspace", "6", "7")
+    await driven.settled()
+    assert driven.main.location.page == "topics", "6 is no key of the screen below"
+    assert [field.value for field in driven.app.screen.query(Input)] == ["67"]
+    await driven.press("escape")
+    send(driven, "N", *"new", "enter", "3", "down", "2", "backspace", "1", "up", "up", "end", "a")
+    await driven.settled()
+    assert [field.value for field in driven.app.screen.query(Input)] == ["newa", "3", "1", ""]
 
 
-def test_a_command_and_a_filter_can_be_typed_in_one_go() -> None:
-    async def look(driven: Driven) -> None:
-        send(driven, "colon", *"t", "space", *"orders", "enter")
-        await driven.until(lambda: driven.main.location.topic == "orders")
-        send(driven, "slash", *"q1D", "enter")
-        await driven.settled()
-        assert driven.main.model.filter.text == "q1D"
-        assert driven.main.location.topic == "orders"
-
-    shown(look)
+@staged(shown)
+async def test_a_command_and_a_filter_can_be_typed_in_one_go(driven: Driven, /) -> None:
+    send(driven, "colon", *"t", "space", *"orders", "enter")
+    await driven.until(lambda: driven.main.location.topic == "orders")
+    send(driven, "slash", *"q1D", "enter")
+    await driven.settled()
+    assert driven.main.model.filter.text == "q1D"
+    assert driven.main.location.topic == "orders"
 
 
-def test_a_window_is_closed_by_a_key_that_came_before_it_was_drawn() -> None:
-    async def look(driven: Driven) -> None:
-        send(driven, "question_mark", "escape", "2")
-        await driven.until(lambda: driven.app.screen is driven.main)
-        assert driven.main.location.page == "brokers"
-
-    shown(look)
+@staged(shown)
+async def test_a_window_is_closed_by_a_key_that_came_before_it_was_drawn(driven: Driven, /) -> None:
+    send(driven, "question_mark", "escape", "2")
+    await driven.until(lambda: driven.app.screen is driven.main)
+    assert driven.main.location.page == "brokers"
 
 
 @pytest.mark.parametrize(
@@ -100,28 +93,21 @@ def test_esc_and_the_key_behind_it_are_two_keys(sent: str, keys: list[str]) -> N
         assert [event.key for event in told if isinstance(event, events.Key)] == keys
 
 
-def test_what_is_typed_while_the_palette_opens_is_searched_for_and_carried_out() -> None:
-    async def look(driven: Driven) -> None:
-        send(driven, "ctrl+p", *"brokers", "enter")
-        await driven.until(lambda: driven.main.location.page == "brokers")
-        await driven.until(lambda: driven.app.screen is driven.main)
-
-    shown(look, page="topics")
+@staged(shown, page="topics")
+async def test_what_is_typed_while_the_palette_opens_is_searched_for_and_carried_out(driven: Driven, /) -> None:
+    send(driven, "ctrl+p", *"brokers", "enter")
+    await driven.until(lambda: driven.main.location.page == "brokers")
+    await driven.until(lambda: driven.app.screen is driven.main)
 
 
-def test_nobody_agrees_to_a_change_that_is_not_shown_yet() -> None:
+@staged(shown)
+async def test_nobody_agrees_to_a_change_that_is_not_shown_yet(driven: Driven, /) -> None:
     answers: list[bool | None] = []
-
-    async def look(driven: Driven) -> None:
-        driven.app.push_screen(ConfirmDialog(Prepared("Elect?")), answers.append)
-        send(driven, "y")
-        await driven.settled()
-        assert answers == []
-        lost = ["y came too early for this window: press it again"]
-        assert [notification.message for notification in driven.app._notifications] == lost, (
-            "no key is lost without a word"
-        )
-        await driven.press("y")
-        await driven.until(lambda: answers == [True])
-
-    shown(look)
+    driven.app.push_screen(ConfirmDialog(Prepared("Elect?")), answers.append)
+    send(driven, "y")
+    await driven.settled()
+    assert answers == []
+    lost = ["y came too early for this window: press it again"]
+    assert [notification.message for notification in driven.app._notifications] == lost, "no key is lost without a word"
+    await driven.press("y")
+    await driven.until(lambda: answers == [True])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from dashboards import dashboard, drive
+from dashboards import dashboard
+from event_loop import in_event_loop
 from textual.widgets import Input
 
 from tui.actions import Registry, help_lines
@@ -12,44 +13,39 @@ from tui.drawing.lines import width_of
 from tui.state.location import Location
 
 
-def test_the_cursor_moves_as_in_vim() -> None:
-    async def run() -> None:
-        async with dashboard("live", page="partitions") as driven:
-            await driven.tick()
-            model, last = driven.main.model, len(driven.main.model.shown) - 1
-            for key, at in (("j", 1), ("j", 2), ("k", 1), ("G", last), ("g", 0), ("ctrl+d", None), ("ctrl+u", 0)):
-                await driven.press(key)
-                assert model.cursor == at or (at is None and 5 < model.cursor < last), key
-
-    drive(run)
+@in_event_loop
+async def test_the_cursor_moves_as_in_vim() -> None:
+    async with dashboard("live", page="partitions") as driven:
+        await driven.tick()
+        model, last = driven.main.model, len(driven.main.model.shown) - 1
+        for key, at in (("j", 1), ("j", 2), ("k", 1), ("G", last), ("g", 0), ("ctrl+d", None), ("ctrl+u", 0)):
+            await driven.press(key)
+            assert model.cursor == at or (at is None and 5 < model.cursor < last), key
 
 
-def test_a_key_that_does_nothing_here_says_where_it_works() -> None:
-    async def run() -> None:
-        async with dashboard("live", page="timeline") as driven:
-            await driven.tick()
-            for key, told in (
-                ("E", "E does nothing here: elect on 1 2 3 4"),
-                ("R", "R does nothing here: retire on 1 2, resume on 1 6 7"),
-            ):
-                await driven.press(key)
-                assert told in " ".join(note.message for note in driven.app._notifications), key
-
-    drive(run)
+@in_event_loop
+async def test_a_key_that_does_nothing_here_says_where_it_works() -> None:
+    async with dashboard("live", page="timeline") as driven:
+        await driven.tick()
+        for key, told in (
+            ("E", "E does nothing here: elect on 1 2 3 4"),
+            ("R", "R does nothing here: retire on 1 2, resume on 1 6 7"),
+        ):
+            await driven.press(key)
+            assert told in " ".join(note.message for note in driven.app._notifications), key
 
 
-def test_long_texts_scroll_as_in_vim() -> None:
-    async def run() -> None:
-        async with dashboard("live", size=(80, 24), page="topics") as driven:
-            await driven.press("question_mark", "G")
-            await driven.until(lambda: "move the cursor" in driven.drawn)
-            await driven.press("g")
-            await driven.until(lambda: "This screen" in driven.drawn)
-
-    drive(run)
+@in_event_loop
+async def test_long_texts_scroll_as_in_vim() -> None:
+    async with dashboard("live", size=(80, 24), page="topics") as driven:
+        await driven.press("question_mark", "G")
+        await driven.until(lambda: "move the cursor" in driven.drawn)
+        await driven.press("g")
+        await driven.until(lambda: "This screen" in driven.drawn)
 
 
-def test_a_command_completes_the_names_of_what_there_is() -> None:
+@in_event_loop
+async def test_a_command_completes_the_names_of_what_there_is() -> None:
     def named(page: str) -> list[str]:
         return {"topics": ["old-orders", "orders", "clicks"]}.get(page, [])
 
@@ -58,18 +54,14 @@ def test_a_command_completes_the_names_of_what_there_is() -> None:
     assert suggestions("topic CLI", registry, named) == ["topic clicks"]
     assert suggestions("t none", registry, named) == []
     assert suggestions("plan x", registry, named) == []
-
-    async def run() -> None:
-        async with dashboard("live") as driven:
-            await driven.tick()
-            await driven.press("colon")
-            await driven.type("t ord")
-            await driven.press("tab")
-            await driven.until(lambda: driven.app.screen.query_one("#command", Input).value == ":t orders")
-            await driven.press("enter")
-            assert driven.main.location == Location("partitions", topic="orders")
-
-    drive(run)
+    async with dashboard("live") as driven:
+        await driven.tick()
+        await driven.press("colon")
+        await driven.type("t ord")
+        await driven.press("tab")
+        await driven.until(lambda: driven.app.screen.query_one("#command", Input).value == ":t orders")
+        await driven.press("enter")
+        assert driven.main.location == Location("partitions", topic="orders")
 
 
 @pytest.mark.parametrize(
@@ -77,16 +69,14 @@ def test_a_command_completes_the_names_of_what_there_is() -> None:
     [("payme", Location("partitions", topic="payments")), ("nightly", Location("group", group="nightly-report")),
      ("broker 3", Location("partitions", broker=3))],
 )  # fmt: skip
-def test_the_palette_finds_what_the_cluster_has(typed: str, location: Location) -> None:
-    async def run() -> None:
-        async with dashboard("live") as driven:
-            await driven.tick()
-            await driven.press("ctrl+p")
-            await driven.type(typed)
-            await driven.press("enter")
-            await driven.until(lambda: driven.main.location == location)
-
-    drive(run)
+@in_event_loop
+async def test_the_palette_finds_what_the_cluster_has(typed: str, location: Location) -> None:
+    async with dashboard("live") as driven:
+        await driven.tick()
+        await driven.press("ctrl+p")
+        await driven.type(typed)
+        await driven.press("enter")
+        await driven.until(lambda: driven.main.location == location)
 
 
 @pytest.mark.parametrize("width", [60, 80, 120, 200])

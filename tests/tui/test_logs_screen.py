@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from dashboards import dashboard, drive
+from event_loop import in_event_loop
 from fake_cluster import FakeCluster
 from fake_feed import FakeFeed
 from state_change_logs import recorded_entries
@@ -32,73 +33,63 @@ def feed() -> FakeFeed:
     return FakeFeed(FakeCluster(3, {"move": 2, "other": 1}), plays=False)
 
 
-def test_what_brokers_logged_of_the_partition_under_the_cursor() -> None:
+@in_event_loop
+async def test_what_brokers_logged_of_the_partition_under_the_cursor() -> None:
     last = next(line for line in reversed(recorded_entries(RECORDED)) if MOVE_0 in line)
     time, leader, leader_epoch, isr, version = re.findall(STATE, last)[0]
     minute = time[:6]
-
-    async def run() -> None:
-        async with dashboard(feed(), page="partitions", target=target(RECORDED), size=(160, 30)) as driven:
-            await driven.press("down", "w")
-            await driven.sees("entries about move-1")
-            assert "› Topics › move › 1 › Logs" in driven.text.splitlines()[0]
-            await driven.press("escape", "up", "w")
-            await driven.sees("9 entries about move-0")
-            newest, *_ = driven.lines_with(minute)
-            assert time.replace(",", ".") in newest and "Cached leader info" in newest
-            # Leader, ISR, leader epoch and version are decoded from the line, each in its column.
-            assert newest.split()[6:10] == [leader, isr, leader_epoch, version]
-            assert Saving(driven.main).command() == (
-                f"klamm state-changes merge {RECORDED} --topic move --partition 0 --bootstrap-server kafka1:9092"
-            )
-            await driven.press("enter")
-            assert re.search(r"controller \d+ epoch \d+ with correlation id \d+", last)[0] in driven.text
-            await driven.press("escape", "slash")
-            await driven.type("Completed")
-            assert len(driven.main.model.shown) == 1
-            await driven.press("escape", "escape", "l")
-            assert "the dashboard's own log" in driven.text
-
-    drive(run)
+    async with dashboard(feed(), page="partitions", target=target(RECORDED), size=(160, 30)) as driven:
+        await driven.press("down", "w")
+        await driven.sees("entries about move-1")
+        assert "› Topics › move › 1 › Logs" in driven.text.splitlines()[0]
+        await driven.press("escape", "up", "w")
+        await driven.sees("9 entries about move-0")
+        newest, *_ = driven.lines_with(minute)
+        assert time.replace(",", ".") in newest and "Cached leader info" in newest
+        # Leader, ISR, leader epoch and version are decoded from the line, each in its column.
+        assert newest.split()[6:10] == [leader, isr, leader_epoch, version]
+        assert Saving(driven.main).command() == (
+            f"klamm state-changes merge {RECORDED} --topic move --partition 0 --bootstrap-server kafka1:9092"
+        )
+        await driven.press("enter")
+        assert re.search(r"controller \d+ epoch \d+ with correlation id \d+", last)[0] in driven.text
+        await driven.press("escape", "slash")
+        await driven.type("Completed")
+        assert len(driven.main.model.shown) == 1
+        await driven.press("escape", "escape", "l")
+        assert "the dashboard's own log" in driven.text
 
 
 @pytest.mark.parametrize("place", ["", "/absent/logs"])
-def test_without_logs_it_says_how_to_name_them_or_what_is_wrong(place: str) -> None:
-    async def run() -> None:
-        async with dashboard(feed(), page="partitions", target=target(*[place] * bool(place))) as driven:
-            await driven.press("w")
-            await driven.sees(f"{place}: no such file or folder" if place else "klamm top --logs FOLDER")
-
-    drive(run)
+@in_event_loop
+async def test_without_logs_it_says_how_to_name_them_or_what_is_wrong(place: str) -> None:
+    async with dashboard(feed(), page="partitions", target=target(*[place] * bool(place))) as driven:
+        await driven.press("w")
+        await driven.sees(f"{place}: no such file or folder" if place else "klamm top --logs FOLDER")
 
 
-def test_a_partitions_replicas_and_the_way_back() -> None:
+@in_event_loop
+async def test_a_partitions_replicas_and_the_way_back() -> None:
     made = feed()
-
-    async def run() -> None:
-        async with dashboard(made, page="partitions") as driven:
-            await driven.press("enter")
-            assert "› Topics › move › 0" in driven.text.splitlines()[0]
-            assert "leader, preferred" in driven.lines_with("in sync")[0]
-            made.cluster.kill(1)
-            await driven.tick()
-            assert "broker down" in driven.lines_with("preferred")[0]
-            assert "under-replicated" in driven.text
-            await driven.press("enter")
-            assert driven.main.location.broker == 1
-            await driven.press("escape", "escape")
-            assert driven.main.location.page == "partitions"
-
-    drive(run)
+    async with dashboard(made, page="partitions") as driven:
+        await driven.press("enter")
+        assert "› Topics › move › 0" in driven.text.splitlines()[0]
+        assert "leader, preferred" in driven.lines_with("in sync")[0]
+        made.cluster.kill(1)
+        await driven.tick()
+        assert "broker down" in driven.lines_with("preferred")[0]
+        assert "under-replicated" in driven.text
+        await driven.press("enter")
+        assert driven.main.location.broker == 1
+        await driven.press("escape", "escape")
+        assert driven.main.location.page == "partitions"
 
 
-def test_operations_inside_a_partition_are_about_it() -> None:
-    async def run() -> None:
-        async with dashboard(feed(), page="partitions", target=target()) as driven:
-            await driven.press("enter", "X")
-            await driven.until(lambda: "move-0" in driven.text and "Delete" in driven.text)
-
-    drive(run)
+@in_event_loop
+async def test_operations_inside_a_partition_are_about_it() -> None:
+    async with dashboard(feed(), page="partitions", target=target()) as driven:
+        await driven.press("enter", "X")
+        await driven.until(lambda: "move-0" in driven.text and "Delete" in driven.text)
 
 
 def test_losing_sight_and_seeing_again_stand_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -146,30 +137,24 @@ def test_a_user_without_a_home_has_no_file_and_a_dashboard(monkeypatch: pytest.M
         assert path.is_absolute()
 
 
-def test_logs_that_cannot_be_read_for_any_reason_are_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_event_loop
+async def test_logs_that_cannot_be_read_for_any_reason_are_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
     async def broken(*_: object) -> None:
         raise IndexError("of a mistake")
 
     monkeypatch.setattr("engine.admin.state_changes.partition_log.partition_log", broken)
-
-    async def run() -> None:
-        async with dashboard(feed(), page="partitions", target=target(RECORDED)) as driven:
-            await driven.press("w")
-            await driven.sees("IndexError: of a mistake")
-
-    drive(run)
+    async with dashboard(feed(), page="partitions", target=target(RECORDED)) as driven:
+        await driven.press("w")
+        await driven.sees("IndexError: of a mistake")
 
 
-def test_the_dashboards_own_log_is_a_screen() -> None:
+@in_event_loop
+async def test_the_dashboards_own_log_is_a_screen() -> None:
     ring = LogRing()
     ring.emit(logging.makeLogRecord({"name": "engine.kafka.zk", "levelno": logging.WARNING, "msg": "lost\x1b it"}))
-
-    async def run() -> None:
-        async with dashboard(log=ring) as driven:
-            await driven.press("l")
-            assert "lost\\x1b it" in driven.lines_with("engine.kafka.zk")[0]
-
-    drive(run)
+    async with dashboard(log=ring) as driven:
+        await driven.press("l")
+        assert "lost\\x1b it" in driven.lines_with("engine.kafka.zk")[0]
 
 
 def test_mistakes_in_the_users_files_stay_in_the_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -9,7 +9,8 @@ from random import Random
 from typing import Any
 
 import pytest
-from dashboards import dashboard, drive
+from dashboards import dashboard
+from event_loop import in_event_loop
 from fake_cluster import FakeCluster, big_cluster
 from fake_feed import FakeFeed
 
@@ -114,22 +115,20 @@ def test_the_lines_above_a_full_timeline_look_at_no_event() -> None:
     assert "300 replicas out of sync: " in text
 
 
-def test_a_screen_draws_what_is_around_its_rows_once_when_it_is_opened() -> None:
-    async def run() -> None:
-        async with dashboard("live") as driven:
-            await driven.tick(2)
-            main, drawn = driven.main, []
-            page = main.pages["timeline"]
+@in_event_loop
+async def test_a_screen_draws_what_is_around_its_rows_once_when_it_is_opened() -> None:
+    async with dashboard("live") as driven:
+        await driven.tick(2)
+        main, drawn = driven.main, []
+        page = main.pages["timeline"]
 
-            def summary(view: View, width: int) -> Any:
-                drawn.append(view)
-                return page.summary(view, width)
+        def summary(view: View, width: int) -> Any:
+            drawn.append(view)
+            return page.summary(view, width)
 
-            main.pages = {**main.pages, "timeline": replace(page, summary=summary)}  # type: ignore[assignment]
-            await driven.press("8")
-            assert len(drawn) == 1
-
-    drive(run)
+        main.pages = {**main.pages, "timeline": replace(page, summary=summary)}  # type: ignore[assignment]
+        await driven.press("8")
+        assert len(drawn) == 1
 
 
 def board_with(count: int) -> Board:

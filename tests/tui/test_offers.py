@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from dashboards import Driven, dashboard, drive
+from dashboards import Driven, shown
+from event_loop import staged
 from fake_cluster import FakeCluster
 from fake_feed import FakeFeed
 
@@ -31,14 +31,6 @@ from tui.state.problems import problems_of
 ELECTIONS = {"leader.elect": ElectionType.PREFERRED, "leader.elect_unclean": ElectionType.UNCLEAN}
 
 
-def shown(look: Callable[[Driven], Awaitable[None]], scene: str | FakeFeed = "live") -> None:
-    async def run() -> None:
-        async with dashboard(scene) as driven:
-            await look(driven)
-
-    drive(run)
-
-
 def offered(driven: Driven, action_id: str) -> Offer:
     main = driven.main
     if action_id.startswith("plan."):
@@ -46,39 +38,33 @@ def offered(driven: Driven, action_id: str) -> Offer:
     return offer_for(action_id, main.view, chosen(main, action_id))
 
 
-def test_on_the_screen_of_a_partition_keys_act_on_that_partition() -> None:
-    async def look(driven: Driven) -> None:
-        driven.main.go_to(Location("partition", topic="orders", partition=7))
-        await driven.settled()
-        for action_id, election in ELECTIONS.items():
-            assert offered(driven, action_id) == Elect(election, ElectionScope((("orders", 7),)))
-        name = TopicPartition("orders", 7)
-        assert offered(driven, "replicas.verify") == VerifyReplicas(("orders",), name)
-        assert offered(driven, "transactions.abort") == AbortHanging((name,))
-        asked = offered(driven, "records.delete")
-        assert asked.build({"before": "-1"}) == DeleteRecords.of((name,), "-1")  # type: ignore[union-attr]
-
-    shown(look)
+@staged(shown)
+async def test_on_the_screen_of_a_partition_keys_act_on_that_partition(driven: Driven, /) -> None:
+    driven.main.go_to(Location("partition", topic="orders", partition=7))
+    await driven.settled()
+    for action_id, election in ELECTIONS.items():
+        assert offered(driven, action_id) == Elect(election, ElectionScope((("orders", 7),)))
+    name = TopicPartition("orders", 7)
+    assert offered(driven, "replicas.verify") == VerifyReplicas(("orders",), name)
+    assert offered(driven, "transactions.abort") == AbortHanging((name,))
+    asked = offered(driven, "records.delete")
+    assert asked.build({"before": "-1"}) == DeleteRecords.of((name,), "-1")  # type: ignore[union-attr]
 
 
-def test_a_partition_that_is_gone_is_not_replaced_by_its_topic_or_by_all() -> None:
-    async def look(driven: Driven) -> None:
-        driven.main.go_to(Location("partition", topic="orders", partition=99))
-        await driven.settled()
-        for action in driven.app.session.registry.on_page("partitions"):
-            if action.changes or action.id in ("replicas.verify", "plan.move", "plan.factor"):
-                assert isinstance(offered(driven, action.id), NotNow), action.id
-
-    shown(look)
+@staged(shown)
+async def test_a_partition_that_is_gone_is_not_replaced_by_its_topic_or_by_all(driven: Driven, /) -> None:
+    driven.main.go_to(Location("partition", topic="orders", partition=99))
+    await driven.settled()
+    for action in driven.app.session.registry.on_page("partitions"):
+        if action.changes or action.id in ("replicas.verify", "plan.move", "plan.factor"):
+            assert isinstance(offered(driven, action.id), NotNow), action.id
 
 
-def test_on_a_groups_own_page_keys_act_on_that_group() -> None:
-    async def look(driven: Driven) -> None:
-        driven.main.go_to(Location("group", group="billing"))
-        await driven.settled()
-        assert offered(driven, "group.delete") == DeleteGroups(("billing",))
-
-    shown(look)
+@staged(shown)
+async def test_on_a_groups_own_page_keys_act_on_that_group(driven: Driven, /) -> None:
+    driven.main.go_to(Location("group", group="billing"))
+    await driven.settled()
+    assert offered(driven, "group.delete") == DeleteGroups(("billing",))
 
 
 def two_topics() -> FakeFeed:
@@ -105,15 +91,13 @@ def test_a_topic_that_was_deleted_while_it_was_looked_at_is_said_to_be_gone(wher
     shown(look, two_topics())
 
 
-def test_a_topic_is_not_said_to_be_gone_before_any_was_read() -> None:
-    async def look(driven: Driven) -> None:
-        driven.main.go_to(Location("partitions", topic="orders"))
-        await driven.settled()
-        assert not driven.app.board.has_metadata
-        offer = offered(driven, "topic.grow")
-        assert not isinstance(offer, NotNow) or "gone" not in offer.why
-
-    shown(look, "connecting")
+@staged(shown, "connecting")
+async def test_a_topic_is_not_said_to_be_gone_before_any_was_read(driven: Driven, /) -> None:
+    driven.main.go_to(Location("partitions", topic="orders"))
+    await driven.settled()
+    assert not driven.app.board.has_metadata
+    offer = offered(driven, "topic.grow")
+    assert not isinstance(offer, NotNow) or "gone" not in offer.why
 
 
 def test_a_topic_whose_row_is_still_there_in_a_frozen_view_is_said_to_be_gone() -> None:
@@ -135,32 +119,26 @@ def test_a_topic_whose_row_is_still_there_in_a_frozen_view_is_said_to_be_gone() 
 
 
 @pytest.mark.parametrize("key", ["2", "3", "4"])
-def test_where_a_filter_leaves_no_row_nothing_is_elected(key: str) -> None:
-    async def look(driven: Driven) -> None:
-        await driven.press(key, "slash")
-        await driven.type("nothing-like-it")
-        await driven.press("enter")
-        for action_id in ELECTIONS:
-            assert isinstance(offered(driven, action_id), NotNow)
-
-    shown(look)
+@staged(shown)
+async def test_where_a_filter_leaves_no_row_nothing_is_elected(driven: Driven, /, key: str) -> None:
+    await driven.press(key, "slash")
+    await driven.type("nothing-like-it")
+    await driven.press("enter")
+    for action_id in ELECTIONS:
+        assert isinstance(offered(driven, action_id), NotNow)
 
 
-def test_a_broker_that_should_lead_nothing_is_not_all_brokers() -> None:
-    async def look(driven: Driven) -> None:
-        idle = SimpleNamespace(id=99)
-        driven.main.go_to(Location("brokers"))
-        assert isinstance(offer_for("leader.elect", driven.main.view, [idle]), NotNow)
-
-    shown(look)
+@staged(shown)
+async def test_a_broker_that_should_lead_nothing_is_not_all_brokers(driven: Driven, /) -> None:
+    idle = SimpleNamespace(id=99)
+    driven.main.go_to(Location("brokers"))
+    assert isinstance(offer_for("leader.elect", driven.main.view, [idle]), NotNow)
 
 
-def test_only_the_overview_elects_among_all() -> None:
-    async def look(driven: Driven) -> None:
-        assert offered(driven, "leader.elect") == Elect(ElectionType.PREFERRED, ElectionScope())
-        assert isinstance(offered(driven, "leader.elect_unclean"), NotNow)
-
-    shown(look)
+@staged(shown)
+async def test_only_the_overview_elects_among_all(driven: Driven, /) -> None:
+    assert offered(driven, "leader.elect") == Elect(ElectionType.PREFERRED, ElectionScope())
+    assert isinstance(offered(driven, "leader.elect_unclean"), NotNow)
 
 
 def test_a_deletion_and_a_cancellation_lead_with_the_sum_of_what_they_do() -> None:

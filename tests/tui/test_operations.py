@@ -16,6 +16,7 @@ from uuid import uuid4
 import pytest
 from dashboards import Driven
 from ended_sessions import SEEN_WITHIN_S, kill_for_good, session_ended
+from event_loop import in_event_loop
 from group_members import commit, fill
 from operated_cluster import Klamm, filled
 from patience import slowness
@@ -716,21 +717,18 @@ def test_znodes_are_read_and_gone_into(three_brokers: LocalCluster) -> None:
     driven_live(target_of(three_brokers, has_zookeeper=True), scene)
 
 
-def test_an_address_that_nobody_answers_is_named_and_tried_again() -> None:
+@in_event_loop
+async def test_an_address_that_nobody_answers_is_named_and_tried_again() -> None:
     target = ClusterTarget("gone", Origin.OPTIONS, bootstrap=(("127.0.0.1", 1),))
-
-    async def scene() -> None:
-        feed = LiveFeed(target, interval_s=0.5)
-        app = Dashboard(Session(feed, target))
-        started = time.monotonic()
-        async with app.run_test(size=(120, 30)) as pilot:
-            driven = Driven(app, pilot, feed)
-            await driven.sees("127.0.0.1:1")
-            await driven.sees("next try")
-            assert "disconnected" in driven.text
-        assert time.monotonic() - started < 20
-
-    asyncio.run(scene())
+    feed = LiveFeed(target, interval_s=0.5)
+    app = Dashboard(Session(feed, target))
+    started = time.monotonic()
+    async with app.run_test(size=(120, 30)) as pilot:
+        driven = Driven(app, pilot, feed)
+        await driven.sees("127.0.0.1:1")
+        await driven.sees("next try")
+        assert "disconnected" in driven.text
+    assert time.monotonic() - started < 20
 
 
 def test_bad_values_are_told_in_the_form_and_nothing_is_asked() -> None:

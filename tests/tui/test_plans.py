@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from dashboards import Driven, dashboard, drive
+from dashboards import Driven, dashboard, shown
+from event_loop import in_event_loop, staged
 from fake_cluster import FakeCluster
-from fake_feed import FakeFeed, fake_feed
+from fake_feed import fake_feed
 
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.log_dirs.describing import with_logs
@@ -32,14 +32,6 @@ from tui.screen.offers import PlanWish
 from tui.state.location import Location
 
 TARGET = ClusterTarget("first", Origin.OPTIONS, bootstrap=(("k", 1),))
-
-
-def shown(scene: str | FakeFeed, look: Callable[[Driven], Awaitable[None]], **options: object) -> None:
-    async def run() -> None:
-        async with dashboard(scene, **options) as driven:  # type: ignore[arg-type]
-            await look(driven)
-
-    drive(run)
 
 
 class NoCluster:
@@ -98,22 +90,20 @@ def test_a_broker_is_retired_from_its_row_and_the_plan_is_saved_and_opened(tmp_p
         await driven.until(lambda: "11 to do" in driven.text)
         assert driven.lines_with("plan-decommission.json")
 
-    shown("five", look, page="brokers", folder=tmp_path)
+    shown(look, "five", page="brokers", folder=tmp_path)
 
 
-def test_a_plan_is_told_whole_where_there_is_little_room() -> None:
-    async def look(driven: Driven) -> None:
-        await driven.press("down", "R")
-        await planned(driven)
-        told = " ".join(driven.text.split())
-        assert "5 leader changes: no plan needs fewer bytes." in told
-        assert "2 waves" in told
-        assert "emptied; broker 5 gets it: it goes from 16 to 27 replicas" in told
-        first = driven.text.splitlines().index(driven.lines_with("PARTITION ")[0])
-        await driven.press("end")
-        assert driven.text.splitlines()[first] == driven.lines_with("PARTITION ")[0], "rows stay where they are"
-
-    shown("five", look, page="brokers", size=(80, 24))
+@staged(shown, "five", page="brokers", size=(80, 24))
+async def test_a_plan_is_told_whole_where_there_is_little_room(driven: Driven, /) -> None:
+    await driven.press("down", "R")
+    await planned(driven)
+    told = " ".join(driven.text.split())
+    assert "5 leader changes: no plan needs fewer bytes." in told
+    assert "2 waves" in told
+    assert "emptied; broker 5 gets it: it goes from 16 to 27 replicas" in told
+    first = driven.text.splitlines().index(driven.lines_with("PARTITION ")[0])
+    await driven.press("end")
+    assert driven.text.splitlines()[first] == driven.lines_with("PARTITION ")[0], "rows stay where they are"
 
 
 @pytest.mark.parametrize(
@@ -138,33 +128,23 @@ def test_plans_begin_with_the_rows_that_were_chosen(
         if page == "topics":
             assert fields["field-topics"] == str(chosen.cursor_key)
 
-    shown("live", look, page=page)
+    shown(look, "live", page=page)
 
 
-def test_a_plan_that_nobody_can_make_says_why_until_it_was_read() -> None:
-    async def look(driven: Driven) -> None:
-        await driven.press("R", "ctrl+g")
-        await driven.sees("Plan: decommission: no plan")
-        told = driven.text
-        await driven.tick(2)
-        assert driven.text == told
-        await driven.press("escape")
-        assert (driven.app.screen, driven.main.off_board.plan) == (driven.main, None)
-
-    shown("live", look, page="brokers")
+@staged(shown, page="brokers")
+async def test_a_plan_that_nobody_can_make_says_why_until_it_was_read(driven: Driven, /) -> None:
+    await driven.press("R", "ctrl+g")
+    await driven.sees("Plan: decommission: no plan")
+    told = driven.text
+    await driven.tick(2)
+    assert driven.text == told
+    await driven.press("escape")
+    assert (driven.app.screen, driven.main.off_board.plan) == (driven.main, None)
 
 
-def test_a_window_that_is_closed_ends_the_solver(monkeypatch: pytest.MonkeyPatch) -> None:
+@staged(shown, "five", page="brokers")
+async def test_a_window_that_is_closed_ends_the_solver(driven: Driven, /, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[asyncio.subprocess.Process] = []
-
-    async def look(driven: Driven) -> None:
-        await driven.press("R", "ctrl+g")
-        await driven.until(lambda: bool(begun))
-        assert "esc gives it up" in driven.text
-        await driven.tick(2)
-        await driven.press("escape")
-        await driven.until(lambda: begun[0].returncode is not None)
-        assert (driven.app.screen, driven.main.off_board.plan) == (driven.main, None)
 
     monkeypatch.setattr(solving, "module_command", lambda module: ("sleep", "600"))
     original = solving._answer
@@ -174,7 +154,13 @@ def test_a_window_that_is_closed_ends_the_solver(monkeypatch: pytest.MonkeyPatch
         return await original(process, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(solving, "_answer", watched)
-    shown("five", look, page="brokers")
+    await driven.press("R", "ctrl+g")
+    await driven.until(lambda: bool(begun))
+    assert "esc gives it up" in driven.text
+    await driven.tick(2)
+    await driven.press("escape")
+    await driven.until(lambda: begun[0].returncode is not None)
+    assert (driven.app.screen, driven.main.off_board.plan) == (driven.main, None)
 
 
 def test_the_planner_beside_the_loop_tells_progress_refusals_and_its_own_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +194,7 @@ def test_without_a_plan_or_a_cluster_each_key_says_why(tmp_path: Path) -> None:
         assert driven.app.screen is driven.main, "a file of Kafka's form is not ours to write"
         assert "a file in Kafka's form says no more" in driven.text
 
-    shown(fake_feed("live", plays=False), look, page="plans", folder=tmp_path)
+    shown(look, fake_feed("live", plays=False), page="plans", folder=tmp_path)
 
 
 @pytest.mark.parametrize("name", ["~no-such-user/plan.json", "n" * 300])
@@ -223,20 +209,21 @@ def test_a_file_that_no_machine_has_is_refused_where_it_was_typed(name: str, tmp
         await driven.press("enter")
         await driven.until(lambda: driven.app.screen is driven.main)
 
-    shown("live", look, page="plans", folder=tmp_path)
+    shown(look, "live", page="plans", folder=tmp_path)
 
 
-def test_a_plan_that_was_read_when_the_dashboard_ends_goes_nowhere() -> None:
-    async def look(driven: Driven) -> None:
-        page = driven.main.location
-        await driven.main.query_one("#overview").remove()
-        driven.main.go_to(Location("plans"))
-        assert driven.main.location == page
-
-    shown("live", look)
+@staged(shown)
+async def test_a_plan_that_was_read_when_the_dashboard_ends_goes_nowhere(driven: Driven, /) -> None:
+    page = driven.main.location
+    await driven.main.query_one("#overview").remove()
+    driven.main.go_to(Location("plans"))
+    assert driven.main.location == page
 
 
-def test_a_window_that_another_one_covers_goes_when_its_work_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+@staged(shown, "five", page="brokers")
+async def test_a_window_that_another_one_covers_goes_when_its_work_is_over(
+    driven: Driven, /, monkeypatch: pytest.MonkeyPatch
+) -> None:
     go_on = asyncio.Event()
 
     async def slow(*_: object) -> object:
@@ -244,20 +231,16 @@ def test_a_window_that_another_one_covers_goes_when_its_work_is_over(monkeypatch
         raise Infeasible("nobody can")
 
     monkeypatch.setattr("tui.planning.desk.solve_apart", slow)
-
-    async def look(driven: Driven) -> None:
-        await driven.press("R", "ctrl+g")
-        await driven.sees("esc gives it up")
-        driven.app.push_screen(TextDialog("Something else came to its end", []))
-        await driven.sees("Something else")
-        go_on.set()
-        await driven.sees("no plan")
-        await driven.press("escape")
-        await driven.sees("Something else")
-        await driven.press("escape")
-        await driven.until(lambda: driven.app.screen is driven.main)
-
-    shown("five", look, page="brokers")
+    await driven.press("R", "ctrl+g")
+    await driven.sees("esc gives it up")
+    driven.app.push_screen(TextDialog("Something else came to its end", []))
+    await driven.sees("Something else")
+    go_on.set()
+    await driven.sees("no plan")
+    await driven.press("escape")
+    await driven.sees("Something else")
+    await driven.press("escape")
+    await driven.until(lambda: driven.app.screen is driven.main)
 
 
 def test_a_plan_that_was_asked_about_before_the_cluster_was_left_does_not_begin() -> None:
@@ -280,11 +263,12 @@ def test_a_plan_that_was_asked_about_before_the_cluster_was_left_does_not_begin(
         await driven.sees("the dashboard has switched to another cluster than first")
         assert not begun
 
-    shown("live", look, target=first, make_cluster=lambda *_, **__: NoCluster())
+    shown(look, "live", target=first, make_cluster=lambda *_, **__: NoCluster())
 
 
 @pytest.mark.parametrize("keys", ["D", "plan"])
-def test_a_connection_that_is_being_opened_when_the_dashboard_ends_is_closed(keys: str) -> None:
+@in_event_loop
+async def test_a_connection_that_is_being_opened_when_the_dashboard_ends_is_closed(keys: str) -> None:
     """Whoever opens it is cancelled, and closing it takes a few turns of the loop: the dashboard waits for that."""
     course: list[str] = []
 
@@ -299,17 +283,14 @@ def test_a_connection_that_is_being_opened_when_the_dashboard_ends_is_closed(key
                 course.append("closed")
             return self
 
-    async def run() -> None:
-        async with dashboard("live", page="topics", target=TARGET, make_cluster=lambda *_, **__: Opening()) as driven:
-            course.clear()
-            if keys == "plan":
-                driven.main.desk.make(PlanWish(Strategy.REBALANCE, PlanOptions()))
-            else:
-                await driven.press(keys)
-            await driven.until(lambda: course == ["opening"])
-        assert course == ["opening", "closed"]
-
-    drive(run)
+    async with dashboard("live", page="topics", target=TARGET, make_cluster=lambda *_, **__: Opening()) as driven:
+        course.clear()
+        if keys == "plan":
+            driven.main.desk.make(PlanWish(Strategy.REBALANCE, PlanOptions()))
+        else:
+            await driven.press(keys)
+        await driven.until(lambda: course == ["opening"])
+    assert course == ["opening", "closed"]
 
 
 def test_an_operation_that_fails_by_a_mistake_of_ours_is_told_and_the_dashboard_goes_on() -> None:
@@ -325,7 +306,7 @@ def test_an_operation_that_fails_by_a_mistake_of_ours_is_told_and_the_dashboard_
         await driven.press("escape")
         await driven.tick()
 
-    shown("live", look, target=TARGET, make_cluster=lambda *_, **__: NoCluster())
+    shown(look, "live", target=TARGET, make_cluster=lambda *_, **__: NoCluster())
 
 
 def test_the_end_of_a_run_takes_no_keys_from_a_window_or_a_field(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -353,7 +334,7 @@ def test_the_end_of_a_run_takes_no_keys_from_a_window_or_a_field(monkeypatch: py
             await driven.press("escape")
             assert driven.app.screen is driven.main
 
-    shown("live", look, target=TARGET, make_cluster=lambda *_, **__: NoCluster())
+    shown(look, "live", target=TARGET, make_cluster=lambda *_, **__: NoCluster())
 
 
 def test_whoever_quits_during_a_run_learns_how_to_go_on_with_it_on_this_cluster() -> None:
@@ -370,7 +351,7 @@ def test_whoever_quits_during_a_run_learns_how_to_go_on_with_it_on_this_cluster(
         assert f"go on with\n{command}\n" in driven.text
         assert desk.left_behind == f"plan.json was stopped in wave 2 of 3; go on with: {command}"
 
-    shown("live", look, target=target)
+    shown(look, "live", target=target)
 
 
 def test_what_is_done_is_no_part_of_what_a_resume_copies() -> None:
@@ -390,54 +371,45 @@ def test_what_is_done_is_no_part_of_what_a_resume_copies() -> None:
         (Verb.ROLLBACK, "B goes on rolling back, R applies the plan again"),
     ],
 )
-def test_whoever_stops_a_run_learns_which_key_leads_where(verb: Verb, told: str) -> None:
-    async def look(driven: Driven) -> None:
-        run = PlanRun(verb, Path("plan.json"), "sha256:0", ())
-        driven.main.off_board.run = PlanRunState(run, 3, clock=lambda: 0, changed=lambda: None)
-        await driven.press("7", "Z")
-        assert "End the run of the plan?" in driven.text
-        assert "the remaining waves do not begin" in driven.text
-        assert f"klamm plan {verb.value if verb is Verb.ROLLBACK else 'resume'} plan.json" in driven.text
-        message = f"stopped: moves under way go on in the cluster; {told}"
-        await driven.press("n")
-        assert "the run goes on" in [notification.message for notification in driven.app._notifications]
-        await driven.press("Z", "enter")
-        assert "End the run of the plan?" in driven.text, "enter is no answer"
-        assert message not in [notification.message for notification in driven.app._notifications]
-        await driven.press("y")
-        await driven.until(lambda: message in [notification.message for notification in driven.app._notifications])
-        driven.main.off_board.run.stopped()
-
-    shown("live", look, target=TARGET)
+@staged(shown, target=TARGET)
+async def test_whoever_stops_a_run_learns_which_key_leads_where(driven: Driven, /, verb: Verb, told: str) -> None:
+    run = PlanRun(verb, Path("plan.json"), "sha256:0", ())
+    driven.main.off_board.run = PlanRunState(run, 3, clock=lambda: 0, changed=lambda: None)
+    await driven.press("7", "Z")
+    assert "End the run of the plan?" in driven.text
+    assert "the remaining waves do not begin" in driven.text
+    assert f"klamm plan {verb.value if verb is Verb.ROLLBACK else 'resume'} plan.json" in driven.text
+    message = f"stopped: moves under way go on in the cluster; {told}"
+    await driven.press("n")
+    assert "the run goes on" in [notification.message for notification in driven.app._notifications]
+    await driven.press("Z", "enter")
+    assert "End the run of the plan?" in driven.text, "enter is no answer"
+    assert message not in [notification.message for notification in driven.app._notifications]
+    await driven.press("y")
+    await driven.until(lambda: message in [notification.message for notification in driven.app._notifications])
+    driven.main.off_board.run.stopped()
 
 
-def test_a_run_that_ends_while_its_end_is_confirmed_is_left_alone() -> None:
-    async def look(driven: Driven) -> None:
-        run = PlanRun(Verb.APPLY, Path("plan.json"), "sha256:0", ())
-        state = driven.main.off_board.run = PlanRunState(run, 3, clock=lambda: 0, changed=lambda: None)
-        await driven.press("7", "Z")
-        state.stopped()
-        await driven.press("y")
-        assert [notification.message for notification in driven.app._notifications] == [
-            "no plan is being carried out here"
-        ]
-
-    shown("live", look, target=TARGET)
-
-
-def test_the_keys_that_matter_most_are_in_the_last_line_at_80_columns() -> None:
+@staged(shown, target=TARGET)
+async def test_a_run_that_ends_while_its_end_is_confirmed_is_left_alone(driven: Driven, /) -> None:
     run = PlanRun(Verb.APPLY, Path("plan.json"), "sha256:0", ())
+    state = driven.main.off_board.run = PlanRunState(run, 3, clock=lambda: 0, changed=lambda: None)
+    await driven.press("7", "Z")
+    state.stopped()
+    await driven.press("y")
+    assert [notification.message for notification in driven.app._notifications] == ["no plan is being carried out here"]
 
-    async def look() -> None:
-        async with dashboard("live", size=(80, 24), page="topics", target=TARGET) as driven:
-            last = driven.text.splitlines()[-1]
-            assert all(key in last for key in ("N new", "A settings", "D delete", "E elect", "/ filter", "? help"))
-            await driven.press("7")
-            last = driven.text.splitlines()[-1]
-            assert all(key in last for key in ("N new", "o open", "A apply", "B roll back", "q quit"))
-            driven.main.off_board.run = PlanRunState(run, 3, clock=lambda: 0, changed=lambda: None)
-            await driven.tick()
-            last = driven.text.splitlines()[-1]
-            assert all(key in last for key in ("C cancel", "H throttle", "Z stop", "q quit")), "it is under way"
 
-    drive(look)
+@in_event_loop
+async def test_the_keys_that_matter_most_are_in_the_last_line_at_80_columns() -> None:
+    run = PlanRun(Verb.APPLY, Path("plan.json"), "sha256:0", ())
+    async with dashboard("live", size=(80, 24), page="topics", target=TARGET) as driven:
+        last = driven.text.splitlines()[-1]
+        assert all(key in last for key in ("N new", "A settings", "D delete", "E elect", "/ filter", "? help"))
+        await driven.press("7")
+        last = driven.text.splitlines()[-1]
+        assert all(key in last for key in ("N new", "o open", "A apply", "B roll back", "q quit"))
+        driven.main.off_board.run = PlanRunState(run, 3, clock=lambda: 0, changed=lambda: None)
+        await driven.tick()
+        last = driven.text.splitlines()[-1]
+        assert all(key in last for key in ("C cancel", "H throttle", "Z stop", "q quit")), "it is under way"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from dashboards import dashboard, drive
+from event_loop import in_event_loop
 from fake_cluster import FakeCluster, small_cluster
 from fake_feed import FakeFeed
 
@@ -60,20 +61,19 @@ def test_frames_are_shown_while_a_slow_disk_holds_the_recording_up(
     assert frames[-1].cluster is not None and frames[-1].cluster.live_broker_ids == {1, 2, 3}
 
 
-def test_a_disk_that_fails_ends_the_recording_and_not_the_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_event_loop
+async def test_a_disk_that_fails_ends_the_recording_and_not_the_view(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(writer: FrameWriter, frame: Frame) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(FrameWriter, "write", full)
-
-    async def run() -> None:
-        recorded = RecordedFeed(FakeFeed(small_cluster(), plays=False), tmp_path / "r")
-        async with dashboard(recorded) as driven:
-            driven.feed = recorded._feed
-            await driven.until(lambda: bool(recorded.trouble))
-            await driven.tick(2)
-            await driven.until(
-                lambda: any("No space left" in notification.message for notification in driven.app._notifications)
-            )
-
-    drive(run)
+    recorded = RecordedFeed(FakeFeed(small_cluster(), plays=False), tmp_path / "r")
+    async with dashboard(recorded) as driven:
+        driven.feed = recorded._feed
+        await driven.until(lambda: bool(recorded.trouble))
+        await driven.tick(2)
+        await driven.until(
+            lambda: any("No space left" in notification.message for notification in driven.app._notifications)
+        )

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 import resource
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from dashboards import Driven, dashboard, drive
+from dashboards import Driven, dashboard, shown
+from event_loop import in_event_loop, staged
 from fake_cluster import FakeCluster
 from fake_feed import FakeFeed, fake_feed
 from textual.command import CommandList
@@ -26,14 +26,6 @@ from tui.widgets.line_table import LineTable
 from tui.widgets.lines_view import KeyBar, LinesView
 
 
-def shown(scene: str | FakeFeed, look: Callable[[Driven], Awaitable[None]], **options: object) -> None:
-    async def run() -> None:
-        async with dashboard(scene, **options) as driven:  # type: ignore[arg-type]
-            await look(driven)
-
-    drive(run)
-
-
 @pytest.mark.parametrize("scene", ["live", "unreachable", "stages-failing"])
 def test_every_screen_opens_by_its_key_in_every_state(scene: str) -> None:
     async def look(driven: Driven) -> None:
@@ -44,31 +36,27 @@ def test_every_screen_opens_by_its_key_in_every_state(scene: str) -> None:
             assert f"› {title}" in first
             assert last.split()[-4:] == ["?", "help", "q", "quit"], f"other keys make room: {last}"
 
-    shown(scene, look, size=(80, 24))
+    shown(look, scene, size=(80, 24))
 
 
-def test_the_overview_says_how_the_cluster_is_and_why() -> None:
-    async def look(driven: Driven) -> None:
-        assert driven.lines_with("✖ 2 unhealthy groups   the cluster is healthy")
-        driven.feed.cluster.kill(2)
-        await driven.tick()
-        await driven.sees("✖ CRITICAL")
-        assert driven.lines_with("▌✖ broker 2 down  "), "the gravest problem is under the cursor"
-        assert "2 of 3" in driven.text
-        assert driven.lines_with("broker down")
-
-    shown("live", look)
+@staged(shown)
+async def test_the_overview_says_how_the_cluster_is_and_why(driven: Driven, /) -> None:
+    assert driven.lines_with("✖ 2 unhealthy groups   the cluster is healthy")
+    driven.feed.cluster.kill(2)
+    await driven.tick()
+    await driven.sees("✖ CRITICAL")
+    assert driven.lines_with("▌✖ broker 2 down  "), "the gravest problem is under the cursor"
+    assert "2 of 3" in driven.text
+    assert driven.lines_with("broker down")
 
 
-def test_a_cluster_that_is_out_of_sight_is_not_called_healthy() -> None:
-    async def look(driven: Driven) -> None:
-        assert "✖ disconnected" in driven.text
-        assert "was healthy when last seen" in driven.text.splitlines()[0]
-        assert "● HEALTHY" not in driven.text
-        assert "no answer for 10 s" in driven.text
-        assert "next try in 2s" in driven.text
-
-    shown("disconnected", look)
+@staged(shown, "disconnected")
+async def test_a_cluster_that_is_out_of_sight_is_not_called_healthy(driven: Driven, /) -> None:
+    assert "✖ disconnected" in driven.text
+    assert "was healthy when last seen" in driven.text.splitlines()[0]
+    assert "● HEALTHY" not in driven.text
+    assert "no answer for 10 s" in driven.text
+    assert "next try in 2s" in driven.text
 
 
 @pytest.mark.parametrize(
@@ -87,27 +75,23 @@ def test_every_standing_is_named_with_its_cause(scene: str, told: str) -> None:
     async def look(driven: Driven) -> None:
         assert told in driven.text
 
-    shown(scene, look)
+    shown(look, scene)
 
 
-def test_a_screen_without_data_says_why_instead_of_being_blank() -> None:
-    async def look(driven: Driven) -> None:
-        for key, told in (("3", "topics are not known yet"), ("4", "partitions are not known yet"), ("5", "groups")):
-            await driven.press(key)
-            assert told in driven.text
-
-    shown("unreachable", look)
+@staged(shown, "unreachable")
+async def test_a_screen_without_data_says_why_instead_of_being_blank(driven: Driven, /) -> None:
+    for key, told in (("3", "topics are not known yet"), ("4", "partitions are not known yet"), ("5", "groups")):
+        await driven.press(key)
+        assert told in driven.text
 
 
-def test_a_long_way_here_leaves_room_for_how_the_cluster_is() -> None:
-    async def look(driven: Driven) -> None:
-        await driven.press("colon")
-        await driven.type("p " + "orders" * 9 + "-0")
-        await driven.press("enter", "space")
-        first = driven.text.splitlines()[0]
-        assert first.endswith("✖ problems") and "…" in first
-
-    shown("live", look, size=(80, 24))
+@staged(shown, size=(80, 24))
+async def test_a_long_way_here_leaves_room_for_how_the_cluster_is(driven: Driven, /) -> None:
+    await driven.press("colon")
+    await driven.type("p " + "orders" * 9 + "-0")
+    await driven.press("enter", "space")
+    first = driven.text.splitlines()[0]
+    assert first.endswith("✖ problems") and "…" in first
 
 
 def test_a_long_name_leaves_room_for_what_must_not_be_changed() -> None:
@@ -119,7 +103,7 @@ def test_a_long_name_leaves_room_for_what_must_not_be_changed() -> None:
         assert "  read-only  " in first
         assert first.endswith("✖ problems")
 
-    shown("live", look, size=(80, 24), page="topics", target=target, is_read_only=True)
+    shown(look, "live", size=(80, 24), page="topics", target=target, is_read_only=True)
 
 
 def test_where_nothing_may_be_changed_the_last_line_has_no_keys_for_it() -> None:
@@ -137,99 +121,86 @@ def test_where_nothing_may_be_changed_the_last_line_has_no_keys_for_it() -> None
         assert driven.lines_with("dim keys do nothing now: started with --read-only"), "said once for all"
         assert driven.lines_with("Delete the topics")
 
-    shown("live", look, target=target, is_read_only=True)
+    shown(look, "live", target=target, is_read_only=True)
 
 
 @pytest.mark.parametrize("part", ["title", "status", "tabs", "summary", "overview", "table", "footer"])
-def test_a_picture_that_comes_while_the_dashboard_ends_is_left_out(part: str) -> None:
+@staged(shown)
+async def test_a_picture_that_comes_while_the_dashboard_ends_is_left_out(driven: Driven, /, part: str) -> None:
     """A screen that is taken apart loses its parts one after the other; drawing then ended in NoMatches."""
-
-    async def look(driven: Driven) -> None:
-        await driven.tick(2)
-        await driven.main.query_one(f"#{part}").remove()
-        driven.main.draw(is_new_data=True)
-        driven.main.draw_head()
-
-    shown("live", look)
+    await driven.tick(2)
+    await driven.main.query_one(f"#{part}").remove()
+    driven.main.draw(is_new_data=True)
+    driven.main.draw_head()
 
 
-def test_drill_down_leaves_breadcrumbs_and_history_leads_back() -> None:
-    async def look(driven: Driven) -> None:
-        await driven.press("3", "down", "down", "enter")
-        assert driven.text.splitlines()[0].startswith(" klamm made-up cluster (live) › Topics › clicks")
-        assert [str(item.name) for item in driven.main.model.shown] == [f"clicks-{number}" for number in range(6)]
-        await driven.press("left_square_bracket")
-        assert driven.main.location.page == "topics"
-        assert driven.main.model.cursor_key == "clicks"
-        await driven.press("right_square_bracket")
-        assert driven.main.location.topic == "clicks"
-        await driven.press("escape", "2", "enter")
-        assert driven.main.location.broker == 1
-        assert "broker 1 is up" in driven.text
-
-    shown("live", look)
+@staged(shown)
+async def test_drill_down_leaves_breadcrumbs_and_history_leads_back(driven: Driven, /) -> None:
+    await driven.press("3", "down", "down", "enter")
+    assert driven.text.splitlines()[0].startswith(" klamm made-up cluster (live) › Topics › clicks")
+    assert [str(item.name) for item in driven.main.model.shown] == [f"clicks-{number}" for number in range(6)]
+    await driven.press("left_square_bracket")
+    assert driven.main.location.page == "topics"
+    assert driven.main.model.cursor_key == "clicks"
+    await driven.press("right_square_bracket")
+    assert driven.main.location.topic == "clicks"
+    await driven.press("escape", "2", "enter")
+    assert driven.main.location.broker == 1
+    assert "broker 1 is up" in driven.text
 
 
-def test_a_filter_holds_while_frames_come_and_ends_with_escape() -> None:
-    async def look(driven: Driven) -> None:
-        await driven.press("3", "slash")
-        await driven.type("!i")
-        await driven.press("enter")
-        await driven.tick(2)
-        assert "/!i" in driven.text.splitlines()[0]
-        await driven.press("2")
-        assert "/!i" not in driven.text.splitlines()[0], "each screen has its own"
-        await driven.press("3")
-        assert driven.lines_with("payments")
-        assert not driven.lines_with("invoices")
-        await driven.press("escape")
-        assert driven.lines_with("invoices")
-
-    shown("live", look)
+@staged(shown)
+async def test_a_filter_holds_while_frames_come_and_ends_with_escape(driven: Driven, /) -> None:
+    await driven.press("3", "slash")
+    await driven.type("!i")
+    await driven.press("enter")
+    await driven.tick(2)
+    assert "/!i" in driven.text.splitlines()[0]
+    await driven.press("2")
+    assert "/!i" not in driven.text.splitlines()[0], "each screen has its own"
+    await driven.press("3")
+    assert driven.lines_with("payments")
+    assert not driven.lines_with("invoices")
+    await driven.press("escape")
+    assert driven.lines_with("invoices")
 
 
-def test_tags_that_a_filter_hides_are_counted_as_such() -> None:
-    async def look(driven: Driven) -> None:
-        await driven.press("3", "t", "t")
-        assert "2 tagged  " in driven.text.splitlines()[0]
-        await driven.press("slash")
-        await driven.type("consumer")
-        await driven.press("enter")
-        assert "2 tagged, 1 not in sight" in driven.text.splitlines()[0]
-        await driven.press("slash", "ctrl+u")
-        await driven.type("orders")
-        await driven.press("enter")
-        assert "2 tagged, not in sight" in driven.text.splitlines()[0]
-
-    shown("live", look)
+@staged(shown)
+async def test_tags_that_a_filter_hides_are_counted_as_such(driven: Driven, /) -> None:
+    await driven.press("3", "t", "t")
+    assert "2 tagged  " in driven.text.splitlines()[0]
+    await driven.press("slash")
+    await driven.type("consumer")
+    await driven.press("enter")
+    assert "2 tagged, 1 not in sight" in driven.text.splitlines()[0]
+    await driven.press("slash", "ctrl+u")
+    await driven.type("orders")
+    await driven.press("enter")
+    assert "2 tagged, not in sight" in driven.text.splitlines()[0]
 
 
-def test_keys_typed_into_the_filter_are_letters_not_actions() -> None:
-    async def look(driven: Driven) -> None:
-        await driven.press("3", "slash")
-        await driven.type("q1D")
-        assert driven.main.model.filter.text == "q1D"
-        assert driven.main.location.page == "topics"
-        assert "no row of 6 passes the filter 'q1D'" in driven.text
-
-    shown("live", look)
+@staged(shown)
+async def test_keys_typed_into_the_filter_are_letters_not_actions(driven: Driven, /) -> None:
+    await driven.press("3", "slash")
+    await driven.type("q1D")
+    assert driven.main.model.filter.text == "q1D"
+    assert driven.main.location.page == "topics"
+    assert "no row of 6 passes the filter 'q1D'" in driven.text
 
 
-def test_a_click_on_a_title_sorts_and_a_second_click_on_a_row_opens() -> None:
-    async def look(driven: Driven) -> None:
-        await driven.press("3")
-        table = driven.main.query_one(LineTable)
-        await driven.pilot.click(table, offset=(25, 0))
-        title = driven.lines_with("TOPIC")[0]
-        assert ("▼" in title) or ("▲" in title)
-        await driven.press("S", "S")
-        await driven.pilot.click(table, offset=(5, 3))
-        assert driven.main.model.cursor == 2
-        assert driven.main.location.page == "topics"
-        await driven.pilot.click(table, offset=(5, 3))
-        await driven.until(lambda: driven.main.location.page == "partitions")
-
-    shown("live", look)
+@staged(shown)
+async def test_a_click_on_a_title_sorts_and_a_second_click_on_a_row_opens(driven: Driven, /) -> None:
+    await driven.press("3")
+    table = driven.main.query_one(LineTable)
+    await driven.pilot.click(table, offset=(25, 0))
+    title = driven.lines_with("TOPIC")[0]
+    assert ("▼" in title) or ("▲" in title)
+    await driven.press("S", "S")
+    await driven.pilot.click(table, offset=(5, 3))
+    assert driven.main.model.cursor == 2
+    assert driven.main.location.page == "topics"
+    await driven.pilot.click(table, offset=(5, 3))
+    await driven.until(lambda: driven.main.location.page == "partitions")
 
 
 @pytest.mark.parametrize(("width", "name"), [(120, "Reassign"), (100, "Moves"), (80, "Moves"), (60, "6")])
@@ -243,119 +214,103 @@ def test_a_click_on_a_key_of_the_bars_is_the_key(width: int, name: str) -> None:
         await driven.pilot.click(tabs, offset=(shown.index(name), 0))
         await driven.until(lambda: driven.main.location.page == "reassignments")
 
-    shown("live", look, size=(width, 24))
+    shown(look, "live", size=(width, 24))
 
 
-def test_pause_holds_the_view_while_data_go_on_and_loses_no_event() -> None:
-    async def look(driven: Driven) -> None:
-        await driven.press("4", "space")
-        before = driven.text.splitlines()[6:]
-        driven.feed.cluster.kill(2)
-        await driven.tick()
-        await driven.tick()
-        assert driven.text.splitlines()[6:] == before
-        assert re.search(r"  paused at \d\d:\d\d:\d\d", driven.text.splitlines()[0])
-        await driven.press("space")
-        assert driven.lines_with("under-replicated")
-        await driven.press("8", "end")
-        assert driven.lines_with("broker down")
-
-    shown("live", look)
+@staged(shown)
+async def test_pause_holds_the_view_while_data_go_on_and_loses_no_event(driven: Driven, /) -> None:
+    await driven.press("4", "space")
+    before = driven.text.splitlines()[6:]
+    driven.feed.cluster.kill(2)
+    await driven.tick()
+    await driven.tick()
+    assert driven.text.splitlines()[6:] == before
+    assert re.search(r"  paused at \d\d:\d\d:\d\d", driven.text.splitlines()[0])
+    await driven.press("space")
+    assert driven.lines_with("under-replicated")
+    await driven.press("8", "end")
+    assert driven.lines_with("broker down")
 
 
-def test_how_often_the_cluster_is_asked_is_changed_within_bounds() -> None:
-    async def look(driven: Driven) -> None:
-        for keys, told in (
-            ((), "every 1s"),
-            (["equals_sign"] * 2, "every 0.5s"),
-            (["minus"] * 6, "every 10s"),
-        ):
-            await driven.press(*keys)
-            assert driven.text.splitlines()[0].rstrip().endswith(told)
-
-    shown("live", look)
+@staged(shown)
+async def test_how_often_the_cluster_is_asked_is_changed_within_bounds(driven: Driven, /) -> None:
+    for keys, told in (
+        ((), "every 1s"),
+        (["equals_sign"] * 2, "every 0.5s"),
+        (["minus"] * 6, "every 10s"),
+    ):
+        await driven.press(*keys)
+        assert driven.text.splitlines()[0].rstrip().endswith(told)
 
 
-def test_changed_cells_are_tinted_until_the_next_frame() -> None:
-    async def look(driven: Driven) -> None:
-        await driven.press("4")
-        await driven.tick()
-        table = driven.main.query_one(LineTable)
-        driven.feed.cluster.kill(3)
-        await driven.tick()
-        names = [column.name for column in table.model.rows.columns]
-        changed = {names[index] for index in table._changed[TopicPartition("audit", 0)]}
-        assert {"isr", "state"} <= changed
-        await driven.tick()
-        still = {names[index] for index in table._changed.get(TopicPartition("audit", 0), ())}
-        assert not {"isr", "state"} & still
-
-    shown("live", look)
+@staged(shown)
+async def test_changed_cells_are_tinted_until_the_next_frame(driven: Driven, /) -> None:
+    await driven.press("4")
+    await driven.tick()
+    table = driven.main.query_one(LineTable)
+    driven.feed.cluster.kill(3)
+    await driven.tick()
+    names = [column.name for column in table.model.rows.columns]
+    changed = {names[index] for index in table._changed[TopicPartition("audit", 0)]}
+    assert {"isr", "state"} <= changed
+    await driven.tick()
+    still = {names[index] for index in table._changed.get(TopicPartition("audit", 0), ())}
+    assert not {"isr", "state"} & still
 
 
-def test_only_trouble_is_shown_on_demand() -> None:
-    async def look(driven: Driven) -> None:
-        await driven.press("4", "z")
-        assert "no problems here" in driven.text
-        driven.feed.cluster.create_topic("alone", 1, replication_factor=1)
-        driven.feed.cluster.kill(driven.feed.cluster.frame().cluster.topic("alone").partitions[0].leader)
-        await driven.tick()
-        assert {
-            item.partition.is_under_replicated or item.partition.leader < 0 for item in driven.main.model.shown
-        } == {True}
-        assert "offline" in driven.lines_with("alone-0")[0]
-
-    shown("live", look)
+@staged(shown)
+async def test_only_trouble_is_shown_on_demand(driven: Driven, /) -> None:
+    await driven.press("4", "z")
+    assert "no problems here" in driven.text
+    driven.feed.cluster.create_topic("alone", 1, replication_factor=1)
+    driven.feed.cluster.kill(driven.feed.cluster.frame().cluster.topic("alone").partitions[0].leader)
+    await driven.tick()
+    assert {item.partition.is_under_replicated or item.partition.leader < 0 for item in driven.main.model.shown} == {
+        True
+    }
+    assert "offline" in driven.lines_with("alone-0")[0]
 
 
-def test_commands_lead_where_they_say_and_mistakes_are_told() -> None:
-    async def look(driven: Driven) -> None:
-        await driven.press("colon")
-        await driven.type("t orders")
-        await driven.press("enter")
-        assert driven.main.location.topic == "orders"
-        await driven.press("colon")
-        await driven.type("pa")
-        await driven.press("tab", "enter")
-        assert driven.main.location.page == "partitions"
-        await driven.press("colon")
-        await driven.type("nothing-like-it")
-        await driven.press("enter")
-        await driven.until(lambda: any("nothing is called" in n.message for n in driven.app._notifications))
-
-    shown("live", look)
+@staged(shown)
+async def test_commands_lead_where_they_say_and_mistakes_are_told(driven: Driven, /) -> None:
+    await driven.press("colon")
+    await driven.type("t orders")
+    await driven.press("enter")
+    assert driven.main.location.topic == "orders"
+    await driven.press("colon")
+    await driven.type("pa")
+    await driven.press("tab", "enter")
+    assert driven.main.location.page == "partitions"
+    await driven.press("colon")
+    await driven.type("nothing-like-it")
+    await driven.press("enter")
+    await driven.until(lambda: any("nothing is called" in n.message for n in driven.app._notifications))
 
 
-def test_help_lists_every_action_of_the_screen() -> None:
-    async def look(driven: Driven) -> None:
-        await driven.press("3", "question_mark")
-        for action in driven.app.session.registry.on_page("topics"):
-            assert (action.help if action.pages else action.title) in driven.text, action.id
-
-    shown("live", look)
+@staged(shown)
+async def test_help_lists_every_action_of_the_screen(driven: Driven, /) -> None:
+    await driven.press("3", "question_mark")
+    for action in driven.app.session.registry.on_page("topics"):
+        assert (action.help if action.pages else action.title) in driven.text, action.id
 
 
 @pytest.mark.parametrize("keys", [("ctrl+p",), ("question_mark", "slash")], ids=["by its key", "from the help"])
-def test_the_palette_finds_actions_by_name(keys: tuple[str, ...]) -> None:
-    async def look(driven: Driven) -> None:
-        await driven.press(*keys)
-        await driven.type("brok")
-        found = driven.app.screen.query_one(CommandList)
-        await driven.until(lambda: found.option_count > 0 and "Brokers" in str(found.get_option_at_index(0).prompt))
-        await driven.press("down", "enter")
-        await driven.until(lambda: driven.main.location.page == "brokers")
-
-    shown("live", look)
+@staged(shown)
+async def test_the_palette_finds_actions_by_name(driven: Driven, /, keys: tuple[str, ...]) -> None:
+    await driven.press(*keys)
+    await driven.type("brok")
+    found = driven.app.screen.query_one(CommandList)
+    await driven.until(lambda: found.option_count > 0 and "Brokers" in str(found.get_option_at_index(0).prompt))
+    await driven.press("down", "enter")
+    await driven.until(lambda: driven.main.location.page == "brokers")
 
 
-def test_sources_say_who_told_what_and_how_old_it_is() -> None:
-    async def look(driven: Driven) -> None:
-        await driven.press("i")
-        assert "GROUP_AUTHORIZATION_FAILED" in driven.text
-        assert "no answer within 8 s" in driven.text
-        assert "zk1:2181" in driven.text
-
-    shown("stages-failing", look)
+@staged(shown, "stages-failing")
+async def test_sources_say_who_told_what_and_how_old_it_is(driven: Driven, /) -> None:
+    await driven.press("i")
+    assert "GROUP_AUTHORIZATION_FAILED" in driven.text
+    assert "no answer within 8 s" in driven.text
+    assert "zk1:2181" in driven.text
 
 
 def test_rows_in_sight_are_exported_and_copied(tmp_path: Path) -> None:
@@ -373,7 +328,7 @@ def test_rows_in_sight_are_exported_and_copied(tmp_path: Path) -> None:
         await driven.press("y", "1")
         await driven.until(lambda: driven.app.clipboard == "klamm topics describe __consumer_offsets")
 
-    shown("live", look, folder=tmp_path)
+    shown(look, "live", folder=tmp_path)
 
 
 def test_a_partition_is_exported_by_its_name(tmp_path: Path) -> None:
@@ -389,7 +344,7 @@ def test_a_partition_is_exported_by_its_name(tmp_path: Path) -> None:
         (found,) = json.loads(next(tmp_path.glob("*.json")).read_text("utf-8"))
         assert found["partition"] == "orders-7"
 
-    shown("live", look, folder=tmp_path)
+    shown(look, "live", folder=tmp_path)
 
 
 def test_a_folder_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
@@ -397,7 +352,7 @@ def test_a_folder_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
         await driven.press("3", "ctrl+s", "1")
         await driven.until(lambda: any("not written" in n.message for n in driven.app._notifications))
 
-    shown("live", look, folder=tmp_path / "absent")
+    shown(look, "live", folder=tmp_path / "absent")
 
 
 def test_a_file_that_does_not_fit_on_the_disk_leaves_no_half(tmp_path: Path) -> None:
@@ -416,41 +371,35 @@ def test_a_file_that_does_not_fit_on_the_disk_leaves_no_half(tmp_path: Path) -> 
     assert (tmp_path / "view.json").read_text() == "mine"
 
 
-def test_even_a_tiny_terminal_says_it_whole() -> None:
-    async def look(driven: Driven) -> None:
-        told = " ".join(driven.drawn.split())
-        assert "the terminal is too small 20×8; the dashboard needs 60×16 q quits" in told
-
-    shown("broker-down", look, size=(20, 8))
+@staged(shown, "broker-down", size=(20, 8))
+async def test_even_a_tiny_terminal_says_it_whole(driven: Driven, /) -> None:
+    told = " ".join(driven.drawn.split())
+    assert "the terminal is too small 20×8; the dashboard needs 60×16 q quits" in told
 
 
-def test_a_terminal_that_is_too_small_says_what_it_needs() -> None:
-    async def look(driven: Driven) -> None:
-        assert "the terminal is too small" in driven.text
-        assert "59×15; the dashboard needs 60×16" in driven.text
-        await driven.press("3")
-        assert "orders" not in driven.text, "no table shines through"
-        await driven.press("1")
-        await driven.pilot.resize_terminal(60, 16)
-        await driven.sees("CRITICAL")
-
-    shown("broker-down", look, size=(59, 15))
+@staged(shown, "broker-down", size=(59, 15))
+async def test_a_terminal_that_is_too_small_says_what_it_needs(driven: Driven, /) -> None:
+    assert "the terminal is too small" in driven.text
+    assert "59×15; the dashboard needs 60×16" in driven.text
+    await driven.press("3")
+    assert "orders" not in driven.text, "no table shines through"
+    await driven.press("1")
+    await driven.pilot.resize_terminal(60, 16)
+    await driven.sees("CRITICAL")
 
 
-def test_keys_for_rows_that_problems_do_not_know_say_so() -> None:
-    async def look(driven: Driven) -> None:
-        await driven.press("3", "1")
-        for action in driven.app.session.registry.on_page("overview"):
-            if action.is_of_rows and action.id != "row.open":
-                driven.app.clear_notifications()
-                await driven.press(action.keys[0])
-                assert driven.main.location.page == "overview"
-                assert len(driven.app._notifications) == 1, action.id
-        assert not driven.main.model.tags
-        await driven.press("3")
-        assert driven.main.model.cursor == 0
-
-    shown("live", look)
+@staged(shown)
+async def test_keys_for_rows_that_problems_do_not_know_say_so(driven: Driven, /) -> None:
+    await driven.press("3", "1")
+    for action in driven.app.session.registry.on_page("overview"):
+        if action.is_of_rows and action.id != "row.open":
+            driven.app.clear_notifications()
+            await driven.press(action.keys[0])
+            assert driven.main.location.page == "overview"
+            assert len(driven.app._notifications) == 1, action.id
+    assert not driven.main.model.tags
+    await driven.press("3")
+    assert driven.main.model.cursor == 0
 
 
 def test_odd_names_do_no_harm() -> None:
@@ -467,7 +416,7 @@ def test_odd_names_do_no_harm() -> None:
         assert driven.lines_with("[bold]")
         assert driven.lines_with("a\\x1b[31m\\nb")
 
-    shown(FakeFeed(cluster, plays=False), look, size=(80, 24))
+    shown(look, FakeFeed(cluster, plays=False), size=(80, 24))
 
 
 def test_a_topic_of_two_thousand_partitions_is_moved_through() -> None:
@@ -480,34 +429,32 @@ def test_a_topic_of_two_thousand_partitions_is_moved_through() -> None:
         assert driven.lines_with("wide-0 ")
         assert len(driven.main.model.shown) == 2_000
 
-    shown(feed, look)
+    shown(look, feed)
 
 
-def test_a_frame_that_cannot_be_shown_is_told_and_the_next_one_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def look(driven: Driven) -> None:
-        taking = driven.app.board.take
-        monkeypatch.setattr(driven.app.board, "take", lambda frame: 1 / 0)
-        driven.feed.tick()
-        await driven.until(lambda: any("could not be shown" in n.message for n in driven.app._notifications))
-        monkeypatch.setattr(driven.app.board, "take", taking)
-        driven.feed.cluster.set_link(Side.WIRE, LinkState.LOST, "gone")
-        await driven.tick()
-        assert "degraded" in driven.text
+@staged(shown)
+async def test_a_frame_that_cannot_be_shown_is_told_and_the_next_one_is_shown(
+    driven: Driven, /, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taking = driven.app.board.take
+    monkeypatch.setattr(driven.app.board, "take", lambda frame: 1 / 0)
+    driven.feed.tick()
+    await driven.until(lambda: any("could not be shown" in n.message for n in driven.app._notifications))
+    monkeypatch.setattr(driven.app.board, "take", taking)
+    driven.feed.cluster.set_link(Side.WIRE, LinkState.LOST, "gone")
+    await driven.tick()
+    assert "degraded" in driven.text
 
-    shown("live", look)
 
-
-def test_q_ends_with_0_and_ctrl_c_with_130() -> None:
+@in_event_loop
+async def test_q_ends_with_0_and_ctrl_c_with_130() -> None:
     async def run(key: str) -> int | None:
         async with dashboard() as driven:
             await driven.press(key)
         return driven.app.return_value
 
-    async def both() -> None:
-        assert await run("q") == 0
-        assert await run("ctrl+c") == 130
-
-    drive(both)
+    assert await run("q") == 0
+    assert await run("ctrl+c") == 130
 
 
 def test_another_cluster_of_the_profiles_is_chosen_and_a_broken_one_is_told(tmp_path: Path) -> None:
@@ -535,8 +482,8 @@ def test_another_cluster_of_the_profiles_is_chosen_and_a_broken_one_is_told(tmp_
         assert driven.text.splitlines()[0].startswith(" klamm dev › Overview")
 
     shown(
-        "live",
         look,
+        "live",
         environment=environment,
         profiles=load_profiles(profiles_path(environment)),
         open_feed=lambda target: fake_feed("broker-down", plays=False),
@@ -558,7 +505,7 @@ def test_a_group_shows_its_lag_in_time() -> None:
 
     cluster = FakeCluster(3, {"orders": 2})
     cluster.add_group("billing", "orders", reads=50, lag=5)
-    shown(FakeFeed(cluster, plays=False), look)
+    shown(look, FakeFeed(cluster, plays=False))
 
 
 def test_the_lag_of_a_partition_without_leader_is_not_known() -> None:
@@ -584,22 +531,20 @@ def test_the_lag_of_a_partition_without_leader_is_not_known() -> None:
     cluster.add_group("other", "clicks", reads=0, lag=7_000)
     cluster.frame()
     cluster.kill(cluster.frame().cluster.topics[1].partitions[1].leader)  # type: ignore[union-attr]
-    shown(FakeFeed(cluster, plays=False), look)
+    shown(look, FakeFeed(cluster, plays=False))
 
 
-def test_the_overview_does_not_show_for_a_moment_what_it_showed_last() -> None:
-    async def look(driven: Driven) -> None:
-        assert "the cluster is healthy" in driven.text
-        await driven.press("5")
-        driven.feed.cluster.kill(2)
-        await driven.tick()
-        driven.main.go_to(Location("overview"))
-        overview = driven.main.query_one("#overview", LinesView)
-        assert "healthy" not in overview.text, "this is drawn first, before the screen is laid out again"
-        await driven.settled()
-        assert "CRITICAL" in overview.text
-
-    shown("live", look)
+@staged(shown)
+async def test_the_overview_does_not_show_for_a_moment_what_it_showed_last(driven: Driven, /) -> None:
+    assert "the cluster is healthy" in driven.text
+    await driven.press("5")
+    driven.feed.cluster.kill(2)
+    await driven.tick()
+    driven.main.go_to(Location("overview"))
+    overview = driven.main.query_one("#overview", LinesView)
+    assert "healthy" not in overview.text, "this is drawn first, before the screen is laid out again"
+    await driven.settled()
+    assert "CRITICAL" in overview.text
 
 
 def test_a_lag_that_was_known_leaves_a_gap_while_it_is_not() -> None:
@@ -617,52 +562,47 @@ def test_a_lag_that_was_known_leaves_a_gap_while_it_is_not() -> None:
     cluster = FakeCluster(3, {"orders": 2}, replication_factor=1, rate=0)
     cluster.add_group("billing", "orders", reads=0, lag=5)
     leader = cluster.frame().cluster.topics[0].partitions[1].leader  # type: ignore[union-attr]
-    shown(FakeFeed(cluster, plays=False), look)
+    shown(look, FakeFeed(cluster, plays=False))
 
 
-def test_a_plan_file_stands_beside_the_cluster(tmp_path: Path) -> None:
+@staged(shown)
+async def test_a_plan_file_stands_beside_the_cluster(driven: Driven, /, tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     partitions = [
         {"topic": "audit", "partition": 0, "replicas": [3, 1, 2]},
         {"topic": "gone", "partition": 0, "replicas": [1]},
     ]
     plan.write_text(json.dumps({"version": 1, "partitions": partitions}))
-
-    async def look(driven: Driven) -> None:
-        await driven.press("7")
-        assert "o opens a file" in driven.text
-        await driven.press("colon")
-        await driven.type(f"plan {plan}")
-        await driven.press("enter")
-        await driven.sees("1 to do, 1 not found")
-        assert "2,1,3" in driven.lines_with("audit-0")[-1]
-        assert "3,1,2" in driven.lines_with("audit-0")[-1]
-        assert driven.lines_with("preferred leaders")
-        plan.write_text("{")
-        await driven.press("colon")
-        await driven.type(f"plan {plan}")
-        await driven.press("enter")
-        await driven.sees("not JSON")
-
-    shown("live", look)
+    await driven.press("7")
+    assert "o opens a file" in driven.text
+    await driven.press("colon")
+    await driven.type(f"plan {plan}")
+    await driven.press("enter")
+    await driven.sees("1 to do, 1 not found")
+    assert "2,1,3" in driven.lines_with("audit-0")[-1]
+    assert "3,1,2" in driven.lines_with("audit-0")[-1]
+    assert driven.lines_with("preferred leaders")
+    plan.write_text("{")
+    await driven.press("colon")
+    await driven.type(f"plan {plan}")
+    await driven.press("enter")
+    await driven.sees("not JSON")
 
 
-def test_the_timeline_opens_at_the_newest_entry_and_goes_back_to_where_one_was() -> None:
-    async def look(driven: Driven) -> None:
-        for number in range(4):
-            driven.feed.cluster.create_topic(f"new-{number}", 1)
-            await driven.tick()
-        await driven.press("8", "down", "down", "down")
-        left = driven.main.model.cursor_key
-        assert driven.main.model.cursor == 3
-        await driven.press("1", "left_square_bracket")
-        assert driven.main.model.cursor_key == left, "back where one was"
-        await driven.press("1")
-        driven.feed.cluster.kill(2)
+@staged(shown)
+async def test_the_timeline_opens_at_the_newest_entry_and_goes_back_to_where_one_was(driven: Driven, /) -> None:
+    for number in range(4):
+        driven.feed.cluster.create_topic(f"new-{number}", 1)
         await driven.tick()
-        await driven.press("8")
-        assert driven.main.model.cursor == 0
-        await driven.press("down", "8")
-        assert driven.main.model.cursor == 1, "one is there already"
-
-    shown("live", look)
+    await driven.press("8", "down", "down", "down")
+    left = driven.main.model.cursor_key
+    assert driven.main.model.cursor == 3
+    await driven.press("1", "left_square_bracket")
+    assert driven.main.model.cursor_key == left, "back where one was"
+    await driven.press("1")
+    driven.feed.cluster.kill(2)
+    await driven.tick()
+    await driven.press("8")
+    assert driven.main.model.cursor == 0
+    await driven.press("down", "8")
+    assert driven.main.model.cursor == 1, "one is there already"

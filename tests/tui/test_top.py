@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dashboards import dashboard, drive
+from dashboards import dashboard
+from event_loop import in_event_loop
 from fake_feed import fake_feed
 from klamm_program import PROGRAM, Ran, environment, in_process, klamm
 
@@ -306,29 +307,25 @@ def test_a_recording_is_played_without_a_cluster_and_can_be_stepped_through(tmp_
         assert top.ended() == 0
 
 
-def test_a_recording_says_of_which_instant_the_frame_is(tmp_path: Path) -> None:
-    async def run() -> None:
-        feed = ReplayFeed(recording(tmp_path))
-        feed.pause()
-        async with dashboard(feed) as driven:  # type: ignore[arg-type]
-            frame = driven.app.board.frame
-            assert frame is not None
-            assert driven.text.splitlines()[0].rstrip().endswith(f"at {clock_time(frame.at_ms)}")
-
-    drive(run)
+@in_event_loop
+async def test_a_recording_says_of_which_instant_the_frame_is(tmp_path: Path) -> None:
+    feed = ReplayFeed(recording(tmp_path))
+    feed.pause()
+    async with dashboard(feed) as driven:  # type: ignore[arg-type]
+        frame = driven.app.board.frame
+        assert frame is not None
+        assert driven.text.splitlines()[0].rstrip().endswith(f"at {clock_time(frame.at_ms)}")
 
 
-def test_a_recording_is_played_faster_and_slower_within_bounds(tmp_path: Path) -> None:
-    async def run() -> None:
-        feed = ReplayFeed(recording(tmp_path))
-        feed.pause()
-        async with dashboard(feed) as driven:  # type: ignore[arg-type]
-            # One more press than it takes from speed 1, and from there.
-            for key, count, speed in (("equals_sign", 10, 512), ("minus", 16, 1 / 64)):
-                await driven.press(*[key] * count)
-                assert feed.speed == speed
-
-    drive(run)
+@in_event_loop
+async def test_a_recording_is_played_faster_and_slower_within_bounds(tmp_path: Path) -> None:
+    feed = ReplayFeed(recording(tmp_path))
+    feed.pause()
+    async with dashboard(feed) as driven:  # type: ignore[arg-type]
+        # One more press than it takes from speed 1, and from there.
+        for key, count, speed in (("equals_sign", 10, 512), ("minus", 16, 1 / 64)):
+            await driven.press(*[key] * count)
+            assert feed.speed == speed
 
 
 @pytest.mark.parametrize(

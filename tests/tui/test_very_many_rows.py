@@ -8,7 +8,8 @@ from random import Random
 from typing import Any
 
 import pytest
-from dashboards import dashboard, drive
+from dashboards import dashboard
+from event_loop import in_event_loop
 from fake_cluster import FakeCluster
 from fake_feed import FakeFeed
 
@@ -204,75 +205,67 @@ def test_rows_whose_order_failed_are_put_in_order_anew() -> None:
         assert is_right(model, rows)
 
 
-def test_a_table_of_partitions_is_sorted_by_size_only_when_sizes_were_read() -> None:
+@in_event_loop
+async def test_a_table_of_partitions_is_sorted_by_size_only_when_sizes_were_read() -> None:
     cluster = FakeCluster(3, {"orders": AT_ONCE + 1}, partition_bytes=1_000_000)
-
-    async def run() -> None:
-        async with dashboard(FakeFeed(cluster, plays=False), page="partitions") as driven:
-            await driven.tick(2)
-            model = driven.main.model
-            for name, stays in (("bytes", True), ("leader", True), ("end_offset", False)):
-                model.sort_by(name)
-                await driven.tick()
-                await driven.until(lambda: model.arranging is None)
-                shown, logs = model.shown, driven.app.board.frame.logs
-                await driven.tick()
-                await driven.until(lambda: model.arranging is None)
-                assert driven.app.board.frame.logs is logs, "they are read every ten seconds"
-                assert (model.shown is shown) is stays, name
-            cluster.move_leader(TopicPartition("orders", 7), 2)
-            model.sort_by("leader_epoch")
+    async with dashboard(FakeFeed(cluster, plays=False), page="partitions") as driven:
+        await driven.tick(2)
+        model = driven.main.model
+        for name, stays in (("bytes", True), ("leader", True), ("end_offset", False)):
+            model.sort_by(name)
             await driven.tick()
             await driven.until(lambda: model.arranging is None)
-            cluster.move_leader(TopicPartition("orders", 9), 2)
-            cluster.move_leader(TopicPartition("orders", 9), 1)
+            shown, logs = model.shown, driven.app.board.frame.logs
             await driven.tick()
-            await driven.until(lambda: str(model.shown[0].name) == "orders-9")
+            await driven.until(lambda: model.arranging is None)
+            assert driven.app.board.frame.logs is logs, "they are read every ten seconds"
+            assert (model.shown is shown) is stays, name
+        cluster.move_leader(TopicPartition("orders", 7), 2)
+        model.sort_by("leader_epoch")
+        await driven.tick()
+        await driven.until(lambda: model.arranging is None)
+        cluster.move_leader(TopicPartition("orders", 9), 2)
+        cluster.move_leader(TopicPartition("orders", 9), 1)
+        await driven.tick()
+        await driven.until(lambda: str(model.shown[0].name) == "orders-9")
 
-    drive(run)
 
-
-def test_a_table_on_the_screen_is_sorted_and_filtered_as_frames_come() -> None:
+@in_event_loop
+async def test_a_table_on_the_screen_is_sorted_and_filtered_as_frames_come() -> None:
     cluster = FakeCluster(3, {"orders": AT_ONCE, "clicks": 300}, partition_bytes=1_000_000)
     feed = FakeFeed(cluster, plays=False)
-
-    async def run() -> None:
-        async with dashboard(feed, page="partitions") as driven:
-            await driven.tick(2)
-            model = driven.main.model
-            cluster.move_leader(TopicPartition("orders", 4_999), 2)
-            model.sort_by("leader_epoch")
-            await driven.tick()
-            await driven.until(lambda: model.arranging is None)
-            assert str(model.shown[0].name) == "orders-4999" and "orders-4999" in driven.drawn
-            await driven.press("slash")
-            await driven.type("clicks")
-            await driven.until(lambda: model.arranging is None)
-            assert len(model.shown) == 300 and "clicks-0" in driven.drawn
-
-    drive(run)
+    async with dashboard(feed, page="partitions") as driven:
+        await driven.tick(2)
+        model = driven.main.model
+        cluster.move_leader(TopicPartition("orders", 4_999), 2)
+        model.sort_by("leader_epoch")
+        await driven.tick()
+        await driven.until(lambda: model.arranging is None)
+        assert str(model.shown[0].name) == "orders-4999" and "orders-4999" in driven.drawn
+        await driven.press("slash")
+        await driven.type("clicks")
+        await driven.until(lambda: model.arranging is None)
+        assert len(model.shown) == 300 and "clicks-0" in driven.drawn
 
 
-def test_rows_that_cannot_be_put_in_order_stay_and_the_user_is_told() -> None:
+@in_event_loop
+async def test_rows_that_cannot_be_put_in_order_stay_and_the_user_is_told() -> None:
     feed = FakeFeed(FakeCluster(3, {"orders": AT_ONCE + 1}), plays=False)
 
     def broken(_: object) -> bool:
         raise ZeroDivisionError
 
-    async def run() -> None:
-        async with dashboard(feed, page="partitions") as driven:
-            await driven.tick(2)
-            model = driven.main.model
-            model.rows = replace(model.rows, search=broken)
-            model.set_filter(Filter("orders"))
-            driven.main.query_one(LineTable).refresh_rows(is_new_data=False)
-            await driven.until(lambda: model.arranging is None)
-            assert [notification.message for notification in driven.app._notifications] == [
-                "the rows could not be put in order: see the logs (l)"
-            ]
-            assert len(model.shown) == AT_ONCE + 1 and "orders-0" in driven.drawn
-            await driven.tick()
-            await driven.until(lambda: model.arranging is None)
-            assert len(driven.app._notifications) == 1, "the next frame's rows are sound"
-
-    drive(run)
+    async with dashboard(feed, page="partitions") as driven:
+        await driven.tick(2)
+        model = driven.main.model
+        model.rows = replace(model.rows, search=broken)
+        model.set_filter(Filter("orders"))
+        driven.main.query_one(LineTable).refresh_rows(is_new_data=False)
+        await driven.until(lambda: model.arranging is None)
+        assert [notification.message for notification in driven.app._notifications] == [
+            "the rows could not be put in order: see the logs (l)"
+        ]
+        assert len(model.shown) == AT_ONCE + 1 and "orders-0" in driven.drawn
+        await driven.tick()
+        await driven.until(lambda: model.arranging is None)
+        assert len(driven.app._notifications) == 1, "the next frame's rows are sound"

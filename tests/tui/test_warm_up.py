@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from dashboards import dashboard, drive
+from event_loop import in_event_loop
 from fake_cluster import small_cluster
 from fake_feed import FakeFeed
 
@@ -71,25 +72,22 @@ def test_whatever_functions_import_is_loaded_beforehand() -> None:
     assert named == {*MODULES} | NEVER_IN_A_HURRY.keys()
 
 
-def test_full_collections_wait_until_the_first_picture_of_the_cluster_and_come_again_after_it() -> None:
+@in_event_loop
+async def test_full_collections_wait_until_the_first_picture_of_the_cluster_and_come_again_after_it() -> None:
     usual = gc.get_threshold()
-
-    async def run() -> None:
-        cluster = small_cluster()
-        cluster.forget_reads()
+    cluster = small_cluster()
+    cluster.forget_reads()
+    for side in Side:
+        cluster.set_link(side, LinkState.CONNECTING)
+    async with dashboard(FakeFeed(cluster, plays=False)) as driven:
+        assert not driven.app.board.has_metadata
+        assert gc.get_threshold() == (*usual[:2], 100 * usual[2])
+        frozen = gc.get_freeze_count()
         for side in Side:
-            cluster.set_link(side, LinkState.CONNECTING)
-        async with dashboard(FakeFeed(cluster, plays=False)) as driven:
-            assert not driven.app.board.has_metadata
-            assert gc.get_threshold() == (*usual[:2], 100 * usual[2])
-            frozen = gc.get_freeze_count()
-            for side in Side:
-                cluster.set_link(side, LinkState.CONNECTED)
-            await driven.tick()
-            await driven.until(lambda: gc.get_threshold() == usual)
-            assert gc.get_freeze_count() > frozen
-
-    drive(run)
+            cluster.set_link(side, LinkState.CONNECTED)
+        await driven.tick()
+        await driven.until(lambda: gc.get_threshold() == usual)
+        assert gc.get_freeze_count() > frozen
 
 
 def test_a_dashboard_that_never_saw_its_cluster_leaves_the_collector_as_it_was() -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
-from dashboards import Driven, dashboard, drive
+from dashboards import Driven, shown
+from event_loop import staged
 from fake_cluster import FakeCluster
 from fake_feed import FakeFeed, fake_feed
 
@@ -28,14 +28,6 @@ from tui.widgets.lines_view import LinesView
 HUGE = (200, 60)
 
 
-def shown(scene: str | FakeFeed, look: Callable[[Driven], Awaitable[None]], **options: object) -> None:
-    async def run() -> None:
-        async with dashboard(scene, **options) as driven:  # type: ignore[arg-type]
-            await look(driven)
-
-    drive(run)
-
-
 def aside(driven: Driven) -> str:
     return driven.main.query_one("#aside", LinesView).text
 
@@ -53,54 +45,48 @@ def overview_of(board: Board, width: int, height: int) -> str:
     return "\n".join("".join(text for text, _ in line).rstrip() for line in lines)
 
 
-def test_beside_the_table_stands_what_there_is_to_say_of_the_row_under_the_cursor() -> None:
-    async def look(driven: Driven) -> None:
-        await driven.tick(6)
-        driven.feed.cluster.kill(2)
-        await driven.tick(3)
-        await driven.press("4")
-        assert "out of the ISR\nbroker 2 since " in aside(driven)
-        assert "broker down" in aside(driven)
-        first = aside(driven).splitlines()[0]
-        await driven.press("down")
-        assert aside(driven).splitlines()[0] != first, "it follows the cursor"
-        for keys, told in (("2g", "34 partitions would"), ("3", "partitions by leader"),
-                           ("5", "partitions furthest behind"), ("8", "what happened")):  # fmt: skip
-            await driven.press(*keys)
-            assert told in aside(driven)
-        await driven.press("1")
-        assert not driven.main.query_one("#room").display
-
-    shown("live", look, size=HUGE)
+@staged(shown, size=HUGE)
+async def test_beside_the_table_stands_what_there_is_to_say_of_the_row_under_the_cursor(driven: Driven, /) -> None:
+    await driven.tick(6)
+    driven.feed.cluster.kill(2)
+    await driven.tick(3)
+    await driven.press("4")
+    assert "out of the ISR\nbroker 2 since " in aside(driven)
+    assert "broker down" in aside(driven)
+    first = aside(driven).splitlines()[0]
+    await driven.press("down")
+    assert aside(driven).splitlines()[0] != first, "it follows the cursor"
+    for keys, told in (("2g", "34 partitions would"), ("3", "partitions by leader"),
+                       ("5", "partitions furthest behind"), ("8", "what happened")):  # fmt: skip
+        await driven.press(*keys)
+        assert told in aside(driven)
+    await driven.press("1")
+    assert not driven.main.query_one("#room").display
 
 
-def test_a_replica_that_is_back_was_out_until_a_time() -> None:
-    async def look(driven: Driven) -> None:
-        await driven.tick(6)
-        driven.feed.cluster.kill(2)
-        await driven.tick(3)
-        await driven.press("4")
-        assert re.search(r"broker 2 since \S+ for \S+, and still is", aside(driven)), aside(driven)
-        driven.feed.cluster.start(2)
-        await driven.tick(20)
-        assert re.search(r"broker 2 from (\S+) to (?!\1)\S+ for ", aside(driven)), aside(driven)
-
-    shown("live", look, size=HUGE)
+@staged(shown, size=HUGE)
+async def test_a_replica_that_is_back_was_out_until_a_time(driven: Driven, /) -> None:
+    await driven.tick(6)
+    driven.feed.cluster.kill(2)
+    await driven.tick(3)
+    await driven.press("4")
+    assert re.search(r"broker 2 since \S+ for \S+, and still is", aside(driven)), aside(driven)
+    driven.feed.cluster.start(2)
+    await driven.tick(20)
+    assert re.search(r"broker 2 from (\S+) to (?!\1)\S+ for ", aside(driven)), aside(driven)
 
 
-def test_a_lone_replica_that_is_down_did_not_leave_the_isr() -> None:
-    async def look(driven: Driven) -> None:
-        driven.feed.cluster.create_topic("alone", 1, replication_factor=1)
-        await driven.tick()
-        (leader,) = driven.feed.cluster.frame().cluster.topic("alone").partitions[0].isr
-        driven.feed.cluster.kill(leader)
-        await driven.tick()
-        driven.main.go_to(Location("partition", topic="alone", partition=0))
-        await driven.settled()
-        assert "what happened" in aside(driven)
-        assert "out of the ISR" not in aside(driven)
-
-    shown("live", look, size=HUGE)
+@staged(shown, size=HUGE)
+async def test_a_lone_replica_that_is_down_did_not_leave_the_isr(driven: Driven, /) -> None:
+    driven.feed.cluster.create_topic("alone", 1, replication_factor=1)
+    await driven.tick()
+    (leader,) = driven.feed.cluster.frame().cluster.topic("alone").partitions[0].isr
+    driven.feed.cluster.kill(leader)
+    await driven.tick()
+    driven.main.go_to(Location("partition", topic="alone", partition=0))
+    await driven.settled()
+    assert "what happened" in aside(driven)
+    assert "out of the ISR" not in aside(driven)
 
 
 def test_a_move_shows_its_course_and_why_it_stands_still() -> None:
@@ -140,16 +126,14 @@ def test_no_column_makes_room_for_what_stands_beside_the_table(page: str) -> Non
             if is_beside:
                 assert all(column.title in head for column in titles), f"{size}: {head}"
 
-    shown("live", look, size=HUGE, page=page)
+    shown(look, "live", size=HUGE, page=page)
 
 
-def test_a_row_is_not_torn_apart_by_a_wide_terminal() -> None:
-    async def look(driven: Driven) -> None:
-        await driven.tick()
-        (row,) = driven.lines_with("invoices ")[:1]
-        assert row.index(" 3 ") - row.index("invoices") < 40, row
-
-    shown("live", look, size=HUGE, page="topics")
+@staged(shown, size=HUGE, page="topics")
+async def test_a_row_is_not_torn_apart_by_a_wide_terminal(driven: Driven, /) -> None:
+    await driven.tick()
+    (row,) = driven.lines_with("invoices ")[:1]
+    assert row.index(" 3 ") - row.index("invoices") < 40, row
 
 
 def test_a_huge_overview_shows_brokers_and_moves_and_those_in_trouble_first() -> None:

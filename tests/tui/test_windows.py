@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
-from dashboards import Driven, dashboard, drive
+from dashboards import Driven, shown
+from event_loop import staged
 
 from engine.admin.configs.values import Entity, EntityType
 from tui.dialogs.confirm import ConfirmDialog, OutcomeDialog
@@ -22,14 +23,6 @@ from tui.screen.offers import Ask, EditSettings, FieldNeeded
 SIZES = [(80, 24), (120, 40)]
 MANY = tuple(f"topic-{number}" for number in range(100))
 COMMAND = "klamm topics delete " + " ".join(MANY[:20])
-
-
-def shown(look: Callable[[Driven], Awaitable[None]], **options: object) -> None:
-    async def run() -> None:
-        async with dashboard("live", **options) as driven:  # type: ignore[arg-type]
-            await look(driven)
-
-    drive(run)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -66,80 +59,66 @@ def test_a_long_preview_leaves_room_for_the_command_and_the_name(size: tuple[int
     shown(look, size=size)
 
 
-def test_a_name_is_confirmed_as_it_is_shown() -> None:
+@staged(shown, size=(80, 24))
+async def test_a_name_is_confirmed_as_it_is_shown(driven: Driven, /) -> None:
     """A group's id may have control characters, which nobody can type, and a terminal must not get."""
-
-    async def look(driven: Driven) -> None:
-        answers: list[bool | None] = []
-        prepared = Prepared("Delete group a\tb?", ("a\tb",), (), typed="a\tb", command=COMMAND)
-        driven.app.push_screen(ConfirmDialog(prepared), answers.append)
-        await driven.sees("type a\\tb and press enter")
-        await driven.press("a", "\\", "t", "c", "enter")
-        await driven.sees("that is not")
-        await driven.press("backspace", "b", "enter")
-        await driven.until(lambda: answers == [True])
-
-    shown(look, size=(80, 24))
+    answers: list[bool | None] = []
+    prepared = Prepared("Delete group a\tb?", ("a\tb",), (), typed="a\tb", command=COMMAND)
+    driven.app.push_screen(ConfirmDialog(prepared), answers.append)
+    await driven.sees("type a\\tb and press enter")
+    await driven.press("a", "\\", "t", "c", "enter")
+    await driven.sees("that is not")
+    await driven.press("backspace", "b", "enter")
+    await driven.until(lambda: answers == [True])
 
 
-def test_the_command_of_a_result_is_shown_whole() -> None:
-    async def look(driven: Driven) -> None:
-        rows = tuple((Cell(name), Cell("deleted")) for name in MANY)
-        driven.app.push_screen(OutcomeDialog(Outcome("Delete topics", ("topic", "result"), rows), COMMAND))
-        await driven.sees("Delete topics: done")
-        # What is left of the window's edge is the screen below it.
-        inside = "".join(line.partition("▌")[2] for line in driven.drawn.split("\n"))
-        assert COMMAND.replace(" ", "") in inside.replace(" ", "")
-        await driven.press("end")
-        await driven.until(lambda: "topic-99" in driven.drawn)
-
-    shown(look, size=(80, 24), page="logs")
+@staged(shown, size=(80, 24), page="logs")
+async def test_the_command_of_a_result_is_shown_whole(driven: Driven, /) -> None:
+    rows = tuple((Cell(name), Cell("deleted")) for name in MANY)
+    driven.app.push_screen(OutcomeDialog(Outcome("Delete topics", ("topic", "result"), rows), COMMAND))
+    await driven.sees("Delete topics: done")
+    # What is left of the window's edge is the screen below it.
+    inside = "".join(line.partition("▌")[2] for line in driven.drawn.split("\n"))
+    assert COMMAND.replace(" ", "") in inside.replace(" ", "")
+    await driven.press("end")
+    await driven.until(lambda: "topic-99" in driven.drawn)
 
 
-def test_a_window_that_closes_twice_takes_nothing_else_with_it() -> None:
+@staged(shown)
+async def test_a_window_that_closes_twice_takes_nothing_else_with_it(driven: Driven, /) -> None:
     """Work ends while another window covers its own one; that one would close itself just as a user closes it."""
-
-    async def look(driven: Driven) -> None:
-        wait, cover = WaitDialog("Verify replicas", "under way …"), TextDialog("Something else", [])
-        await driven.app.push_screen(wait)
-        await driven.app.push_screen(cover)
-        wait.finish()
-        await driven.settled()
-        assert "Something else" in driven.text
-        cover.action_leave()
-        wait.action_leave()
-        await driven.until(lambda: not wait.is_attached)
-        assert driven.app.screen is driven.main
-        assert "Overview" in driven.drawn
-
-    shown(look)
+    wait, cover = WaitDialog("Verify replicas", "under way …"), TextDialog("Something else", [])
+    await driven.app.push_screen(wait)
+    await driven.app.push_screen(cover)
+    wait.finish()
+    await driven.settled()
+    assert "Something else" in driven.text
+    cover.action_leave()
+    wait.action_leave()
+    await driven.until(lambda: not wait.is_attached)
+    assert driven.app.screen is driven.main
+    assert "Overview" in driven.drawn
 
 
-def test_an_answer_before_its_question_is_told_to_be_too_early() -> None:
-    async def look(driven: Driven) -> None:
-        await driven.app.push_screen(WaitDialog("Elect", "asking the cluster what would happen …"))
-        await driven.settled()
-        await driven.press("y")
-        assert [note.message for note in driven.app._notifications] == [
-            "y came too early for this window: press it again"
-        ]
-
-    shown(look)
+@staged(shown)
+async def test_an_answer_before_its_question_is_told_to_be_too_early(driven: Driven, /) -> None:
+    await driven.app.push_screen(WaitDialog("Elect", "asking the cluster what would happen …"))
+    await driven.settled()
+    await driven.press("y")
+    assert [note.message for note in driven.app._notifications] == ["y came too early for this window: press it again"]
 
 
-def test_an_answer_that_is_given_twice_counts_once() -> None:
-    async def look(driven: Driven) -> None:
-        answers: list[bool | None] = []
-        window = ConfirmDialog(Prepared("Elect?"))
-        await driven.app.push_screen(window, answers.append)
-        await driven.settled()
-        window.action_answer(True)
-        window.action_answer(False)
-        await driven.settled()
-        assert answers == [True]
-        assert driven.app.screen is driven.main
-
-    shown(look)
+@staged(shown)
+async def test_an_answer_that_is_given_twice_counts_once(driven: Driven, /) -> None:
+    answers: list[bool | None] = []
+    window = ConfirmDialog(Prepared("Elect?"))
+    await driven.app.push_screen(window, answers.append)
+    await driven.settled()
+    window.action_answer(True)
+    window.action_answer(False)
+    await driven.settled()
+    assert answers == [True]
+    assert driven.app.screen is driven.main
 
 
 ORDERS = Entity(EntityType.TOPIC, "orders")
@@ -202,16 +181,14 @@ def test_settings_are_edited_in_their_table_and_altered_together() -> None:
     edited(look, EditSettings(ORDERS))
 
 
-def test_the_key_of_a_screen_closes_a_result_and_shows_that_screen() -> None:
-    async def look(driven: Driven) -> None:
-        driven.app.push_screen(OutcomeDialog(Outcome("Delete topics", ("topic", "result")), COMMAND))
-        await driven.sees("Delete topics: done")
-        await driven.press("x")
-        assert driven.app.screen is not driven.main
-        await driven.press("2")
-        await driven.until(lambda: driven.app.screen is driven.main and driven.main.location.page == "brokers")
-
-    shown(look, page="topics")
+@staged(shown, page="topics")
+async def test_the_key_of_a_screen_closes_a_result_and_shows_that_screen(driven: Driven, /) -> None:
+    driven.app.push_screen(OutcomeDialog(Outcome("Delete topics", ("topic", "result")), COMMAND))
+    await driven.sees("Delete topics: done")
+    await driven.press("x")
+    assert driven.app.screen is not driven.main
+    await driven.press("2")
+    await driven.until(lambda: driven.app.screen is driven.main and driven.main.location.page == "brokers")
 
 
 def test_the_cursor_of_settings_begins_where_it_is_asked_for() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from event_loop import staged
 from scripted_brokers import ScriptedCluster, scripted_cluster
 
 from engine.admin.acls.tokens import Token, expire_token, hmac_of, list_tokens, renew_token
@@ -68,38 +69,34 @@ def play(scene: Callable[[ScriptedCluster, Cluster], Awaitable[None]], code: int
     asyncio.run(playing())
 
 
-def test_the_tokens_by_owner() -> None:
-    async def scene(scripted: ScriptedCluster, cluster: Cluster) -> None:
-        found = await list_tokens(cluster, ["User:alice", "User:bob"])
-        renewers = ("User:carol",)
-        assert found == [
-            Token("first", "User:alice", "User:alice", renewers, 1, 2, 3, base64.b64encode(b"one").decode()),
-            Token("second", "User:bob", "User:alice", renewers, 1, 2, 3, base64.b64encode(b"two").decode()),
-        ]
-        assert "b25l" not in repr(found), "an HMAC is a password"
-        await list_tokens(cluster)
-        named, everybody = scripted.brokers[0].requests(DescribeDelegationTokenRequest)
-        assert [(owner.principal_type, owner.principal_name) for owner in named.owners] == [
-            ("User", "alice"),
-            ("User", "bob"),
-        ]
-        assert everybody.owners is None, "an empty list means nobody's"
-
-    play(scene)
+@staged(play)
+async def test_the_tokens_by_owner(scripted: ScriptedCluster, cluster: Cluster, /) -> None:
+    found = await list_tokens(cluster, ["User:alice", "User:bob"])
+    renewers = ("User:carol",)
+    assert found == [
+        Token("first", "User:alice", "User:alice", renewers, 1, 2, 3, base64.b64encode(b"one").decode()),
+        Token("second", "User:bob", "User:alice", renewers, 1, 2, 3, base64.b64encode(b"two").decode()),
+    ]
+    assert "b25l" not in repr(found), "an HMAC is a password"
+    await list_tokens(cluster)
+    named, everybody = scripted.brokers[0].requests(DescribeDelegationTokenRequest)
+    assert [(owner.principal_type, owner.principal_name) for owner in named.owners] == [
+        ("User", "alice"),
+        ("User", "bob"),
+    ]
+    assert everybody.owners is None, "an empty list means nobody's"
 
 
-def test_the_named_token_is_renewed_and_ended() -> None:
-    async def scene(scripted: ScriptedCluster, cluster: Cluster) -> None:
-        assert await renew_token(cluster, await hmac_of(cluster, "second"), 60_000) == 77
-        assert await expire_token(cluster, await hmac_of(cluster, "first")) == 88
-        (renewed,) = scripted.brokers[0].requests(RenewDelegationTokenRequest)
-        (ended,) = scripted.brokers[0].requests(ExpireDelegationTokenRequest)
-        assert (renewed.hmac, renewed.renew_period_ms) == (b"two", 60_000)
-        assert (ended.hmac, ended.expiry_time_period_ms) == (b"one", -1), "at once"
-        with pytest.raises(NotFound, match="no such token, or you may not see it"):
-            await hmac_of(cluster, "third")
-
-    play(scene)
+@staged(play)
+async def test_the_named_token_is_renewed_and_ended(scripted: ScriptedCluster, cluster: Cluster, /) -> None:
+    assert await renew_token(cluster, await hmac_of(cluster, "second"), 60_000) == 77
+    assert await expire_token(cluster, await hmac_of(cluster, "first")) == 88
+    (renewed,) = scripted.brokers[0].requests(RenewDelegationTokenRequest)
+    (ended,) = scripted.brokers[0].requests(ExpireDelegationTokenRequest)
+    assert (renewed.hmac, renewed.renew_period_ms) == (b"two", 60_000)
+    assert (ended.hmac, ended.expiry_time_period_ms) == (b"one", -1), "at once"
+    with pytest.raises(NotFound, match="no such token, or you may not see it"):
+        await hmac_of(cluster, "third")
 
 
 @pytest.mark.parametrize("change", [renew_token, expire_token])

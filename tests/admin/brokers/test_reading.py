@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from event_loop import staged
 from scripted_brokers import SILENCE, ScriptedCluster, scripted_cluster
 
 from engine.admin.brokers import by_wire
@@ -129,45 +130,43 @@ def read_of_brokers(reading: Callable[[Cluster, ScriptedCluster], Awaitable[None
     asyncio.run(playing())
 
 
-def test_what_a_broker_has_told_before_it_fell_silent_is_kept() -> None:
-    async def reading(cluster: Cluster, brokers: ScriptedCluster) -> None:
-        cluster.timeout_s = 1.0
-        brokers.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = lambda _: SILENCE
-        words = (await broker_reader(cluster).own_words([0]))[0]
-        assert words.trouble == "no answer within 0.4 s"
-        assert words.release is not None
-        assert "Metadata" in {api.name for api in words.apis}
-
-    read_of_brokers(reading)
-
-
-def test_of_the_brokers_themselves() -> None:
-    async def reading(cluster: Cluster, _: ScriptedCluster) -> None:
-        reader = broker_reader(cluster)
-        assert await reader.registrations() == {}
-        found = await reader.log_dirs([0], SNAPSHOT.topics[:1])
-        assert [(log_dir.broker, log_dir.log_dir, [r.topic for r in log_dir.replicas]) for log_dir in found] == [
-            (0, "/data", ["t"])
-        ]
-        assert await reader.sizes([U0]) == {U0: 6}, "a partition is as large as its largest replica"
-        assert await reader.sizes_of_brokers(SNAPSHOT.topics, are_all=True) == {0: 12, 1: 10}
-        assert await reader.sizes_of_brokers(SNAPSHOT.topics[:1], are_all=False) == {0: 6, 1: 5}
-        assert (await reader.own_words([1]))[1].trouble is None
-
-    read_of_brokers(reading)
+@staged(read_of_brokers)
+async def test_what_a_broker_has_told_before_it_fell_silent_is_kept(
+    cluster: Cluster, brokers: ScriptedCluster, /
+) -> None:
+    cluster.timeout_s = 1.0
+    brokers.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = lambda _: SILENCE
+    words = (await broker_reader(cluster).own_words([0]))[0]
+    assert words.trouble == "no answer within 0.4 s"
+    assert words.release is not None
+    assert "Metadata" in {api.name for api in words.apis}
 
 
-def test_who_is_silent_has_no_size(monkeypatch: pytest.MonkeyPatch) -> None:
+@staged(read_of_brokers)
+async def test_of_the_brokers_themselves(cluster: Cluster, _: ScriptedCluster, /) -> None:
+    reader = broker_reader(cluster)
+    assert await reader.registrations() == {}
+    found = await reader.log_dirs([0], SNAPSHOT.topics[:1])
+    assert [(log_dir.broker, log_dir.log_dir, [r.topic for r in log_dir.replicas]) for log_dir in found] == [
+        (0, "/data", ["t"])
+    ]
+    assert await reader.sizes([U0]) == {U0: 6}, "a partition is as large as its largest replica"
+    assert await reader.sizes_of_brokers(SNAPSHOT.topics, are_all=True) == {0: 12, 1: 10}
+    assert await reader.sizes_of_brokers(SNAPSHOT.topics[:1], are_all=False) == {0: 6, 1: 5}
+    assert (await reader.own_words([1]))[1].trouble is None
+
+
+@staged(read_of_brokers)
+async def test_who_is_silent_has_no_size(
+    cluster: Cluster, brokers: ScriptedCluster, /, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(by_wire, "ONE_WITHIN_S", 0.2)
-
-    async def reading(cluster: Cluster, brokers: ScriptedCluster) -> None:
-        brokers.brokers[1].answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda _: SILENCE
-        assert await broker_reader(cluster).sizes_of_brokers(SNAPSHOT.topics, are_all=True) == {0: 12}
-
-    read_of_brokers(reading)
+    brokers.brokers[1].answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda _: SILENCE
+    assert await broker_reader(cluster).sizes_of_brokers(SNAPSHOT.topics, are_all=True) == {0: 12}
 
 
-def test_who_has_a_failed_log_dir_has_no_size() -> None:
+@staged(read_of_brokers)
+async def test_who_has_a_failed_log_dir_has_no_size(cluster: Cluster, brokers: ScriptedCluster, /) -> None:
     """The size of its content is unknown, so the other log dirs are not everything that the broker holds."""
 
     def with_a_failed_one(request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
@@ -175,26 +174,23 @@ def test_who_has_a_failed_log_dir_has_no_size() -> None:
         failed = DescribeLogDirsResult(log_dir="/full", error_code=ErrorCode.KAFKA_STORAGE_ERROR.value)
         return DescribeLogDirsResponse(results=[*answer.results, failed])
 
-    async def reading(cluster: Cluster, brokers: ScriptedCluster) -> None:
-        brokers.brokers[1].answers[ApiKey.DESCRIBE_LOG_DIRS] = with_a_failed_one
-        assert await broker_reader(cluster).sizes_of_brokers(SNAPSHOT.topics, are_all=True) == {0: 12}
-
-    read_of_brokers(reading)
+    brokers.brokers[1].answers[ApiKey.DESCRIBE_LOG_DIRS] = with_a_failed_one
+    assert await broker_reader(cluster).sizes_of_brokers(SNAPSHOT.topics, are_all=True) == {0: 12}
 
 
 @pytest.mark.parametrize(("words", "asked"), [([], None), (["t"], ["t"])])
-def test_the_load_of_all_topics_is_asked_for_without_naming_them(words: list[str], asked: list[str] | None) -> None:
-    async def reading(cluster: Cluster, brokers: ScriptedCluster) -> None:
-        named: list[list[str] | None] = []
+@staged(read_of_brokers)
+async def test_the_load_of_all_topics_is_asked_for_without_naming_them(
+    cluster: Cluster, brokers: ScriptedCluster, /, words: list[str], asked: list[str] | None
+) -> None:
+    named: list[list[str] | None] = []
 
-        def noted(request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
-            named.append(None if request.topics is None else [topic.topic for topic in request.topics])
-            return told(request)
+    def noted(request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+        named.append(None if request.topics is None else [topic.topic for topic in request.topics])
+        return told(request)
 
-        for broker in brokers.brokers:
-            broker.answers[ApiKey.DESCRIBE_CONFIGS] = lambda _: DescribeConfigsResponse(results=[])
-        brokers.brokers[0].answers[ApiKey.DESCRIBE_LOG_DIRS] = noted
-        await read_broker_load(cluster, select_topics(words))
-        assert named == [asked]
-
-    read_of_brokers(reading)
+    for broker in brokers.brokers:
+        broker.answers[ApiKey.DESCRIBE_CONFIGS] = lambda _: DescribeConfigsResponse(results=[])
+    brokers.brokers[0].answers[ApiKey.DESCRIBE_LOG_DIRS] = noted
+    await read_broker_load(cluster, select_topics(words))
+    assert named == [asked]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from event_loop import staged
 from scripted_brokers import ScriptedCluster
 from wire_scenes import play
 
@@ -62,13 +63,13 @@ FOLLOWERS = (member(1, 95, 5, 5, voter=False), member(2, 60, 40, None, voter=Fal
         ),
     ],
 )
-def test_members(told: DescribeQuorumResponse, expected: tuple[QuorumMember, ...]) -> None:
-    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
-        for broker in cluster.brokers:
-            broker.answers[ApiKey.DESCRIBE_QUORUM] = lambda _: told
-        assert await read_quorum(wire) == Quorum(3000, 7, 90, expected)
-
-    play(scene)
+@staged(play)
+async def test_members(
+    cluster: ScriptedCluster, wire: WireCluster, /, told: DescribeQuorumResponse, expected: tuple[QuorumMember, ...]
+) -> None:
+    for broker in cluster.brokers:
+        broker.answers[ApiKey.DESCRIBE_QUORUM] = lambda _: told
+    assert await read_quorum(wire) == Quorum(3000, 7, 90, expected)
 
 
 @pytest.mark.parametrize(
@@ -76,11 +77,11 @@ def test_members(told: DescribeQuorumResponse, expected: tuple[QuorumMember, ...
     [answer(code=NO_LEADER), answer(of_partition=NO_LEADER), DescribeQuorumResponse()],
     ids=["whole", "partition", "nothing"],
 )
-def test_a_quorum_without_a_leader(told: DescribeQuorumResponse) -> None:
-    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
-        for broker in cluster.brokers:
-            broker.answers[ApiKey.DESCRIBE_QUORUM] = lambda _: told
-        with pytest.raises(Unreachable, match="no leader of the quorum"):
-            await read_quorum(wire)
-
-    play(scene)
+@staged(play)
+async def test_a_quorum_without_a_leader(
+    cluster: ScriptedCluster, wire: WireCluster, /, told: DescribeQuorumResponse
+) -> None:
+    for broker in cluster.brokers:
+        broker.answers[ApiKey.DESCRIBE_QUORUM] = lambda _: told
+    with pytest.raises(Unreachable, match="no leader of the quorum"):
+        await read_quorum(wire)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
-from event_loop import in_event_loop
+from event_loop import in_event_loop, staged
 from scripted_brokers import SILENCE, ScriptedCluster, scripted_cluster
 
 from engine.admin.cluster.client_properties import ClientProperties
@@ -93,29 +93,28 @@ def answering(codes: Iterable[ErrorCode]) -> Callable[[DescribeConfigsRequest], 
     )
 
 
-def test_settings_of_many_topics_are_taken_answer_by_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+@staged(play, None)
+async def test_settings_of_many_topics_are_taken_answer_by_answer(
+    cluster: ScriptedCluster, _: WireTopicReader, /, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All answers together would hold the event loop, and take memory for each setting of each topic."""
     monkeypatch.setattr(by_wire, "_TOPICS_PER_REQUEST", 1)
+    asked: list[list[str]] = []
 
-    async def scene(cluster: ScriptedCluster, _: WireTopicReader) -> None:
-        asked: list[list[str]] = []
+    def answer(request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+        asked.append([resource.resource_name for resource in request.resources])
+        return answering([ErrorCode.NONE])(request)
 
-        def answer(request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-            asked.append([resource.resource_name for resource in request.resources])
-            return answering([ErrorCode.NONE])(request)
-
-        cluster.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = answer
-        wire = WireCluster(cluster.bootstrap, properties=ClientProperties(), request_timeout_s=1.0)
-        try:
-            settings = by_wire._describe_topics(wire, ["t", "u"], keys=None)
-            assert (await anext(settings)).resource_name == "t"
-            assert asked == [["t"]]
-            assert [setting.resource_name async for setting in settings] == ["u"]
-            assert await read_overrides(wire, ["t", "u"]) == {"t": {"retention.ms": "7"}, "u": {"retention.ms": "7"}}
-        finally:
-            await wire.close()
-
-    play(scene, None)
+    cluster.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = answer
+    wire = WireCluster(cluster.bootstrap, properties=ClientProperties(), request_timeout_s=1.0)
+    try:
+        settings = by_wire._describe_topics(wire, ["t", "u"], keys=None)
+        assert (await anext(settings)).resource_name == "t"
+        assert asked == [["t"]]
+        assert [setting.resource_name async for setting in settings] == ["u"]
+        assert await read_overrides(wire, ["t", "u"]) == {"t": {"retention.ms": "7"}, "u": {"retention.ms": "7"}}
+    finally:
+        await wire.close()
 
 
 def test_where_settings_are_waited_for_the_rest_is_told() -> None:
@@ -141,67 +140,66 @@ def test_where_settings_are_waited_for_the_rest_is_told() -> None:
     ],
     ids=["under-min-isr", "at-min-isr", "overrides"],
 )
-def test_who_asks_by_settings_is_refused(options: DescribeOptions) -> None:
-    async def scene(cluster: ScriptedCluster, reader: WireTopicReader) -> None:
-        cluster.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = lambda _: SILENCE
-        with pytest.raises(Unreachable, match=r"not known") as told:
-            await describe_topics(reader, select_topics(["t"]), options)
-        assert "ZooKeeper" in str(told.value.hint)
-
-    play(scene, [])
+@staged(play, [])
+async def test_who_asks_by_settings_is_refused(
+    cluster: ScriptedCluster, reader: WireTopicReader, /, options: DescribeOptions
+) -> None:
+    cluster.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = lambda _: SILENCE
+    with pytest.raises(Unreachable, match=r"not known") as told:
+        await describe_topics(reader, select_topics(["t"]), options)
+    assert "ZooKeeper" in str(told.value.hint)
 
 
 @pytest.mark.parametrize("whose", ["one", "all"])
-def test_who_asks_for_settings_alone_hears_whose_silence_it_is(whose: str) -> None:
-    async def scene(cluster: ScriptedCluster, _: WireTopicReader) -> None:
-        cluster.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = lambda _: SILENCE
-        wire = WireCluster(cluster.bootstrap, properties=ClientProperties(), request_timeout_s=1.0)
-        try:
-            with pytest.raises(Unreachable, match=r"no answer within 0.8 s") as told:
-                if whose == "one":
-                    await WireConfigReader(wire).describe(Entity(EntityType.TOPIC, "t"), include_all=False)
-                else:
-                    await WireConfigReader(wire).describe_all(EntityType.TOPIC, include_all=False)
-        finally:
-            await wire.close()
-        assert "ZooKeeper" in str(told.value.hint)
+@staged(play, None)
+async def test_who_asks_for_settings_alone_hears_whose_silence_it_is(
+    cluster: ScriptedCluster, _: WireTopicReader, /, whose: str
+) -> None:
+    cluster.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = lambda _: SILENCE
+    wire = WireCluster(cluster.bootstrap, properties=ClientProperties(), request_timeout_s=1.0)
+    try:
+        with pytest.raises(Unreachable, match=r"no answer within 0.8 s") as told:
+            if whose == "one":
+                await WireConfigReader(wire).describe(Entity(EntityType.TOPIC, "t"), include_all=False)
+            else:
+                await WireConfigReader(wire).describe_all(EntityType.TOPIC, include_all=False)
+    finally:
+        await wire.close()
+    assert "ZooKeeper" in str(told.value.hint)
 
-    play(scene, None)
 
-
-def test_a_broker_that_waits_for_zookeeper_is_not_given_more_to_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
+@staged(play, None)
+async def test_a_broker_that_waits_for_zookeeper_is_not_given_more_to_wait_for(
+    cluster: ScriptedCluster, reader: WireTopicReader, /, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Kafka's broker has eight threads for requests, and each such request blocks one."""
     complaints: list[str] = []
-
-    async def scene(cluster: ScriptedCluster, reader: WireTopicReader) -> None:
-        broker = cluster.brokers[0]
-        broker.answers[ApiKey.DESCRIBE_CONFIGS] = lambda _: SILENCE
-        silence = SettingsSilence()
-        for _ in range(3):
-            # As ``--watch`` does: each look has its own connections.
-            wire = WireCluster(cluster.bootstrap, request_timeout_s=1.0, settings=silence)
-            reader = WireTopicReader(wire, on_unknown=complaints.append)
-            try:
-                assert len(await reader.topics(["t", "u"])) == 2
-                assert await reader.min_isr(await reader.topics(["t"])) == {}
-                with pytest.raises(Unreachable, match=r"no answer within 0.2 s"):
-                    await WireConfigReader(wire).describe(Entity(EntityType.TOPIC, "t"), include_all=False)
-            finally:
-                await wire.close()
-        assert len(broker.requests(DescribeConfigsRequest)) == 1
-        assert set(complaints) == {
-            "settings of 2 topics are not known: no answer within 0.2 s",
-            "settings of 1 topic are not known: no answer within 0.2 s",
-        }
-        broker.answers[ApiKey.DESCRIBE_CONFIGS] = answering([ErrorCode.NONE])
-        monkeypatch.setattr(time, "monotonic", lambda now=time.monotonic: now() + FIRST_REST_S)
+    broker = cluster.brokers[0]
+    broker.answers[ApiKey.DESCRIBE_CONFIGS] = lambda _: SILENCE
+    silence = SettingsSilence()
+    for _ in range(3):
+        # As ``--watch`` does: each look has its own connections.
         wire = WireCluster(cluster.bootstrap, request_timeout_s=1.0, settings=silence)
+        reader = WireTopicReader(wire, on_unknown=complaints.append)
         try:
-            assert (await WireTopicReader(wire).topics(["t"]))[0].configs == {"retention.ms": "7"}, "asked again"
+            assert len(await reader.topics(["t", "u"])) == 2
+            assert await reader.min_isr(await reader.topics(["t"])) == {}
+            with pytest.raises(Unreachable, match=r"no answer within 0.2 s"):
+                await WireConfigReader(wire).describe(Entity(EntityType.TOPIC, "t"), include_all=False)
         finally:
             await wire.close()
-
-    play(scene, None)
+    assert len(broker.requests(DescribeConfigsRequest)) == 1
+    assert set(complaints) == {
+        "settings of 2 topics are not known: no answer within 0.2 s",
+        "settings of 1 topic are not known: no answer within 0.2 s",
+    }
+    broker.answers[ApiKey.DESCRIBE_CONFIGS] = answering([ErrorCode.NONE])
+    monkeypatch.setattr(time, "monotonic", lambda now=time.monotonic: now() + FIRST_REST_S)
+    wire = WireCluster(cluster.bootstrap, request_timeout_s=1.0, settings=silence)
+    try:
+        assert (await WireTopicReader(wire).topics(["t"]))[0].configs == {"retention.ms": "7"}, "asked again"
+    finally:
+        await wire.close()
 
 
 NO_ROUTE = "255.255.255.255:2181"
@@ -223,70 +221,68 @@ def dead_zookeeper(how: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("how", ["silent", "refusing", "both"])
-def test_where_zookeeper_itself_counts_as_dead_nobody_is_asked_for_settings(how: str) -> None:
+@staged(play, None)
+async def test_where_zookeeper_itself_counts_as_dead_nobody_is_asked_for_settings(
+    cluster: ScriptedCluster, _: WireTopicReader, /, how: str
+) -> None:
     complaints: list[str] = []
-
-    async def scene(cluster: ScriptedCluster, _: WireTopicReader) -> None:
-        silence = SettingsSilence()
-        with dead_zookeeper(how) as zookeeper:
-            told = await find_zookeeper_away(cluster, zookeeper, silence)
-        assert told.counts_as_dead
-        for _again in range(2):
-            async with Cluster(brokers_of(cluster), settings=silence) as opened:
-                wire = await opened.wire()
-                (topic,) = await WireTopicReader(wire, on_unknown=complaints.append).topics(["t"])
-                assert topic.configs is None
-                with pytest.raises(Unreachable, match="brokers were not asked") as refused:
-                    await describe_clients(wire, EntityType.USER, None)
-                assert "side=wire asks the brokers all the same" in str(refused.value.hint)
-        assert set(complaints) == {f"settings of 1 topic are not known: {DEAD_ZOOKEEPER}"}
-        assert not cluster.brokers[0].requests(DescribeConfigsRequest)
-
-    play(scene, None)
+    silence = SettingsSilence()
+    with dead_zookeeper(how) as zookeeper:
+        told = await find_zookeeper_away(cluster, zookeeper, silence)
+    assert told.counts_as_dead
+    for _again in range(2):
+        async with Cluster(brokers_of(cluster), settings=silence) as opened:
+            wire = await opened.wire()
+            (topic,) = await WireTopicReader(wire, on_unknown=complaints.append).topics(["t"])
+            assert topic.configs is None
+            with pytest.raises(Unreachable, match="brokers were not asked") as refused:
+                await describe_clients(wire, EntityType.USER, None)
+            assert "side=wire asks the brokers all the same" in str(refused.value.hint)
+    assert set(complaints) == {f"settings of 1 topic are not known: {DEAD_ZOOKEEPER}"}
+    assert not cluster.brokers[0].requests(DescribeConfigsRequest)
 
 
 @pytest.mark.parametrize("how", ["silent", "refusing", "both"])
-def test_zookeeper_is_looked_at_before_brokers_are_asked_for_what_it_keeps(how: str) -> None:
+@staged(play, None)
+async def test_zookeeper_is_looked_at_before_brokers_are_asked_for_what_it_keeps(
+    cluster: ScriptedCluster, _: WireTopicReader, /, how: str
+) -> None:
     """A command that needs nothing from ZooKeeper itself does not know yet whether it is alive."""
-
-    async def scene(cluster: ScriptedCluster, _: WireTopicReader) -> None:
-        with dead_zookeeper(how) as zookeeper:
-            async with Cluster(brokers_of(cluster, zookeeper)) as opened:
-                wire = await opened.wire()
-                checks = (
-                    read_effective(wire, ["t"], "cleanup.policy"),
-                    alter_configs(wire, Entity(EntityType.TOPIC, "t"), {"retention.ms": "7"}, [], validate_only=True),
-                    create_topic(wire, NewTopic("t"), timeout_ms=1000, validate_only=True),
-                )
-                for found in await asyncio.gather(*checks, return_exceptions=True):
-                    assert (type(found), str(found)) == (Unreachable, DEAD_ZOOKEEPER)
-        broker = cluster.brokers[0]
-        for asked in (DescribeConfigsRequest, IncrementalAlterConfigsRequest, CreateTopicsRequest):
-            assert not broker.requests(asked)
-
-    play(scene, None)
+    with dead_zookeeper(how) as zookeeper:
+        async with Cluster(brokers_of(cluster, zookeeper)) as opened:
+            wire = await opened.wire()
+            checks = (
+                read_effective(wire, ["t"], "cleanup.policy"),
+                alter_configs(wire, Entity(EntityType.TOPIC, "t"), {"retention.ms": "7"}, [], validate_only=True),
+                create_topic(wire, NewTopic("t"), timeout_ms=1000, validate_only=True),
+            )
+            for found in await asyncio.gather(*checks, return_exceptions=True):
+                assert (type(found), str(found)) == (Unreachable, DEAD_ZOOKEEPER)
+    broker = cluster.brokers[0]
+    for asked in (DescribeConfigsRequest, IncrementalAlterConfigsRequest, CreateTopicsRequest):
+        assert not broker.requests(asked)
 
 
 @pytest.mark.parametrize("how", ["lives", "no route", "--via wire"])
-def test_brokers_are_asked_unless_zookeeper_counts_as_dead(how: str) -> None:
+@staged(play, None)
+async def test_brokers_are_asked_unless_zookeeper_counts_as_dead(
+    cluster: ScriptedCluster, _: WireTopicReader, /, how: str
+) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"Zookeeper version")
         await reader.read()
         writer.close()
 
-    async def scene(cluster: ScriptedCluster, _: WireTopicReader) -> None:
-        cluster.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = answering([ErrorCode.NONE])
-        async with await asyncio.start_server(serve, own_loopback_address(), 0) as lives:
-            host, port = lives.sockets[0].getsockname()
-            with dead_zookeeper("both") as dead:
-                zookeeper = {"lives": f"{dead.split('/')[0]},{host}:{port}", "no route": NO_ROUTE, "--via wire": dead}
-                target = brokers_of(cluster, zookeeper[how])
-                target = replace(target, via=Side.WIRE) if how == "--via wire" else target
-                async with Cluster(target) as opened:
-                    await read_effective(await opened.wire(), ["t"], "cleanup.policy")
-        assert len(cluster.brokers[0].requests(DescribeConfigsRequest)) == 1
-
-    play(scene, None)
+    cluster.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = answering([ErrorCode.NONE])
+    async with await asyncio.start_server(serve, own_loopback_address(), 0) as lives:
+        host, port = lives.sockets[0].getsockname()
+        with dead_zookeeper("both") as dead:
+            zookeeper = {"lives": f"{dead.split('/')[0]},{host}:{port}", "no route": NO_ROUTE, "--via wire": dead}
+            target = brokers_of(cluster, zookeeper[how])
+            target = replace(target, via=Side.WIRE) if how == "--via wire" else target
+            async with Cluster(target) as opened:
+                await read_effective(await opened.wire(), ["t"], "cleanup.policy")
+    assert len(cluster.brokers[0].requests(DescribeConfigsRequest)) == 1
 
 
 @pytest.mark.parametrize("away", ["no route", "unknown name", "one without route, one that refuses"])
@@ -354,18 +350,18 @@ def test_who_goes_on_asks_for_settings_once_zookeeper_is_back(monkeypatch: pytes
     assert set(complaints) == {f"settings of 1 topic are not known: {DEAD_ZOOKEEPER}"}
 
 
-def test_health_that_is_waited_for_sees_that_zookeeper_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scene(cluster: ScriptedCluster, _: WireTopicReader) -> None:
-        silence = SettingsSilence()
-        with EmbeddedZooKeeper(host=own_loopback_address(), fsync=False) as zookeeper:
-            zookeeper.kill()
-            away = await find_zookeeper_away(cluster, zookeeper.connect_string, silence)
-            async with Cluster(brokers_of(cluster), settings=silence) as opened:
-                assert await opened.zookeeper_trouble() == f"{away}: {zookeeper.connect_string}"
-                await zookeeper_returned(zookeeper, monkeypatch)
-                assert await opened.zookeeper_trouble() is None
-
-    play(scene, None)
+@staged(play, None)
+async def test_health_that_is_waited_for_sees_that_zookeeper_is_back(
+    cluster: ScriptedCluster, _: WireTopicReader, /, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silence = SettingsSilence()
+    with EmbeddedZooKeeper(host=own_loopback_address(), fsync=False) as zookeeper:
+        zookeeper.kill()
+        away = await find_zookeeper_away(cluster, zookeeper.connect_string, silence)
+        async with Cluster(brokers_of(cluster), settings=silence) as opened:
+            assert await opened.zookeeper_trouble() == f"{away}: {zookeeper.connect_string}"
+            await zookeeper_returned(zookeeper, monkeypatch)
+            assert await opened.zookeeper_trouble() is None
 
 
 def brokers_of(cluster: ScriptedCluster, zookeeper: str | None = None) -> ClusterTarget:
@@ -428,29 +424,27 @@ def test_a_topic_that_vanishes_meanwhile_has_no_settings_and_is_no_alarm(complai
     assert not complaints
 
 
-def test_who_wants_to_change_something_gets_the_error() -> None:
-    async def scene(cluster: ScriptedCluster, reader: WireTopicReader) -> None:
-        codes = (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE)
-        cluster.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = answering(codes)
-        with pytest.raises(Refused, match="damaged"):
-            await reader.topics(["t", "u"])
+@staged(play, None)
+async def test_who_wants_to_change_something_gets_the_error(
+    cluster: ScriptedCluster, reader: WireTopicReader, /
+) -> None:
+    codes = (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE)
+    cluster.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = answering(codes)
+    with pytest.raises(Refused, match="damaged"):
+        await reader.topics(["t", "u"])
 
-    play(scene, None)
 
-
-def test_a_snapshot_keeps_what_is_unknown() -> None:
-    async def scene(cluster: ScriptedCluster, reader: WireTopicReader) -> None:
-        cluster.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = lambda _: SILENCE
-        topics = tuple(await reader.topics(["t", "u"]))
-        taken = ClusterSnapshot((BrokerInfo(0, ()),), topics, SnapshotSource.WIRE, 0, None, 0)
-        snapshot = snapshot_from_json(snapshot_to_json(taken))
-        assert [topic.configs for topic in snapshot.topics] == [None, None]
-        assert await SnapshotTopicReader(snapshot).min_isr(snapshot.topics) == {}
-        with pytest.raises(Unreachable, match="the settings of topic t are not known"):
-            await SnapshotConfigReader(snapshot).describe(Entity(EntityType.TOPIC, "t"), include_all=False)
-        (reason,) = assess(HealthFacts(snapshot)).reasons
-        assert (reason.check, reason.examples) == (Check.UNKNOWN_SETTINGS, ("topic t", "topic u"))
-        known = replace(snapshot, topics=tuple(replace(topic, configs={}) for topic in snapshot.topics))
-        assert assess(HealthFacts(known)).reasons == ()
-
-    play(scene, [])
+@staged(play, [])
+async def test_a_snapshot_keeps_what_is_unknown(cluster: ScriptedCluster, reader: WireTopicReader, /) -> None:
+    cluster.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = lambda _: SILENCE
+    topics = tuple(await reader.topics(["t", "u"]))
+    taken = ClusterSnapshot((BrokerInfo(0, ()),), topics, SnapshotSource.WIRE, 0, None, 0)
+    snapshot = snapshot_from_json(snapshot_to_json(taken))
+    assert [topic.configs for topic in snapshot.topics] == [None, None]
+    assert await SnapshotTopicReader(snapshot).min_isr(snapshot.topics) == {}
+    with pytest.raises(Unreachable, match="the settings of topic t are not known"):
+        await SnapshotConfigReader(snapshot).describe(Entity(EntityType.TOPIC, "t"), include_all=False)
+    (reason,) = assess(HealthFacts(snapshot)).reasons
+    assert (reason.check, reason.examples) == (Check.UNKNOWN_SETTINGS, ("topic t", "topic u"))
+    known = replace(snapshot, topics=tuple(replace(topic, configs={}) for topic in snapshot.topics))
+    assert assess(HealthFacts(known)).reasons == ()

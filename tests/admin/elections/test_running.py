@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from event_loop import in_event_loop
+from event_loop import in_event_loop, staged
 from scripted_brokers import ScriptedCluster, scripted_cluster
 from znode_trees import load_tree
 
@@ -91,63 +91,61 @@ def results(found: list[PartitionElection]) -> list[ElectionResult]:
     return [outcome.result for outcome in found]
 
 
-def test_only_what_is_not_led_as_preferred_is_asked_for() -> None:
-    async def scene(elections: ScriptedElections, cluster: Cluster) -> None:
-        elections.errors = {3: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
-        previews = await preview_election(cluster, PREFERRED, ALL)
-        assert elections.log == []
-        assert [preview.is_needed for preview in previews] == [False, True, True, True]
-        found = await run_election(cluster, PREFERRED, previews)
-        assert elections.log == ["accepted", "elect [1, 2, 3]"]
-        assert [(outcome.before, outcome.after) for outcome in found] == [(0, 0), (1, 0), (1, 0), (1, 1)]
-        elected = ElectionResult.ELECTED
-        assert results(found) == [ElectionResult.NOT_NEEDED, elected, elected, ElectionResult.FAILED]
-        assert found[3].error == "preferred replica 0 is not in sync (PREFERRED_LEADER_NOT_AVAILABLE)"
-
-    play(scene)
-
-
-def test_nobody_is_asked_where_nothing_is_needed() -> None:
-    async def scene(elections: ScriptedElections, cluster: Cluster) -> None:
-        previews = await preview_election(cluster, PREFERRED, ElectionScope((("t", 0),)))
-        assert results(await run_election(cluster, PREFERRED, previews)) == [ElectionResult.NOT_NEEDED]
-        assert elections.log == []
-        with pytest.raises(NotFound):
-            await preview_election(cluster, PREFERRED, ElectionScope((("t", 4),)))
-
-    play(scene)
+@staged(play)
+async def test_only_what_is_not_led_as_preferred_is_asked_for(
+    elections: ScriptedElections, cluster: Cluster, /
+) -> None:
+    elections.errors = {3: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
+    previews = await preview_election(cluster, PREFERRED, ALL)
+    assert elections.log == []
+    assert [preview.is_needed for preview in previews] == [False, True, True, True]
+    found = await run_election(cluster, PREFERRED, previews)
+    assert elections.log == ["accepted", "elect [1, 2, 3]"]
+    assert [(outcome.before, outcome.after) for outcome in found] == [(0, 0), (1, 0), (1, 0), (1, 1)]
+    elected = ElectionResult.ELECTED
+    assert results(found) == [ElectionResult.NOT_NEEDED, elected, elected, ElectionResult.FAILED]
+    assert found[3].error == "preferred replica 0 is not in sync (PREFERRED_LEADER_NOT_AVAILABLE)"
 
 
-def test_it_is_over_when_brokers_have_heard_of_the_leaders() -> None:
-    async def scene(elections: ScriptedElections, cluster: Cluster) -> None:
-        elections.late = {1}
-        previews = await preview_election(cluster, PREFERRED, ElectionScope((("t", 1),)))
-        assert results(await run_election(cluster, PREFERRED, previews)) == [ElectionResult.ELECTED]
-
-    play(scene)
-
-
-def test_what_is_not_led_as_expected_in_time_is_under_way() -> None:
-    async def scene(elections: ScriptedElections, cluster: Cluster) -> None:
-        elections.deaf = {1}
-        elections.errors = {2: ErrorCode.ELECTION_NOT_NEEDED}
-        previews = await preview_election(cluster, PREFERRED, ElectionScope((("t", 1), ("t", 2))))
-        found = await run_election(cluster, PREFERRED, previews)
-        assert results(found) == [ElectionResult.UNDER_WAY, ElectionResult.NOT_NEEDED]
-        assert found[0].error == "leader is 1 when the time was up"
-
-    play(scene, timeout_s=2)
+@staged(play)
+async def test_nobody_is_asked_where_nothing_is_needed(elections: ScriptedElections, cluster: Cluster, /) -> None:
+    previews = await preview_election(cluster, PREFERRED, ElectionScope((("t", 0),)))
+    assert results(await run_election(cluster, PREFERRED, previews)) == [ElectionResult.NOT_NEEDED]
+    assert elections.log == []
+    with pytest.raises(NotFound):
+        await preview_election(cluster, PREFERRED, ElectionScope((("t", 4),)))
 
 
-def test_a_controller_that_knows_no_unclean_election_is_not_asked_for_one() -> None:
-    async def scene(elections: ScriptedElections, cluster: Cluster) -> None:
-        previews = await preview_election(cluster, PREFERRED, ElectionScope((("t", 1),)))
-        with pytest.raises(Refused, match="the cluster does not support unclean elections"):
-            await run_election(cluster, UNCLEAN, previews)
-        assert "elect" not in " ".join(elections.log)
-        assert results(await run_election(cluster, PREFERRED, previews)) == [ElectionResult.ELECTED]
+@staged(play)
+async def test_it_is_over_when_brokers_have_heard_of_the_leaders(
+    elections: ScriptedElections, cluster: Cluster, /
+) -> None:
+    elections.late = {1}
+    previews = await preview_election(cluster, PREFERRED, ElectionScope((("t", 1),)))
+    assert results(await run_election(cluster, PREFERRED, previews)) == [ElectionResult.ELECTED]
 
-    play(scene, version_max={ApiKey.ELECT_LEADERS: 0})
+
+@staged(play, timeout_s=2)
+async def test_what_is_not_led_as_expected_in_time_is_under_way(
+    elections: ScriptedElections, cluster: Cluster, /
+) -> None:
+    elections.deaf = {1}
+    elections.errors = {2: ErrorCode.ELECTION_NOT_NEEDED}
+    previews = await preview_election(cluster, PREFERRED, ElectionScope((("t", 1), ("t", 2))))
+    found = await run_election(cluster, PREFERRED, previews)
+    assert results(found) == [ElectionResult.UNDER_WAY, ElectionResult.NOT_NEEDED]
+    assert found[0].error == "leader is 1 when the time was up"
+
+
+@staged(play, version_max={ApiKey.ELECT_LEADERS: 0})
+async def test_a_controller_that_knows_no_unclean_election_is_not_asked_for_one(
+    elections: ScriptedElections, cluster: Cluster, /
+) -> None:
+    previews = await preview_election(cluster, PREFERRED, ElectionScope((("t", 1),)))
+    with pytest.raises(Refused, match="the cluster does not support unclean elections"):
+        await run_election(cluster, UNCLEAN, previews)
+    assert "elect" not in " ".join(elections.log)
+    assert results(await run_election(cluster, PREFERRED, previews)) == [ElectionResult.ELECTED]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from event_loop import staged
 from scripted_brokers import HANG_UP, scripted_cluster
 from scripted_groups import ScriptedGroups
 
@@ -109,97 +110,91 @@ def test_offsets_of_partitions(versions: dict[ApiKey, int]) -> None:
     play(scene, versions)
 
 
-def test_a_coordinator_that_has_moved_is_looked_for_again() -> None:
-    async def scene(world: ScriptedGroups, wire: WireCluster) -> None:
-        world.offsets = {"g1": {}, "g2": {}}
-        world.moved = {"g2"}
-        described = await describe_groups(wire, ["g1", "g2"], coordinators={"g1": 1, "g2": 1})
-        assert [type(group) for group in described.values()] == [GroupDescription, GroupDescription]
-        found = described["g2"]
-        assert isinstance(found, GroupDescription)
-        assert found.coordinator == 0, "the hint was wrong, the cluster was asked"
-
-    play(scene)
+@staged(play)
+async def test_a_coordinator_that_has_moved_is_looked_for_again(world: ScriptedGroups, wire: WireCluster, /) -> None:
+    world.offsets = {"g1": {}, "g2": {}}
+    world.moved = {"g2"}
+    described = await describe_groups(wire, ["g1", "g2"], coordinators={"g1": 1, "g2": 1})
+    assert [type(group) for group in described.values()] == [GroupDescription, GroupDescription]
+    found = described["g2"]
+    assert isinstance(found, GroupDescription)
+    assert found.coordinator == 0, "the hint was wrong, the cluster was asked"
 
 
-def test_a_group_without_coordinator_is_told_beside_the_others() -> None:
-    async def scene(world: ScriptedGroups, wire: WireCluster) -> None:
-        world.offsets = {"g1": {("t", 0): 3}, "g2": {}}
-        world.errors = {"g2": ErrorCode.COORDINATOR_NOT_AVAILABLE, "g4": ErrorCode.GROUP_AUTHORIZATION_FAILED}
-        committed = await committed_offsets(wire, ["g1", "g2", "g4"], patience_s=0.2)
-        assert committed["g1"] == {TopicPartition("t", 0): CommittedOffset(3, -1, "m")}
-        assert [getattr(committed[g], "code", None) for g in ("g2", "g4")] == list(world.errors.values())
-
-    play(scene)
-
-
-def test_a_broker_that_hangs_up_costs_its_groups_only() -> None:
-    async def scene(world: ScriptedGroups, wire: WireCluster) -> None:
-        world.offsets = {"g1": {}, "g2": {}}
-        hangs_up: Callable[[Any], Any] = lambda _: HANG_UP  # noqa: E731
-        world.cluster.brokers[1].answers |= {ApiKey.LIST_GROUPS: hangs_up, ApiKey.DESCRIBE_GROUPS: hangs_up}
-        listing = await list_groups(wire, patience_s=0.1)
-        assert [g.group for g in listing.groups] == ["g2"]
-        assert list(listing.failures) == [1]
-        described = await describe_groups(wire, ["g1", "g2"], patience_s=0.1)
-        assert isinstance(described["g1"], Unknown)
-        assert isinstance(described["g2"], GroupDescription)
-        await world.cluster.brokers[1].stop()
-        ends = await end_offsets(wire, [TopicPartition("t", 0), TopicPartition("t", 1)], patience_s=0.1)
-        assert ends[TopicPartition("t", 0)] == 100
-        assert isinstance(ends[TopicPartition("t", 1)], Unknown)
-
-    play(scene)
+@staged(play)
+async def test_a_group_without_coordinator_is_told_beside_the_others(
+    world: ScriptedGroups, wire: WireCluster, /
+) -> None:
+    world.offsets = {"g1": {("t", 0): 3}, "g2": {}}
+    world.errors = {"g2": ErrorCode.COORDINATOR_NOT_AVAILABLE, "g4": ErrorCode.GROUP_AUTHORIZATION_FAILED}
+    committed = await committed_offsets(wire, ["g1", "g2", "g4"], patience_s=0.2)
+    assert committed["g1"] == {TopicPartition("t", 0): CommittedOffset(3, -1, "m")}
+    assert [getattr(committed[g], "code", None) for g in ("g2", "g4")] == list(world.errors.values())
 
 
-def test_coordinators_are_asked_for_in_batches() -> None:
-    async def scene(world: ScriptedGroups, wire: WireCluster) -> None:
-        found = await find_coordinators(wire, [f"g{n}" for n in range(1200)])
-        assert found["g5"] == 1
-        assert sum(len(b.requests(FindCoordinatorRequest)) for b in world.cluster.brokers) == 3
-
-    play(scene)
-
-
-def test_groups_of_the_new_protocols_are_described_as_far_as_they_can_be() -> None:
-    async def scene(world: ScriptedGroups, wire: WireCluster) -> None:
-        world.offsets = {f"g{n}": {("t", 0): n} for n in range(1, 6)}
-        world.types = {"g1": "consumer", "g2": "consumer", "g3": "share", "g4": "streams"}
-        for broker in world.cluster.brokers:
-            broker.answers[ApiKey.CONSUMER_GROUP_DESCRIBE] = world.describe_new
-        listing = await list_groups(wire)
-        assert [group.type for group in listing.groups] == ["consumer", "consumer", "share", "streams", "classic"]
-        found = await describe_groups(wire, [*world.offsets, "g7"])
-        new = found["g2"]
-        assert isinstance(new, GroupDescription)
-        assert (new.type, new.state, new.protocol_type, new.protocol, new.coordinator) == (
-            GroupType.CONSUMER, GroupState.RECONCILING, "consumer", "uniform", 0,
-        )  # fmt: skip
-        (member,) = new.members
-        assert (member.member_id, member.group_instance_id, member.client_id, member.host) == ("m", "i", "c", "/h")
-        assert member.assignment == (TopicPartition("t", 0), TopicPartition("t", 1))
-        assert str(found["g3"]) == "it is a share group: those are listed, not described"
-        assert str(found["g4"]) == "it is a streams group: those are listed, not described"
-        classic, absent = found["g5"], found["g7"]
-        assert isinstance(classic, GroupDescription) and classic.type is GroupType.CLASSIC
-        assert isinstance(absent, GroupDescription) and absent.state is GroupState.DEAD
-        for broker in world.cluster.brokers:
-            asked = broker.requests(ConsumerGroupDescribeRequest)
-            assert not any("g5" in request.group_ids for request in asked), "a classic group is known already"
-
-    play(scene)
+@staged(play)
+async def test_a_broker_that_hangs_up_costs_its_groups_only(world: ScriptedGroups, wire: WireCluster, /) -> None:
+    world.offsets = {"g1": {}, "g2": {}}
+    hangs_up: Callable[[Any], Any] = lambda _: HANG_UP  # noqa: E731
+    world.cluster.brokers[1].answers |= {ApiKey.LIST_GROUPS: hangs_up, ApiKey.DESCRIBE_GROUPS: hangs_up}
+    listing = await list_groups(wire, patience_s=0.1)
+    assert [g.group for g in listing.groups] == ["g2"]
+    assert list(listing.failures) == [1]
+    described = await describe_groups(wire, ["g1", "g2"], patience_s=0.1)
+    assert isinstance(described["g1"], Unknown)
+    assert isinstance(described["g2"], GroupDescription)
+    await world.cluster.brokers[1].stop()
+    ends = await end_offsets(wire, [TopicPartition("t", 0), TopicPartition("t", 1)], patience_s=0.1)
+    assert ends[TopicPartition("t", 0)] == 100
+    assert isinstance(ends[TopicPartition("t", 1)], Unknown)
 
 
-def test_a_broker_with_zookeeper_that_lists_the_new_api_only_to_refuse_it() -> None:
-    async def scene(world: ScriptedGroups, wire: WireCluster) -> None:
-        def refuse(request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
-            code = ErrorCode.UNSUPPORTED_VERSION
-            refused = [ConsumerGroupDescribed(group_id=name, error_code=code) for name in request.group_ids]
-            return ConsumerGroupDescribeResponse(groups=refused)
+@staged(play)
+async def test_coordinators_are_asked_for_in_batches(world: ScriptedGroups, wire: WireCluster, /) -> None:
+    found = await find_coordinators(wire, [f"g{n}" for n in range(1200)])
+    assert found["g5"] == 1
+    assert sum(len(b.requests(FindCoordinatorRequest)) for b in world.cluster.brokers) == 3
 
-        for broker in world.cluster.brokers:
-            broker.answers[ApiKey.CONSUMER_GROUP_DESCRIBE] = refuse
-        absent = (await describe_groups(wire, ["g1"]))["g1"]
-        assert isinstance(absent, GroupDescription) and absent.state is GroupState.DEAD
 
-    play(scene)
+@staged(play)
+async def test_groups_of_the_new_protocols_are_described_as_far_as_they_can_be(
+    world: ScriptedGroups, wire: WireCluster, /
+) -> None:
+    world.offsets = {f"g{n}": {("t", 0): n} for n in range(1, 6)}
+    world.types = {"g1": "consumer", "g2": "consumer", "g3": "share", "g4": "streams"}
+    for broker in world.cluster.brokers:
+        broker.answers[ApiKey.CONSUMER_GROUP_DESCRIBE] = world.describe_new
+    listing = await list_groups(wire)
+    assert [group.type for group in listing.groups] == ["consumer", "consumer", "share", "streams", "classic"]
+    found = await describe_groups(wire, [*world.offsets, "g7"])
+    new = found["g2"]
+    assert isinstance(new, GroupDescription)
+    assert (new.type, new.state, new.protocol_type, new.protocol, new.coordinator) == (
+        GroupType.CONSUMER, GroupState.RECONCILING, "consumer", "uniform", 0,
+    )  # fmt: skip
+    (member,) = new.members
+    assert (member.member_id, member.group_instance_id, member.client_id, member.host) == ("m", "i", "c", "/h")
+    assert member.assignment == (TopicPartition("t", 0), TopicPartition("t", 1))
+    assert str(found["g3"]) == "it is a share group: those are listed, not described"
+    assert str(found["g4"]) == "it is a streams group: those are listed, not described"
+    classic, absent = found["g5"], found["g7"]
+    assert isinstance(classic, GroupDescription) and classic.type is GroupType.CLASSIC
+    assert isinstance(absent, GroupDescription) and absent.state is GroupState.DEAD
+    for broker in world.cluster.brokers:
+        asked = broker.requests(ConsumerGroupDescribeRequest)
+        assert not any("g5" in request.group_ids for request in asked), "a classic group is known already"
+
+
+@staged(play)
+async def test_a_broker_with_zookeeper_that_lists_the_new_api_only_to_refuse_it(
+    world: ScriptedGroups, wire: WireCluster, /
+) -> None:
+    def refuse(request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
+        code = ErrorCode.UNSUPPORTED_VERSION
+        refused = [ConsumerGroupDescribed(group_id=name, error_code=code) for name in request.group_ids]
+        return ConsumerGroupDescribeResponse(groups=refused)
+
+    for broker in world.cluster.brokers:
+        broker.answers[ApiKey.CONSUMER_GROUP_DESCRIBE] = refuse
+    absent = (await describe_groups(wire, ["g1"]))["g1"]
+    assert isinstance(absent, GroupDescription) and absent.state is GroupState.DEAD

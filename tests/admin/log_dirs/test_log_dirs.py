@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
+from event_loop import staged
 from scripted_brokers import SILENCE, ScriptedCluster, scripted_cluster
 
 from engine.admin.brokers import by_wire
@@ -63,42 +64,37 @@ def short(dirs: list[LogDir]) -> list[tuple[int, str | None, int, str | None]]:
     return [(log_dir.broker, log_dir.log_dir, log_dir.replica_count, log_dir.error) for log_dir in dirs]
 
 
-def test_a_broker_that_is_gone_is_named() -> None:
-    async def scene(_: ScriptedCluster, cluster: Cluster) -> None:
-        found = short(await read_all_log_dirs(cluster))
-        assert found == [(0, "/data", 2, None), (1, "/data", 2, None), (7, None, 0, "not alive")]
-
-    play(scene)
+@staged(play)
+async def test_a_broker_that_is_gone_is_named(_: ScriptedCluster, cluster: Cluster, /) -> None:
+    found = short(await read_all_log_dirs(cluster))
+    assert found == [(0, "/data", 2, None), (1, "/data", 2, None), (7, None, 0, "not alive")]
 
 
-def test_for_some_topics_it_is_named_where_it_has_their_replicas() -> None:
+@staged(play)
+async def test_for_some_topics_it_is_named_where_it_has_their_replicas(_: ScriptedCluster, cluster: Cluster, /) -> None:
     def topic(*replicas: int) -> TopicSnapshot:
         return TopicSnapshot("t", (PartitionSnapshot(0, ReplicaAssignment(replicas)),))
 
-    async def scene(_: ScriptedCluster, cluster: Cluster) -> None:
-        assert short(await read_all_log_dirs(cluster, [topic(0, 1)])) == [(0, "/data", 1, None), (1, "/data", 1, None)]
-        assert short(await read_all_log_dirs(cluster, [topic(0, 9)]))[-1] == (9, None, 0, "not alive")
-
-    play(scene)
+    assert short(await read_all_log_dirs(cluster, [topic(0, 1)])) == [(0, "/data", 1, None), (1, "/data", 1, None)]
+    assert short(await read_all_log_dirs(cluster, [topic(0, 9)]))[-1] == (9, None, 0, "not alive")
 
 
-def test_one_that_stands_still_takes_no_longer_than_in_other_commands() -> None:
-    async def scene(brokers: ScriptedCluster, cluster: Cluster) -> None:
-        brokers.brokers[1].answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda _: SILENCE
-        found = short(await read_log_dirs(cluster))
-        assert found == [(0, "/data", 2, None), (1, None, 0, "no answer within 0.4 s")]
-        again = short(await read_log_dirs(cluster, limit_s=0.2))
-        assert again[1] == (1, None, 0, "no answer within 0.2 s")
-        assert (await cluster.wire()).silent == {1: "no answer within 0.4 s"}
+@staged(play)
+async def test_one_that_stands_still_takes_no_longer_than_in_other_commands(
+    brokers: ScriptedCluster, cluster: Cluster, /
+) -> None:
+    brokers.brokers[1].answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda _: SILENCE
+    found = short(await read_log_dirs(cluster))
+    assert found == [(0, "/data", 2, None), (1, None, 0, "no answer within 0.4 s")]
+    again = short(await read_log_dirs(cluster, limit_s=0.2))
+    assert again[1] == (1, None, 0, "no answer within 0.2 s")
+    assert (await cluster.wire()).silent == {1: "no answer within 0.4 s"}
 
-    play(scene)
 
-
-def test_one_that_stands_still_does_not_hide_the_sizes_that_others_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+@staged(play, timeout_s=30)
+async def test_one_that_stands_still_does_not_hide_the_sizes_that_others_tell(
+    brokers: ScriptedCluster, cluster: Cluster, /, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(by_wire, "ONE_WITHIN_S", 0.2)
-
-    async def scene(brokers: ScriptedCluster, cluster: Cluster) -> None:
-        brokers.brokers[1].answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda _: SILENCE
-        assert await read_sizes(cluster, [T0]) == {T0: 5}
-
-    play(scene, timeout_s=30)
+    brokers.brokers[1].answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda _: SILENCE
+    assert await read_sizes(cluster, [T0]) == {T0: 5}

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
+from event_loop import staged
 from scripted_brokers import SILENCE, ScriptedCluster, scripted_cluster
 
 from engine.admin.cluster.connection import Cluster
@@ -63,46 +64,39 @@ def told(brokers: ScriptedCluster, broker_id: int, request: ListOffsetsRequest) 
     )
 
 
-def test_each_partition_has_an_answer_in_the_order_asked() -> None:
-    async def scene(_: ScriptedCluster, cluster: Cluster) -> None:
-        found = await look_up(await cluster.wire(), {T2: -1, T1: 1, T0: 0}, LATEST)
-        assert [(row.partition, row.leader, row.offset, row.error) for row in found] == [
-            (2, -1, None, "LEADER_NOT_AVAILABLE"),
-            (1, 1, 101, None),
-            (0, 0, 100, None),
-        ]
-
-    play(scene)
+@staged(play)
+async def test_each_partition_has_an_answer_in_the_order_asked(_: ScriptedCluster, cluster: Cluster, /) -> None:
+    found = await look_up(await cluster.wire(), {T2: -1, T1: 1, T0: 0}, LATEST)
+    assert [(row.partition, row.leader, row.offset, row.error) for row in found] == [
+        (2, -1, None, "LEADER_NOT_AVAILABLE"),
+        (1, 1, 101, None),
+        (0, 0, 100, None),
+    ]
 
 
-def test_a_leader_that_has_moved_is_found() -> None:
-    async def scene(_: ScriptedCluster, cluster: Cluster) -> None:
-        found = await look_up(await cluster.wire(), {T0: 1, T1: 0}, LATEST)
-        assert [(row.leader, row.offset, row.error) for row in found] == [(0, 100, None), (1, 101, None)]
-
-    play(scene)
+@staged(play)
+async def test_a_leader_that_has_moved_is_found(_: ScriptedCluster, cluster: Cluster, /) -> None:
+    found = await look_up(await cluster.wire(), {T0: 1, T1: 0}, LATEST)
+    assert [(row.leader, row.offset, row.error) for row in found] == [(0, 100, None), (1, 101, None)]
 
 
-def test_a_broker_that_is_too_old_for_a_time_ends_it_all() -> None:
-    async def scene(_: ScriptedCluster, cluster: Cluster) -> None:
-        wire = await cluster.wire()
-        with pytest.raises(Refused, match="broker 0 does not know the time 'max-timestamp'"):
-            await look_up(wire, {T0: 0}, parse_offset_time("max-timestamp"))
-        assert (await look_up(wire, {T0: 0}, LATEST))[0].offset == 100
-
-    play(scene, version_max=6)
+@staged(play, version_max=6)
+async def test_a_broker_that_is_too_old_for_a_time_ends_it_all(_: ScriptedCluster, cluster: Cluster, /) -> None:
+    wire = await cluster.wire()
+    with pytest.raises(Refused, match="broker 0 does not know the time 'max-timestamp'"):
+        await look_up(wire, {T0: 0}, parse_offset_time("max-timestamp"))
+    assert (await look_up(wire, {T0: 0}, LATEST))[0].offset == 100
 
 
-def test_a_frozen_leader_leaves_time_to_tell_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+@staged(play)
+async def test_a_frozen_leader_leaves_time_to_tell_of_the_others(
+    brokers: ScriptedCluster, cluster: Cluster, /, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It costs a share of the operation's time, however short that is."""
     monkeypatch.setattr("engine.admin.cluster.asking._ANSWER_SHARE", 0.2)
-
-    async def scene(brokers: ScriptedCluster, cluster: Cluster) -> None:
-        brokers.brokers[1].answers[ApiKey.LIST_OFFSETS] = lambda _: SILENCE
-        wire = await cluster.wire()
-        found = await look_up(wire, {T0: 0, T1: 1}, LATEST)
-        assert [(row.offset, row.error) for row in found] == [(100, None), (None, "no answer within 2 s: broker 1")]
-        ends = await end_offsets(wire, [T0, T1])
-        assert ends[T0] == 100 and isinstance(ends[T1], Unknown)
-
-    play(scene)
+    brokers.brokers[1].answers[ApiKey.LIST_OFFSETS] = lambda _: SILENCE
+    wire = await cluster.wire()
+    found = await look_up(wire, {T0: 0, T1: 1}, LATEST)
+    assert [(row.offset, row.error) for row in found] == [(100, None), (None, "no answer within 2 s: broker 1")]
+    ends = await end_offsets(wire, [T0, T1])
+    assert ends[T0] == 100 and isinstance(ends[T1], Unknown)

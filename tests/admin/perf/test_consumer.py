@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from event_loop import staged
 from scripted_brokers import HANG_UP, ScriptedCluster, scripted_cluster
 from scripted_logs import Log, lead
 
@@ -44,13 +45,11 @@ async def count(wire: WireCluster, wanted: int, **options: Any) -> int:
 
 
 @pytest.mark.parametrize("is_decoding", [False, True])
-def test_every_record_is_counted_once(is_decoding: bool) -> None:
-    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
-        lead(cluster, 0, {0: Log(50)})
-        lead(cluster, 1, {1: Log(20, start=7)})
-        assert await count(wire, 10**6, is_decoding=is_decoding) == 70
-
-    play(scene)
+@staged(play)
+async def test_every_record_is_counted_once(cluster: ScriptedCluster, wire: WireCluster, /, is_decoding: bool) -> None:
+    lead(cluster, 0, {0: Log(50)})
+    lead(cluster, 1, {1: Log(20, start=7)})
+    assert await count(wire, 10**6, is_decoding=is_decoding) == 70
 
 
 def test_the_next_request_leaves_before_records_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,53 +79,51 @@ def test_the_next_request_leaves_before_records_are_counted(monkeypatch: pytest.
 
 @pytest.mark.parametrize("is_decoding", [False, True])
 @pytest.mark.parametrize("ending", [ErrorCode.NOT_LEADER_OR_FOLLOWER, HANG_UP])
-def test_a_leader_that_moves_or_dies_is_followed(ending: object, is_decoding: bool) -> None:
-    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
-        logs = {0: Log(30), 1: Log(30)}
-        old = lead(cluster, 0, logs)
-        lead(cluster, 1, logs)
+@staged(play)
+async def test_a_leader_that_moves_or_dies_is_followed(
+    cluster: ScriptedCluster, wire: WireCluster, /, ending: object, is_decoding: bool
+) -> None:
+    logs = {0: Log(30), 1: Log(30)}
+    old = lead(cluster, 0, logs)
+    lead(cluster, 1, logs)
 
-        def moves(request: FetchRequest) -> object:
-            if request.topics[0].partitions[0].fetch_offset < 12:
-                return old.fetch(request)
-            cluster.leaders = {"t": [1, 1]}
-            if ending is HANG_UP:
-                return HANG_UP
-            old.codes[0] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    def moves(request: FetchRequest) -> object:
+        if request.topics[0].partitions[0].fetch_offset < 12:
             return old.fetch(request)
+        cluster.leaders = {"t": [1, 1]}
+        if ending is HANG_UP:
+            return HANG_UP
+        old.codes[0] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return old.fetch(request)
 
-        cluster.brokers[0].answers[ApiKey.FETCH] = moves
-        assert await count(wire, 10**6, is_decoding=is_decoding) == 60
-
-    play(scene)
-
-
-def test_where_the_offset_has_gone_it_goes_on_at_the_start() -> None:
-    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
-        logs = {0: Log(30)}
-        script = lead(cluster, 0, logs)
-
-        def goes(request: FetchRequest) -> Awaitable[FetchResponse]:
-            if request.topics[0].partitions[0].fetch_offset == 6:
-                logs[0] = Log(10, start=20)
-            return script.fetch(request)
-
-        cluster.brokers[0].answers[ApiKey.FETCH] = goes
-        assert await count(wire, 10**6, partitions=(0,)) == 6 + 10
-
-    play(scene)
+    cluster.brokers[0].answers[ApiKey.FETCH] = moves
+    assert await count(wire, 10**6, is_decoding=is_decoding) == 60
 
 
-def test_what_will_not_pass_ends_it() -> None:
-    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
-        lead(cluster, 0, {0: Log(3)}).codes[0] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        with pytest.raises(Refused, match="TOPIC_AUTHORIZATION_FAILED") as refused:
-            await count(wire, 1, partitions=(0,))
-        assert refused.value.where == "topic t partition 0"
-        cluster.brokers[0].answers[ApiKey.FETCH] = lambda _: FetchResponse(responses=[])
-        with pytest.raises(Refused, match="left it out of its answer"):
-            await count(wire, 1, partitions=(0,))
-        with pytest.raises(NotFound, match="has no partition 9"):
-            await count(wire, 1, partitions=(9,))
+@staged(play)
+async def test_where_the_offset_has_gone_it_goes_on_at_the_start(
+    cluster: ScriptedCluster, wire: WireCluster, /
+) -> None:
+    logs = {0: Log(30)}
+    script = lead(cluster, 0, logs)
 
-    play(scene)
+    def goes(request: FetchRequest) -> Awaitable[FetchResponse]:
+        if request.topics[0].partitions[0].fetch_offset == 6:
+            logs[0] = Log(10, start=20)
+        return script.fetch(request)
+
+    cluster.brokers[0].answers[ApiKey.FETCH] = goes
+    assert await count(wire, 10**6, partitions=(0,)) == 6 + 10
+
+
+@staged(play)
+async def test_what_will_not_pass_ends_it(cluster: ScriptedCluster, wire: WireCluster, /) -> None:
+    lead(cluster, 0, {0: Log(3)}).codes[0] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    with pytest.raises(Refused, match="TOPIC_AUTHORIZATION_FAILED") as refused:
+        await count(wire, 1, partitions=(0,))
+    assert refused.value.where == "topic t partition 0"
+    cluster.brokers[0].answers[ApiKey.FETCH] = lambda _: FetchResponse(responses=[])
+    with pytest.raises(Refused, match="left it out of its answer"):
+        await count(wire, 1, partitions=(0,))
+    with pytest.raises(NotFound, match="has no partition 9"):
+        await count(wire, 1, partitions=(9,))

@@ -7,6 +7,7 @@ import json
 from collections.abc import Awaitable, Callable
 
 import pytest
+from event_loop import staged
 from scripted_brokers import SILENCE, ScriptedCluster, scripted_cluster
 from znode_writer import znode_writer
 
@@ -133,16 +134,14 @@ def _script(brokers: ScriptedCluster, settings: LateSettings) -> None:
     answers[ApiKey.LIST_PARTITION_REASSIGNMENTS] = lambda _: ListPartitionReassignmentsResponse()
 
 
-def test_a_throttle_taken_off_at_once_leaves_no_rate_behind() -> None:
-    async def scene(cluster: Cluster, settings: LateSettings) -> None:
-        await set_throttle(cluster, ThrottleSettings({"t": MARKED}, {0: RATES}))
-        assert settings.stored[(BROKER, "0")] == {LEADER_RATE: "50000", FOLLOWER_RATE: "50000"}
-        cleared = await clear_throttles(cluster, frozenset(), ["t"])
-        assert (cleared.topics, cleared.brokers, cleared.left) == (("t",), (0,), ())
-        assert settings.stored == {(TOPIC, "t"): {}, (BROKER, "0"): {}}
-        assert settings.told(BROKER, "0") == {}, "who looks next finds no rate that no mark explains"
-
-    play(scene)
+@staged(play)
+async def test_a_throttle_taken_off_at_once_leaves_no_rate_behind(cluster: Cluster, settings: LateSettings, /) -> None:
+    await set_throttle(cluster, ThrottleSettings({"t": MARKED}, {0: RATES}))
+    assert settings.stored[(BROKER, "0")] == {LEADER_RATE: "50000", FOLLOWER_RATE: "50000"}
+    cleared = await clear_throttles(cluster, frozenset(), ["t"])
+    assert (cleared.topics, cleared.brokers, cleared.left) == (("t",), (0,), ())
+    assert settings.stored == {(TOPIC, "t"): {}, (BROKER, "0"): {}}
+    assert settings.told(BROKER, "0") == {}, "who looks next finds no rate that no mark explains"
 
 
 def test_brokers_themselves_are_asked_where_zookeeper_is_named_too(zk_chroot: str) -> None:
@@ -157,104 +156,92 @@ def test_brokers_themselves_are_asked_where_zookeeper_is_named_too(zk_chroot: st
         play(scene, zookeeper=zk_chroot)
 
 
-def test_a_throttle_stays_while_one_of_its_topics_moves() -> None:
+@staged(play)
+async def test_a_throttle_stays_while_one_of_its_topics_moves(cluster: Cluster, settings: LateSettings, /) -> None:
     """A topic that has arrived loses its marks.
 
     Rates stay until nothing moves: without them the rest would run at full speed.
     """
-
-    async def scene(cluster: Cluster, settings: LateSettings) -> None:
-        settings.deaf_for = 0
-        settings.stored = {(TOPIC, "t"): MARKED, (TOPIC, "u"): MARKED, (BROKER, "0"): RATES}
-        cleared = await clear_throttles(cluster, {TopicPartition("u", 0)}, None)
-        assert (cleared.topics, cleared.brokers, cleared.left) == (("t",), (), ())
-        assert settings.stored == {(TOPIC, "t"): {}, (TOPIC, "u"): MARKED, (BROKER, "0"): RATES}
-        cleared = await clear_throttles(cluster, frozenset(), None)
-        assert (cleared.topics, cleared.brokers, cleared.left) == (("u",), (0,), ())
-        assert settings.stored == {(TOPIC, "t"): {}, (TOPIC, "u"): {}, (BROKER, "0"): {}}
-
-    play(scene)
+    settings.deaf_for = 0
+    settings.stored = {(TOPIC, "t"): MARKED, (TOPIC, "u"): MARKED, (BROKER, "0"): RATES}
+    cleared = await clear_throttles(cluster, {TopicPartition("u", 0)}, None)
+    assert (cleared.topics, cleared.brokers, cleared.left) == (("t",), (), ())
+    assert settings.stored == {(TOPIC, "t"): {}, (TOPIC, "u"): MARKED, (BROKER, "0"): RATES}
+    cleared = await clear_throttles(cluster, frozenset(), None)
+    assert (cleared.topics, cleared.brokers, cleared.left) == (("u",), (0,), ())
+    assert settings.stored == {(TOPIC, "t"): {}, (TOPIC, "u"): {}, (BROKER, "0"): {}}
 
 
-def test_a_plan_without_a_throttle_takes_none_off() -> None:
+@staged(play)
+async def test_a_plan_without_a_throttle_takes_none_off(cluster: Cluster, settings: LateSettings, /) -> None:
     """Another reassignment may move under the same rate: here that of ``u``."""
-
-    async def scene(cluster: Cluster, settings: LateSettings) -> None:
-        settings.deaf_for = 0
-        settings.stored = {(TOPIC, "u"): MARKED, (BROKER, "0"): RATES}
-        before = dict(settings.stored)
-        cleared = await clear_throttles(cluster, {TopicPartition("u", 0)}, ["t"], RATES)
-        assert (cleared.topics, cleared.brokers, cleared.left) == ((), (), ())
-        assert settings.stored == before
-
-    play(scene)
+    settings.deaf_for = 0
+    settings.stored = {(TOPIC, "u"): MARKED, (BROKER, "0"): RATES}
+    before = dict(settings.stored)
+    cleared = await clear_throttles(cluster, {TopicPartition("u", 0)}, ["t"], RATES)
+    assert (cleared.topics, cleared.brokers, cleared.left) == ((), (), ())
+    assert settings.stored == before
 
 
-def test_a_list_of_replicas_that_somebody_else_throttles_is_named_where_all_topics_are_looked_at() -> None:
-    async def scene(cluster: Cluster, settings: LateSettings) -> None:
-        settings.deaf_for = 0
-        settings.stored = {(TOPIC, "u"): {LEADER_REPLICAS: "0:0"}}
-        cleared = await clear_throttles(cluster, frozenset(), None, names_foreign=True)
-        assert cleared.left == (f"topic u keeps {LEADER_REPLICAS}: no mark says that klamm set it",)
-        assert settings.stored == {(TOPIC, "u"): {LEADER_REPLICAS: "0:0"}}
-        moving = await clear_throttles(cluster, {TopicPartition("u", 0)}, None, names_foreign=True)
-        assert (moving.left, moving.foreign) == ((), {}), "it may be needed"
-        ended = await clear_throttles(cluster, frozenset(), None)
-        assert ended.left == (), "it is no matter of a plan or of a cancellation"
-
-    play(scene)
-
-
-def test_throttles_of_others_are_deleted_once_nothing_moves() -> None:
-    async def scene(cluster: Cluster, settings: LateSettings) -> None:
-        settings.deaf_for = 0
-        theirs = {(BROKER, "0"): {**RATES}, (TOPIC, "u"): {LEADER_REPLICAS: "0:0"}}
-        settings.stored = {**theirs}
-        found = (await clear_throttles(cluster, frozenset(), None, names_foreign=True)).foreign
-        of_broker, of_topic = Entity(EntityType.BROKER, "0"), Entity(EntityType.TOPIC, "u")
-        assert found == {of_broker: RATES, of_topic: {LEADER_REPLICAS: "0:0"}}
-        assert settings.stored == theirs, "they are named, and stay"
-        assert await delete_throttles(cluster, found) == {}
-        assert not any(settings.stored.values())
-
-    play(scene)
+@staged(play)
+async def test_a_list_of_replicas_that_somebody_else_throttles_is_named_where_all_topics_are_looked_at(
+    cluster: Cluster, settings: LateSettings, /
+) -> None:
+    settings.deaf_for = 0
+    settings.stored = {(TOPIC, "u"): {LEADER_REPLICAS: "0:0"}}
+    cleared = await clear_throttles(cluster, frozenset(), None, names_foreign=True)
+    assert cleared.left == (f"topic u keeps {LEADER_REPLICAS}: no mark says that klamm set it",)
+    assert settings.stored == {(TOPIC, "u"): {LEADER_REPLICAS: "0:0"}}
+    moving = await clear_throttles(cluster, {TopicPartition("u", 0)}, None, names_foreign=True)
+    assert (moving.left, moving.foreign) == ((), {}), "it may be needed"
+    ended = await clear_throttles(cluster, frozenset(), None)
+    assert ended.left == (), "it is no matter of a plan or of a cancellation"
 
 
-def test_rates_whose_topics_are_deleted_come_off_for_whoever_set_them() -> None:
+@staged(play)
+async def test_throttles_of_others_are_deleted_once_nothing_moves(cluster: Cluster, settings: LateSettings, /) -> None:
+    settings.deaf_for = 0
+    theirs = {(BROKER, "0"): {**RATES}, (TOPIC, "u"): {LEADER_REPLICAS: "0:0"}}
+    settings.stored = {**theirs}
+    found = (await clear_throttles(cluster, frozenset(), None, names_foreign=True)).foreign
+    of_broker, of_topic = Entity(EntityType.BROKER, "0"), Entity(EntityType.TOPIC, "u")
+    assert found == {of_broker: RATES, of_topic: {LEADER_REPLICAS: "0:0"}}
+    assert settings.stored == theirs, "they are named, and stay"
+    assert await delete_throttles(cluster, found) == {}
+    assert not any(settings.stored.values())
+
+
+@staged(play)
+async def test_rates_whose_topics_are_deleted_come_off_for_whoever_set_them(
+    cluster: Cluster, settings: LateSettings, /
+) -> None:
     """The marks went with the topics. No topic has a mark, so only the command that set a rate knows whose it is."""
-
-    async def scene(cluster: Cluster, settings: LateSettings) -> None:
-        settings.deaf_for = 0
-        settings.stored = {(BROKER, "0"): RATES}
-        cleared = await clear_throttles(cluster, frozenset(), None)
-        assert cleared.brokers == ()
-        assert cleared.left == tuple(
-            f"broker 0 keeps {key}=50000: no mark says that klamm set it" for key in sorted(RATES)
-        )
-        assert settings.stored == {(BROKER, "0"): RATES}
-        assert (await clear_throttles(cluster, frozenset(), None, RATES)).brokers == (0,)
-        assert settings.stored == {(BROKER, "0"): {}}
-
-    play(scene)
+    settings.deaf_for = 0
+    settings.stored = {(BROKER, "0"): RATES}
+    cleared = await clear_throttles(cluster, frozenset(), None)
+    assert cleared.brokers == ()
+    assert cleared.left == tuple(f"broker 0 keeps {key}=50000: no mark says that klamm set it" for key in sorted(RATES))
+    assert settings.stored == {(BROKER, "0"): RATES}
+    assert (await clear_throttles(cluster, frozenset(), None, RATES)).brokers == (0,)
+    assert settings.stored == {(BROKER, "0"): {}}
 
 
-def test_marks_stay_while_a_rate_of_klamms_cannot_be_taken_off() -> None:
+@staged(play)
+async def test_marks_stay_while_a_rate_of_klamms_cannot_be_taken_off(
+    cluster: Cluster, settings: LateSettings, /
+) -> None:
     """They tell later readers that the rate is klamm's. A rate that somebody else set keeps no mark."""
     foreign = {LOG_DIRS_RATE: "7000"}
-
-    async def scene(cluster: Cluster, settings: LateSettings) -> None:
-        settings.deaf_for = 0
-        settings.stored = {(TOPIC, "t"): MARKED, (BROKER, "0"): RATES | foreign}
-        settings.refuses = {BROKER}
-        cleared = await clear_throttles(cluster, frozenset(), ["t"])
-        assert (cleared.topics, cleared.brokers, len(cleared.left)) == ((), (), 2)
-        assert settings.stored == {(TOPIC, "t"): MARKED, (BROKER, "0"): RATES | foreign}
-        settings.refuses = set()
-        cleared = await clear_throttles(cluster, frozenset(), ["t"])
-        assert (cleared.topics, cleared.brokers, len(cleared.left)) == (("t",), (0,), 1)
-        assert settings.stored == {(TOPIC, "t"): {}, (BROKER, "0"): foreign}
-
-    play(scene)
+    settings.deaf_for = 0
+    settings.stored = {(TOPIC, "t"): MARKED, (BROKER, "0"): RATES | foreign}
+    settings.refuses = {BROKER}
+    cleared = await clear_throttles(cluster, frozenset(), ["t"])
+    assert (cleared.topics, cleared.brokers, len(cleared.left)) == ((), (), 2)
+    assert settings.stored == {(TOPIC, "t"): MARKED, (BROKER, "0"): RATES | foreign}
+    settings.refuses = set()
+    cleared = await clear_throttles(cluster, frozenset(), ["t"])
+    assert (cleared.topics, cleared.brokers, len(cleared.left)) == (("t",), (0,), 1)
+    assert settings.stored == {(TOPIC, "t"): {}, (BROKER, "0"): foreign}
 
 
 @pytest.mark.parametrize("is_frozen", [False, True])
@@ -288,31 +275,31 @@ def test_a_broker_that_never_hears_that_its_throttle_is_off_is_named(monkeypatch
     assert [complaint[:46] for complaint in complaints] == ["broker 0 still reports the throttle that klamm"]
 
 
-def test_a_brokers_setting_is_deleted_right_after_it_was_made() -> None:
-    async def scene(cluster: Cluster, settings: LateSettings) -> None:
-        broker = Entity(EntityType.BROKER, "0")
-        await alter_entity(cluster, broker, {"num.io.threads": "10"}, ())
-        await alter_entity(cluster, broker, {}, ("num.io.threads",))
-        assert settings.stored == {(BROKER, "0"): {}}
-        with pytest.raises(BadRequest, match="not set"):
-            await alter_entity(cluster, broker, {}, ("log.cleaner.threads",))
+@staged(play)
+async def test_a_brokers_setting_is_deleted_right_after_it_was_made(
+    cluster: Cluster, settings: LateSettings, /
+) -> None:
+    broker = Entity(EntityType.BROKER, "0")
+    await alter_entity(cluster, broker, {"num.io.threads": "10"}, ())
+    await alter_entity(cluster, broker, {}, ("num.io.threads",))
+    assert settings.stored == {(BROKER, "0"): {}}
+    with pytest.raises(BadRequest, match="not set"):
+        await alter_entity(cluster, broker, {}, ("log.cleaner.threads",))
 
-    play(scene)
 
-
-def test_a_zookeeper_that_falls_silent_leaves_a_rate_untold(monkeypatch: pytest.MonkeyPatch) -> None:
+@staged(play)
+async def test_a_zookeeper_that_falls_silent_leaves_a_rate_untold(
+    cluster: Cluster, settings: LateSettings, /, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Brokers are asked in parallel: an error of ZooKeeper for one must not end the others as a bug."""
 
     async def silent(cluster: Cluster, broker: int, *, wants_broker: bool = False) -> dict[str, str]:
         raise SessionLost("ZooKeeper does not answer")
 
-    async def scene(cluster: Cluster, settings: LateSettings) -> None:
-        settings.deaf_for = 0
-        settings.stored = {(TOPIC, "t"): MARKED, (BROKER, "0"): RATES}
-        monkeypatch.setattr(throttles, "_broker_rates", silent)
-        cleared = await clear_throttles(cluster, frozenset(), ["t"])
-        assert cleared.brokers == ()
-        assert any("ZooKeeper does not answer" in line for line in cleared.left), cleared.left
-        assert settings.stored[(BROKER, "0")] == RATES
-
-    play(scene)
+    settings.deaf_for = 0
+    settings.stored = {(TOPIC, "t"): MARKED, (BROKER, "0"): RATES}
+    monkeypatch.setattr(throttles, "_broker_rates", silent)
+    cleared = await clear_throttles(cluster, frozenset(), ["t"])
+    assert cleared.brokers == ()
+    assert any("ZooKeeper does not answer" in line for line in cleared.left), cleared.left
+    assert settings.stored[(BROKER, "0")] == RATES

@@ -9,6 +9,7 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+from event_loop import staged
 from znode_trees import load_tree
 
 from engine.admin.cluster.connection import Cluster
@@ -77,24 +78,20 @@ def test_who_is_asked(
 
 
 Scene = Callable[[Cluster], Awaitable[None]]
-Play = Callable[..., None]
 
 
-@pytest.fixture
-def play(zk_chroot: str) -> Play:
+def play(
+    scene: Scene, *, zk_chroot: str, tree: str = "leaderless", bootstrap: tuple[tuple[str, int], ...] = ()
+) -> None:
     """Play a scene on a recorded cluster in which broker 1 is dead and the others are silent."""
+    target = ClusterTarget("recorded", Origin.OPTIONS, zk_chroot, bootstrap)
 
-    def played(scene: Scene, *, tree: str = "leaderless", bootstrap: tuple[tuple[str, int], ...] = ()) -> None:
-        target = ClusterTarget("recorded", Origin.OPTIONS, zk_chroot, bootstrap)
+    async def playing() -> None:
+        await load_tree(zk_chroot, tree)
+        async with asyncio.timeout(60), Cluster(target, timeout_s=10) as cluster:
+            await scene(cluster)
 
-        async def playing() -> None:
-            await load_tree(zk_chroot, tree)
-            async with asyncio.timeout(60), Cluster(target, timeout_s=10) as cluster:
-                await scene(cluster)
-
-        asyncio.run(playing())
-
-    return played
+    asyncio.run(playing())
 
 
 def test_what_moves_stands_before_what_waits_for_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,65 +106,57 @@ def test_what_moves_stands_before_what_waits_for_its_turn(monkeypatch: pytest.Mo
     assert [move.topic for move in asyncio.run(list_running(cluster))] == ["b", "z", "t1"]
 
 
-def test_through_the_znode_one_batch_goes_after_the_other(play: Play) -> None:
+@staged(play)
+async def test_through_the_znode_one_batch_goes_after_the_other(cluster: Cluster, /) -> None:
     plan = [PartitionMove(T0, (0, 2))]
-
-    async def scene(cluster: Cluster) -> None:
-        prepared = await prepare_reassignment(cluster, plan, NO_THROTTLE)
-        assert [str(move) for move in prepared.planned] == ["t1-0: 2,0,1 → 0,2"]
-        changer = await reassignment_changer(cluster)
-        assert await changer.alter({T0: (0, 2)}) == []
-        # Nobody is there to carry it out: the content of the znode counts as under way.
-        assert [(move.topic, move.replicas) for move in await list_running(cluster)] == [("t1", (0, 2))]
-        assert [status.state for status in await read_statuses(cluster, plan)] == [ReassignmentState.IN_PROGRESS]
-        with pytest.raises(ReassignmentInProgress):
-            await changer.alter({T0: (0, 2)})
-        for is_additional in (False, True):
-            with pytest.raises(Refused) as refused:
-                await prepare_reassignment(cluster, plan, NO_THROTTLE, is_additional=is_additional)
-            assert "reassignments run one after the other" in str(refused.value.hint)
-
-    play(scene)
+    prepared = await prepare_reassignment(cluster, plan, NO_THROTTLE)
+    assert [str(move) for move in prepared.planned] == ["t1-0: 2,0,1 → 0,2"]
+    changer = await reassignment_changer(cluster)
+    assert await changer.alter({T0: (0, 2)}) == []
+    # Nobody is there to carry it out: the content of the znode counts as under way.
+    assert [(move.topic, move.replicas) for move in await list_running(cluster)] == [("t1", (0, 2))]
+    assert [status.state for status in await read_statuses(cluster, plan)] == [ReassignmentState.IN_PROGRESS]
+    with pytest.raises(ReassignmentInProgress):
+        await changer.alter({T0: (0, 2)})
+    for is_additional in (False, True):
+        with pytest.raises(Refused) as refused:
+            await prepare_reassignment(cluster, plan, NO_THROTTLE, is_additional=is_additional)
+        assert "reassignments run one after the other" in str(refused.value.hint)
 
 
-def test_through_the_znode_a_dead_broker_gets_nothing_and_nothing_is_cancelled(play: Play) -> None:
-    async def scene(cluster: Cluster) -> None:
-        with pytest.raises(NotFound, match="unknown broker id 3"):
-            await prepare_reassignment(cluster, [PartitionMove(T0, (3, 0, 2))], NO_THROTTLE)
-        with pytest.raises(BadRequest, match="cannot be cancelled through ZooKeeper"):
-            await (await reassignment_changer(cluster)).check({T0: None})
-
-    play(scene)
+@staged(play)
+async def test_through_the_znode_a_dead_broker_gets_nothing_and_nothing_is_cancelled(cluster: Cluster, /) -> None:
+    with pytest.raises(NotFound, match="unknown broker id 3"):
+        await prepare_reassignment(cluster, [PartitionMove(T0, (3, 0, 2))], NO_THROTTLE)
+    with pytest.raises(BadRequest, match="cannot be cancelled through ZooKeeper"):
+        await (await reassignment_changer(cluster)).check({T0: None})
 
 
 @pytest.mark.parametrize(
     ("replicas", "version", "waits"), [((0, 2, 1), 5, False), ((0, 2, 1), 4, True), ((0, 1), 5, True)]
 )
-def test_through_the_znode_nothing_is_started_that_waits_for_a_dead_broker(
-    play: Play, replicas: tuple[int, ...], version: int, waits: bool
+@staged(play)
+async def test_through_the_znode_nothing_is_started_that_waits_for_a_dead_broker(
+    cluster: Cluster, /, replicas: tuple[int, ...], version: int, waits: bool
 ) -> None:
     """Controllers since 2.4 change the order at once.
 
     Older ones may wait for the dead broker, and cannot be stopped.
     """
-
-    async def scene(cluster: Cluster) -> None:
-        zk = await cluster.zookeeper()
-        for broker in (0, 2):
-            path = BrokerIdZNode.path(broker)
-            await zk.set(path, json.dumps(json.loads((await zk.get(path))[0]) | {"version": version}).encode())
-        plan = [PartitionMove(T0, replicas)]
-        if waits:
-            with pytest.raises(WaitsForDeadBroker, match="broker 1 is dead"):
-                await prepare_reassignment(cluster, plan, NO_THROTTLE)
-        else:
-            prepared = await prepare_reassignment(cluster, plan, NO_THROTTLE)
-            assert prepared.warnings == ("t1-0 keeps replicas on dead brokers: 1",)
-
-    play(scene)
+    zk = await cluster.zookeeper()
+    for broker in (0, 2):
+        path = BrokerIdZNode.path(broker)
+        await zk.set(path, json.dumps(json.loads((await zk.get(path))[0]) | {"version": version}).encode())
+    plan = [PartitionMove(T0, replicas)]
+    if waits:
+        with pytest.raises(WaitsForDeadBroker, match="broker 1 is dead"):
+            await prepare_reassignment(cluster, plan, NO_THROTTLE)
+    else:
+        prepared = await prepare_reassignment(cluster, plan, NO_THROTTLE)
+        assert prepared.warnings == ("t1-0 keeps replicas on dead brokers: 1",)
 
 
-def test_settings_of_a_dead_broker_are_deleted_in_zookeeper_whoever_changes_the_others(play: Play) -> None:
+def test_settings_of_a_dead_broker_are_deleted_in_zookeeper_whoever_changes_the_others(zk_chroot: str) -> None:
     async def scene(cluster: Cluster) -> None:
         kafka = KafkaZkClient(await cluster.zookeeper())
         assert await (await reassignment_reader(cluster)).configured_brokers() == {0, 1, 2}
@@ -180,27 +169,25 @@ def test_settings_of_a_dead_broker_are_deleted_in_zookeeper_whoever_changes_the_
         assert await kafka.configs.get_entity_configs("brokers/0") == settings
         assert await kafka.configs.get_entity_configs("brokers/1") == {FOLLOWER_RATE: "5000"}
 
-    play(scene, bootstrap=((own_loopback_address(), 9),))
+    play(scene, zk_chroot=zk_chroot, bootstrap=((own_loopback_address(), 9),))
 
 
-def test_the_rate_of_a_dead_broker_comes_off_too(play: Play) -> None:
-    async def scene(cluster: Cluster) -> None:
-        kafka = KafkaZkClient(await cluster.zookeeper())
-        await kafka.configs.change_entity_configs("brokers/1", {LEADER_RATE: "5000"}, check_controller=False)
-        cleared = await clear_throttles(cluster, frozenset(), None, Throttle(5_000).broker_settings)
-        assert (cleared.brokers, cleared.left) == ((1,), ())
-        assert await kafka.configs.get_entity_configs("brokers/1") == {}
-
-    play(scene)
+@staged(play)
+async def test_the_rate_of_a_dead_broker_comes_off_too(cluster: Cluster, /) -> None:
+    kafka = KafkaZkClient(await cluster.zookeeper())
+    await kafka.configs.change_entity_configs("brokers/1", {LEADER_RATE: "5000"}, check_controller=False)
+    cleared = await clear_throttles(cluster, frozenset(), None, Throttle(5_000).broker_settings)
+    assert (cleared.brokers, cleared.left) == ((1,), ())
+    assert await kafka.configs.get_entity_configs("brokers/1") == {}
 
 
-def test_a_snapshot_tells_what_was_under_way_and_takes_a_dry_run(play: Play, tmp_path: Path) -> None:
+def test_a_snapshot_tells_what_was_under_way_and_takes_a_dry_run(tmp_path: Path, zk_chroot: str) -> None:
     file = tmp_path / "snapshot.json"
 
     async def taken(cluster: Cluster) -> None:
         save_snapshot(await read_snapshot(cluster), file)
 
-    play(taken, tree="reassignment-under-way")
+    play(taken, zk_chroot=zk_chroot, tree="reassignment-under-way")
     # Only the broker can say whether it has such a log dir.
     manual = PartitionMove(TopicPartition("manual", 0), (1, 2), ("any", "/somewhere"))
 

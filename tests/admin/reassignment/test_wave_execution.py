@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from event_loop import staged
 from scripted_brokers import HANG_UP, ScriptedCluster, scripted_cluster
 from scripted_lock import ScriptedLock
 from scripted_moves import BROKER, SIZE, TOPIC, ScriptedMoves
@@ -113,336 +114,301 @@ class Stage:
         return [event["event"] for event in read_journal(self.settings.journal).events]
 
 
-@pytest.fixture
-def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Scene], None]:
+def play(scene: Scene, *, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wave_execution, "GATE_PATIENCE_S", 0.0)
     monkeypatch.setattr(wave_execution, "POLL_MIN_S", 0.01)
     monkeypatch.setattr(wave_standings, "PAUSE_S", 0.01)
 
-    async def playing(scene: Scene) -> None:
+    async def playing() -> None:
         async with asyncio.timeout(60), scripted_cluster(3) as brokers:
             target = ClusterTarget("scripted", Origin.OPTIONS, bootstrap=tuple(brokers.bootstrap))
             async with Cluster(target, complain=pytest.fail, timeout_s=20) as cluster:
                 await scene(Stage(brokers, cluster, tmp_path))
 
-    return lambda scene: asyncio.run(playing(scene))
+    asyncio.run(playing())
 
 
-def test_each_wave_is_throttled_before_it_starts_and_unthrottled_before_the_next(play: Callable[[Scene], None]) -> None:
-    async def scene(stage: Stage) -> None:
-        result = await stage.execute()
-        assert (result.outcome, result.done, result.moving, result.left) == (Outcome.DONE, 2, (), ())
-        brokers = [f"broker {broker}" for broker in (0, 1, 2)]
-        wave = [
-            "throttle topic t", *(f"throttle {broker}" for broker in brokers), "[throttled {0}]", "start t-{1}",
-            "[started {0}]", "[copied {0}]",
-            *(f"clear {broker}" for broker in brokers), "clear topic t", "[wave_done {0}]",
-        ]  # fmt: skip
-        begun = ["[locked 0]", "saved", "[saved 0]", "[cleared 0]"]
-        waves = [line.format(n, n - 1) for n in (1, 2) for line in ["[wave_begun {0}]", *wave]]
-        assert stage.log == [*begun, *waves, "[ended 2]"]
-        assert stage.journal() == ["journal", "begun", *["wave", "throttle", "wave_done"] * 2, "done"]
-        assert stage.lock.members == {}
-
-    play(scene)
+@staged(play)
+async def test_each_wave_is_throttled_before_it_starts_and_unthrottled_before_the_next(stage: Stage, /) -> None:
+    result = await stage.execute()
+    assert (result.outcome, result.done, result.moving, result.left) == (Outcome.DONE, 2, (), ())
+    brokers = [f"broker {broker}" for broker in (0, 1, 2)]
+    wave = [
+        "throttle topic t", *(f"throttle {broker}" for broker in brokers), "[throttled {0}]", "start t-{1}",
+        "[started {0}]", "[copied {0}]",
+        *(f"clear {broker}" for broker in brokers), "clear topic t", "[wave_done {0}]",
+    ]  # fmt: skip
+    begun = ["[locked 0]", "saved", "[saved 0]", "[cleared 0]"]
+    waves = [line.format(n, n - 1) for n in (1, 2) for line in ["[wave_begun {0}]", *wave]]
+    assert stage.log == [*begun, *waves, "[ended 2]"]
+    assert stage.journal() == ["journal", "begun", *["wave", "throttle", "wave_done"] * 2, "done"]
+    assert stage.lock.members == {}
 
 
-def test_journal_and_rollback_file_are_on_the_disk_before_the_first_change(
-    play: Callable[[Scene], None], monkeypatch: pytest.MonkeyPatch
+@staged(play)
+async def test_journal_and_rollback_file_are_on_the_disk_before_the_first_change(
+    stage: Stage, /, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This includes their names in the folder: a file without its name is as good as none."""
     real = os.fsync
 
-    async def scene(stage: Stage) -> None:
-        def fsync(descriptor: int) -> None:
-            real(descriptor)
-            name = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
-            stage.log.append("synced folder" if name.is_dir() else f"synced {name.name}")
+    def fsync(descriptor: int) -> None:
+        real(descriptor)
+        name = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        stage.log.append("synced folder" if name.is_dir() else f"synced {name.name}")
 
-        monkeypatch.setattr(os, "fsync", fsync)
-        assert (await stage.execute()).outcome is Outcome.DONE
-        change = next(n for n, line in enumerate(stage.log) if line.startswith(("throttle", "clear", "start")))
-        assert [line for line in stage.log[:change] if line.startswith("synced")][:5] == [
-            "synced journal", "synced folder", "synced back.json", "synced folder", "synced journal",
-        ]  # fmt: skip
-
-    play(scene)
+    monkeypatch.setattr(os, "fsync", fsync)
+    assert (await stage.execute()).outcome is Outcome.DONE
+    change = next(n for n, line in enumerate(stage.log) if line.startswith(("throttle", "clear", "start")))
+    assert [line for line in stage.log[:change] if line.startswith("synced")][:5] == [
+        "synced journal", "synced folder", "synced back.json", "synced folder", "synced journal",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("is_carried_out", [True, False])
-def test_a_lost_answer_to_the_start_is_looked_after(play: Callable[[Scene], None], is_carried_out: bool) -> None:
-    async def scene(stage: Stage) -> None:
-        def lost(request: Any) -> Any:
-            if is_carried_out:
-                stage.moves._reassign(request)
-            return HANG_UP
+@staged(play)
+async def test_a_lost_answer_to_the_start_is_looked_after(stage: Stage, /, is_carried_out: bool) -> None:
+    def lost(request: Any) -> Any:
+        if is_carried_out:
+            stage.moves._reassign(request)
+        return HANG_UP
 
-        stage.answer_once(ApiKey.ALTER_PARTITION_REASSIGNMENTS, lost)
-        result = await stage.execute(FIRST)
-        assert (result.outcome, result.done) == (Outcome.DONE, 1)
-        assert "no answer to the start of wave 1" in stage.watcher.said[0]
-        assert stage.log.count("start t-0") == 1, "what is carried out is not asked for twice"
-        assert stage.moves.throttled() == []
-
-    play(scene)
+    stage.answer_once(ApiKey.ALTER_PARTITION_REASSIGNMENTS, lost)
+    result = await stage.execute(FIRST)
+    assert (result.outcome, result.done) == (Outcome.DONE, 1)
+    assert "no answer to the start of wave 1" in stage.watcher.said[0]
+    assert stage.log.count("start t-0") == 1, "what is carried out is not asked for twice"
+    assert stage.moves.throttled() == []
 
 
-def test_a_throttle_that_somebody_clears_before_the_start_is_set_again(play: Callable[[Scene], None]) -> None:
-    async def scene(stage: Stage) -> None:
-        def cleared(request: Any) -> Any:
-            for settings in stage.moves.settings.values():
-                settings.clear()
-            return stage.moves._reassign(request)
+@staged(play)
+async def test_a_throttle_that_somebody_clears_before_the_start_is_set_again(stage: Stage, /) -> None:
+    def cleared(request: Any) -> Any:
+        for settings in stage.moves.settings.values():
+            settings.clear()
+        return stage.moves._reassign(request)
 
-        stage.answer_once(ApiKey.ALTER_PARTITION_REASSIGNMENTS, cleared)
-        throttled: list[list[str]] = []
+    stage.answer_once(ApiKey.ALTER_PARTITION_REASSIGNMENTS, cleared)
+    throttled: list[list[str]] = []
 
-        def show(_: WaveProgress) -> None:
-            throttled.append(stage.moves.throttled())
-            stage.moves.finish()
+    def show(_: WaveProgress) -> None:
+        throttled.append(stage.moves.throttled())
+        stage.moves.finish()
 
-        stage.watcher.on_show = show
-        assert (await stage.execute(FIRST)).outcome is Outcome.DONE
-        assert throttled[0] == ["topic t", "broker 0", "broker 1", "broker 2"]
-        assert stage.moves.throttled() == []
-
-    play(scene)
+    stage.watcher.on_show = show
+    assert (await stage.execute(FIRST)).outcome is Outcome.DONE
+    assert throttled[0] == ["topic t", "broker 0", "broker 1", "broker 2"]
+    assert stage.moves.throttled() == []
 
 
-def test_what_the_cluster_refuses_stops_before_the_next_wave(play: Callable[[Scene], None]) -> None:
-    async def scene(stage: Stage) -> None:
-        stage.moves.refuses[T0] = ErrorCode.INVALID_REPLICA_ASSIGNMENT
-        result = await stage.execute()
-        assert (result.outcome, result.wave) == (Outcome.STOPPED, 1)
-        assert "INVALID_REPLICA_ASSIGNMENT" in (result.reason or "")
-        assert "start t-1" not in stage.log
-        assert (stage.moves.throttled(), stage.lock.members) == ([], {})
-
-    play(scene)
+@staged(play)
+async def test_what_the_cluster_refuses_stops_before_the_next_wave(stage: Stage, /) -> None:
+    stage.moves.refuses[T0] = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    result = await stage.execute()
+    assert (result.outcome, result.wave) == (Outcome.STOPPED, 1)
+    assert "INVALID_REPLICA_ASSIGNMENT" in (result.reason or "")
+    assert "start t-1" not in stage.log
+    assert (stage.moves.throttled(), stage.lock.members) == ([], {})
 
 
-def test_an_error_of_the_whole_leaves_no_throttle_and_no_lock(play: Callable[[Scene], None]) -> None:
-    async def scene(stage: Stage) -> None:
-        stage.moves.refuses_all = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        with pytest.raises(Refused):
-            await stage.execute()
-        assert (stage.moves.throttled(), stage.lock.members) == ([], {})
-        assert stage.journal()[-1] == "stopped"
-
-    play(scene)
+@staged(play)
+async def test_an_error_of_the_whole_leaves_no_throttle_and_no_lock(stage: Stage, /) -> None:
+    stage.moves.refuses_all = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    with pytest.raises(Refused):
+        await stage.execute()
+    assert (stage.moves.throttled(), stage.lock.members) == ([], {})
+    assert stage.journal()[-1] == "stopped"
 
 
-def test_the_gate_stops_before_the_next_wave(play: Callable[[Scene], None]) -> None:
+@staged(play)
+async def test_the_gate_stops_before_the_next_wave(stage: Stage, /) -> None:
     """Each problem appears when the first wave is done."""
-
-    async def scene(stage: Stage) -> None:
-        troubles: Sequence[tuple[str, Callable[[], object], Callable[[], object]]] = (
-            (
-                "the ISR has shrunk for u-0",
-                lambda: stage.moves.lose_in_sync(U0, (0,)), lambda: stage.moves.lose_in_sync(U0, (0, 1)),
-            ),
-            (
-                "dead target: broker 2 should receive replicas and cannot be reached",
-                lambda: stage.brokers.brokers.pop(), lambda: stage.brokers.brokers.append(gone),
-            ),
-            (
-                "no leader to copy from: t-1",
-                lambda: stage.brokers.leaders.update(t=[0, -1]), lambda: stage.brokers.leaders.update(t=[0, 0]),
-            ),
-        )  # fmt: skip
-        gone = stage.brokers.brokers[-1]
-        for reason, trouble, repair in troubles:
-            stage.moves.put(T0, (0, 1))
-            stage.watcher.on_step = lambda step, wave, trouble=trouble: (  # type: ignore[misc]
-                trouble() if (step, wave) == (Step.WAVE_DONE, 1) else None
-            )
-            result = await stage.execute()
-            assert (result.outcome, result.reason, result.done) == (Outcome.STOPPED, reason, 1)
-            repair()
-            assert stage.moves.throttled() == []
-        assert "start t-1" not in stage.log
-
-    play(scene)
+    troubles: Sequence[tuple[str, Callable[[], object], Callable[[], object]]] = (
+        (
+            "the ISR has shrunk for u-0",
+            lambda: stage.moves.lose_in_sync(U0, (0,)), lambda: stage.moves.lose_in_sync(U0, (0, 1)),
+        ),
+        (
+            "dead target: broker 2 should receive replicas and cannot be reached",
+            lambda: stage.brokers.brokers.pop(), lambda: stage.brokers.brokers.append(gone),
+        ),
+        (
+            "no leader to copy from: t-1",
+            lambda: stage.brokers.leaders.update(t=[0, -1]), lambda: stage.brokers.leaders.update(t=[0, 0]),
+        ),
+    )  # fmt: skip
+    gone = stage.brokers.brokers[-1]
+    for reason, trouble, repair in troubles:
+        stage.moves.put(T0, (0, 1))
+        stage.watcher.on_step = lambda step, wave, trouble=trouble: (  # type: ignore[misc]
+            trouble() if (step, wave) == (Step.WAVE_DONE, 1) else None
+        )
+        result = await stage.execute()
+        assert (result.outcome, result.reason, result.done) == (Outcome.STOPPED, reason, 1)
+        repair()
+        assert stage.moves.throttled() == []
+    assert "start t-1" not in stage.log
 
 
-def test_a_gate_that_waits_says_why_once(play: Callable[[Scene], None], monkeypatch: pytest.MonkeyPatch) -> None:
+@staged(play)
+async def test_a_gate_that_waits_says_why_once(stage: Stage, /, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wave_execution, "GATE_PATIENCE_S", 20.0)
 
-    async def scene(stage: Stage) -> None:
-        def step(one: Step, wave: int) -> None:
-            if (one, wave) == (Step.WAVE_DONE, 1):
-                stage.moves.lose_in_sync(U0, (0,))
-                # Several looks later all is well again.
-                asyncio.get_running_loop().call_later(0.1, stage.moves.lose_in_sync, U0, (0, 1))
+    def step(one: Step, wave: int) -> None:
+        if (one, wave) == (Step.WAVE_DONE, 1):
+            stage.moves.lose_in_sync(U0, (0,))
+            # Several looks later all is well again.
+            asyncio.get_running_loop().call_later(0.1, stage.moves.lose_in_sync, U0, (0, 1))
 
-        stage.watcher.on_step = step
-        assert (await stage.execute()).outcome is Outcome.DONE
-        assert stage.watcher.said == ["wave 2 waits, for at most 20 s: the ISR has shrunk for u-0"]
-
-    play(scene)
+    stage.watcher.on_step = step
+    assert (await stage.execute()).outcome is Outcome.DONE
+    assert stage.watcher.said == ["wave 2 waits, for at most 20 s: the ISR has shrunk for u-0"]
 
 
-def test_a_throttle_that_somebody_asks_for_holds_at_once_and_in_the_waves_that_follow(
-    play: Callable[[Scene], None],
-) -> None:
+@staged(play)
+async def test_a_throttle_that_somebody_asks_for_holds_at_once_and_in_the_waves_that_follow(stage: Stage, /) -> None:
     rates: list[tuple[int, int | None]] = []
+    control = WaveControl()
 
-    async def scene(stage: Stage) -> None:
-        control = WaveControl()
+    def show(progress: WaveProgress) -> None:
+        rates.append((progress.wave, progress.throttle))
+        if len(rates) == 1:
+            control.set_throttle(ThrottleRange.of(40_000))
+            return
+        told = {found[FOLLOWER_RATE] for (kind, _), found in stage.moves.settings.items() if kind == BROKER}
+        assert told == {"40000"}
+        stage.moves.finish()
 
-        def show(progress: WaveProgress) -> None:
-            rates.append((progress.wave, progress.throttle))
-            if len(rates) == 1:
-                control.set_throttle(ThrottleRange.of(40_000))
-                return
-            told = {found[FOLLOWER_RATE] for (kind, _), found in stage.moves.settings.items() if kind == BROKER}
-            assert told == {"40000"}
-            stage.moves.finish()
-
-        stage.watcher.on_show = show
-        result = await execute_waves(stage.cluster, (FIRST, SECOND), stage.settings, stage.watcher, control)
-        assert result.outcome is Outcome.DONE
-        assert rates[0] == (1, 80_000)
-        assert {rate for _, rate in rates[1:]} == {40_000}
-        assert {wave for wave, _ in rates} == {1, 2}
-        assert stage.watcher.said == ["throttle 80.0 kB/s → 40.0 kB/s: you asked for it"]
-        assert stage.moves.throttled() == []
-
-    play(scene)
+    stage.watcher.on_show = show
+    result = await execute_waves(stage.cluster, (FIRST, SECOND), stage.settings, stage.watcher, control)
+    assert result.outcome is Outcome.DONE
+    assert rates[0] == (1, 80_000)
+    assert {rate for _, rate in rates[1:]} == {40_000}
+    assert {wave for wave, _ in rates} == {1, 2}
+    assert stage.watcher.said == ["throttle 80.0 kB/s → 40.0 kB/s: you asked for it"]
+    assert stage.moves.throttled() == []
 
 
-def test_what_was_wrong_at_the_start_closes_no_gate(play: Callable[[Scene], None]) -> None:
-    async def scene(stage: Stage) -> None:
-        stage.moves.lose_in_sync(U0, (0,))
-        assert (await stage.execute()).outcome is Outcome.DONE
-
-    play(scene)
+@staged(play)
+async def test_what_was_wrong_at_the_start_closes_no_gate(stage: Stage, /) -> None:
+    stage.moves.lose_in_sync(U0, (0,))
+    assert (await stage.execute()).outcome is Outcome.DONE
 
 
-def test_the_throttle_follows_the_isrs(play: Callable[[Scene], None], monkeypatch: pytest.MonkeyPatch) -> None:
+@staged(play)
+async def test_the_throttle_follows_the_isrs(stage: Stage, /, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wave_execution, "LOOK_AROUND_S", 0.0)
     rates: list[int | None] = []
 
-    async def scene(stage: Stage) -> None:
-        def show(progress: WaveProgress) -> None:
-            rates.append(progress.throttle)
-            if len(rates) == 1:
-                stage.moves.lose_in_sync(U0, (0,))
-            elif len(rates) == 3:
-                stage.moves.lose_in_sync(U0, (0, 1))
-            elif len(rates) == 7:
-                told = {found[FOLLOWER_RATE] for (kind, _), found in stage.moves.settings.items() if kind == BROKER}
-                assert told == {str(progress.throttle)}
-                stage.moves.finish()
+    def show(progress: WaveProgress) -> None:
+        rates.append(progress.throttle)
+        if len(rates) == 1:
+            stage.moves.lose_in_sync(U0, (0,))
+        elif len(rates) == 3:
+            stage.moves.lose_in_sync(U0, (0, 1))
+        elif len(rates) == 7:
+            told = {found[FOLLOWER_RATE] for (kind, _), found in stage.moves.settings.items() if kind == BROKER}
+            assert told == {str(progress.throttle)}
+            stage.moves.finish()
 
-        stage.watcher.on_show = show
-        result = await stage.execute(FIRST, throttle=ThrottleRange.of(80_000, 20_000))
-        assert result.outcome is Outcome.DONE
-        assert rates[:7] == [80_000, 40_000, 20_000, 20_000, 20_000, 30_000, 30_000]
-        assert stage.moves.throttled() == []
-
-    play(scene)
+    stage.watcher.on_show = show
+    result = await stage.execute(FIRST, throttle=ThrottleRange.of(80_000, 20_000))
+    assert result.outcome is Outcome.DONE
+    assert rates[:7] == [80_000, 40_000, 20_000, 20_000, 20_000, 30_000, 30_000]
+    assert stage.moves.throttled() == []
 
 
-def test_a_dead_broker_slows_nothing_down(play: Callable[[Scene], None], monkeypatch: pytest.MonkeyPatch) -> None:
+@staged(play)
+async def test_a_dead_broker_slows_nothing_down(stage: Stage, /, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its replicas leave the ISR whatever the rate is; a slower copy brings none of them back."""
     monkeypatch.setattr(wave_execution, "LOOK_AROUND_S", 0.0)
     rates: list[int | None] = []
 
-    async def scene(stage: Stage) -> None:
-        def show(progress: WaveProgress) -> None:
-            rates.append(progress.throttle)
-            if len(rates) == 1:
-                stage.brokers.brokers = [broker for broker in stage.brokers.brokers if broker.id != 1]
-                stage.moves.lose_in_sync(U0, (0,))
-            elif len(rates) == 3:
-                stage.moves.finish()
+    def show(progress: WaveProgress) -> None:
+        rates.append(progress.throttle)
+        if len(rates) == 1:
+            stage.brokers.brokers = [broker for broker in stage.brokers.brokers if broker.id != 1]
+            stage.moves.lose_in_sync(U0, (0,))
+        elif len(rates) == 3:
+            stage.moves.finish()
 
-        stage.watcher.on_show = show
-        await stage.execute(FIRST, throttle=ThrottleRange.of(80_000, 20_000))
-        assert rates[:3] == [80_000] * 3
-        assert not [line for line in stage.watcher.said if line.startswith("throttle")]
-
-    play(scene)
+    stage.watcher.on_show = show
+    await stage.execute(FIRST, throttle=ThrottleRange.of(80_000, 20_000))
+    assert rates[:3] == [80_000] * 3
+    assert not [line for line in stage.watcher.said if line.startswith("throttle")]
 
 
-def test_what_has_arrived_is_not_held_back_while_the_rest_of_its_wave_copies(
-    play: Callable[[Scene], None], monkeypatch: pytest.MonkeyPatch
+@staged(play)
+async def test_what_has_arrived_is_not_held_back_while_the_rest_of_its_wave_copies(
+    stage: Stage, /, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A listed follower that lacks a record is held back, in sync or not, and would fall out of the ISR under load."""
     monkeypatch.setattr(wave_execution, "LOOK_AROUND_S", 0.0)
     rates: list[int | None] = []
     lists: list[tuple[str, ...]] = []
 
-    async def scene(stage: Stage) -> None:
-        def show(progress: WaveProgress) -> None:
-            rates.append(progress.throttle)
-            lists.append(read_list(stage.moves.settings[TOPIC, "t"][FOLLOWER_REPLICAS]).ours)
-            if len(rates) == 1:
-                stage.moves.put(T0, (0, 2))
-            elif len(rates) == 2:
-                stage.moves.lose_in_sync(T0, (0,))
-            elif len(rates) == 3:
-                stage.moves.lose_in_sync(T0, (0, 2))
-            elif len(rates) == 4:
-                stage.moves.finish()
+    def show(progress: WaveProgress) -> None:
+        rates.append(progress.throttle)
+        lists.append(read_list(stage.moves.settings[TOPIC, "t"][FOLLOWER_REPLICAS]).ours)
+        if len(rates) == 1:
+            stage.moves.put(T0, (0, 2))
+        elif len(rates) == 2:
+            stage.moves.lose_in_sync(T0, (0,))
+        elif len(rates) == 3:
+            stage.moves.lose_in_sync(T0, (0, 2))
+        elif len(rates) == 4:
+            stage.moves.finish()
 
-        stage.watcher.on_show = show
-        result = await stage.execute((*FIRST, *SECOND), throttle=ThrottleRange.of(80_000, 20_000))
-        assert (result.outcome, result.done) == (Outcome.DONE, 2)
-        assert lists[0] == ("0:2", "1:2")
-        assert lists[3] == ("1:2",)
-        assert set(rates) == {80_000}, "the ISR that the throttle itself held down does not halve it"
-        assert stage.moves.throttled() == []
-
-    play(scene)
+    stage.watcher.on_show = show
+    result = await stage.execute((*FIRST, *SECOND), throttle=ThrottleRange.of(80_000, 20_000))
+    assert (result.outcome, result.done) == (Outcome.DONE, 2)
+    assert lists[0] == ("0:2", "1:2")
+    assert lists[3] == ("1:2",)
+    assert set(rates) == {80_000}, "the ISR that the throttle itself held down does not halve it"
+    assert stage.moves.throttled() == []
 
 
 @pytest.mark.parametrize("fault", ["refused", "unread"])
-def test_what_cannot_be_taken_off_the_throttle_now_is_tried_again_and_holds_up_nothing(
-    play: Callable[[Scene], None], monkeypatch: pytest.MonkeyPatch, fault: str
+@staged(play)
+async def test_what_cannot_be_taken_off_the_throttle_now_is_tried_again_and_holds_up_nothing(
+    stage: Stage, /, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     monkeypatch.setattr(wave_execution, "LOOK_AROUND_S", 0.0)
     real = throttles.read_topics
     tries: list[set[str]] = []
     lists: list[tuple[str, ...]] = []
 
-    async def scene(stage: Stage) -> None:
-        async def fails_twice(cluster: Cluster, names: set[TopicPartition]) -> None:
-            tries.append(set(map(str, names)))
-            if len(tries) > 2:
+    async def fails_twice(cluster: Cluster, names: set[TopicPartition]) -> None:
+        tries.append(set(map(str, names)))
+        if len(tries) > 2:
+            await throttles.release_partitions(cluster, names)
+        elif fault == "refused":
+            raise Refused(ErrorCode.POLICY_VIOLATION, None)
+        else:
+            with monkeypatch.context() as unread:
+                unread.setattr(throttles, "read_topics", without_settings)
                 await throttles.release_partitions(cluster, names)
-            elif fault == "refused":
-                raise Refused(ErrorCode.POLICY_VIOLATION, None)
-            else:
-                with monkeypatch.context() as unread:
-                    unread.setattr(throttles, "read_topics", without_settings)
-                    await throttles.release_partitions(cluster, names)
 
-        async def without_settings(cluster: Cluster, names: Any) -> Any:
-            return {name: replace(topic, configs=None) for name, topic in (await real(cluster, names)).items()}
+    async def without_settings(cluster: Cluster, names: Any) -> Any:
+        return {name: replace(topic, configs=None) for name, topic in (await real(cluster, names)).items()}
 
-        monkeypatch.setattr(wave_throttle, "release_partitions", fails_twice)
+    monkeypatch.setattr(wave_throttle, "release_partitions", fails_twice)
 
-        def show(_: WaveProgress) -> None:
-            lists.append(read_list(stage.moves.settings[TOPIC, "t"][FOLLOWER_REPLICAS]).ours)
-            if len(lists) == 1:
-                stage.moves.put(T0, (0, 2))
-            elif len(lists) == 6:
-                stage.moves.finish()
+    def show(_: WaveProgress) -> None:
+        lists.append(read_list(stage.moves.settings[TOPIC, "t"][FOLLOWER_REPLICAS]).ours)
+        if len(lists) == 1:
+            stage.moves.put(T0, (0, 2))
+        elif len(lists) == 6:
+            stage.moves.finish()
 
-        stage.watcher.on_show = show
-        assert (await stage.execute((*FIRST, *SECOND))).outcome is Outcome.DONE
-        assert tries[:3] == [{"t-0"}] * 3
-        assert (lists[3], lists[5]) == (("0:2", "1:2"), ("1:2",))
-        assert stage.watcher.said == [], "the progress is known all the time"
-
-    play(scene)
+    stage.watcher.on_show = show
+    assert (await stage.execute((*FIRST, *SECOND))).outcome is Outcome.DONE
+    assert tries[:3] == [{"t-0"}] * 3
+    assert (lists[3], lists[5]) == (("0:2", "1:2"), ("1:2",))
+    assert stage.watcher.said == [], "the progress is known all the time"
 
 
-def test_the_throttle_is_halved_while_a_broker_answers_slowly(
-    play: Callable[[Scene], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_throttle_is_halved_while_a_broker_answers_slowly(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(wave_execution, "LOOK_AROUND_S", 0.0)
     monkeypatch.setattr(wave_throttle, "SAMPLES_MIN", 1)
     rates: list[int | None] = []
@@ -481,61 +447,56 @@ def test_the_throttle_is_halved_while_a_broker_answers_slowly(
         assert {topic.name for request in asked for topic in request.topics} == {"t"}
         assert stage.moves.throttled() == []
 
-    play(scene)
+    play(scene, tmp_path=tmp_path, monkeypatch=monkeypatch)
 
 
-def test_a_stalled_copy_names_the_broker_that_does_not_answer(play: Callable[[Scene], None]) -> None:
-    async def scene(stage: Stage) -> None:
-        stage.watcher.on_show = lambda progress: stage.moves.without_dirs.add(2)
-        result = await stage.execute(FIRST, stall_s=0.5)
-        told = "the copy has stalled for 0.5 s: t-0 waits for broker 2, which does not answer"
-        assert (result.outcome, result.reason) == (Outcome.STOPPED, told)
-        waits = "wave 1: t-0 waits for broker 2, which does not answer"
-        assert stage.watcher.said.count(waits) == 1, "told at once, not only when the patience is over"
-
-    play(scene)
+@staged(play)
+async def test_a_stalled_copy_names_the_broker_that_does_not_answer(stage: Stage, /) -> None:
+    stage.watcher.on_show = lambda progress: stage.moves.without_dirs.add(2)
+    result = await stage.execute(FIRST, stall_s=0.5)
+    told = "the copy has stalled for 0.5 s: t-0 waits for broker 2, which does not answer"
+    assert (result.outcome, result.reason) == (Outcome.STOPPED, told)
+    waits = "wave 1: t-0 waits for broker 2, which does not answer"
+    assert stage.watcher.said.count(waits) == 1, "told at once, not only when the patience is over"
 
 
-def test_nobody_knows_how_long_it_takes_while_all_that_moves_waits(
-    play: Callable[[Scene], None], monkeypatch: pytest.MonkeyPatch
+@staged(play)
+async def test_nobody_knows_how_long_it_takes_while_all_that_moves_waits(
+    stage: Stage, /, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     update = WaveMeter.update
     monkeypatch.setattr(WaveMeter, "update", lambda *said: replace(update(*said), left_s_min=3.0, left_s_max=4.0))
     left: list[float | None] = []
 
-    async def scene(stage: Stage) -> None:
-        def show(progress: WaveProgress) -> None:
-            left.append(progress.left_s_max)
-            stage.moves.without_dirs.add(2)
+    def show(progress: WaveProgress) -> None:
+        left.append(progress.left_s_max)
+        stage.moves.without_dirs.add(2)
 
-        stage.watcher.on_show = show
-        await stage.execute((*FIRST, *SECOND), stall_s=0.5)
-        assert (left[0], {*left[1:]}) == (4.0, {None})
-        waits = "wave 1: t-0 waits for broker 2, which does not answer, and so does 1 more of its partitions"
-        assert stage.watcher.said.count(waits) == 1
-
-    play(scene)
+    stage.watcher.on_show = show
+    await stage.execute((*FIRST, *SECOND), stall_s=0.5)
+    assert (left[0], {*left[1:]}) == (4.0, {None})
+    waits = "wave 1: t-0 waits for broker 2, which does not answer, and so does 1 more of its partitions"
+    assert stage.watcher.said.count(waits) == 1
 
 
-def test_a_stalled_copy_stops_and_keeps_its_throttle(play: Callable[[Scene], None]) -> None:
-    async def scene(stage: Stage) -> None:
-        stage.watcher.on_show = lambda progress: None
-        result = await stage.execute(stall_s=0.3)
-        assert (result.outcome, result.moving) == (Outcome.STOPPED, (T0,))
-        assert "the copy has stalled" in (result.reason or "")
-        assert result.left == ("the throttle of t stays on while it copies",)
-        assert stage.moves.throttled() == ["topic t", "broker 0", "broker 1", "broker 2"]
-        stage.moves.finish()
-        stage.watcher.on_show = lambda progress: stage.moves.finish()
-        again = await stage.execute()
-        assert (again.outcome, again.done, stage.moves.throttled()) == (Outcome.DONE, 2, [])
-        assert stage.log.count("start t-0") == 1
-
-    play(scene)
+@staged(play)
+async def test_a_stalled_copy_stops_and_keeps_its_throttle(stage: Stage, /) -> None:
+    stage.watcher.on_show = lambda progress: None
+    result = await stage.execute(stall_s=0.3)
+    assert (result.outcome, result.moving) == (Outcome.STOPPED, (T0,))
+    assert "the copy has stalled" in (result.reason or "")
+    assert result.left == ("the throttle of t stays on while it copies",)
+    assert stage.moves.throttled() == ["topic t", "broker 0", "broker 1", "broker 2"]
+    stage.moves.finish()
+    stage.watcher.on_show = lambda progress: stage.moves.finish()
+    again = await stage.execute()
+    assert (again.outcome, again.done, stage.moves.throttled()) == (Outcome.DONE, 2, [])
+    assert stage.log.count("start t-0") == 1
 
 
-def test_a_cluster_that_falls_silent_in_a_wave_is_told_once_and_waited_for(
-    play: Callable[[Scene], None], monkeypatch: pytest.MonkeyPatch
+@staged(play)
+async def test_a_cluster_that_falls_silent_in_a_wave_is_told_once_and_waited_for(
+    stage: Stage, /, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     as_ever, looks = wave_execution.read_statuses, itertools.count()
 
@@ -544,107 +505,88 @@ def test_a_cluster_that_falls_silent_in_a_wave_is_told_once_and_waited_for(
             raise Unreachable("ZooKeeper does not answer")
         return await as_ever(cluster, plan)
 
-    async def scene(stage: Stage) -> None:
-        monkeypatch.setattr(wave_execution, "read_statuses", silent_at_first)
-        assert (await stage.execute(stall_s=30)).outcome is Outcome.DONE
-        assert stage.watcher.said == [
-            "the progress of wave 1 is unknown: ZooKeeper does not answer; klamm waits at most 30 s without news"
-        ]
-
-    play(scene)
+    monkeypatch.setattr(wave_execution, "read_statuses", silent_at_first)
+    assert (await stage.execute(stall_s=30)).outcome is Outcome.DONE
+    assert stage.watcher.said == [
+        "the progress of wave 1 is unknown: ZooKeeper does not answer; klamm waits at most 30 s without news"
+    ]
 
 
-def test_what_somebody_else_moves_is_left_alone(play: Callable[[Scene], None]) -> None:
-    async def scene(stage: Stage) -> None:
-        stage.moves.put(T1, (1, 2))
-        result = await stage.execute()
-        assert (result.outcome, result.wave) == (Outcome.STOPPED, 0)
-        back = "move it back and go on, or plan again into another file"
-        assert result.reason == f"another client has moved t-1, or is moving it: {back}"
-        assert not [line for line in stage.log if line.startswith("start")]
-
-    play(scene)
+@staged(play)
+async def test_what_somebody_else_moves_is_left_alone(stage: Stage, /) -> None:
+    stage.moves.put(T1, (1, 2))
+    result = await stage.execute()
+    assert (result.outcome, result.wave) == (Outcome.STOPPED, 0)
+    back = "move it back and go on, or plan again into another file"
+    assert result.reason == f"another client has moved t-1, or is moving it: {back}"
+    assert not [line for line in stage.log if line.startswith("start")]
 
 
-def test_a_lock_that_somebody_has_taken_stops_before_the_next_wave(play: Callable[[Scene], None]) -> None:
-    async def scene(stage: Stage) -> None:
-        def taken(progress: WaveProgress) -> None:
-            stage.lock.members = {"thief": SOMEBODY.encode()}
-            if stage.lock.has_told_of_the_loss:
-                stage.moves.finish()
+@staged(play)
+async def test_a_lock_that_somebody_has_taken_stops_before_the_next_wave(stage: Stage, /) -> None:
+    def taken(progress: WaveProgress) -> None:
+        stage.lock.members = {"thief": SOMEBODY.encode()}
+        if stage.lock.has_told_of_the_loss:
+            stage.moves.finish()
 
-        stage.watcher.on_show = taken
-        result = await stage.execute()
-        assert (result.outcome, result.wave, "start t-1" in stage.log) == (Outcome.STOPPED, 2, False)
-        assert str(SOMEBODY) in (result.reason or "")
-        assert list(stage.lock.members) == ["thief"]
-
-    play(scene)
+    stage.watcher.on_show = taken
+    result = await stage.execute()
+    assert (result.outcome, result.wave, "start t-1" in stage.log) == (Outcome.STOPPED, 2, False)
+    assert str(SOMEBODY) in (result.reason or "")
+    assert list(stage.lock.members) == ["thief"]
 
 
-def test_what_somebody_cancels_is_not_started_again(play: Callable[[Scene], None]) -> None:
-    async def scene(stage: Stage) -> None:
-        stage.watcher.on_show = lambda _: stage.moves.put(T0, (0, 1))
-        result = await stage.execute()
-        assert (result.outcome, result.reason) == (Outcome.STOPPED, "another client has cancelled t-0")
-        assert (stage.log.count("start t-0"), stage.moves.throttled()) == (1, [])
-
-    play(scene)
+@staged(play)
+async def test_what_somebody_cancels_is_not_started_again(stage: Stage, /) -> None:
+    stage.watcher.on_show = lambda _: stage.moves.put(T0, (0, 1))
+    result = await stage.execute()
+    assert (result.outcome, result.reason) == (Outcome.STOPPED, "another client has cancelled t-0")
+    assert (stage.log.count("start t-0"), stage.moves.throttled()) == (1, [])
 
 
-def test_what_a_killed_run_has_left_on_other_topics_comes_off(play: Callable[[Scene], None]) -> None:
-    async def scene(stage: Stage) -> None:
-        left = throttled_settings("u", {}, {}, Throttle(7000))
-        stage.moves.settings[TOPIC, "u"] = dict(left)
-        stage.moves.settings[BROKER, "1"] = {FOLLOWER_RATE: "7000"}
-        assert (await stage.execute(throttle=None)).outcome is Outcome.DONE
-        assert stage.moves.throttled() == []
-
-    play(scene)
+@staged(play)
+async def test_what_a_killed_run_has_left_on_other_topics_comes_off(stage: Stage, /) -> None:
+    left = throttled_settings("u", {}, {}, Throttle(7000))
+    stage.moves.settings[TOPIC, "u"] = dict(left)
+    stage.moves.settings[BROKER, "1"] = {FOLLOWER_RATE: "7000"}
+    assert (await stage.execute(throttle=None)).outcome is Outcome.DONE
+    assert stage.moves.throttled() == []
 
 
-def test_a_passed_deadline_begins_no_wave(play: Callable[[Scene], None]) -> None:
-    async def scene(stage: Stage) -> None:
-        result = await stage.execute(deadline_s=0.0)
-        assert (result.outcome, result.reason) == (Outcome.DEADLINE, "the deadline has passed")
-        assert not [line for line in stage.log if line.startswith(("start", "throttle"))]
-
-    play(scene)
+@staged(play)
+async def test_a_passed_deadline_begins_no_wave(stage: Stage, /) -> None:
+    result = await stage.execute(deadline_s=0.0)
+    assert (result.outcome, result.reason) == (Outcome.DEADLINE, "the deadline has passed")
+    assert not [line for line in stage.log if line.startswith(("start", "throttle"))]
 
 
-def test_a_held_lock_is_not_touched(play: Callable[[Scene], None]) -> None:
-    async def scene(stage: Stage) -> None:
-        stage.lock.members = {"m0": SOMEBODY.encode()}
-        with pytest.raises(LockHeld, match=re.escape(str(SOMEBODY))):
-            await stage.execute()
-        assert (stage.log, stage.watcher.said) == ([], [f"waits for {SOMEBODY}"])
-        assert not stage.settings.journal.exists()
-        assert not [request for broker in stage.brokers.brokers for request in broker.requests(JoinGroupRequest)]
-
-    play(scene)
+@staged(play)
+async def test_a_held_lock_is_not_touched(stage: Stage, /) -> None:
+    stage.lock.members = {"m0": SOMEBODY.encode()}
+    with pytest.raises(LockHeld, match=re.escape(str(SOMEBODY))):
+        await stage.execute()
+    assert (stage.log, stage.watcher.said) == ([], [f"waits for {SOMEBODY}"])
+    assert not stage.settings.journal.exists()
+    assert not [request for broker in stage.brokers.brokers for request in broker.requests(JoinGroupRequest)]
 
 
-def test_who_joins_beside_the_leader_does_not_hold_the_lock(play: Callable[[Scene], None]) -> None:
+@staged(play)
+async def test_who_joins_beside_the_leader_does_not_hold_the_lock(stage: Stage, /) -> None:
     """Both saw an empty group. The first to join leads."""
 
-    async def scene(stage: Stage) -> None:
-        def empty_then_taken(request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-            stage.lock.members = {"m0": SOMEBODY.encode()}
-            return DescribeGroupsResponse(groups=[DescribedGroup(group_id=request.groups[0])])
+    def empty_then_taken(request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+        stage.lock.members = {"m0": SOMEBODY.encode()}
+        return DescribeGroupsResponse(groups=[DescribedGroup(group_id=request.groups[0])])
 
-        stage.answer_once(ApiKey.DESCRIBE_GROUPS, empty_then_taken)
-        with pytest.raises(LockHeld, match=re.escape(str(SOMEBODY))):
-            await stage.execute()
-        assert (stage.log, list(stage.lock.members)) == ([], ["m0"])
-
-    play(scene)
+    stage.answer_once(ApiKey.DESCRIBE_GROUPS, empty_then_taken)
+    with pytest.raises(LockHeld, match=re.escape(str(SOMEBODY))):
+        await stage.execute()
+    assert (stage.log, list(stage.lock.members)) == ([], ["m0"])
 
 
-def test_a_session_that_brokers_do_not_allow_is_explained(play: Callable[[Scene], None]) -> None:
-    async def scene(stage: Stage) -> None:
-        stage.lock.refuses_joins = ErrorCode.INVALID_SESSION_TIMEOUT
-        with pytest.raises(AdminError) as raised:
-            await stage.execute()
-        assert "group.min.session.timeout.ms" in str(raised.value.hint)
-
-    play(scene)
+@staged(play)
+async def test_a_session_that_brokers_do_not_allow_is_explained(stage: Stage, /) -> None:
+    stage.lock.refuses_joins = ErrorCode.INVALID_SESSION_TIMEOUT
+    with pytest.raises(AdminError) as raised:
+        await stage.execute()
+    assert "group.min.session.timeout.ms" in str(raised.value.hint)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from event_loop import staged
 from klamm_program import klamm
 from scripted_brokers import HANG_UP, SILENCE, ScriptedBroker, ScriptedCluster, scripted_cluster
 
@@ -122,251 +123,238 @@ async def send(
     return producer
 
 
-def test_records_arrive_in_order_with_sequences_that_follow() -> None:
-    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
-        logs = Logs()
-        cluster.brokers[0].answers[ApiKey.PRODUCE] = logs
-        wanted = records(100, size=50)
-        producer = await send(wire, wanted, batch_bytes=1000)
-        log = logs.by_partition[0]
-        assert log.values == [record.value for record in wanted]
-        assert len(log.sequences) > 5
-        assert log.sequences == sorted(set(log.sequences))
-        (result,) = producer.results
-        assert (result.partition, result.record_count, result.first_offset, result.last_offset) == (0, 100, 0, 99)
+@staged(play)
+async def test_records_arrive_in_order_with_sequences_that_follow(
+    cluster: ScriptedCluster, wire: WireCluster, /
+) -> None:
+    logs = Logs()
+    cluster.brokers[0].answers[ApiKey.PRODUCE] = logs
+    wanted = records(100, size=50)
+    producer = await send(wire, wanted, batch_bytes=1000)
+    log = logs.by_partition[0]
+    assert log.values == [record.value for record in wanted]
+    assert len(log.sequences) > 5
+    assert log.sequences == sorted(set(log.sequences))
+    (result,) = producer.results
+    assert (result.partition, result.record_count, result.first_offset, result.last_offset) == (0, 100, 0, 99)
 
-    play(scene)
 
-
-def test_a_leader_that_froze_is_not_waited_for_once_another_leads() -> None:
+@staged(play)
+async def test_a_leader_that_froze_is_not_waited_for_once_another_leads(
+    cluster: ScriptedCluster, wire: WireCluster, /
+) -> None:
     """Its connection stays open, and it would tell nobody who leads now."""
+    logs, frozen = Logs(), cluster.brokers[0]
 
-    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
-        logs, frozen = Logs(), cluster.brokers[0]
+    def freeze(request: Any) -> Any:
+        for key in (ApiKey.METADATA, ApiKey.API_VERSIONS):
+            frozen.answers[key] = lambda request: SILENCE
+        cluster.leaders["t"] = [1, 1]
+        return SILENCE
 
-        def freeze(request: Any) -> Any:
-            for key in (ApiKey.METADATA, ApiKey.API_VERSIONS):
-                frozen.answers[key] = lambda request: SILENCE
-            cluster.leaders["t"] = [1, 1]
-            return SILENCE
-
-        frozen.answers[ApiKey.PRODUCE] = first_then(logs, freeze)
-        cluster.brokers[1].answers[ApiKey.PRODUCE] = logs
-        wanted = records(3, size=50)
-        await send(wire, wanted, batch_bytes=100, delivery_timeout_s=6.0)
-        log = logs.by_partition[0]
-        assert log.values == [record.value for record in wanted]
-        assert log.sequences == [0, 1, 2], "each batch once, in order"
-
-    play(scene)
+    frozen.answers[ApiKey.PRODUCE] = first_then(logs, freeze)
+    cluster.brokers[1].answers[ApiKey.PRODUCE] = logs
+    wanted = records(3, size=50)
+    await send(wire, wanted, batch_bytes=100, delivery_timeout_s=6.0)
+    log = logs.by_partition[0]
+    assert log.values == [record.value for record in wanted]
+    assert log.sequences == [0, 1, 2], "each batch once, in order"
 
 
-def test_encoded_batches_keep_their_place_among_others() -> None:
-    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
-        logs = Logs()
-        cluster.brokers[0].answers[ApiKey.PRODUCE] = logs
-        producer, (first, second, third, fourth) = Producer(wire, "t", ProducerOptions()), records(4)
-        await producer.open()
-        producer.add(first, 0)
-        producer.add_encoded(0, encode_records([second, third], 0))
-        producer.add(fourth, 0)
-        await producer.flush()
-        log = logs.by_partition[0]
-        assert log.values == [record.value for record in (first, second, third, fourth)]
-        assert log.sequences == [0, 1, 3]
-        assert (producer.results[0].record_count, producer.partition_count) == (4, 2)
-
-    play(scene)
+@staged(play)
+async def test_encoded_batches_keep_their_place_among_others(cluster: ScriptedCluster, wire: WireCluster, /) -> None:
+    logs = Logs()
+    cluster.brokers[0].answers[ApiKey.PRODUCE] = logs
+    producer, (first, second, third, fourth) = Producer(wire, "t", ProducerOptions()), records(4)
+    await producer.open()
+    producer.add(first, 0)
+    producer.add_encoded(0, encode_records([second, third], 0))
+    producer.add(fourth, 0)
+    await producer.flush()
+    log = logs.by_partition[0]
+    assert log.values == [record.value for record in (first, second, third, fourth)]
+    assert log.sequences == [0, 1, 3]
+    assert (producer.results[0].record_count, producer.partition_count) == (4, 2)
 
 
-def test_batches_without_key_go_from_one_partition_to_another() -> None:
-    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
-        producer = Producer(wire, "t", ProducerOptions())
-        await producer.open()
-        first, second, third = producer.sticky_partitions(3)
-        assert {first, second} == {0, 1}
-        assert third == first
-        assert producer.sticky_partitions(1) == [third], "its batch may not be full"
-
-    play(scene)
-
-
-def test_each_partition_goes_to_its_leader() -> None:
-    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
-        logs = [Logs(), Logs()]
-        for broker, log in zip(cluster.brokers, logs, strict=True):
-            broker.answers[ApiKey.PRODUCE] = log
-        producer = Producer(wire, "t", ProducerOptions())
-        await producer.open()
-        for record in records(10):
-            producer.add(record, 0)
-            producer.add(record, 1)
-        await producer.flush()
-        assert list(logs[0].by_partition) == [0]
-        assert list(logs[1].by_partition) == [1]
-
-    play(scene)
+@staged(play)
+async def test_batches_without_key_go_from_one_partition_to_another(
+    cluster: ScriptedCluster, wire: WireCluster, /
+) -> None:
+    producer = Producer(wire, "t", ProducerOptions())
+    await producer.open()
+    first, second, third = producer.sticky_partitions(3)
+    assert {first, second} == {0, 1}
+    assert third == first
+    assert producer.sticky_partitions(1) == [third], "its batch may not be full"
 
 
-def test_a_leader_that_has_moved_is_followed_and_nothing_is_stored_twice() -> None:
-    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
-        logs = Logs()
+@staged(play)
+async def test_each_partition_goes_to_its_leader(cluster: ScriptedCluster, wire: WireCluster, /) -> None:
+    logs = [Logs(), Logs()]
+    for broker, log in zip(cluster.brokers, logs, strict=True):
+        broker.answers[ApiKey.PRODUCE] = log
+    producer = Producer(wire, "t", ProducerOptions())
+    await producer.open()
+    for record in records(10):
+        producer.add(record, 0)
+        producer.add(record, 1)
+    await producer.flush()
+    assert list(logs[0].by_partition) == [0]
+    assert list(logs[1].by_partition) == [1]
 
-        def moved(request: ProduceRequest) -> ProduceResponse:
-            cluster.leaders = {"t": [1, 1]}
-            return refuse(logs, ErrorCode.NOT_LEADER_OR_FOLLOWER)(request)
 
-        cluster.brokers[0].answers[ApiKey.PRODUCE] = moved
-        cluster.brokers[1].answers[ApiKey.PRODUCE] = logs
-        await send(wire, records(3))
-        assert logs.by_partition[0].values == [b"0.", b"1.", b"2."]
+@staged(play)
+async def test_a_leader_that_has_moved_is_followed_and_nothing_is_stored_twice(
+    cluster: ScriptedCluster, wire: WireCluster, /
+) -> None:
+    logs = Logs()
 
-    play(scene)
+    def moved(request: ProduceRequest) -> ProduceResponse:
+        cluster.leaders = {"t": [1, 1]}
+        return refuse(logs, ErrorCode.NOT_LEADER_OR_FOLLOWER)(request)
+
+    cluster.brokers[0].answers[ApiKey.PRODUCE] = moved
+    cluster.brokers[1].answers[ApiKey.PRODUCE] = logs
+    await send(wire, records(3))
+    assert logs.by_partition[0].values == [b"0.", b"1.", b"2."]
 
 
-def test_a_lost_answer_is_asked_for_again_with_the_same_sequence() -> None:
+@staged(play)
+async def test_a_lost_answer_is_asked_for_again_with_the_same_sequence(
+    cluster: ScriptedCluster, wire: WireCluster, /
+) -> None:
     """The broker has stored the batch. The second time it says so, and the tool takes that for success."""
+    logs = Logs()
 
-    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
-        logs = Logs()
+    def store_and_hang_up(request: ProduceRequest) -> object:
+        logs(request)
+        return HANG_UP
 
-        def store_and_hang_up(request: ProduceRequest) -> object:
-            logs(request)
-            return HANG_UP
+    def known(request: ProduceRequest) -> ProduceResponse:
+        return logs.answer(request, lambda index, data: (int(ErrorCode.DUPLICATE_SEQUENCE_NUMBER), -1))
 
-        def known(request: ProduceRequest) -> ProduceResponse:
-            return logs.answer(request, lambda index, data: (int(ErrorCode.DUPLICATE_SEQUENCE_NUMBER), -1))
-
-        cluster.brokers[0].answers[ApiKey.PRODUCE] = first_then(store_and_hang_up, known)
-        producer = await send(wire, records(3))
-        first, second = cluster.brokers[0].requests(ProduceRequest)
-        assert bytes(first.topic_data[0].partition_data[0].records) == bytes(
-            second.topic_data[0].partition_data[0].records
-        )
-        assert producer.results[0].record_count == 3
-
-    play(scene)
+    cluster.brokers[0].answers[ApiKey.PRODUCE] = first_then(store_and_hang_up, known)
+    producer = await send(wire, records(3))
+    first, second = cluster.brokers[0].requests(ProduceRequest)
+    assert bytes(first.topic_data[0].partition_data[0].records) == bytes(second.topic_data[0].partition_data[0].records)
+    assert producer.results[0].record_count == 3
 
 
 @pytest.mark.parametrize("encoded", [False, True])
-def test_a_batch_that_is_too_large_is_halved_until_it_fits(encoded: bool) -> None:
-    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
-        logs = Logs()
+@staged(play)
+async def test_a_batch_that_is_too_large_is_halved_until_it_fits(
+    cluster: ScriptedCluster, wire: WireCluster, /, encoded: bool
+) -> None:
+    logs = Logs()
 
-        def bounded(request: ProduceRequest) -> ProduceResponse:
-            def settle(index: int, data: Any) -> tuple[int, int]:
-                if len(data) > 300:
-                    return int(ErrorCode.MESSAGE_TOO_LARGE), -1
-                return 0, logs.append(index, data)
+    def bounded(request: ProduceRequest) -> ProduceResponse:
+        def settle(index: int, data: Any) -> tuple[int, int]:
+            if len(data) > 300:
+                return int(ErrorCode.MESSAGE_TOO_LARGE), -1
+            return 0, logs.append(index, data)
 
-            return logs.answer(request, settle)
+        return logs.answer(request, settle)
 
-        cluster.brokers[0].answers[ApiKey.PRODUCE] = bounded
-        wanted = records(40, size=20)
-        await send(wire, wanted, encoded=encoded)
-        log = logs.by_partition[0]
-        assert log.values == [record.value for record in wanted]
-        assert log.sequences == sorted(set(log.sequences))
-        with pytest.raises(Refused) as refused:
-            await send(wire, records(1, size=1000), encoded=encoded)
-        assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
-
-    play(scene)
+    cluster.brokers[0].answers[ApiKey.PRODUCE] = bounded
+    wanted = records(40, size=20)
+    await send(wire, wanted, encoded=encoded)
+    log = logs.by_partition[0]
+    assert log.values == [record.value for record in wanted]
+    assert log.sequences == sorted(set(log.sequences))
+    with pytest.raises(Refused) as refused:
+        await send(wire, records(1, size=1000), encoded=encoded)
+    assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
 
 
 @pytest.mark.parametrize(
     "code", [ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE, ErrorCode.TOPIC_AUTHORIZATION_FAILED]
 )
-def test_what_will_not_pass_is_refused_at_once(code: ErrorCode) -> None:
-    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
-        cluster.brokers[0].answers[ApiKey.PRODUCE] = refuse(Logs(), code)
-        with pytest.raises(Refused) as refused:
-            await send(wire, records(1))
-        assert (refused.value.code, refused.value.where) == (code, "topic t partition 0")
-        assert len(cluster.brokers[0].requests(ProduceRequest)) == 1
-
-    play(scene)
-
-
-def test_the_last_reason_is_told_when_time_runs_out() -> None:
-    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
-        cluster.brokers[0].answers[ApiKey.PRODUCE] = refuse(Logs(), ErrorCode.NOT_ENOUGH_REPLICAS)
-        with pytest.raises(Refused) as refused:
-            await send(wire, records(1), delivery_timeout_s=0.5)
-        assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
-        cluster.leaders = {"t": [-1, 1]}
-        with pytest.raises(Refused) as refused:
-            await send(wire, records(1), delivery_timeout_s=0.5)
-        assert refused.value.code is ErrorCode.LEADER_NOT_AVAILABLE
-        cluster.leaders = {"t": [0, 1]}
-        cluster.brokers[0].answers[ApiKey.PRODUCE] = lambda request: HANG_UP
-        with pytest.raises(Unreachable) as silent:
-            await send(wire, records(1), delivery_timeout_s=0.5)
-        assert silent.value.where == "topic t, led by broker 0"
-
-    play(scene)
+@staged(play)
+async def test_what_will_not_pass_is_refused_at_once(
+    cluster: ScriptedCluster, wire: WireCluster, /, code: ErrorCode
+) -> None:
+    cluster.brokers[0].answers[ApiKey.PRODUCE] = refuse(Logs(), code)
+    with pytest.raises(Refused) as refused:
+        await send(wire, records(1))
+    assert (refused.value.code, refused.value.where) == (code, "topic t partition 0")
+    assert len(cluster.brokers[0].requests(ProduceRequest)) == 1
 
 
-def test_brokers_that_give_no_producer_id_are_no_slow_brokers() -> None:
-    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
-        for code, reason in (
-            (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "COORDINATOR_LOAD_IN_PROGRESS"),
-            (None, "no answer"),
-        ):
-            for broker in cluster.brokers:
-                broker.answers[ApiKey.INIT_PRODUCER_ID] = lambda request, code=code: (
-                    SILENCE if code is None else InitProducerIdResponse(error_code=code)
-                )
-            with pytest.raises(
-                Unreachable, match=f"no broker gave a producer id within 0.5 s \\({reason}\\)"
-            ) as silent:
-                await send(wire, records(1), delivery_timeout_s=0.5)
-            assert "is it up?" in str(silent.value.hint)
-
-    play(scene)
+@staged(play)
+async def test_the_last_reason_is_told_when_time_runs_out(cluster: ScriptedCluster, wire: WireCluster, /) -> None:
+    cluster.brokers[0].answers[ApiKey.PRODUCE] = refuse(Logs(), ErrorCode.NOT_ENOUGH_REPLICAS)
+    with pytest.raises(Refused) as refused:
+        await send(wire, records(1), delivery_timeout_s=0.5)
+    assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+    cluster.leaders = {"t": [-1, 1]}
+    with pytest.raises(Refused) as refused:
+        await send(wire, records(1), delivery_timeout_s=0.5)
+    assert refused.value.code is ErrorCode.LEADER_NOT_AVAILABLE
+    cluster.leaders = {"t": [0, 1]}
+    cluster.brokers[0].answers[ApiKey.PRODUCE] = lambda request: HANG_UP
+    with pytest.raises(Unreachable) as silent:
+        await send(wire, records(1), delivery_timeout_s=0.5)
+    assert silent.value.where == "topic t, led by broker 0"
 
 
-def test_without_acks_nothing_is_told_but_everything_arrives() -> None:
-    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
-        logs = Logs()
-
-        def silent(request: ProduceRequest) -> None:
-            logs(request)
-
-        cluster.brokers[0].answers[ApiKey.PRODUCE] = silent
-        producer = await send(wire, records(5), acks=0)
-        assert len(logs.by_partition[0].values) == 5
-        assert producer.results[0].first_offset is None
-        assert not cluster.brokers[0].requests(InitProducerIdRequest), "idempotence wants all acks"
-
-    play(scene)
-
-
-def test_who_gets_no_producer_id_sends_without_and_is_told_so(tmp_path: Path) -> None:
-    """Brokers before Kafka 2.8 give none without IdempotentWrite, and take the records."""
-
-    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
-        logs = Logs()
-        warning = "the cluster gave no producer id: what had to be sent again may be stored twice"
-        words = (
-            "produce",
-            "t",
-            "--partition",
-            "0",
-            "-b",
-            ",".join(f"{host}:{port}" for host, port in cluster.bootstrap),
-        )
-        cluster.brokers[0].answers[ApiKey.PRODUCE] = logs
-        ran = await asyncio.to_thread(klamm, *words, folder=tmp_path, stdin="a\n")
-        assert ran.code == 0 and warning not in ran.err, ran.err
+@staged(play)
+async def test_brokers_that_give_no_producer_id_are_no_slow_brokers(
+    cluster: ScriptedCluster, wire: WireCluster, /
+) -> None:
+    for code, reason in (
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "COORDINATOR_LOAD_IN_PROGRESS"),
+        (None, "no answer"),
+    ):
         for broker in cluster.brokers:
-            refused = InitProducerIdResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-            broker.answers[ApiKey.INIT_PRODUCER_ID] = lambda request, answer=refused: answer
-        ran = await asyncio.to_thread(klamm, *words, folder=tmp_path, stdin="b\n")
-        assert ran.code == 0 and warning in ran.err, ran.err
-        assert (logs.by_partition[0].values, logs.by_partition[0].sequences) == ([b"a", b"b"], [0, -1])
+            broker.answers[ApiKey.INIT_PRODUCER_ID] = lambda request, code=code: (
+                SILENCE if code is None else InitProducerIdResponse(error_code=code)
+            )
+        with pytest.raises(Unreachable, match=f"no broker gave a producer id within 0.5 s \\({reason}\\)") as silent:
+            await send(wire, records(1), delivery_timeout_s=0.5)
+        assert "is it up?" in str(silent.value.hint)
 
-    play(scene)
+
+@staged(play)
+async def test_without_acks_nothing_is_told_but_everything_arrives(
+    cluster: ScriptedCluster, wire: WireCluster, /
+) -> None:
+    logs = Logs()
+
+    def silent(request: ProduceRequest) -> None:
+        logs(request)
+
+    cluster.brokers[0].answers[ApiKey.PRODUCE] = silent
+    producer = await send(wire, records(5), acks=0)
+    assert len(logs.by_partition[0].values) == 5
+    assert producer.results[0].first_offset is None
+    assert not cluster.brokers[0].requests(InitProducerIdRequest), "idempotence wants all acks"
+
+
+@staged(play)
+async def test_who_gets_no_producer_id_sends_without_and_is_told_so(
+    cluster: ScriptedCluster, wire: WireCluster, /, tmp_path: Path
+) -> None:
+    """Brokers before Kafka 2.8 give none without IdempotentWrite, and take the records."""
+    logs = Logs()
+    warning = "the cluster gave no producer id: what had to be sent again may be stored twice"
+    words = (
+        "produce",
+        "t",
+        "--partition",
+        "0",
+        "-b",
+        ",".join(f"{host}:{port}" for host, port in cluster.bootstrap),
+    )
+    cluster.brokers[0].answers[ApiKey.PRODUCE] = logs
+    ran = await asyncio.to_thread(klamm, *words, folder=tmp_path, stdin="a\n")
+    assert ran.code == 0 and warning not in ran.err, ran.err
+    for broker in cluster.brokers:
+        refused = InitProducerIdResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        broker.answers[ApiKey.INIT_PRODUCER_ID] = lambda request, answer=refused: answer
+    ran = await asyncio.to_thread(klamm, *words, folder=tmp_path, stdin="b\n")
+    assert ran.code == 0 and warning in ran.err, ran.err
+    assert (logs.by_partition[0].values, logs.by_partition[0].sequences) == ([b"a", b"b"], [0, -1])
 
 
 @pytest.mark.parametrize("encoded", [False, True])
@@ -384,13 +372,11 @@ def test_old_brokers_get_what_they_understand(version: int, encoded: bool) -> No
     play(scene, version_max={ApiKey.PRODUCE: version})
 
 
-def test_topics_and_partitions_that_are_not_there() -> None:
-    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
-        with pytest.raises(NotFound, match="'absent' does not exist"):
-            await Producer(wire, "absent", ProducerOptions()).open()
-        with pytest.raises(NotFound, match="has no partition 5"):
-            await send(wire, records(1), partition=5)
-        with pytest.raises(NotFound, match="has no partition 5"):
-            await send(wire, records(1), partition=5, encoded=True)
-
-    play(scene)
+@staged(play)
+async def test_topics_and_partitions_that_are_not_there(cluster: ScriptedCluster, wire: WireCluster, /) -> None:
+    with pytest.raises(NotFound, match="'absent' does not exist"):
+        await Producer(wire, "absent", ProducerOptions()).open()
+    with pytest.raises(NotFound, match="has no partition 5"):
+        await send(wire, records(1), partition=5)
+    with pytest.raises(NotFound, match="has no partition 5"):
+        await send(wire, records(1), partition=5, encoded=True)

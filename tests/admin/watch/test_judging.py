@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from event_loop import in_event_loop
 from fake_cluster import FakeCluster, small_cluster
 
 from engine.admin.cluster.target import ClusterTarget, Origin, Side
@@ -175,7 +176,8 @@ def test_a_new_controller_begins_new_doubts() -> None:
 
 
 @pytest.mark.parametrize("missing", [("broker 1: cannot connect",), ()])
-def test_a_broker_that_falls_silent_or_comes_back_is_probed_at_once(
+@in_event_loop
+async def test_a_broker_that_falls_silent_or_comes_back_is_probed_at_once(
     missing: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def read_ends(*_: object) -> object:
@@ -186,19 +188,15 @@ def test_a_broker_that_falls_silent_or_comes_back_is_probed_at_once(
 
     monkeypatch.setattr("engine.admin.watch.by_wire.read_ends", read_ends)
     monkeypatch.setattr("engine.admin.cluster.connection.Cluster.wire", wire)
-
-    async def run() -> None:
-        feed = LiveFeed(ClusterTarget("t", Origin.OPTIONS, bootstrap=(("127.0.0.1", 1),)))
-        feed._readings._misses_ends = not missing
-        schedule = feed._schedules[Stage.PROBES]
-        schedule.next_ms = in_an_hour = 3_600_000 + feed._clock.monotonic_ms()
-        await feed._readings._read_offsets()
-        assert schedule.next_ms <= feed._clock.monotonic_ms()
-        schedule.next_ms = in_an_hour
-        await feed._readings._read_offsets()
-        assert schedule.next_ms == in_an_hour, "once"
-
-    asyncio.run(run())
+    feed = LiveFeed(ClusterTarget("t", Origin.OPTIONS, bootstrap=(("127.0.0.1", 1),)))
+    feed._readings._misses_ends = not missing
+    schedule = feed._schedules[Stage.PROBES]
+    schedule.next_ms = in_an_hour = 3_600_000 + feed._clock.monotonic_ms()
+    await feed._readings._read_offsets()
+    assert schedule.next_ms <= feed._clock.monotonic_ms()
+    schedule.next_ms = in_an_hour
+    await feed._readings._read_offsets()
+    assert schedule.next_ms == in_an_hour, "once"
 
 
 def test_what_a_broker_said_before_it_was_started_again_means_nothing() -> None:
@@ -276,29 +274,26 @@ def test_a_throttle_is_leaked_once_it_is_known_that_no_plan_needs_it() -> None:
     assert "bo@here (pid 1) since 2026: apply plan.json" in reason.examples[0]
 
 
-def test_the_lock_is_looked_up_while_something_is_throttled(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_event_loop
+async def test_the_lock_is_looked_up_while_something_is_throttled(monkeypatch: pytest.MonkeyPatch) -> None:
     holders: list[Holder | None] = [Holder("bo", "2026", "apply plan.json"), None]
 
     async def plan_in_the_way(*_: object) -> Holder | None:
         return holders.pop(0)
 
     monkeypatch.setattr("engine.admin.watch.stage_readings.plan_in_the_way", plan_in_the_way)
-
-    async def run() -> None:
-        feed = LiveFeed(ClusterTarget("t", Origin.OPTIONS, bootstrap=(("127.0.0.1", 1),)))
-        cluster = small_cluster()
-        cluster.set_topic_config("orders", "leader.replication.throttled.replicas", "0:1")
-        for told in ("bo since 2026: apply plan.json", ""):
-            snapshot = cluster.frame().cluster
-            assert snapshot is not None
-            await feed._readings._read_plan_lock(snapshot)
-            assert feed._knowledge.frame(1, {}, {}).plan == told
-        calm = small_cluster().frame().cluster
-        assert calm is not None
-        await feed._readings._read_plan_lock(calm)
-        assert feed._knowledge.frame(2, {}, {}).plan is None
-
-    asyncio.run(run())
+    feed = LiveFeed(ClusterTarget("t", Origin.OPTIONS, bootstrap=(("127.0.0.1", 1),)))
+    cluster = small_cluster()
+    cluster.set_topic_config("orders", "leader.replication.throttled.replicas", "0:1")
+    for told in ("bo since 2026: apply plan.json", ""):
+        snapshot = cluster.frame().cluster
+        assert snapshot is not None
+        await feed._readings._read_plan_lock(snapshot)
+        assert feed._knowledge.frame(1, {}, {}).plan == told
+    calm = small_cluster().frame().cluster
+    assert calm is not None
+    await feed._readings._read_plan_lock(calm)
+    assert feed._knowledge.frame(2, {}, {}).plan is None
 
 
 async def _no_lag(*_: object, **__: object) -> tuple[LagAnswer, list[str]]:

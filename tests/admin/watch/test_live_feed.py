@@ -526,23 +526,18 @@ def _live(frame: Frame) -> frozenset[int]:
     return frozenset() if frame.cluster is None else frame.cluster.live_broker_ids
 
 
-def test_a_store_that_has_gone_is_told_in_the_words_of_its_error(tmp_path: Path) -> None:
+@in_event_loop
+async def test_a_store_that_has_gone_is_told_in_the_words_of_its_error(tmp_path: Path) -> None:
     config = tmp_path / "client.properties"
     config.write_text("security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location=/absent.pem\n")
     naming = Naming(bootstrap_servers=f"{own_loopback_address()}:9092", command_config=str(config))
-
-    async def check() -> None:
-        feed = LiveFeed(resolve_target(naming, {}, tmp_path), interval_s=0.1)
-        await feed.start()
-        try:
-            async with asyncio.timeout(DEADLINE_S):
-                async for frame in feed.frames():
-                    if error := frame.stage(Stage.METADATA).error:
-                        assert (
-                            error == "cannot be read (no such file or directory): ssl.truststore.location=/absent.pem"
-                        )
-                        return
-        finally:
-            await feed.close()
-
-    asyncio.run(check())
+    feed = LiveFeed(resolve_target(naming, {}, tmp_path), interval_s=0.1)
+    await feed.start()
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            async for frame in feed.frames():
+                if error := frame.stage(Stage.METADATA).error:
+                    assert error == "cannot be read (no such file or directory): ssl.truststore.location=/absent.pem"
+                    return
+    finally:
+        await feed.close()

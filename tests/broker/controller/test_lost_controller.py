@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from controller_cluster import SmallBroker, SmallCluster, cluster_of, is_idle
+from event_loop import staged
 from network_serving import run
 
 from engine.broker.controller import instructions as do
@@ -29,33 +30,30 @@ OPERATIONS = ("create", "delete", "reassign", "death")
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_the_next_controller_finishes_what_was_begun(zk_chroot: str, operation: str) -> None:
+@staged(run)
+async def test_the_next_controller_finishes_what_was_begun(zk_chroot: str, operation: str) -> None:
     """The controller's session ends after its first, second, third … write; another broker finishes the work."""
-
-    async def test() -> None:
-        async with cluster_of(zk_chroot, 4) as cluster:
-            lost_after = 0
-            while True:
-                topic = f"t{lost_after}"
-                partition = TopicPartition(topic, 0)
-                if operation != "create":
-                    await cluster.create({0: (3, 2), 1: (2, 3)}, topic)
-                old = cluster.controller
-                lost = lose_after(old, lost_after)
-                begun = asyncio.create_task(begin(cluster, operation, topic))
-                await finish(cluster, operation, partition, old, lost)
-                await asyncio.gather(begun, return_exceptions=True)
-                old.on_instruction = None
-                for broker in cluster.brokers.values():
-                    if not broker.is_answering:
-                        await reopen(cluster, broker)
-                await cluster.idle()
-                if not lost.is_set():
-                    break
-                lost_after += 1
-            assert lost_after >= 2
-
-    run(test)
+    async with cluster_of(zk_chroot, 4) as cluster:
+        lost_after = 0
+        while True:
+            topic = f"t{lost_after}"
+            partition = TopicPartition(topic, 0)
+            if operation != "create":
+                await cluster.create({0: (3, 2), 1: (2, 3)}, topic)
+            old = cluster.controller
+            lost = lose_after(old, lost_after)
+            begun = asyncio.create_task(begin(cluster, operation, topic))
+            await finish(cluster, operation, partition, old, lost)
+            await asyncio.gather(begun, return_exceptions=True)
+            old.on_instruction = None
+            for broker in cluster.brokers.values():
+                if not broker.is_answering:
+                    await reopen(cluster, broker)
+            await cluster.idle()
+            if not lost.is_set():
+                break
+            lost_after += 1
+        assert lost_after >= 2
 
 
 def lose_after(broker: SmallBroker, count: int) -> asyncio.Event:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from controller_cluster import SmallCluster, cluster_of, eventually
+from event_loop import staged
 from network_serving import run
 from zk_txn_log import recorded, writes_of
 
@@ -58,13 +59,11 @@ def in_steps(lines: list[str]) -> list[list[str]]:
     return [sorted(step) for step in steps]
 
 
-def test_scenes(zookeeper: EmbeddedZooKeeper, zk_chroot: str) -> None:
-    async def scenes() -> None:
-        chroot = "/" + zk_chroot.partition("/")[2]
-        async with cluster_of(zk_chroot, 1, racks="a") as cluster:
-            await Scenes(cluster, zookeeper, chroot).compare("01-first-broker-starts")
-
-    run(scenes)
+@staged(run)
+async def test_scenes(zookeeper: EmbeddedZooKeeper, zk_chroot: str) -> None:
+    chroot = "/" + zk_chroot.partition("/")[2]
+    async with cluster_of(zk_chroot, 1, racks="a") as cluster:
+        await Scenes(cluster, zookeeper, chroot).compare("01-first-broker-starts")
 
 
 def test_topics(zookeeper: EmbeddedZooKeeper, zk_chroot: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,21 +148,18 @@ async def next_term(cluster: SmallCluster) -> None:
     await cluster.idle()
 
 
-def test_a_controller_znode_deleted_by_hand(zookeeper: EmbeddedZooKeeper, zk_chroot: str) -> None:
+@staged(run)
+async def test_a_controller_znode_deleted_by_hand(zookeeper: EmbeddedZooKeeper, zk_chroot: str) -> None:
     """Scene 23: resignation and election while all live. Nothing needless is written."""
     expected = recorded(SCENES / "23-controller-znode-deleted.jsonl")
     # The epoch is in the recording: as many terms come before it.
     (epoch,) = re.findall(r"setData /controller_epoch.* v(\d+)", expected[0])
-
-    async def scene() -> None:
-        chroot = "/" + zk_chroot.partition("/")[2]
-        async with cluster_of(zk_chroot, 1) as cluster:
-            play = Scenes(cluster, zookeeper, chroot)
-            await play.admin.create_topic(NewTopic("t1", 2, 1))
-            await cluster.idle()
-            for _ in range(1, int(epoch)):
-                play.written()
-                await next_term(cluster)
-            assert play.written()[1:] == expected
-
-    run(scene)
+    chroot = "/" + zk_chroot.partition("/")[2]
+    async with cluster_of(zk_chroot, 1) as cluster:
+        play = Scenes(cluster, zookeeper, chroot)
+        await play.admin.create_topic(NewTopic("t1", 2, 1))
+        await cluster.idle()
+        for _ in range(1, int(epoch)):
+            play.written()
+            await next_term(cluster)
+        assert play.written()[1:] == expected

@@ -8,6 +8,7 @@ from unittest.mock import MagicMock
 
 import pytest
 from controller_cluster import SmallCluster, cluster_of, eventually
+from event_loop import staged
 from network_serving import run
 
 from engine.broker.controller.events import AlterPartitionReassignments
@@ -103,68 +104,57 @@ REFUSED_TOPICS = [
 ]
 
 
-def test_what_cannot_be_created(zk_chroot: str) -> None:
-    async def test() -> None:
-        async with cluster_of(zk_chroot, 2) as cluster:
-            admin = await create(cluster, NewTopic("a.b", 1, 1))
-            for wanted, code, message in REFUSED_TOPICS:
-                assert await refused(admin.create_topic(wanted)) == (code, message)
-            assert await cluster.controller.zk.topics.get_all_topics() == ["a.b"]
-
-    run(test)
+@staged(run)
+async def test_what_cannot_be_created(zk_chroot: str) -> None:
+    async with cluster_of(zk_chroot, 2) as cluster:
+        admin = await create(cluster, NewTopic("a.b", 1, 1))
+        for wanted, code, message in REFUSED_TOPICS:
+            assert await refused(admin.create_topic(wanted)) == (code, message)
+        assert await cluster.controller.zk.topics.get_all_topics() == ["a.b"]
 
 
-def test_a_topic_marked_for_deletion_cannot_be_created(zk_chroot: str) -> None:
-    async def test() -> None:
-        async with cluster_of(zk_chroot, 1) as cluster:
-            admin = cluster.controller.topic_admin
-            await cluster.controller.controller.stop()  # so that nobody removes the mark
-            await cluster.controller.zk.client.create(DeleteTopicsTopicZNode.path("t"))
-            assert await refused(admin.create_topic(NewTopic("t"))) == (
-                ErrorCode.TOPIC_ALREADY_EXISTS,
-                "Topic 't' is marked for deletion.",
-            )
-
-    run(test)
+@staged(run)
+async def test_a_topic_marked_for_deletion_cannot_be_created(zk_chroot: str) -> None:
+    async with cluster_of(zk_chroot, 1) as cluster:
+        admin = cluster.controller.topic_admin
+        await cluster.controller.controller.stop()  # so that nobody removes the mark
+        await cluster.controller.zk.client.create(DeleteTopicsTopicZNode.path("t"))
+        assert await refused(admin.create_topic(NewTopic("t"))) == (
+            ErrorCode.TOPIC_ALREADY_EXISTS,
+            "Topic 't' is marked for deletion.",
+        )
 
 
-def test_validate_only_writes_nothing(zk_chroot: str) -> None:
-    async def test() -> None:
-        async with cluster_of(zk_chroot, 2) as cluster:
-            admin = cluster.controller.topic_admin
-            created = await admin.create_topic(NewTopic("t", 4, 2), validate_only=True)
-            assert len(created.assignment) == 4
-            assert await cluster.controller.zk.topics.get_all_topics() == []
-            assert await cluster.controller.zk.configs.get_entity_configs("topics/t") == {}
-
-    run(test)
+@staged(run)
+async def test_validate_only_writes_nothing(zk_chroot: str) -> None:
+    async with cluster_of(zk_chroot, 2) as cluster:
+        admin = cluster.controller.topic_admin
+        created = await admin.create_topic(NewTopic("t", 4, 2), validate_only=True)
+        assert len(created.assignment) == 4
+        assert await cluster.controller.zk.topics.get_all_topics() == []
+        assert await cluster.controller.zk.configs.get_entity_configs("topics/t") == {}
 
 
-def test_topics_made_by_being_asked_for(zk_chroot: str) -> None:
-    async def test() -> None:
-        async with cluster_of(zk_chroot, 2) as cluster:
-            other = cluster.brokers[1]  # any broker may do it
-            errors = await other.topic_admin.auto_create(["auto", "no good"])
-            assert errors == {
-                "auto": ErrorCode.LEADER_NOT_AVAILABLE,
-                "no good": ErrorCode.INVALID_TOPIC_EXCEPTION,
-            }
-            assert await other.topic_admin.wait_for_leaders("auto", (0,), 10_000)
-            assert await other.topic_admin.auto_create(["auto"]) == {"auto": ErrorCode.LEADER_NOT_AVAILABLE}
-
-    run(test)
+@staged(run)
+async def test_topics_made_by_being_asked_for(zk_chroot: str) -> None:
+    async with cluster_of(zk_chroot, 2) as cluster:
+        other = cluster.brokers[1]  # any broker may do it
+        errors = await other.topic_admin.auto_create(["auto", "no good"])
+        assert errors == {
+            "auto": ErrorCode.LEADER_NOT_AVAILABLE,
+            "no good": ErrorCode.INVALID_TOPIC_EXCEPTION,
+        }
+        assert await other.topic_admin.wait_for_leaders("auto", (0,), 10_000)
+        assert await other.topic_admin.auto_create(["auto"]) == {"auto": ErrorCode.LEADER_NOT_AVAILABLE}
 
 
-def test_without_metadata_nothing_can_be_placed(zk_chroot: str) -> None:
+@staged(run)
+async def test_without_metadata_nothing_can_be_placed(zk_chroot: str) -> None:
     """As recorded: a broker that has not heard of a controller yet answers INVALID_REPLICATION_FACTOR."""
-
-    async def test() -> None:
-        async with cluster_of(zk_chroot, 1) as cluster:
-            config = BrokerConfig({"zookeeper.connect": zk_chroot})
-            admin = TopicAdmin(cluster.controller.zk, MetadataCache(0), lambda: config)
-            assert await admin.auto_create(["t"]) == {"t": ErrorCode.INVALID_REPLICATION_FACTOR}
-
-    run(test)
+    async with cluster_of(zk_chroot, 1) as cluster:
+        config = BrokerConfig({"zookeeper.connect": zk_chroot})
+        admin = TopicAdmin(cluster.controller.zk, MetadataCache(0), lambda: config)
+        assert await admin.auto_create(["t"]) == {"t": ErrorCode.INVALID_REPLICATION_FACTOR}
 
 
 def given(assignments: list[list[int]]) -> Callable[[], Awaitable[list[list[int]]]]:
@@ -174,53 +164,51 @@ def given(assignments: list[list[int]]) -> Callable[[], Awaitable[list[list[int]
     return ask
 
 
-def test_growing_a_topic(zk_chroot: str) -> None:
-    async def test() -> None:
-        async with cluster_of(zk_chroot, 3) as cluster:
-            admin = await create(cluster, NewTopic("t", assignments={0: (1, 2)}))
-            bad = ErrorCode.INVALID_REPLICA_ASSIGNMENT
-            cases: list[tuple[int, list[list[int]] | None, ErrorCode, str]] = [
-                (1, None, ErrorCode.INVALID_PARTITIONS, "Topic already has 1 partitions."),
-                (
-                    0,
-                    None,
-                    ErrorCode.INVALID_PARTITIONS,
-                    "Topic currently has 1 partitions, which is higher than the requested 0.",
-                ),
-                (2, [[0, 9]], bad, "Unknown broker(s) in replica assignment: 9."),
-                (
-                    3,
-                    [[0, 1]],
-                    bad,
-                    "Increasing the number of partitions by 2 but 1 assignments provided.",
-                ),
-                (2, [[]], bad, "Cannot have replication factor of 0 for partition id 1."),
-                (2, [[0, 0]], bad, "Duplicate brokers not allowed in replica assignment: 0, 0 for partition id 1."),
-                (
-                    2,
-                    [[0, 1, 2]],
-                    bad,
-                    "Inconsistent replication factor between partitions, partition 0 has 2 while partitions [1] have "
-                    "replication factors [3], respectively.",
-                ),
-            ]
-            for count, assignments, code, message in cases:
-                assert await refused(admin.add_partitions("t", count, assignments and given(assignments))) == (
-                    code,
-                    message,
-                )
-            assert await refused(admin.add_partitions("no", 2, None)) == (
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                "The topic 'no' does not exist.",
+@staged(run)
+async def test_growing_a_topic(zk_chroot: str) -> None:
+    async with cluster_of(zk_chroot, 3) as cluster:
+        admin = await create(cluster, NewTopic("t", assignments={0: (1, 2)}))
+        bad = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        cases: list[tuple[int, list[list[int]] | None, ErrorCode, str]] = [
+            (1, None, ErrorCode.INVALID_PARTITIONS, "Topic already has 1 partitions."),
+            (
+                0,
+                None,
+                ErrorCode.INVALID_PARTITIONS,
+                "Topic currently has 1 partitions, which is higher than the requested 0.",
+            ),
+            (2, [[0, 9]], bad, "Unknown broker(s) in replica assignment: 9."),
+            (
+                3,
+                [[0, 1]],
+                bad,
+                "Increasing the number of partitions by 2 but 1 assignments provided.",
+            ),
+            (2, [[]], bad, "Cannot have replication factor of 0 for partition id 1."),
+            (2, [[0, 0]], bad, "Duplicate brokers not allowed in replica assignment: 0, 0 for partition id 1."),
+            (
+                2,
+                [[0, 1, 2]],
+                bad,
+                "Inconsistent replication factor between partitions, partition 0 has 2 while partitions [1] have "
+                "replication factors [3], respectively.",
+            ),
+        ]
+        for count, assignments, code, message in cases:
+            assert await refused(admin.add_partitions("t", count, assignments and given(assignments))) == (
+                code,
+                message,
             )
-            assert await admin.add_partitions("t", 4, None, validate_only=True) == [0, 1, 2, 3]
-            assert await admin.add_partitions("t", 2, given([[2, 0]])) == [0, 1]
-            assert await admin.add_partitions("t", 4, None) == [0, 1, 2, 3]
-            assert await admin.wait_for_leaders("t", range(4), 10_000)
-            stored = (await cluster.controller.zk.topics.get_topic_assignments(("t",)))["t"]
-            assert [stored.assignment[p].replicas for p in range(4)] == [(1, 2), (2, 0), (0, 2), (1, 2)]
-
-    run(test)
+        assert await refused(admin.add_partitions("no", 2, None)) == (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            "The topic 'no' does not exist.",
+        )
+        assert await admin.add_partitions("t", 4, None, validate_only=True) == [0, 1, 2, 3]
+        assert await admin.add_partitions("t", 2, given([[2, 0]])) == [0, 1]
+        assert await admin.add_partitions("t", 4, None) == [0, 1, 2, 3]
+        assert await admin.wait_for_leaders("t", range(4), 10_000)
+        stored = (await cluster.controller.zk.topics.get_topic_assignments(("t",)))["t"]
+        assert [stored.assignment[p].replicas for p in range(4)] == [(1, 2), (2, 0), (0, 2), (1, 2)]
 
 
 def before_the_write(monkeypatch: pytest.MonkeyPatch, action: Callable[[], Awaitable[object]]) -> None:
@@ -235,92 +223,80 @@ def before_the_write(monkeypatch: pytest.MonkeyPatch, action: Callable[[], Await
     monkeypatch.setattr(TopicAdmin, "_write_grown", late)
 
 
-def test_what_another_has_added_meanwhile_stays(zk_chroot: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@staged(run)
+async def test_what_another_has_added_meanwhile_stays(zk_chroot: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise two brokers would be told different replicas of one partition."""
-
-    async def test() -> None:
-        async with cluster_of(zk_chroot, 3) as cluster:
-            admin = await create(cluster, NewTopic("t", assignments={0: (0,)}))
-            before_the_write(monkeypatch, lambda: admin.add_partitions("t", 2, given([[2]])))
-            assert await admin.add_partitions("t", 4, None) == [0, 1, 2, 3]
-            stored = (await cluster.controller.zk.topics.get_topic_assignments(("t",)))["t"]
-            assert stored.assignment[1].replicas == (2,)
-            before_the_write(monkeypatch, lambda: admin.add_partitions("t", 6, None))
-            assert await refused(admin.add_partitions("t", 5, None)) == (
-                ErrorCode.INVALID_PARTITIONS,
-                "Topic currently has 6 partitions, which is higher than the requested 5.",
-            )
-
-    run(test)
+    async with cluster_of(zk_chroot, 3) as cluster:
+        admin = await create(cluster, NewTopic("t", assignments={0: (0,)}))
+        before_the_write(monkeypatch, lambda: admin.add_partitions("t", 2, given([[2]])))
+        assert await admin.add_partitions("t", 4, None) == [0, 1, 2, 3]
+        stored = (await cluster.controller.zk.topics.get_topic_assignments(("t",)))["t"]
+        assert stored.assignment[1].replicas == (2,)
+        before_the_write(monkeypatch, lambda: admin.add_partitions("t", 6, None))
+        assert await refused(admin.add_partitions("t", 5, None)) == (
+            ErrorCode.INVALID_PARTITIONS,
+            "Topic currently has 6 partitions, which is higher than the requested 5.",
+        )
 
 
-def test_a_move_that_begins_meanwhile_is_not_forgotten(zk_chroot: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test() -> None:
-        async with cluster_of(zk_chroot, 3) as cluster:
-            admin = await create(cluster, NewTopic("t", assignments={0: (0,)}))
-            move = AlterPartitionReassignments({TopicPartition("t", 0): (1,)})
-            before_the_write(monkeypatch, lambda: cluster.controller.controller.ask(move))
-            assert await refused(admin.add_partitions("t", 2, None)) == (
-                ErrorCode.REASSIGNMENT_IN_PROGRESS,
-                "A partition reassignment is in progress for the topic 't'.",
-            )
-            stored = (await cluster.controller.zk.topics.get_topic_assignments(("t",)))["t"]
-            assert stored.assignment == {0: ReplicaAssignment((1, 0), (1,), (0,))}
-
-    run(test)
+@staged(run)
+async def test_a_move_that_begins_meanwhile_is_not_forgotten(zk_chroot: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with cluster_of(zk_chroot, 3) as cluster:
+        admin = await create(cluster, NewTopic("t", assignments={0: (0,)}))
+        move = AlterPartitionReassignments({TopicPartition("t", 0): (1,)})
+        before_the_write(monkeypatch, lambda: cluster.controller.controller.ask(move))
+        assert await refused(admin.add_partitions("t", 2, None)) == (
+            ErrorCode.REASSIGNMENT_IN_PROGRESS,
+            "A partition reassignment is in progress for the topic 't'.",
+        )
+        stored = (await cluster.controller.zk.topics.get_topic_assignments(("t",)))["t"]
+        assert stored.assignment == {0: ReplicaAssignment((1, 0), (1,), (0,))}
 
 
-def test_deleting_a_topic(zk_chroot: str) -> None:
-    async def test() -> None:
-        async with cluster_of(zk_chroot, 1) as cluster:
-            admin = await create(cluster, NewTopic("t", 1, 1, configs={"retention.ms": "1"}))
-            assert await refused(admin.delete_topic("no")) == (
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                "Topic `no` to delete does not exist",
-            )
-            await admin.delete_topic("t")
-            assert await admin.wait_until_gone("t", 10_000)
-            context = cluster.controller.controller.core.context
-            await eventually(lambda: not context.topics, "the end of the topic")
-            zk = cluster.controller.zk
-            assert await zk.topics.get_all_topics() == []
-            assert await zk.configs.get_entity_configs("topics/t") == {}
-            assert await zk.admin.get_topic_deletions() == []
-
-    run(test)
+@staged(run)
+async def test_deleting_a_topic(zk_chroot: str) -> None:
+    async with cluster_of(zk_chroot, 1) as cluster:
+        admin = await create(cluster, NewTopic("t", 1, 1, configs={"retention.ms": "1"}))
+        assert await refused(admin.delete_topic("no")) == (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            "Topic `no` to delete does not exist",
+        )
+        await admin.delete_topic("t")
+        assert await admin.wait_until_gone("t", 10_000)
+        context = cluster.controller.controller.core.context
+        await eventually(lambda: not context.topics, "the end of the topic")
+        zk = cluster.controller.zk
+        assert await zk.topics.get_all_topics() == []
+        assert await zk.configs.get_entity_configs("topics/t") == {}
+        assert await zk.admin.get_topic_deletions() == []
 
 
-def test_waiting_ends_at_the_time_out(zk_chroot: str) -> None:
-    async def test() -> None:
-        async with cluster_of(zk_chroot, 1) as cluster:
-            admin = cluster.controller.topic_admin
-            assert not await admin.wait_for_leaders("never", (0,), 30)
-            assert not await admin.wait_for_leaders("never", (0,), 0)
-            assert await admin.wait_until_gone("never", 0)
-
-    run(test)
+@staged(run)
+async def test_waiting_ends_at_the_time_out(zk_chroot: str) -> None:
+    async with cluster_of(zk_chroot, 1) as cluster:
+        admin = cluster.controller.topic_admin
+        assert not await admin.wait_for_leaders("never", (0,), 30)
+        assert not await admin.wait_for_leaders("never", (0,), 0)
+        assert await admin.wait_until_gone("never", 0)
 
 
 @pytest.mark.parametrize(("for_elections", "together"), [(True, 1), (False, 2)])
-def test_large_requests_that_wait_keep_a_bounded_memory(for_elections: bool, together: int) -> None:
+@staged(run)
+async def test_large_requests_that_wait_keep_a_bounded_memory(for_elections: bool, together: int) -> None:
     """An ElectLeaders keeps what it has made of each partition. The others keep little, so more of them may wait."""
+    admin, room = TopicAdmin(MagicMock(), MetadataCache(0), MagicMock()), Room(10)
 
-    async def test() -> None:
-        admin, room = TopicAdmin(MagicMock(), MetadataCache(0), MagicMock()), Room(10)
+    async def large_request() -> bool:
+        async with room.held(10, 4, "owner"):
+            if for_elections:
+                return await admin.elections.wait(lambda: False, 3_600_000)
+            return await admin.wait_for_leaders("t", [0], 3_600_000)
 
-        async def large_request() -> bool:
-            async with room.held(10, 4, "owner"):
-                if for_elections:
-                    return await admin.elections.wait(lambda: False, 3_600_000)
-                return await admin.wait_for_leaders("t", [0], 3_600_000)
-
-        requests = [asyncio.create_task(large_request()) for _ in range(3)]
-        async with asyncio.timeout(30):
-            while len(admin.elections) + admin.waiting < together or not requests[2 - together].done():
-                await asyncio.sleep(0)
-        assert [request.done() for request in requests] == [True] * (3 - together) + [False] * together
-        assert not requests[0].result()
-        for request in requests:
-            request.cancel()
-
-    run(test)
+    requests = [asyncio.create_task(large_request()) for _ in range(3)]
+    async with asyncio.timeout(30):
+        while len(admin.elections) + admin.waiting < together or not requests[2 - together].done():
+            await asyncio.sleep(0)
+    assert [request.done() for request in requests] == [True] * (3 - together) + [False] * together
+    assert not requests[0].result()
+    for request in requests:
+        request.cancel()

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 from coordinator_world import OFFSETS_PARTITION, READ, MemoryPartition, offset_records
+from event_loop import staged
 from virtual_time import LoopClock, run_virtual
 
 from engine.broker.coordinator.groups.coordinator import GROUPS
@@ -102,113 +103,98 @@ def play(test: Callable[[Broker], Any]) -> None:
     run_virtual(run)
 
 
-def test_each_group_is_reported_once_it_is_there_and_once_it_goes() -> None:
+@staged(play)
+async def test_each_group_is_reported_once_it_is_there_and_once_it_goes(broker: Broker, /) -> None:
     names = [f"g{number}" for number in range(250)]
+    broker.commit(*names)
+    await broker.lead()
+    assert [len(piece) for piece in broker.loaded] == [100, 100, 50]
+    assert sorted(group for piece in broker.loaded for group in piece) == sorted(names)
+    assert broker.reads == list(range(250)), "each batch once, and nothing at the end"
+    broker.resign()
+    assert [sorted(piece) for piece in broker.unloaded] == [sorted(names)]
+    assert broker.groups.status("g1") is E.NOT_COORDINATOR
 
-    async def test(broker: Broker) -> None:
-        broker.commit(*names)
+
+@staged(play)
+async def test_a_broker_that_leads_no_more_coordinates_nothing_even_before_it_drops_the_groups(
+    broker: Broker, /
+) -> None:
+    broker.commit("a")
+    await broker.lead()
+    assert broker.groups.locate("a") == (E.NONE, broker.groups.partition(0))
+    broker.partition.is_leader = False
+    assert broker.groups.locate("a") == (E.NOT_COORDINATOR, None)
+
+
+@staged(play)
+async def test_how_long_a_load_took_is_kept_and_told(broker: Broker, /, caplog: pytest.LogCaptureFixture) -> None:
+    broker.commit("a", "b")
+    await asyncio.sleep(7)
+    broker.read_s = 0.25
+    with caplog.at_level(logging.INFO, GROUPS.logger.name):
         await broker.lead()
-        assert [len(piece) for piece in broker.loaded] == [100, 100, 50]
-        assert sorted(group for piece in broker.loaded for group in piece) == sorted(names)
-        assert broker.reads == list(range(250)), "each batch once, and nothing at the end"
         broker.resign()
-        assert [sorted(piece) for piece in broker.unloaded] == [sorted(names)]
-        assert broker.groups.status("g1") is E.NOT_COORDINATOR
-
-    play(test)
-
-
-def test_a_broker_that_leads_no_more_coordinates_nothing_even_before_it_drops_the_groups() -> None:
-    async def test(broker: Broker) -> None:
-        broker.commit("a")
-        await broker.lead()
-        assert broker.groups.locate("a") == (E.NONE, broker.groups.partition(0))
-        broker.partition.is_leader = False
-        assert broker.groups.locate("a") == (E.NOT_COORDINATOR, None)
-
-    play(test)
+    assert list(broker.groups.load_times_ms) == [500]
+    assert [record.getMessage() for record in caplog.records] == [
+        "Finished loading offsets and group metadata from __consumer_offsets-0 in 500 milliseconds for epoch 0: "
+        "2 groups, 2 records, 0 skipped",
+        "Unloading 2 groups of __consumer_offsets-0",
+    ]
 
 
-def test_how_long_a_load_took_is_kept_and_told(caplog: pytest.LogCaptureFixture) -> None:
-    async def test(broker: Broker) -> None:
-        broker.commit("a", "b")
-        await asyncio.sleep(7)
-        broker.read_s = 0.25
-        with caplog.at_level(logging.INFO, GROUPS.logger.name):
-            await broker.lead()
-            broker.resign()
-        assert list(broker.groups.load_times_ms) == [500]
-        assert [record.getMessage() for record in caplog.records] == [
-            "Finished loading offsets and group metadata from __consumer_offsets-0 in 500 milliseconds for epoch 0: "
-            "2 groups, 2 records, 0 skipped",
-            "Unloading 2 groups of __consumer_offsets-0",
-        ]
-
-    play(test)
+@staged(play)
+async def test_who_is_made_leader_again_drops_what_it_knew_of_the_earlier_term(broker: Broker, /) -> None:
+    broker.commit("a")
+    await broker.lead()
+    broker.groups.find_or_add("only asked about", lambda: Group("only asked about", 0))
+    await broker.lead()
+    assert [sorted(piece) for piece in broker.unloaded] == [["a", "only asked about"]]
+    assert [group.group_id for group in broker.groups] == ["a"]
 
 
-def test_who_is_made_leader_again_drops_what_it_knew_of_the_earlier_term() -> None:
-    async def test(broker: Broker) -> None:
-        broker.commit("a")
-        await broker.lead()
-        broker.groups.find_or_add("only asked about", lambda: Group("only asked about", 0))
-        await broker.lead()
-        assert [sorted(piece) for piece in broker.unloaded] == [["a", "only asked about"]]
-        assert [group.group_id for group in broker.groups] == ["a"]
-
-    play(test)
-
-
-def test_who_stops_drops_all_and_takes_nothing_more() -> None:
-    async def test(broker: Broker) -> None:
-        broker.commit("a")
-        await broker.lead()
-        await broker.groups.stop()
-        assert broker.unloaded == [["a"]]
-        await broker.lead()
-        assert broker.groups.status("a") is E.NOT_COORDINATOR
-        assert len(broker.reads) == 1
-
-    play(test)
+@staged(play)
+async def test_who_stops_drops_all_and_takes_nothing_more(broker: Broker, /) -> None:
+    broker.commit("a")
+    await broker.lead()
+    await broker.groups.stop()
+    assert broker.unloaded == [["a"]]
+    await broker.lead()
+    assert broker.groups.status("a") is E.NOT_COORDINATOR
+    assert len(broker.reads) == 1
 
 
-def test_forgetting_a_group_leaves_another_of_its_name() -> None:
-    async def test(broker: Broker) -> None:
-        broker.groups.forget("g", Group("g", 0))
-        await broker.lead()
-        earlier = broker.groups.find_or_add("g", lambda: Group("g", 0))
-        broker.groups.forget("g", earlier)
-        assert broker.groups.find("g") is None
-        later = broker.groups.find_or_add("g", lambda: Group("g", 0))
-        broker.groups.forget("g", earlier)
-        assert broker.groups.find("g") is later
-
-    play(test)
+@staged(play)
+async def test_forgetting_a_group_leaves_another_of_its_name(broker: Broker, /) -> None:
+    broker.groups.forget("g", Group("g", 0))
+    await broker.lead()
+    earlier = broker.groups.find_or_add("g", lambda: Group("g", 0))
+    broker.groups.forget("g", earlier)
+    assert broker.groups.find("g") is None
+    later = broker.groups.find_or_add("g", lambda: Group("g", 0))
+    broker.groups.forget("g", earlier)
+    assert broker.groups.find("g") is later
 
 
-def test_other_topics_change_nothing() -> None:
-    async def test(broker: Broker) -> None:
-        broker.commit("a")
-        await broker.lead()
-        other: Any = SimpleNamespace(topic_partition=TopicPartition("t", OFFSETS_PARTITION.partition))
-        broker.groups.leadership_changed([other], [other])
-        broker.groups.replicas_stopped([other.topic_partition])
-        assert (broker.unloaded, broker.groups.status("a")) == ([], E.NONE)
-        broker.groups.replicas_stopped([OFFSETS_PARTITION])
-        assert broker.unloaded == [["a"]]
-
-    play(test)
+@staged(play)
+async def test_other_topics_change_nothing(broker: Broker, /) -> None:
+    broker.commit("a")
+    await broker.lead()
+    other: Any = SimpleNamespace(topic_partition=TopicPartition("t", OFFSETS_PARTITION.partition))
+    broker.groups.leadership_changed([other], [other])
+    broker.groups.replicas_stopped([other.topic_partition])
+    assert (broker.unloaded, broker.groups.status("a")) == ([], E.NONE)
+    broker.groups.replicas_stopped([OFFSETS_PARTITION])
+    assert broker.unloaded == [["a"]]
 
 
-def test_leadership_lost_while_reading_ends_the_reading() -> None:
-    async def test(broker: Broker) -> None:
-        broker.commit("a", "b", "c")
-        broker.meanwhile = broker.resign
-        await broker.lead()
-        await asyncio.sleep(1)
-        assert (broker.reads, broker.loaded) == ([0], [])
-
-    play(test)
+@staged(play)
+async def test_leadership_lost_while_reading_ends_the_reading(broker: Broker, /) -> None:
+    broker.commit("a", "b", "c")
+    broker.meanwhile = broker.resign
+    await broker.lead()
+    await asyncio.sleep(1)
+    assert (broker.reads, broker.loaded) == ([0], [])
 
 
 @pytest.mark.parametrize("found", ["nothing", "no bytes", "half a batch"])
@@ -248,7 +234,8 @@ def test_a_fault_of_the_program_keeps_no_partition_from_being_served(
     assert "Loading failed and is given up" in caplog.text
 
 
-def test_long_work_gives_way_every_few_milliseconds(monkeypatch: pytest.MonkeyPatch) -> None:
+@staged(play)
+async def test_long_work_gives_way_every_few_milliseconds(broker: Broker, /, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was made until then is left to itself by the collector. Work that is not wanted any more ends."""
     steps = uncollected = 0
     turns: list[int] = []
@@ -263,72 +250,65 @@ def test_long_work_gives_way_every_few_milliseconds(monkeypatch: pytest.MonkeyPa
         nonlocal uncollected
         uncollected += 1
 
-    async def test(broker: Broker) -> None:
-        await broker.lead()
+    await broker.lead()
 
-        async def other() -> None:
-            while True:
-                turns.append(steps)
-                await asyncio.sleep(0)
-
-        beside = asyncio.create_task(other())
-        await asyncio.sleep(0)
-        monkeypatch.setattr("engine.runtime.turns.HOLD_MS_MAX", 0)
-        monkeypatch.setattr("engine.runtime.turns.leave_uncollected", note)
-        owned = broker.groups._owned[0]
-        await broker.groups._in_slices(owned, work(15))
-        beside.cancel()
-        assert set(range(1, 15)) <= set(turns), "after each step others go on"
-        assert (steps, uncollected) == (15, 15 // TURNS_BETWEEN_FREEZES)
-        broker.groups._unload(0)
-        await broker.groups._in_slices(owned, work(15))
-        assert steps == 16
-        broker.groups._owned[0] = owned
-
-    play(test)
-
-
-def test_the_size_of_the_topic_is_read_before_it_is_loaded_and_again_after_each_change() -> None:
-    async def test(broker: Broker) -> None:
-        told: dict[int, object] = {}
-        stored = [0, 3, CoordinationError("no session"), 5]
-
-        async def read(topic: str) -> int:
+    async def other() -> None:
+        while True:
+            turns.append(steps)
             await asyncio.sleep(0)
-            found = stored.pop(0)
-            if isinstance(found, CoordinationError):
-                raise found
-            return found
 
-        metadata = SimpleNamespace(partitions=lambda topic: told, update_listeners=[])
-        size = TopicSize("t", 50, cast("Any", metadata), read)
-        size.follow()
-        await asyncio.sleep(1)
-        assert (size(), stored[0]) == (50, 3), "there is no topic"
-        await size.once_read()
-        assert size() == 3
-        await size.once_read()
-        assert len(stored) == 2, "it is known"
-        told.update(dict.fromkeys(range(2)))
-        metadata.update_listeners[0]()
-        await asyncio.sleep(0.5)
-        assert (size(), len(stored)) == (3, 1), "ZooKeeper did not answer"
-        await asyncio.sleep(1)
-        assert (size(), stored) == (5, [])
-        metadata.update_listeners[0]()
-        await asyncio.sleep(1)
-        assert size() == 5
-        await size.stop()
-        assert metadata.update_listeners == []
-
-    play(test)
+    beside = asyncio.create_task(other())
+    await asyncio.sleep(0)
+    monkeypatch.setattr("engine.runtime.turns.HOLD_MS_MAX", 0)
+    monkeypatch.setattr("engine.runtime.turns.leave_uncollected", note)
+    owned = broker.groups._owned[0]
+    await broker.groups._in_slices(owned, work(15))
+    beside.cancel()
+    assert set(range(1, 15)) <= set(turns), "after each step others go on"
+    assert (steps, uncollected) == (15, 15 // TURNS_BETWEEN_FREEZES)
+    broker.groups._unload(0)
+    await broker.groups._in_slices(owned, work(15))
+    assert steps == 16
+    broker.groups._owned[0] = owned
 
 
-def test_a_topic_whose_size_cannot_be_read_is_loaded_all_the_same() -> None:
-    async def test(broker: Broker) -> None:
-        broker.counts = [CoordinationError("no session")]
-        broker.commit("a")
-        await broker.lead()
-        assert broker.loaded == [["a"]]
+@staged(play)
+async def test_the_size_of_the_topic_is_read_before_it_is_loaded_and_again_after_each_change(broker: Broker, /) -> None:
+    told: dict[int, object] = {}
+    stored = [0, 3, CoordinationError("no session"), 5]
 
-    play(test)
+    async def read(topic: str) -> int:
+        await asyncio.sleep(0)
+        found = stored.pop(0)
+        if isinstance(found, CoordinationError):
+            raise found
+        return found
+
+    metadata = SimpleNamespace(partitions=lambda topic: told, update_listeners=[])
+    size = TopicSize("t", 50, cast("Any", metadata), read)
+    size.follow()
+    await asyncio.sleep(1)
+    assert (size(), stored[0]) == (50, 3), "there is no topic"
+    await size.once_read()
+    assert size() == 3
+    await size.once_read()
+    assert len(stored) == 2, "it is known"
+    told.update(dict.fromkeys(range(2)))
+    metadata.update_listeners[0]()
+    await asyncio.sleep(0.5)
+    assert (size(), len(stored)) == (3, 1), "ZooKeeper did not answer"
+    await asyncio.sleep(1)
+    assert (size(), stored) == (5, [])
+    metadata.update_listeners[0]()
+    await asyncio.sleep(1)
+    assert size() == 5
+    await size.stop()
+    assert metadata.update_listeners == []
+
+
+@staged(play)
+async def test_a_topic_whose_size_cannot_be_read_is_loaded_all_the_same(broker: Broker, /) -> None:
+    broker.counts = [CoordinationError("no session")]
+    broker.commit("a")
+    await broker.lead()
+    assert broker.loaded == [["a"]]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from log_folders import data_batch
 from replicated_brokers import TOPIC_ID, TP, World, world
-from virtual_time import run_virtual
+from virtual_time import in_virtual_time, run_virtual
 
 from engine.broker.handlers.fetch import fetch
 from engine.broker.handlers.registry import all_handlers
@@ -176,115 +176,108 @@ def test_it_waits_for_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert found[0] == found[1]
 
 
-def test_what_an_older_segment_has_is_answered_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story() -> None:
-        async with world(tmp_path, 1, log_config=LogConfig(segment_bytes=BATCH_BYTES)) as w:
-            await w.lead(1)
-            for _ in range(2):
-                w.partition(1).append_records_to_leader(data_batch(b"0123456789"), 1)
-            asked = request([(0, 0)], max_wait_ms=400, has_unknown=False)
-            asked.min_bytes = 100_000
-            began_s = asyncio.get_running_loop().time()
-            answer = await answered(w, 12, asked, in_turns=True)
-            assert answer.responses[0].partitions[0].records.size_bytes == BATCH_BYTES
-            assert asyncio.get_running_loop().time() == began_s
+@in_virtual_time
+async def test_what_an_older_segment_has_is_answered_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("engine.broker.handlers.fetch.FETCHED_AT_ONCE_MAX", 0)
-    run_virtual(story)
+    async with world(tmp_path, 1, log_config=LogConfig(segment_bytes=BATCH_BYTES)) as w:
+        await w.lead(1)
+        for _ in range(2):
+            w.partition(1).append_records_to_leader(data_batch(b"0123456789"), 1)
+        asked = request([(0, 0)], max_wait_ms=400, has_unknown=False)
+        asked.min_bytes = 100_000
+        began_s = asyncio.get_running_loop().time()
+        answer = await answered(w, 12, asked, in_turns=True)
+        assert answer.responses[0].partitions[0].records.size_bytes == BATCH_BYTES
+        assert asyncio.get_running_loop().time() == began_s
 
 
 @pytest.mark.parametrize(("min_bytes", "takes_s"), [(BATCH_BYTES + 10, 0), (BATCH_BYTES + 11, 0.4)])
-def test_whoever_wants_more_than_its_limits_allow_waits(
+@in_virtual_time
+async def test_whoever_wants_more_than_its_limits_allow_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, min_bytes: int, takes_s: float
 ) -> None:
     """Of a batch that does not fit, the partition's limit counts, also in another piece than the first."""
 
-    async def story() -> None:
-        async with world(tmp_path, 1) as w:
-            await lead(w)
-            asked = request([(1, 0), (2, 0)], max_wait_ms=400, has_unknown=False)
-            asked.min_bytes = min_bytes
-            for partition in asked.topics[0].partitions:
-                partition.partition_max_bytes = 10
-            began_s = asyncio.get_running_loop().time()
-            answer = await answered(w, 12, asked, in_turns=True)
-            sizes = [getattr(p.records, "size_bytes", 0) for p in answer.responses[0].partitions]
-            assert sizes == [BATCH_BYTES, 0]
-            assert asyncio.get_running_loop().time() - began_s == pytest.approx(takes_s)
-
     monkeypatch.setattr("engine.broker.handlers.fetch.FETCHED_AT_ONCE_MAX", 0)
     monkeypatch.setattr("engine.broker.fetch.large_fetch.PIECE_SIZE", 1)
-    run_virtual(story)
+    async with world(tmp_path, 1) as w:
+        await lead(w)
+        asked = request([(1, 0), (2, 0)], max_wait_ms=400, has_unknown=False)
+        asked.min_bytes = min_bytes
+        for partition in asked.topics[0].partitions:
+            partition.partition_max_bytes = 10
+        began_s = asyncio.get_running_loop().time()
+        answer = await answered(w, 12, asked, in_turns=True)
+        sizes = [getattr(p.records, "size_bytes", 0) for p in answer.responses[0].partitions]
+        assert sizes == [BATCH_BYTES, 0]
+        assert asyncio.get_running_loop().time() - began_s == pytest.approx(takes_s)
 
 
 @pytest.mark.parametrize("session", [(0, -1), (0, 0)])
-def test_a_topic_that_is_not_there_hastens_no_answer(
+@in_virtual_time
+async def test_a_topic_that_is_not_there_hastens_no_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, session: tuple[int, int]
 ) -> None:
-    async def story() -> None:
-        async with world(tmp_path, 1) as w:
-            await lead(w)
-            for named, wait_s in ([(0, 0)], 0.3), ([], 0.0):
-                asked = request(named, session=session, max_wait_ms=300)
-                began_s = asyncio.get_running_loop().time()
-                answer = await answered(w, 12, asked, in_turns=True)
-                assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                assert asyncio.get_running_loop().time() - began_s == pytest.approx(wait_s, abs=0.05)
 
     monkeypatch.setattr("engine.broker.handlers.fetch.FETCHED_AT_ONCE_MAX", 0)
     monkeypatch.setattr("engine.broker.fetch.large_fetch.PIECE_SIZE", 1)
-    run_virtual(story)
+    async with world(tmp_path, 1) as w:
+        await lead(w)
+        for named, wait_s in ([(0, 0)], 0.3), ([], 0.0):
+            asked = request(named, session=session, max_wait_ms=300)
+            began_s = asyncio.get_running_loop().time()
+            answer = await answered(w, 12, asked, in_turns=True)
+            assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert asyncio.get_running_loop().time() - began_s == pytest.approx(wait_s, abs=0.05)
 
 
-def test_others_have_their_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_others_have_their_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request for 200,000 partitions used to block everybody for 200 ms."""
     many = 1000
-
-    async def check() -> None:
-        async with world(tmp_path, 1) as w:
-            asked = request([(p, 0) for p in range(many)], session=(0, 0))
-            answering = asyncio.ensure_future(answered(w, 12, asked, in_turns=True))
-            turns = 0
-            while not answering.done():
-                turns += 1
-                await asyncio.sleep(0)
-            answer = await answering
-            assert sum(len(topic.partitions) for topic in answer.responses) == many + 1
-            # One yield each to name them, read them and answer.
-            assert turns >= 3 * many / 10
-            # A session's next request names no partition, but reads all of them.
-            going_on = request([], session=(answer.session_id, 1), has_unknown=False)
-            small = asyncio.ensure_future(answered(w, 12, going_on, in_turns=False))
-            turns = 0
-            while not small.done():
-                turns += 1
-                await asyncio.sleep(0)
-            assert (await small).error_code == ErrorCode.NONE
-            assert turns >= 2 * many / 10
 
     monkeypatch.setattr("engine.broker.handlers.fetch.FETCHED_AT_ONCE_MAX", 100)
     monkeypatch.setattr("engine.broker.fetch.large_fetch.PIECE_SIZE", 10)
     monkeypatch.setattr("engine.broker.handlers.in_turns.AT_ONCE_MAX", 10)
     monkeypatch.setattr("engine.runtime.turns.HOLD_MS_MAX", 0)
-    run_virtual(check)
+    async with world(tmp_path, 1) as w:
+        asked = request([(p, 0) for p in range(many)], session=(0, 0))
+        answering = asyncio.ensure_future(answered(w, 12, asked, in_turns=True))
+        turns = 0
+        while not answering.done():
+            turns += 1
+            await asyncio.sleep(0)
+        answer = await answering
+        assert sum(len(topic.partitions) for topic in answer.responses) == many + 1
+        # One yield each to name them, read them and answer.
+        assert turns >= 3 * many / 10
+        # A session's next request names no partition, but reads all of them.
+        going_on = request([], session=(answer.session_id, 1), has_unknown=False)
+        small = asyncio.ensure_future(answered(w, 12, going_on, in_turns=False))
+        turns = 0
+        while not small.done():
+            turns += 1
+            await asyncio.sleep(0)
+        assert (await small).error_code == ErrorCode.NONE
+        assert turns >= 2 * many / 10
 
 
-def test_nobody_else_goes_on_with_a_session_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def check() -> None:
-        async with world(tmp_path, 1) as w:
-            await lead(w)
-            opening = request([(0, 0), (3, 0)], session=(0, 0), has_unknown=False)
-            opened = await answered(w, 12, opening, in_turns=True)
-            asked = request([(0, 0)], session=(opened.session_id, 1), max_wait_ms=60_000, has_unknown=False)
-            first = asyncio.ensure_future(answered(w, 12, asked, in_turns=True))
-            await asyncio.sleep(0.1)
-            assert not first.done()
-            for epoch in (1, 2):
-                second = await answered(w, 12, request([], session=(opened.session_id, epoch)), in_turns=False)
-                assert second.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-            assert (await first).error_code == ErrorCode.NONE
-            third = await answered(w, 12, request([], session=(opened.session_id, 2)), in_turns=False)
-            assert third.error_code == ErrorCode.NONE
+@in_virtual_time
+async def test_nobody_else_goes_on_with_a_session_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("engine.broker.handlers.fetch.FETCHED_AT_ONCE_MAX", 0)
-    run_virtual(check)
+    async with world(tmp_path, 1) as w:
+        await lead(w)
+        opening = request([(0, 0), (3, 0)], session=(0, 0), has_unknown=False)
+        opened = await answered(w, 12, opening, in_turns=True)
+        asked = request([(0, 0)], session=(opened.session_id, 1), max_wait_ms=60_000, has_unknown=False)
+        first = asyncio.ensure_future(answered(w, 12, asked, in_turns=True))
+        await asyncio.sleep(0.1)
+        assert not first.done()
+        for epoch in (1, 2):
+            second = await answered(w, 12, request([], session=(opened.session_id, epoch)), in_turns=False)
+            assert second.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        assert (await first).error_code == ErrorCode.NONE
+        third = await answered(w, 12, request([], session=(opened.session_id, 2)), in_turns=False)
+        assert third.error_code == ErrorCode.NONE

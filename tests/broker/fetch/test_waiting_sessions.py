@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from event_loop import staged
 from log_folders import data_batch
 from replicated_brokers import TP, World, world
 from virtual_time import run_virtual
@@ -22,9 +23,9 @@ VERSION = 12
 OFFSETS = {0: 0, 1: 0}
 
 
-def led(folder: Path, test: Callable[[World], Awaitable[None]]) -> None:
+def led(test: Callable[[World], Awaitable[None]], *, tmp_path: Path) -> None:
     async def run() -> None:
-        async with world(folder, 1) as w:
+        async with world(tmp_path, 1) as w:
             for index in OFFSETS:
                 await w.lead(1, topic_partition=TopicPartition(TP.topic, index))
             await test(w)
@@ -76,60 +77,52 @@ def opened(w: World) -> int:
 
 
 @pytest.mark.parametrize("second", [{"forgets": (1,)}, {"offsets": {1: 0}}, {}])
-def test_who_waits_is_answered_before_the_session_goes_on(tmp_path: Path, second: dict[str, Any]) -> None:
-    async def test(w: World) -> None:
-        session_id = opened(w)
-        first = ask(w, (session_id, 1), {0: 1})
-        assert isinstance(first, Deferred) and not first.is_complete
-        assert first.weight > 1, "a connection may keep fewer of them waiting than of others"
-        later = ask(w, (session_id, 2), **second)
-        assert first.is_complete and told(first) == []
-        assert isinstance(later, Deferred) and not later.is_complete
-        stranger = ask(w, offsets={1: 0})
-        assert isinstance(stranger, Deferred)
-        produce(w, 1)
-        assert stranger.is_complete and told(stranger) == [1]
-        assert later.is_complete == (second != {"forgets": (1,)})
-
-    led(tmp_path, test)
+@staged(led)
+async def test_who_waits_is_answered_before_the_session_goes_on(w: World, /, second: dict[str, Any]) -> None:
+    session_id = opened(w)
+    first = ask(w, (session_id, 1), {0: 1})
+    assert isinstance(first, Deferred) and not first.is_complete
+    assert first.weight > 1, "a connection may keep fewer of them waiting than of others"
+    later = ask(w, (session_id, 2), **second)
+    assert first.is_complete and told(first) == []
+    assert isinstance(later, Deferred) and not later.is_complete
+    stranger = ask(w, offsets={1: 0})
+    assert isinstance(stranger, Deferred)
+    produce(w, 1)
+    assert stranger.is_complete and told(stranger) == [1]
+    assert later.is_complete == (second != {"forgets": (1,)})
 
 
 @pytest.mark.parametrize("epoch", [0, -1])
-def test_who_waits_is_answered_before_the_session_ends(tmp_path: Path, epoch: int) -> None:
-    async def test(w: World) -> None:
-        session_id = opened(w)
-        first = ask(w, (session_id, 1), {0: 1})
-        last = ask(w, (session_id, epoch), {0: 0})
-        assert first.is_complete and told(first) == []
-        assert told(last) == [0]
-
-    led(tmp_path, test)
+@staged(led)
+async def test_who_waits_is_answered_before_the_session_ends(w: World, /, epoch: int) -> None:
+    session_id = opened(w)
+    first = ask(w, (session_id, 1), {0: 1})
+    last = ask(w, (session_id, epoch), {0: 0})
+    assert first.is_complete and told(first) == []
+    assert told(last) == [0]
 
 
-def test_a_wrong_epoch_disturbs_nobody(tmp_path: Path) -> None:
-    async def test(w: World) -> None:
-        session_id = opened(w)
-        first = ask(w, (session_id, 1), {0: 1})
-        assert ask(w, (session_id, 7)).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
-        assert not first.is_complete
-        produce(w, 0)
-        assert told(first) == [0]
-
-    led(tmp_path, test)
+@staged(led)
+async def test_a_wrong_epoch_disturbs_nobody(w: World, /) -> None:
+    session_id = opened(w)
+    first = ask(w, (session_id, 1), {0: 1})
+    assert ask(w, (session_id, 7)).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert not first.is_complete
+    produce(w, 0)
+    assert told(first) == [0]
 
 
-def test_what_was_answered_is_not_kept_by_its_session(tmp_path: Path) -> None:
-    async def test(w: World) -> None:
-        session_id = opened(w)
-        first = ask(w, (session_id, 1), {0: 1})
-        (session,) = w.brokers[1].fetch_sessions._sessions.values()
-        assert session.answer_waiting is not None
-        produce(w, 0)
-        assert first.is_complete
-        assert session.answer_waiting is None
-        second = ask(w, (session_id, 2), {0: 2})
-        second.give_up()
-        assert session.answer_waiting is None
-        assert len(w.brokers[1].replica_manager.delayed_fetch) == 0
-
-    led(tmp_path, test)
+@staged(led)
+async def test_what_was_answered_is_not_kept_by_its_session(w: World, /) -> None:
+    session_id = opened(w)
+    first = ask(w, (session_id, 1), {0: 1})
+    (session,) = w.brokers[1].fetch_sessions._sessions.values()
+    assert session.answer_waiting is not None
+    produce(w, 0)
+    assert first.is_complete
+    assert session.answer_waiting is None
+    second = ask(w, (session_id, 2), {0: 2})
+    second.give_up()
+    assert session.answer_waiting is None
+    assert len(w.brokers[1].replica_manager.delayed_fetch) == 0

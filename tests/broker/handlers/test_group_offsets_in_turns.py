@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from coordinator_world import CoordinatorWorld, stable, with_world
+from event_loop import staged
 
 from engine.broker.coordinator.groups.values import Committer
 from engine.broker.handlers.offset_delete import offset_delete
@@ -131,15 +132,14 @@ def asked(version: int, wants_all: bool) -> OffsetFetchRequest:
     return OffsetFetchRequest(group_id="g", topics=None if wants_all else old)
 
 
-def test_a_small_request_for_all_of_very_many_gives_way(each_is_a_turn: Callable[[bool], None]) -> None:
+@staged(with_world)
+async def test_a_small_request_for_all_of_very_many_gives_way(
+    world: CoordinatorWorld, /, each_is_a_turn: Callable[[bool], None]
+) -> None:
     """Its answer names them all."""
     each_is_a_turn(True)
-
-    async def test(world: CoordinatorWorld) -> None:
-        await with_offsets(world, "offsets alone")
-        for version in (2, 9):
-            answer, turns = await outcome(offset_fetch, world, version, asked(version, True))
-            topics = answer.groups[0].topics if version >= 8 else answer.topics
-            assert sum(len(topic.partitions) for topic in topics) == len(KNOWN) <= turns
-
-    with_world(test)
+    await with_offsets(world, "offsets alone")
+    for version in (2, 9):
+        answer, turns = await outcome(offset_fetch, world, version, asked(version, True))
+        topics = answer.groups[0].topics if version >= 8 else answer.topics
+        assert sum(len(topic.partitions) for topic in topics) == len(KNOWN) <= turns

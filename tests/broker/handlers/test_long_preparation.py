@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from event_loop import staged
 from log_folders import data_batch
 from replicated_brokers import TP, World, world
 from virtual_time import in_virtual_time, run_virtual
@@ -36,11 +37,11 @@ RECOMPRESSING = LogConfig(compression_type="lz4")
 COMPACTED = LogConfig(cleanup_policy=("compact",))
 
 
-def led(folder: Path, config: LogConfig, test: Callable[[World, list[str]], Awaitable[None]]) -> None:
+def led(test: Callable[[World, list[str]], Awaitable[None]], config: LogConfig, *, tmp_path: Path) -> None:
     """Run a test on a broker that is the only replica. The list collects the names of functions that run in threads."""
 
     async def run() -> None:
-        async with world(folder, 1, log_config=config) as w:
+        async with world(tmp_path, 1, log_config=config) as w:
             for topic_partition in (TP, SECOND):
                 await w.lead(1, topic_partition=topic_partition)
             offloaded: list[str] = []
@@ -80,96 +81,82 @@ def stored(w: World) -> bytes:
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.ZSTD])
-def test_a_large_batch_is_recompressed_in_a_thread(tmp_path: Path, codec: Codec) -> None:
-    async def test(w: World, offloaded: list[str]) -> None:
-        (small,) = parts(await ask(w, data_batch(b"a", codec=codec)))
-        assert (small.error_code, small.base_offset, offloaded) == (0, 0, [])
-        large, after = parts(await ask(w, data_batch(*MANY, codec=codec), data_batch(b"z", codec=codec)))
-        assert offloaded == ["Preparation.run"]
-        assert (after.error_code, after.base_offset) == (0, 0)
-        assert (large.error_code, large.base_offset, large.log_start_offset) == (0, 1, 0)
-        data = stored(w)
-        assert {header.codec for _, header in iter_batches(data)} == {Codec.LZ4}
-        assert [(r.offset, r.value) for r in iter_records(data)] == list(enumerate([b"a", *MANY]))
-
-    led(tmp_path, RECOMPRESSING, test)
+@staged(led, RECOMPRESSING)
+async def test_a_large_batch_is_recompressed_in_a_thread(w: World, offloaded: list[str], /, codec: Codec) -> None:
+    (small,) = parts(await ask(w, data_batch(b"a", codec=codec)))
+    assert (small.error_code, small.base_offset, offloaded) == (0, 0, [])
+    large, after = parts(await ask(w, data_batch(*MANY, codec=codec), data_batch(b"z", codec=codec)))
+    assert offloaded == ["Preparation.run"]
+    assert (after.error_code, after.base_offset) == (0, 0)
+    assert (large.error_code, large.base_offset, large.log_start_offset) == (0, 1, 0)
+    data = stored(w)
+    assert {header.codec for _, header in iter_batches(data)} == {Codec.LZ4}
+    assert [(r.offset, r.value) for r in iter_records(data)] == list(enumerate([b"a", *MANY]))
 
 
-def test_a_large_batch_in_the_topics_codec_needs_none(tmp_path: Path) -> None:
-    async def test(w: World, offloaded: list[str]) -> None:
-        (answer,) = parts(await ask(w, data_batch(*MANY, codec=Codec.LZ4)))
-        assert (answer.error_code, answer.base_offset, offloaded) == (0, 0, [])
-
-    led(tmp_path, RECOMPRESSING, test)
+@staged(led, RECOMPRESSING)
+async def test_a_large_batch_in_the_topics_codec_needs_none(w: World, offloaded: list[str], /) -> None:
+    (answer,) = parts(await ask(w, data_batch(*MANY, codec=Codec.LZ4)))
+    assert (answer.error_code, answer.base_offset, offloaded) == (0, 0, [])
 
 
-def test_append_time_is_stamped_when_the_batch_is_appended(tmp_path: Path) -> None:
-    async def test(w: World, _: list[str]) -> None:
-        (answer,) = parts(await ask(w, data_batch(*MANY)))
-        ((_, header),) = iter_batches(stored(w))
-        assert (header.timestamp_type, header.codec) == (TimestampType.LOG_APPEND_TIME, Codec.LZ4)
-        assert header.max_timestamp == answer.log_append_time_ms > 0
-
-    led(tmp_path, LogConfig(compression_type="lz4", message_timestamp_type="LogAppendTime"), test)
+@staged(led, LogConfig(compression_type="lz4", message_timestamp_type="LogAppendTime"))
+async def test_append_time_is_stamped_when_the_batch_is_appended(w: World, _: list[str], /) -> None:
+    (answer,) = parts(await ask(w, data_batch(*MANY)))
+    ((_, header),) = iter_batches(stored(w))
+    assert (header.timestamp_type, header.codec) == (TimestampType.LOG_APPEND_TIME, Codec.LZ4)
+    assert header.max_timestamp == answer.log_append_time_ms > 0
 
 
-def test_old_message_sets(tmp_path: Path) -> None:
-    async def test(w: World, offloaded: list[str]) -> None:
-        records = [Record(n, 1_000 + n, b"k", value, []) for n, value in enumerate(MANY)]
-        (answer,) = parts(await ask(w, encode_message_set(records, 1), version=2))
-        assert (answer.error_code, answer.base_offset, offloaded) == (0, 0, ["Preparation.run"])
-        assert [r.value for r in iter_records(stored(w))] == MANY
-
-    led(tmp_path, LogConfig(), test)
+@staged(led, LogConfig())
+async def test_old_message_sets(w: World, offloaded: list[str], /) -> None:
+    records = [Record(n, 1_000 + n, b"k", value, []) for n, value in enumerate(MANY)]
+    (answer,) = parts(await ask(w, encode_message_set(records, 1), version=2))
+    assert (answer.error_code, answer.base_offset, offloaded) == (0, 0, ["Preparation.run"])
+    assert [r.value for r in iter_records(stored(w))] == MANY
 
 
-def test_what_is_refused_in_the_thread_is_answered(tmp_path: Path) -> None:
-    async def test(w: World, offloaded: list[str]) -> None:
-        (answer,) = parts(await ask(w, data_batch(*MANY, key=None)))
-        assert offloaded == ["Preparation.run"]
-        assert (answer.error_code, answer.base_offset) == (ErrorCode.INVALID_RECORD, -1)
-        assert [error.batch_index for error in answer.record_errors][:3] == [0, 1, 2]
-        assert (await ask(w, data_batch(*MANY, key=None), acks=0)) is CLOSE_CONNECTION
-        assert (await ask(w, data_batch(*MANY), acks=0)) is NO_RESPONSE
-        assert [r.value for r in iter_records(stored(w))] == MANY
-
-    led(tmp_path, COMPACTED, test)
+@staged(led, COMPACTED)
+async def test_what_is_refused_in_the_thread_is_answered(w: World, offloaded: list[str], /) -> None:
+    (answer,) = parts(await ask(w, data_batch(*MANY, key=None)))
+    assert offloaded == ["Preparation.run"]
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.INVALID_RECORD, -1)
+    assert [error.batch_index for error in answer.record_errors][:3] == [0, 1, 2]
+    assert (await ask(w, data_batch(*MANY, key=None), acks=0)) is CLOSE_CONNECTION
+    assert (await ask(w, data_batch(*MANY), acks=0)) is NO_RESPONSE
+    assert [r.value for r in iter_records(stored(w))] == MANY
 
 
-def test_a_producer_is_still_judged_in_the_order_of_its_requests(tmp_path: Path) -> None:
-    async def test(w: World, _: list[str]) -> None:
-        for sequence, offset in ((0, 0), (2_000, 2_000), (2_000, 2_000), (0, 0)):
-            (answer,) = parts(await ask(w, data_batch(*MANY, producer=(7, 0, sequence))))
-            assert (answer.error_code, answer.base_offset) == (0, offset)
-        (gap,) = parts(await ask(w, data_batch(*MANY, producer=(7, 0, 9_000))))
-        assert gap.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-
-    led(tmp_path, COMPACTED, test)
+@staged(led, COMPACTED)
+async def test_a_producer_is_still_judged_in_the_order_of_its_requests(w: World, _: list[str], /) -> None:
+    for sequence, offset in ((0, 0), (2_000, 2_000), (2_000, 2_000), (0, 0)):
+        (answer,) = parts(await ask(w, data_batch(*MANY, producer=(7, 0, sequence))))
+        assert (answer.error_code, answer.base_offset) == (0, offset)
+    (gap,) = parts(await ask(w, data_batch(*MANY, producer=(7, 0, 9_000))))
+    assert gap.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_settings_and_leadership_that_change_meanwhile(tmp_path: Path) -> None:
-    async def test(w: World, _: list[str]) -> None:
-        broker, partition = w.brokers[1], w.partition(1)
-        assert partition.leader_log is not None
+@staged(led, RECOMPRESSING)
+async def test_settings_and_leadership_that_change_meanwhile(w: World, _: list[str], /) -> None:
+    broker, partition = w.brokers[1], w.partition(1)
+    assert partition.leader_log is not None
 
-        async def change(work: Callable[..., Any], *arguments: Any) -> Any:
-            work(*arguments)
-            partition.leader_log.update_config(LogConfig(compression_type="zstd"))
+    async def change(work: Callable[..., Any], *arguments: Any) -> Any:
+        work(*arguments)
+        partition.leader_log.update_config(LogConfig(compression_type="zstd"))
 
-        broker.offloader.run = change
-        (answer,) = parts(await ask(w, data_batch(*MANY)))
-        assert answer.error_code == 0
-        assert {header.codec for _, header in iter_batches(stored(w))} == {Codec.ZSTD}
+    broker.offloader.run = change
+    (answer,) = parts(await ask(w, data_batch(*MANY)))
+    assert answer.error_code == 0
+    assert {header.codec for _, header in iter_batches(stored(w))} == {Codec.ZSTD}
 
-        async def lose(work: Callable[..., Any], *arguments: Any) -> Any:
-            work(*arguments)
-            partition.leader_log, partition.leader_id = None, 2
+    async def lose(work: Callable[..., Any], *arguments: Any) -> Any:
+        work(*arguments)
+        partition.leader_log, partition.leader_id = None, 2
 
-        broker.offloader.run = lose
-        (answer,) = parts(await ask(w, data_batch(*MANY), acks=-1))
-        assert (answer.error_code, answer.base_offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
-
-    led(tmp_path, RECOMPRESSING, test)
+    broker.offloader.run = lose
+    (answer,) = parts(await ask(w, data_batch(*MANY), acks=-1))
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
 
 
 @in_virtual_time

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from event_loop import in_event_loop
+from event_loop import in_event_loop, staged
 from log_folders import data_batch, marker_batch
 from replicated_brokers import TP, StandInBroker, World, world
 from virtual_time import in_virtual_time, run_virtual
@@ -59,7 +59,7 @@ from engine.kafka.protocol.apis.update_metadata import UpdateMetadataRequest
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 
 
-def alone(tmp_path: Path, test: Callable[[World, StandInBroker], Any], **options: Any) -> None:
+def alone(test: Callable[[World, StandInBroker], Any], *, tmp_path: Path, **options: Any) -> None:
     """Run a test on a broker that is the only replica of the partition, in leader epoch 0."""
 
     async def run() -> None:
@@ -112,166 +112,149 @@ def offset(
 
 
 class TestListOffsets:
-    def test_by_reserved_timestamp_and_by_time(self, tmp_path: Path) -> None:
-        async def test(w: World, broker: StandInBroker) -> None:
-            log = w.log(1)
-            for timestamp_ms in (1000, 3000, 2000):
-                partition = w.partition(1)
-                partition.append_records_to_leader(data_batch(b"x", b"y", timestamp_ms=timestamp_ms), 1)
-            assert (offset(broker, LATEST).offset, offset(broker, LATEST).leader_epoch) == (6, 0)
-            assert offset(broker, EARLIEST).offset == 0
-            found = offset(broker, MAX_TIMESTAMP)
-            assert (found.offset, found.timestamp) == (3, 3001)
-            found = offset(broker, 1500)
-            assert (found.offset, found.timestamp, found.leader_epoch) == (2, 3000, 0)
-            assert (offset(broker, 9999).error_code, offset(broker, 9999).offset) == (0, -1)
-            log.increment_log_start_offset(2)
-            assert offset(broker, EARLIEST).offset == offset(broker, EARLIEST_LOCAL).offset == 2
-            assert (offset(broker, LATEST_TIERED).offset, offset(broker, LATEST_TIERED).leader_epoch) == (-1, -1)
+    @staged(alone, log_config=LogConfig(retention_ms=-1))
+    async def test_by_reserved_timestamp_and_by_time(self, w: World, broker: StandInBroker, /) -> None:
+        log = w.log(1)
+        for timestamp_ms in (1000, 3000, 2000):
+            partition = w.partition(1)
+            partition.append_records_to_leader(data_batch(b"x", b"y", timestamp_ms=timestamp_ms), 1)
+        assert (offset(broker, LATEST).offset, offset(broker, LATEST).leader_epoch) == (6, 0)
+        assert offset(broker, EARLIEST).offset == 0
+        found = offset(broker, MAX_TIMESTAMP)
+        assert (found.offset, found.timestamp) == (3, 3001)
+        found = offset(broker, 1500)
+        assert (found.offset, found.timestamp, found.leader_epoch) == (2, 3000, 0)
+        assert (offset(broker, 9999).error_code, offset(broker, 9999).offset) == (0, -1)
+        log.increment_log_start_offset(2)
+        assert offset(broker, EARLIEST).offset == offset(broker, EARLIEST_LOCAL).offset == 2
+        assert (offset(broker, LATEST_TIERED).offset, offset(broker, LATEST_TIERED).leader_epoch) == (-1, -1)
 
-        alone(tmp_path, test, log_config=LogConfig(retention_ms=-1))
-
-    def test_records_without_times_are_not_searched_by_time(self, tmp_path: Path) -> None:
+    @staged(alone, log_config=LogConfig(message_format_version="0.9.0"))
+    async def test_records_without_times_are_not_searched_by_time(self, w: World, broker: StandInBroker, /) -> None:
         """Message format 0 has no times. Kafka 3.9.1 was asked: it refuses."""
-
-        async def test(w: World, broker: StandInBroker) -> None:
-            refused = ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
-            for timestamp, error in ((LATEST, 0), (EARLIEST, 0), (MAX_TIMESTAMP, refused), (1500, refused)):
-                assert offset(broker, timestamp).error_code == error
-
-        alone(tmp_path, test, log_config=LogConfig(message_format_version="0.9.0"))
+        refused = ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+        for timestamp, error in ((LATEST, 0), (EARLIEST, 0), (MAX_TIMESTAMP, refused), (1500, refused)):
+            assert offset(broker, timestamp).error_code == error
 
     @pytest.mark.parametrize(
         ("timestamp", "since"), [(MAX_TIMESTAMP, 7), (EARLIEST_LOCAL, 8), (LATEST_TIERED, 9), (-6, 99)]
     )
-    def test_reserved_timestamps_of_later_versions_are_refused(
-        self, tmp_path: Path, timestamp: int, since: int
+    @staged(alone)
+    async def test_reserved_timestamps_of_later_versions_are_refused(
+        self, w: World, broker: StandInBroker, /, timestamp: int, since: int
     ) -> None:
-        async def test(w: World, broker: StandInBroker) -> None:
-            w.produce(1, b"x")
-            for version in range(10):
-                is_refused = offset(broker, timestamp, version=version).error_code == ErrorCode.UNSUPPORTED_VERSION
-                assert is_refused == (version < since)
+        w.produce(1, b"x")
+        for version in range(10):
+            is_refused = offset(broker, timestamp, version=version).error_code == ErrorCode.UNSUPPORTED_VERSION
+            assert is_refused == (version < since)
 
-        alone(tmp_path, test)
+    @staged(alone, log_config=LogConfig(segment_bytes=1000))
+    async def test_version_0_lists_segments_newest_first(self, w: World, broker: StandInBroker, /) -> None:
+        for _ in range(5):
+            w.produce(1, b"x" * 700)
+        assert offset(broker, LATEST, version=0).old_style_offsets == [5, 4, 3, 2, 1, 0]
+        assert offset(broker, LATEST, version=0, max_num_offsets=1).old_style_offsets == [5]
+        assert offset(broker, EARLIEST, version=0).old_style_offsets == [0]
+        assert offset(broker, MAX_TIMESTAMP, version=0).error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert offset(broker, LATEST, version=0, topic="nobody").error_code == 3
 
-    def test_version_0_lists_segments_newest_first(self, tmp_path: Path) -> None:
-        async def test(w: World, broker: StandInBroker) -> None:
-            for _ in range(5):
+    @in_virtual_time
+    async def test_version_0_is_cut_at_the_high_watermark_for_consumers(self, tmp_path: Path) -> None:
+        async with world(tmp_path, 1, 2, log_config=LogConfig(segment_bytes=1000)) as w:
+            await w.lead(1)
+            w.cut.add(frozenset((1, 2)))
+            for _ in range(3):
                 w.produce(1, b"x" * 700)
-            assert offset(broker, LATEST, version=0).old_style_offsets == [5, 4, 3, 2, 1, 0]
-            assert offset(broker, LATEST, version=0, max_num_offsets=1).old_style_offsets == [5]
-            assert offset(broker, EARLIEST, version=0).old_style_offsets == [0]
-            assert offset(broker, MAX_TIMESTAMP, version=0).error_code == ErrorCode.UNSUPPORTED_VERSION
-            assert offset(broker, LATEST, version=0, topic="nobody").error_code == 3
+            assert offset(w.brokers[1], LATEST, version=0).old_style_offsets == [0, 0]
+            assert offset(w.brokers[1], LATEST, version=0, replica_id=2).old_style_offsets == [3, 2, 1, 0]
 
-        alone(tmp_path, test, log_config=LogConfig(segment_bytes=1000))
+    @in_virtual_time
+    async def test_who_may_see_how_far(self, tmp_path: Path) -> None:
+        async with world(tmp_path, 1, 2) as w:
+            await w.lead(1)
+            w.produce(1, b"x")
+            await w.until_equal(2)
+            batch = data_batch(b"open", producer=(5, 0, 0), transactional=True)
+            w.partition(1).append_records_to_leader(batch, 1, origin=AppendOrigin.CLIENT)
+            await w.until_equal(2)
+            w.cut.add(frozenset((1, 2)))
+            w.produce(1, b"not replicated")
+            leader, follower = w.brokers[1], w.brokers[2]
+            assert offset(leader, LATEST).offset == 2
+            assert offset(leader, LATEST, isolation=1).offset == 1
+            assert offset(leader, LATEST, replica_id=2).offset == 3
+            assert offset(follower, LATEST).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert offset(follower, LATEST, replica_id=-2).offset == 2
+            assert offset(leader, LATEST, leader_epoch=0).offset == 2
+            assert offset(leader, LATEST, leader_epoch=1).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
 
-    def test_version_0_is_cut_at_the_high_watermark_for_consumers(self, tmp_path: Path) -> None:
-        async def test() -> None:
-            async with world(tmp_path, 1, 2, log_config=LogConfig(segment_bytes=1000)) as w:
-                await w.lead(1)
-                w.cut.add(frozenset((1, 2)))
-                for _ in range(3):
-                    w.produce(1, b"x" * 700)
-                assert offset(w.brokers[1], LATEST, version=0).old_style_offsets == [0, 0]
-                assert offset(w.brokers[1], LATEST, version=0, replica_id=2).old_style_offsets == [3, 2, 1, 0]
+    @in_virtual_time
+    async def test_after_an_election_nothing_is_taken_back(self, tmp_path: Path) -> None:
+        async with world(tmp_path, 1, 2, 3) as w:
+            await w.lead(1)
+            w.produce(1, b"x")
+            await w.until_equal(2, 3)
+            w.cut.add(frozenset((1, 3)))
+            w.partition(1).append_records_to_leader(data_batch(b"y", timestamp_ms=9000), 1)
+            await w.until(lambda: w.log(2).log_end_offset == 2, "2 has it")
+            w.cut |= {frozenset((1, 2)), frozenset((2, 3))}
+            await w.lead(2)
+            leader = w.brokers[2]
+            assert w.log(2).high_watermark == 1
+            assert offset(leader, LATEST).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+            assert offset(leader, LATEST, version=4).error_code == ErrorCode.LEADER_NOT_AVAILABLE
+            assert offset(leader, 8000).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+            assert offset(leader, EARLIEST).offset == 0
+            assert offset(leader, LATEST, replica_id=3).offset == 2
+            assert offset(leader, LATEST, leader_epoch=0).error_code == ErrorCode.FENCED_LEADER_EPOCH
+            w.cut.clear()
+            await w.until_equal(1, 3)
+            assert offset(leader, LATEST).offset == 2
 
-        run_virtual(test)
+    @staged(alone)
+    async def test_records_are_searched_beside_the_loop_one_batch_at_a_time(
+        self, w: World, broker: StandInBroker, /
+    ) -> None:
+        w.partition(1).append_records_to_leader(data_batch(b"x", b"y", timestamp_ms=1000), 1)
+        searches: list[tuple[asyncio.Future[None], Callable[[], Any]]] = []
 
-    def test_who_may_see_how_far(self, tmp_path: Path) -> None:
-        async def test() -> None:
-            async with world(tmp_path, 1, 2) as w:
-                await w.lead(1)
-                w.produce(1, b"x")
-                await w.until_equal(2)
-                batch = data_batch(b"open", producer=(5, 0, 0), transactional=True)
-                w.partition(1).append_records_to_leader(batch, 1, origin=AppendOrigin.CLIENT)
-                await w.until_equal(2)
-                w.cut.add(frozenset((1, 2)))
-                w.produce(1, b"not replicated")
-                leader, follower = w.brokers[1], w.brokers[2]
-                assert offset(leader, LATEST).offset == 2
-                assert offset(leader, LATEST, isolation=1).offset == 1
-                assert offset(leader, LATEST, replica_id=2).offset == 3
-                assert offset(follower, LATEST).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-                assert offset(follower, LATEST, replica_id=-2).offset == 2
-                assert offset(leader, LATEST, leader_epoch=0).offset == 2
-                assert offset(leader, LATEST, leader_epoch=1).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+        async def hold(work: Callable[[], Any]) -> Any:
+            may_go_on = asyncio.get_running_loop().create_future()
+            searches.append((may_go_on, work))
+            await may_go_on
+            return work()
 
-        run_virtual(test)
+        broker.offloader.run = hold
+        asked = [asyncio.create_task(by_time(broker, timestamp)) for timestamp in (1001, 1000, MAX_TIMESTAMP)]
+        for count in (1, 2, 3):
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert offset(broker, LATEST).offset == 2
+            assert len(searches) == count
+            searches[-1][0].set_result(None)
+            await asyncio.sleep(1)
+        assert [(await answer).offset for answer in asked] == [1, 0, 1]
 
-    def test_after_an_election_nothing_is_taken_back(self, tmp_path: Path) -> None:
-        async def test() -> None:
-            async with world(tmp_path, 1, 2, 3) as w:
-                await w.lead(1)
-                w.produce(1, b"x")
-                await w.until_equal(2, 3)
-                w.cut.add(frozenset((1, 3)))
-                w.partition(1).append_records_to_leader(data_batch(b"y", timestamp_ms=9000), 1)
-                await w.until(lambda: w.log(2).log_end_offset == 2, "2 has it")
-                w.cut |= {frozenset((1, 2)), frozenset((2, 3))}
-                await w.lead(2)
-                leader = w.brokers[2]
-                assert w.log(2).high_watermark == 1
-                assert offset(leader, LATEST).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
-                assert offset(leader, LATEST, version=4).error_code == ErrorCode.LEADER_NOT_AVAILABLE
-                assert offset(leader, 8000).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
-                assert offset(leader, EARLIEST).offset == 0
-                assert offset(leader, LATEST, replica_id=3).offset == 2
-                assert offset(leader, LATEST, leader_epoch=0).error_code == ErrorCode.FENCED_LEADER_EPOCH
-                w.cut.clear()
-                await w.until_equal(1, 3)
-                assert offset(leader, LATEST).offset == 2
+    @staged(alone)
+    async def test_what_was_found_counts_only_where_the_broker_still_leads(
+        self, w: World, broker: StandInBroker, /
+    ) -> None:
+        partition = w.partition(1)
+        partition.append_records_to_leader(data_batch(b"x", timestamp_ms=1000), 1)
 
-        run_virtual(test)
+        async def lose(work: Callable[[], Any]) -> Any:
+            partition.leader_log = None
+            return work()
 
-    def test_records_are_searched_beside_the_loop_one_batch_at_a_time(self, tmp_path: Path) -> None:
-        async def test(w: World, broker: StandInBroker) -> None:
-            w.partition(1).append_records_to_leader(data_batch(b"x", b"y", timestamp_ms=1000), 1)
-            searches: list[tuple[asyncio.Future[None], Callable[[], Any]]] = []
+        broker.offloader.run = lose
+        assert (await by_time(broker, 1000)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-            async def hold(work: Callable[[], Any]) -> Any:
-                may_go_on = asyncio.get_running_loop().create_future()
-                searches.append((may_go_on, work))
-                await may_go_on
-                return work()
-
-            broker.offloader.run = hold
-            asked = [asyncio.create_task(by_time(broker, timestamp)) for timestamp in (1001, 1000, MAX_TIMESTAMP)]
-            for count in (1, 2, 3):
-                await asyncio.sleep(0)
-                await asyncio.sleep(0)
-                assert offset(broker, LATEST).offset == 2
-                assert len(searches) == count
-                searches[-1][0].set_result(None)
-                await asyncio.sleep(1)
-            assert [(await answer).offset for answer in asked] == [1, 0, 1]
-
-        alone(tmp_path, test)
-
-    def test_what_was_found_counts_only_where_the_broker_still_leads(self, tmp_path: Path) -> None:
-        async def test(w: World, broker: StandInBroker) -> None:
-            partition = w.partition(1)
-            partition.append_records_to_leader(data_batch(b"x", timestamp_ms=1000), 1)
-
-            async def lose(work: Callable[[], Any]) -> Any:
-                partition.leader_log = None
-                return work()
-
-            broker.offloader.run = lose
-            assert (await by_time(broker, 1000)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-        alone(tmp_path, test)
-
-    def test_a_partition_named_twice_is_refused(self, tmp_path: Path) -> None:
-        async def test(w: World, broker: StandInBroker) -> None:
-            partitions = [ListOffsetsPartition(partition_index=0, timestamp=LATEST) for _ in range(2)]
-            request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=TP.topic, partitions=partitions)])
-            response = at_once(list_offsets(broker.context(ApiKey.LIST_OFFSETS, 9), request))
-            assert [p.error_code for p in response.topics[0].partitions] == [ErrorCode.INVALID_REQUEST] * 2
-
-        alone(tmp_path, test)
+    @staged(alone)
+    async def test_a_partition_named_twice_is_refused(self, w: World, broker: StandInBroker, /) -> None:
+        partitions = [ListOffsetsPartition(partition_index=0, timestamp=LATEST) for _ in range(2)]
+        request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=TP.topic, partitions=partitions)])
+        response = at_once(list_offsets(broker.context(ApiKey.LIST_OFFSETS, 9), request))
+        assert [p.error_code for p in response.topics[0].partitions] == [ErrorCode.INVALID_REQUEST] * 2
 
 
 def end(broker: StandInBroker, epoch: int, *, current: int = -1, topic: str = TP.topic) -> tuple[int, int, int]:
@@ -294,20 +277,18 @@ async def test_only_leaders_say_where_epochs_end(tmp_path: Path) -> None:
         assert end(w.brokers[2], 0) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1)
 
 
-def test_epochs_end_where_the_next_one_begins(tmp_path: Path) -> None:
-    async def test(w: World, broker: StandInBroker) -> None:
-        w.produce(1, b"a", b"b")
-        await w.lead(1)
-        w.produce(1, b"c")
-        assert end(broker, 0) == (0, 0, 2)
-        assert end(broker, 1) == (0, 1, 3)
-        assert end(broker, 2) == (0, -1, -1)
-        assert end(broker, 1, current=1) == (0, 1, 3)
-        assert end(broker, 1, current=0)[0] == ErrorCode.FENCED_LEADER_EPOCH
-        assert end(broker, 1, current=2)[0] == ErrorCode.UNKNOWN_LEADER_EPOCH
-        assert end(broker, 1, topic="nobody")[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-    alone(tmp_path, test)
+@staged(alone)
+async def test_epochs_end_where_the_next_one_begins(w: World, broker: StandInBroker, /) -> None:
+    w.produce(1, b"a", b"b")
+    await w.lead(1)
+    w.produce(1, b"c")
+    assert end(broker, 0) == (0, 0, 2)
+    assert end(broker, 1) == (0, 1, 3)
+    assert end(broker, 2) == (0, -1, -1)
+    assert end(broker, 1, current=1) == (0, 1, 3)
+    assert end(broker, 1, current=0)[0] == ErrorCode.FENCED_LEADER_EPOCH
+    assert end(broker, 1, current=2)[0] == ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert end(broker, 1, topic="nobody")[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 async def deleted(
@@ -330,48 +311,42 @@ async def deleted(
 
 
 class TestDeleteRecords:
-    def test_the_start_moves_on_all_replicas(self, tmp_path: Path) -> None:
-        async def test() -> None:
-            async with world(tmp_path, 1, 2) as w:
-                await w.lead(1)
-                w.produce(1, b"a", b"b", b"c")
-                await w.until_equal(2)
-                assert await deleted(w.brokers[1], 0) == (0, 0), "nothing"
-                assert await deleted(w.brokers[1], 2) == (0, 2)
-                assert w.log(1).log_start_offset == w.log(2).log_start_offset == 2
-                assert await deleted(w.brokers[1], 1) == (0, 2), "never back"
-                assert await deleted(w.brokers[1], -1) == (0, 3)
+    @in_virtual_time
+    async def test_the_start_moves_on_all_replicas(self, tmp_path: Path) -> None:
+        async with world(tmp_path, 1, 2) as w:
+            await w.lead(1)
+            w.produce(1, b"a", b"b", b"c")
+            await w.until_equal(2)
+            assert await deleted(w.brokers[1], 0) == (0, 0), "nothing"
+            assert await deleted(w.brokers[1], 2) == (0, 2)
+            assert w.log(1).log_start_offset == w.log(2).log_start_offset == 2
+            assert await deleted(w.brokers[1], 1) == (0, 2), "never back"
+            assert await deleted(w.brokers[1], -1) == (0, 3)
 
-        run_virtual(test)
+    @in_virtual_time
+    async def test_a_follower_that_does_not_come_along_makes_it_time_out(self, tmp_path: Path) -> None:
+        async with world(tmp_path, 1, 2) as w:
+            await w.lead(1)
+            w.produce(1, b"a", b"b")
+            await w.until_equal(2)
+            w.cut.add(frozenset((1, 2)))
+            assert await deleted(w.brokers[1], 1, timeout_ms=300) == (ErrorCode.REQUEST_TIMED_OUT, 0)
+            assert w.log(1).log_start_offset == 1
+            w.alive.discard(2)
+            w.brokers[1].replica_manager.update_metadata(w.update_metadata(), correlation_id=1)
+            assert await deleted(w.brokers[1], 1) == (0, 1), "a dead broker is not waited for"
 
-    def test_a_follower_that_does_not_come_along_makes_it_time_out(self, tmp_path: Path) -> None:
-        async def test() -> None:
-            async with world(tmp_path, 1, 2) as w:
-                await w.lead(1)
-                w.produce(1, b"a", b"b")
-                await w.until_equal(2)
-                w.cut.add(frozenset((1, 2)))
-                assert await deleted(w.brokers[1], 1, timeout_ms=300) == (ErrorCode.REQUEST_TIMED_OUT, 0)
-                assert w.log(1).log_start_offset == 1
-                w.alive.discard(2)
-                w.brokers[1].replica_manager.update_metadata(w.update_metadata(), correlation_id=1)
-                assert await deleted(w.brokers[1], 1) == (0, 1), "a dead broker is not waited for"
-
-        run_virtual(test)
-
-    def test_leadership_lost_while_waiting(self, tmp_path: Path) -> None:
-        async def test() -> None:
-            async with world(tmp_path, 1, 2) as w:
-                await w.lead(1)
-                w.produce(1, b"a", b"b")
-                await w.until_equal(2)
-                w.cut.add(frozenset((1, 2)))
-                waiting = asyncio.create_task(deleted(w.brokers[1], 1))
-                await w.let_pass(10)
-                await w.lead(2)
-                assert await waiting == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
-
-        run_virtual(test)
+    @in_virtual_time
+    async def test_leadership_lost_while_waiting(self, tmp_path: Path) -> None:
+        async with world(tmp_path, 1, 2) as w:
+            await w.lead(1)
+            w.produce(1, b"a", b"b")
+            await w.until_equal(2)
+            w.cut.add(frozenset((1, 2)))
+            waiting = asyncio.create_task(deleted(w.brokers[1], 1))
+            await w.let_pass(10)
+            await w.lead(2)
+            assert await waiting == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
 
     @pytest.mark.parametrize(
         ("before", "topic", "error"),
@@ -382,28 +357,24 @@ class TestDeleteRecords:
             (1, "__consumer_offsets", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ],
     )
-    def test_what_is_refused(self, tmp_path: Path, before: int, topic: str, error: ErrorCode) -> None:
-        async def test(w: World, broker: StandInBroker) -> None:
-            w.produce(1, b"a", b"b")
-            assert await deleted(broker, before, topic=topic) == (error, -1)
-
-        alone(tmp_path, test)
-
-    def test_an_internal_topic_that_exists_keeps_its_records(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    @staged(alone)
+    async def test_what_is_refused(
+        self, w: World, broker: StandInBroker, /, before: int, topic: str, error: ErrorCode
     ) -> None:
-        async def test(w: World, broker: StandInBroker) -> None:
-            monkeypatch.setattr(type(broker.metadata_cache), "partition_info", lambda *_: object())
-            assert await deleted(broker, 1, topic="__consumer_offsets") == (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
+        w.produce(1, b"a", b"b")
+        assert await deleted(broker, before, topic=topic) == (error, -1)
 
-        alone(tmp_path, test)
+    @staged(alone)
+    async def test_an_internal_topic_that_exists_keeps_its_records(
+        self, w: World, broker: StandInBroker, /, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(type(broker.metadata_cache), "partition_info", lambda *_: object())
+        assert await deleted(broker, 1, topic="__consumer_offsets") == (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
 
-    def test_a_compacted_topic_refuses_by_policy(self, tmp_path: Path) -> None:
-        async def test(w: World, broker: StandInBroker) -> None:
-            w.produce(1, b"a")
-            assert await deleted(broker, 1) == (ErrorCode.POLICY_VIOLATION, -1)
-
-        alone(tmp_path, test, log_config=LogConfig(cleanup_policy=("compact",)))
+    @staged(alone, log_config=LogConfig(cleanup_policy=("compact",)))
+    async def test_a_compacted_topic_refuses_by_policy(self, w: World, broker: StandInBroker, /) -> None:
+        w.produce(1, b"a")
+        assert await deleted(broker, 1) == (ErrorCode.POLICY_VIOLATION, -1)
 
 
 @in_event_loop
@@ -453,28 +424,24 @@ async def test_a_replica_moves_to_a_log_dir_that_is_named_as_it_is_described(tmp
         assert codes == [ErrorCode.LOG_DIR_NOT_FOUND] * 3 + [ErrorCode.NONE]
 
 
-def test_producers_are_described_with_their_open_transactions(tmp_path: Path) -> None:
-    async def test(w: World, broker: StandInBroker) -> None:
-        partition = w.partition(1)
-        partition.append_records_to_leader(data_batch(b"a", b"b", producer=(5, 1, 0)), 1)
-        partition.append_records_to_leader(data_batch(b"c", producer=(6, 0, 0), transactional=True), 1)
-        partition.append_records_to_leader(data_batch(b"d", producer=(7, 0, 0), transactional=True), 1)
-        partition.append_records_to_leader(
-            marker_batch(7, 0, commit=True, coordinator_epoch=3), 1, origin=AppendOrigin.COORDINATOR
-        )
-        topics = [TopicRequest(name=name, partition_indexes=[0]) for name in (TP.topic, "nobody", "bad name")]
-        response = describe_producers(
-            broker.context(ApiKey.DESCRIBE_PRODUCERS, 0), DescribeProducersRequest(topics=topics)
-        )
-        described, unknown, invalid = (topic.partitions[0] for topic in response.topics)
-        states = {p.producer_id: p for p in described.active_producers}
-        assert (states[5].producer_epoch, states[5].last_sequence, states[5].current_txn_start_offset) == (1, 1, -1)
-        assert states[6].current_txn_start_offset == 2
-        assert (states[7].current_txn_start_offset, states[7].coordinator_epoch) == (-1, 3)
-        assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert invalid.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
-
-    alone(tmp_path, test)
+@staged(alone)
+async def test_producers_are_described_with_their_open_transactions(w: World, broker: StandInBroker, /) -> None:
+    partition = w.partition(1)
+    partition.append_records_to_leader(data_batch(b"a", b"b", producer=(5, 1, 0)), 1)
+    partition.append_records_to_leader(data_batch(b"c", producer=(6, 0, 0), transactional=True), 1)
+    partition.append_records_to_leader(data_batch(b"d", producer=(7, 0, 0), transactional=True), 1)
+    partition.append_records_to_leader(
+        marker_batch(7, 0, commit=True, coordinator_epoch=3), 1, origin=AppendOrigin.COORDINATOR
+    )
+    topics = [TopicRequest(name=name, partition_indexes=[0]) for name in (TP.topic, "nobody", "bad name")]
+    response = describe_producers(broker.context(ApiKey.DESCRIBE_PRODUCERS, 0), DescribeProducersRequest(topics=topics))
+    described, unknown, invalid = (topic.partitions[0] for topic in response.topics)
+    states = {p.producer_id: p for p in described.active_producers}
+    assert (states[5].producer_epoch, states[5].last_sequence, states[5].current_txn_start_offset) == (1, 1, -1)
+    assert states[6].current_txn_start_offset == 2
+    assert (states[7].current_txn_start_offset, states[7].coordinator_epoch) == (-1, 3)
+    assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert invalid.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 class TestBrokerEpochs:
@@ -483,24 +450,22 @@ class TestBrokerEpochs:
     @pytest.mark.parametrize(
         ("broker_epoch", "error"), [(100, ErrorCode.STALE_BROKER_EPOCH), (101, 0), (102, 0), (-1, 0)]
     )
-    def test_of_the_controllers_requests(self, tmp_path: Path, broker_epoch: int, error: int) -> None:
-        async def test(w: World, broker: StandInBroker) -> None:
-            epochs = {"controller_epoch": 1, "broker_epoch": broker_epoch}
-            lisr = await leader_and_isr(broker.context(ApiKey.LEADER_AND_ISR, 7), LeaderAndIsrRequest(**epochs))
-            stop = await stop_replica(broker.context(ApiKey.STOP_REPLICA, 4), StopReplicaRequest(**epochs))
-            metadata = update_metadata(
-                broker.context(ApiKey.UPDATE_METADATA, 8), UpdateMetadataRequest(controller_id=5, **epochs)
-            )
-            assert [lisr.error_code, stop.error_code, metadata.error_code] == [error] * 3
-            assert (broker.metadata_cache.controller_id == 5) == (error == 0)
+    @staged(alone)
+    async def test_of_the_controllers_requests(
+        self, w: World, broker: StandInBroker, /, broker_epoch: int, error: int
+    ) -> None:
+        epochs = {"controller_epoch": 1, "broker_epoch": broker_epoch}
+        lisr = await leader_and_isr(broker.context(ApiKey.LEADER_AND_ISR, 7), LeaderAndIsrRequest(**epochs))
+        stop = await stop_replica(broker.context(ApiKey.STOP_REPLICA, 4), StopReplicaRequest(**epochs))
+        metadata = update_metadata(
+            broker.context(ApiKey.UPDATE_METADATA, 8), UpdateMetadataRequest(controller_id=5, **epochs)
+        )
+        assert [lisr.error_code, stop.error_code, metadata.error_code] == [error] * 3
+        assert (broker.metadata_cache.controller_id == 5) == (error == 0)
 
-        alone(tmp_path, test)
-
-    def test_a_stale_controller_updates_no_metadata(self, tmp_path: Path) -> None:
-        async def test(w: World, broker: StandInBroker) -> None:
-            stale = UpdateMetadataRequest(controller_id=5, controller_epoch=0)
-            response = update_metadata(broker.context(ApiKey.UPDATE_METADATA, 8), stale)
-            assert response.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
-            assert broker.metadata_cache.controller_id == 1
-
-        alone(tmp_path, test)
+    @staged(alone)
+    async def test_a_stale_controller_updates_no_metadata(self, w: World, broker: StandInBroker, /) -> None:
+        stale = UpdateMetadataRequest(controller_id=5, controller_epoch=0)
+        response = update_metadata(broker.context(ApiKey.UPDATE_METADATA, 8), stale)
+        assert response.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+        assert broker.metadata_cache.controller_id == 1

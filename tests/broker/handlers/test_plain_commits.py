@@ -12,6 +12,7 @@ from weakref import ref
 
 import pytest
 from coordinator_world import READ, CoordinatorWorld, stable, with_world
+from event_loop import staged
 from hypothesis import given
 from hypothesis import strategies as st
 from network_serving import session
@@ -119,37 +120,35 @@ def body_of(answer: Any, version: int) -> bytes:
 @pytest.mark.parametrize("text", ["", None])
 @pytest.mark.parametrize("indexes", [[0], [3, 1, 2], list(range(10))])
 @pytest.mark.parametrize("is_replicated_at_once", [True, False])
-def test_log_offsets_and_answers_are_those_of_any_commit(
-    indexes: list[int], text: str | None, version: int, is_replicated_at_once: bool
+@staged(with_world)
+async def test_log_offsets_and_answers_are_those_of_any_commit(
+    world: CoordinatorWorld, /, indexes: list[int], text: str | None, version: int, is_replicated_at_once: bool
 ) -> None:
-    async def test(world: CoordinatorWorld) -> None:
-        async def outcome(plain_ones: int) -> tuple[bytes, bytes, object]:
-            await world.lead()
-            sender = Sender(world)
-            start = len(world.partition.log.data)
-            answers = []
-            for number in range(4):
-                world.partition.is_replicated_at_once = is_replicated_at_once
-                request = committing({index: 10 * number + index for index in indexes}, text=text)
-                answer = sender.plainly(request, version) if number >= 4 - plain_ones else None
-                assert (answer is not None) == (plain_ones == 3 and number >= 2), "the second makes the form"
-                answer = answer or sender.usually(request, version)
-                await asyncio.sleep(0)
-                assert answer.is_complete is is_replicated_at_once
-                world.replicate()
-                answers.append(body_of(answer, version))
-            assert len(set(answers)) == 1
-            stored = world.coordinator.offsets.fetch("g", [TopicPartition("read", i) for i in range(11)])
-            log = bytes(world.partition.log.data[start:])
-            await world.move()
-            assert world.coordinator.offsets.fetch("g", [TopicPartition("read", i) for i in range(11)]) == stored
-            return answers[0], without_places(log), stored
+    async def outcome(plain_ones: int) -> tuple[bytes, bytes, object]:
+        await world.lead()
+        sender = Sender(world)
+        start = len(world.partition.log.data)
+        answers = []
+        for number in range(4):
+            world.partition.is_replicated_at_once = is_replicated_at_once
+            request = committing({index: 10 * number + index for index in indexes}, text=text)
+            answer = sender.plainly(request, version) if number >= 4 - plain_ones else None
+            assert (answer is not None) == (plain_ones == 3 and number >= 2), "the second makes the form"
+            answer = answer or sender.usually(request, version)
+            await asyncio.sleep(0)
+            assert answer.is_complete is is_replicated_at_once
+            world.replicate()
+            answers.append(body_of(answer, version))
+        assert len(set(answers)) == 1
+        stored = world.coordinator.offsets.fetch("g", [TopicPartition("read", i) for i in range(11)])
+        log = bytes(world.partition.log.data[start:])
+        await world.move()
+        assert world.coordinator.offsets.fetch("g", [TopicPartition("read", i) for i in range(11)]) == stored
+        return answers[0], without_places(log), stored
 
-        # On virtual time no clock ticks in between.
-        usual, plain = await outcome(0), await outcome(3)
-        assert usual == plain
-
-    with_world(test)
+    # On virtual time no clock ticks in between.
+    usual, plain = await outcome(0), await outcome(3)
+    assert usual == plain
 
 
 def without_places(log: bytes) -> bytes:
@@ -207,266 +206,243 @@ USUAL = committing({0: 1})
     }.items(),
     ids=lambda named: named[0].replace(" ", "-"),
 )
-def test_what_is_not_usual_is_left_to_the_handler(unusual: tuple[str, OffsetCommitRequest]) -> None:
-    async def test(world: CoordinatorWorld) -> None:
-        await world.lead()
-        sender = Sender(world)
-        await sender.sent_before(USUAL)
-        assert sender.plainly(USUAL) is not None
-        for _ in range(4):
-            assert sender.plainly(unusual[1]) is None
-
-    with_world(test)
-
-
-def test_of_the_usual_bytes_none_may_be_missing_or_too_many() -> None:
-    async def test(world: CoordinatorWorld) -> None:
-        await world.lead()
-        sender = Sender(world)
-        await sender.sent_before(USUAL)
-        assert sender.plainly(USUAL, extra=b"\0") is None
-        assert sender.plainly(USUAL, version=7) is None
-        frame = memoryview(encode_request(USUAL, 8, 1, "c"))[4:]
-        _, position = decode_request_header(frame)
-        context = RequestContext(sender.broker, ApiKey.OFFSET_COMMIT, 8, 1, "c", session("h"))
-        assert plain_commit(context, frame, position) is not None
-        for end in range(position, len(frame)):
-            assert plain_commit(context, frame[:end], position) is None
-        for tagged in (1, 2, 3):
-            changed = bytearray(frame)
-            changed[-tagged] = 1
-            assert plain_commit(context, memoryview(changed), position) is None
-
-    with_world(test)
+@staged(with_world)
+async def test_what_is_not_usual_is_left_to_the_handler(
+    world: CoordinatorWorld, /, unusual: tuple[str, OffsetCommitRequest]
+) -> None:
+    await world.lead()
+    sender = Sender(world)
+    await sender.sent_before(USUAL)
+    assert sender.plainly(USUAL) is not None
+    for _ in range(4):
+        assert sender.plainly(unusual[1]) is None
 
 
-def test_what_nobody_can_decode_is_left_to_the_handler_too() -> None:
-    async def test(world: CoordinatorWorld) -> None:
-        await world.lead()
-        sender = Sender(world)
-        frame = encode_request(USUAL, 8, 1, "c")[4:]
-        _, position = decode_request_header(memoryview(frame))
-        context = RequestContext(sender.broker, ApiKey.OFFSET_COMMIT, 8, 1, "c", session("h"))
-        no_text = bytes(frame).replace(b"\2g", b"\2\xff", 1)
-        # Without a topic, the two tagged fields look like a topic of one partition.
-        topic = bytes(frame).index(b"\5read")
-        no_topic = bytes(frame[: topic - 1]) + b"\1" + b"\2\0" + bytes(frame[topic + 5 :])
-        for damaged in (no_text, no_topic):
-            assert [plain_commit(context, memoryview(damaged), position) for _ in range(3)] == [None] * 3
+@staged(with_world)
+async def test_of_the_usual_bytes_none_may_be_missing_or_too_many(world: CoordinatorWorld, /) -> None:
+    await world.lead()
+    sender = Sender(world)
+    await sender.sent_before(USUAL)
+    assert sender.plainly(USUAL, extra=b"\0") is None
+    assert sender.plainly(USUAL, version=7) is None
+    frame = memoryview(encode_request(USUAL, 8, 1, "c"))[4:]
+    _, position = decode_request_header(frame)
+    context = RequestContext(sender.broker, ApiKey.OFFSET_COMMIT, 8, 1, "c", session("h"))
+    assert plain_commit(context, frame, position) is not None
+    for end in range(position, len(frame)):
+        assert plain_commit(context, frame[:end], position) is None
+    for tagged in (1, 2, 3):
+        changed = bytearray(frame)
+        changed[-tagged] = 1
+        assert plain_commit(context, memoryview(changed), position) is None
 
-    with_world(test)
+
+@staged(with_world)
+async def test_what_nobody_can_decode_is_left_to_the_handler_too(world: CoordinatorWorld, /) -> None:
+    await world.lead()
+    sender = Sender(world)
+    frame = encode_request(USUAL, 8, 1, "c")[4:]
+    _, position = decode_request_header(memoryview(frame))
+    context = RequestContext(sender.broker, ApiKey.OFFSET_COMMIT, 8, 1, "c", session("h"))
+    no_text = bytes(frame).replace(b"\2g", b"\2\xff", 1)
+    # Without a topic, the two tagged fields look like a topic of one partition.
+    topic = bytes(frame).index(b"\5read")
+    no_topic = bytes(frame[: topic - 1]) + b"\1" + b"\2\0" + bytes(frame[topic + 5 :])
+    for damaged in (no_text, no_topic):
+        assert [plain_commit(context, memoryview(damaged), position) for _ in range(3)] == [None] * 3
 
 
 class Topics(dict[str, Any]):
     """Topics that somebody may watch."""
 
 
-def test_a_form_keeps_alive_neither_old_metadata_nor_the_groups_of_a_partition_that_is_gone() -> None:
-    async def test(world: CoordinatorWorld) -> None:
-        await world.lead()
-        sender = Sender(world)
-        topics = Topics()
-        sender.broker.metadata_cache.snapshot = MetadataSnapshot(topics=topics)
-        await sender.sent_before(USUAL)
-        assert sender.plainly(USUAL) is not None
+@staged(with_world)
+async def test_a_form_keeps_alive_neither_old_metadata_nor_the_groups_of_a_partition_that_is_gone(
+    world: CoordinatorWorld, /
+) -> None:
+    await world.lead()
+    sender = Sender(world)
+    topics = Topics()
+    sender.broker.metadata_cache.snapshot = MetadataSnapshot(topics=topics)
+    await sender.sent_before(USUAL)
+    assert sender.plainly(USUAL) is not None
+    await asyncio.sleep(0)
+    known, group = ref(topics), ref(world.coordinator.groups.find("g"))
+    del topics
+    sender.tell_cluster()
+    world.resign()
+    gc.collect()
+    assert (known(), group()) == (None, None)
+
+
+@staged(with_world)
+async def test_each_time_it_is_looked_whether_the_commit_may_be_refused(world: CoordinatorWorld, /) -> None:
+    await world.lead()
+    sender = Sender(world)
+    member_id, generation = await stable(world, "g")
+    request = committing({0: 1}, member_id=member_id, generation_id_or_member_epoch=generation)
+    await sender.sent_before(request)
+    assert sender.plainly(request) is not None
+    await asyncio.sleep(0)
+    sender.topics["read"].pop(0)
+    sender.tell_cluster()
+    assert sender.plainly(request) is None, "the partition is gone"
+    sender.topics["read"][0] = None
+    sender.tell_cluster()
+    assert sender.plainly(request) is not None
+    world.partition.is_leader = False
+    assert sender.plainly(request) is None, "the coordinator's log dir has failed"
+    world.partition.is_leader = True
+    assert sender.plainly(request) is not None
+    await asyncio.sleep(0)
+    await stable(world, "g")
+    assert sender.plainly(request) is None, "another generation"
+    world.resign()
+    assert sender.plainly(request) is None, "another coordinator"
+    await world.lead(waits=False)
+    assert sender.plainly(request) is None, "it is being loaded"
+    await world.lead()
+    assert sender.plainly(committing({0: 1})) is None
+
+
+@staged(with_world)
+async def test_a_commit_keeps_its_member_s_session(world: CoordinatorWorld, /) -> None:
+    await world.lead()
+    sender = Sender(world)
+    member_id, generation = await stable(world, "g")
+    request = committing({0: 1}, member_id=member_id, generation_id_or_member_epoch=generation)
+    answers = []
+    for _ in range(6):
+        await asyncio.sleep(6)
+        answer = sender.plainly(request) or sender.usually(request)
         await asyncio.sleep(0)
-        known, group = ref(topics), ref(world.coordinator.groups.find("g"))
-        del topics
-        sender.tell_cluster()
-        world.resign()
-        gc.collect()
-        assert (known(), group()) == (None, None)
-
-    with_world(test)
+        answers.append(body_of(answer, 8))
+    assert len(set(answers)) == 1
+    await asyncio.sleep(11)
+    assert sender.plainly(request) is None, "its session of ten seconds is over"
 
 
-def test_each_time_it_is_looked_whether_the_commit_may_be_refused() -> None:
-    async def test(world: CoordinatorWorld) -> None:
-        await world.lead()
-        sender = Sender(world)
-        member_id, generation = await stable(world, "g")
-        request = committing({0: 1}, member_id=member_id, generation_id_or_member_epoch=generation)
-        await sender.sent_before(request)
-        assert sender.plainly(request) is not None
+@staged(with_world)
+async def test_the_later_commit_counts_whatever_its_way(world: CoordinatorWorld, /) -> None:
+    await world.lead()
+    sender = Sender(world)
+    await sender.sent_before(committing({0: 1, 1: 1}))
+    await sender.sent_before(committing({1: 1}, epoch=4, group_instance_id=None, member_id=""))
+    for number in range(2, 20):
+        request = committing({0: number, 1: number})
+        way = sender.usually if number % 3 == 0 else sender.plainly
+        sender.plainly(request) if number % 4 == 0 else None
+        assert way(committing({0: number + 100, 1: number + 100})) is not None
         await asyncio.sleep(0)
-        sender.topics["read"].pop(0)
-        sender.tell_cluster()
-        assert sender.plainly(request) is None, "the partition is gone"
-        sender.topics["read"][0] = None
-        sender.tell_cluster()
-        assert sender.plainly(request) is not None
-        world.partition.is_leader = False
-        assert sender.plainly(request) is None, "the coordinator's log dir has failed"
-        world.partition.is_leader = True
-        assert sender.plainly(request) is not None
-        await asyncio.sleep(0)
-        await stable(world, "g")
-        assert sender.plainly(request) is None, "another generation"
-        world.resign()
-        assert sender.plainly(request) is None, "another coordinator"
-        await world.lead(waits=False)
-        assert sender.plainly(request) is None, "it is being loaded"
-        await world.lead()
-        assert sender.plainly(committing({0: 1})) is None
-
-    with_world(test)
+        assert world.committed("g") == number + 100
+    assert sender.plainly(committing({0: 5, 1: 5})) is not None
+    world.coordinator.offsets.delete("g", [READ])
+    await asyncio.sleep(0)
+    assert world.committed("g") is None, "it was committed before it was deleted"
+    assert world.committed("g", TopicPartition("read", 1)) == 5
 
 
-def test_a_commit_keeps_its_member_s_session() -> None:
-    async def test(world: CoordinatorWorld) -> None:
-        await world.lead()
-        sender = Sender(world)
-        member_id, generation = await stable(world, "g")
-        request = committing({0: 1}, member_id=member_id, generation_id_or_member_epoch=generation)
-        answers = []
-        for _ in range(6):
-            await asyncio.sleep(6)
-            answer = sender.plainly(request) or sender.usually(request)
-            await asyncio.sleep(0)
-            answers.append(body_of(answer, 8))
-        assert len(set(answers)) == 1
-        await asyncio.sleep(11)
-        assert sender.plainly(request) is None, "its session of ten seconds is over"
-
-    with_world(test)
-
-
-def test_the_later_commit_counts_whatever_its_way() -> None:
-    async def test(world: CoordinatorWorld) -> None:
-        await world.lead()
-        sender = Sender(world)
-        await sender.sent_before(committing({0: 1, 1: 1}))
-        await sender.sent_before(committing({1: 1}, epoch=4, group_instance_id=None, member_id=""))
-        for number in range(2, 20):
-            request = committing({0: number, 1: number})
-            way = sender.usually if number % 3 == 0 else sender.plainly
-            sender.plainly(request) if number % 4 == 0 else None
-            assert way(committing({0: number + 100, 1: number + 100})) is not None
-            await asyncio.sleep(0)
-            assert world.committed("g") == number + 100
-        assert sender.plainly(committing({0: 5, 1: 5})) is not None
-        world.coordinator.offsets.delete("g", [READ])
-        await asyncio.sleep(0)
-        assert world.committed("g") is None, "it was committed before it was deleted"
-        assert world.committed("g", TopicPartition("read", 1)) == 5
-
-    with_world(test)
-
-
-def test_a_commit_that_is_deleted_before_it_is_replicated_does_not_come_back() -> None:
-    async def test(world: CoordinatorWorld) -> None:
-        await world.lead()
-        sender = Sender(world)
-        await sender.sent_before(USUAL)
-        world.partition.is_replicated_at_once = False
-        answer = sender.plainly(committing({0: 9}))
-        assert answer is not None
-        await asyncio.sleep(0)
-        assert world.committed("g") == 1
-        await world.coordinator.offsets.partitions_deleted([READ])
-        world.replicate()
-        assert answer.is_complete
-        assert world.committed("g") is None
-
-    with_world(test)
+@staged(with_world)
+async def test_a_commit_that_is_deleted_before_it_is_replicated_does_not_come_back(world: CoordinatorWorld, /) -> None:
+    await world.lead()
+    sender = Sender(world)
+    await sender.sent_before(USUAL)
+    world.partition.is_replicated_at_once = False
+    answer = sender.plainly(committing({0: 9}))
+    assert answer is not None
+    await asyncio.sleep(0)
+    assert world.committed("g") == 1
+    await world.coordinator.offsets.partitions_deleted([READ])
+    world.replicate()
+    assert answer.is_complete
+    assert world.committed("g") is None
 
 
 @pytest.mark.parametrize("refusal", [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR])
-def test_the_answer_to_a_commit_that_cannot_be_written(refusal: ErrorCode) -> None:
-    async def test(world: CoordinatorWorld) -> None:
-        await world.lead()
-        sender = Sender(world)
-        await sender.sent_before(USUAL)
-        world.partition.refusal = refusal
-        answers = [sender.plainly(committing({0: 9})), sender.usually(committing({0: 9}))]
-        await asyncio.sleep(0)
-        plain, usual = (body_of(answer, 8) for answer in answers)
-        assert plain == usual
-        assert world.committed("g") == 1
-        encoded = answers[0].response
-        assert (encoded.error_count, encoded.error_code != 0) == (1, True)
-
-    with_world(test)
+@staged(with_world)
+async def test_the_answer_to_a_commit_that_cannot_be_written(world: CoordinatorWorld, /, refusal: ErrorCode) -> None:
+    await world.lead()
+    sender = Sender(world)
+    await sender.sent_before(USUAL)
+    world.partition.refusal = refusal
+    answers = [sender.plainly(committing({0: 9})), sender.usually(committing({0: 9}))]
+    await asyncio.sleep(0)
+    plain, usual = (body_of(answer, 8) for answer in answers)
+    assert plain == usual
+    assert world.committed("g") == 1
+    encoded = answers[0].response
+    assert (encoded.error_count, encoded.error_code != 0) == (1, True)
 
 
-def test_of_two_commits_the_one_that_fits_is_written() -> None:
-    async def test(world: CoordinatorWorld) -> None:
-        await world.lead()
-        sender = Sender(world)
-        many = dict.fromkeys(range(10), 1)
-        await sender.sent_before(USUAL)
-        await sender.sent_before(committing(many, group="h"))
-        world.partition.batch_bytes_max = 400
-        answers = [sender.plainly(committing({0: 9})), sender.plainly(committing(many, group="h"))]
-        await asyncio.sleep(0)
-        codes = [answer.response.error_code for answer in answers if answer is not None]
-        assert codes == [ErrorCode.NONE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE]
-        assert world.committed("g") == 9
-
-    with_world(test)
+@staged(with_world)
+async def test_of_two_commits_the_one_that_fits_is_written(world: CoordinatorWorld, /) -> None:
+    await world.lead()
+    sender = Sender(world)
+    many = dict.fromkeys(range(10), 1)
+    await sender.sent_before(USUAL)
+    await sender.sent_before(committing(many, group="h"))
+    world.partition.batch_bytes_max = 400
+    answers = [sender.plainly(committing({0: 9})), sender.plainly(committing(many, group="h"))]
+    await asyncio.sleep(0)
+    codes = [answer.response.error_code for answer in answers if answer is not None]
+    assert codes == [ErrorCode.NONE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE]
+    assert world.committed("g") == 9
 
 
-def test_very_many_commits_of_one_turn() -> None:
+@staged(with_world)
+async def test_very_many_commits_of_one_turn(world: CoordinatorWorld, /) -> None:
     """The numbers of their records in the batch take one byte, then two; one commit has both."""
+    await world.lead()
+    sender = Sender(world)
+    groups = [f"g{number}" for number in range(150)]
+    for group in groups:
+        await sender.sent_before(committing(dict.fromkeys(range(10), 1), group=group))
+    answers = [
+        sender.plainly(committing({i: 1000 * number + i for i in range(10)}, group=group))
+        for number, group in enumerate(groups)
+    ]
+    await asyncio.sleep(0)
+    assert all(answer is not None and answer.is_complete for answer in answers)
+    await world.move()
+    for number, group in enumerate(groups):
+        for index in range(10):
+            assert world.committed(group, TopicPartition("read", index)) == 1000 * number + index
 
-    async def test(world: CoordinatorWorld) -> None:
-        await world.lead()
-        sender = Sender(world)
-        groups = [f"g{number}" for number in range(150)]
-        for group in groups:
-            await sender.sent_before(committing(dict.fromkeys(range(10), 1), group=group))
-        answers = [
-            sender.plainly(committing({i: 1000 * number + i for i in range(10)}, group=group))
-            for number, group in enumerate(groups)
-        ]
+
+@staged(with_world)
+async def test_a_client_that_commits_other_partitions_each_time_has_no_form(world: CoordinatorWorld, /) -> None:
+    await world.lead()
+    sender = Sender(world)
+    for number in range(10):
+        request = committing({number: 1})
+        assert sender.plainly(request) is None
+        sender.usually(request)
         await asyncio.sleep(0)
-        assert all(answer is not None and answer.is_complete for answer in answers)
-        await world.move()
-        for number, group in enumerate(groups):
-            for index in range(10):
-                assert world.committed(group, TopicPartition("read", index)) == 1000 * number + index
-
-    with_world(test)
 
 
-def test_a_client_that_commits_other_partitions_each_time_has_no_form() -> None:
-    async def test(world: CoordinatorWorld) -> None:
-        await world.lead()
-        sender = Sender(world)
-        for number in range(10):
-            request = committing({number: 1})
-            assert sender.plainly(request) is None
-            sender.usually(request)
-            await asyncio.sleep(0)
-
-    with_world(test)
+@staged(with_world)
+async def test_old_brokers_and_static_members_that_they_refuse_have_no_form(world: CoordinatorWorld, /) -> None:
+    await world.lead()
+    for ibp, instance_id in (("2.0", None), ("2.2", "i")):
+        sender = Sender(world, ibp=ibp)
+        request = committing({0: 1}, group_instance_id=instance_id)
+        sender.usually(committing({0: 1}))
+        await asyncio.sleep(0)
+        assert [sender.plainly(request) for _ in range(4)] == [None] * 4
 
 
-def test_old_brokers_and_static_members_that_they_refuse_have_no_form() -> None:
-    async def test(world: CoordinatorWorld) -> None:
-        await world.lead()
-        for ibp, instance_id in (("2.0", None), ("2.2", "i")):
-            sender = Sender(world, ibp=ibp)
-            request = committing({0: 1}, group_instance_id=instance_id)
-            sender.usually(committing({0: 1}))
-            await asyncio.sleep(0)
-            assert [sender.plainly(request) for _ in range(4)] == [None] * 4
-
-    with_world(test)
-
-
-def test_the_first_brokers_that_write_plain_values_have_forms_which_serve_again_and_again() -> None:
-    async def test(world: CoordinatorWorld) -> None:
-        await world.lead()
-        sender = Sender(world, ibp="2.1-IV1")
-        await sender.sent_before(USUAL)
-        (form,) = world.coordinator.offsets.forms.values()
-        assert isinstance(form, CommitForm)
-        assert sender.plainly(USUAL) is not None
-        (again,) = world.coordinator.offsets.forms.values()
-        assert again is form
-
-    with_world(test)
+@staged(with_world)
+async def test_the_first_brokers_that_write_plain_values_have_forms_which_serve_again_and_again(
+    world: CoordinatorWorld, /
+) -> None:
+    await world.lead()
+    sender = Sender(world, ibp="2.1-IV1")
+    await sender.sent_before(USUAL)
+    (form,) = world.coordinator.offsets.forms.values()
+    assert isinstance(form, CommitForm)
+    assert sender.plainly(USUAL) is not None
+    (again,) = world.coordinator.offsets.forms.values()
+    assert again is form
 
 
 def test_numbers_of_records_take_one_byte_or_two() -> None:

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from event_loop import in_event_loop
 from log_folders import data_batch
 from replicated_brokers import TOPIC_ID, TP, World, world
-from virtual_time import run_virtual
+from virtual_time import in_virtual_time
 
 from engine.broker.handlers.fetch import fetch
 from engine.broker.handlers.produce import produce
@@ -57,61 +58,55 @@ def only(response: Any) -> PartitionProduceResponse:
     return response.responses[0].partition_responses[0]
 
 
-def test_who_has_just_stopped_leading_names_its_successor(tmp_path: Path) -> None:
+@in_virtual_time
+async def test_who_has_just_stopped_leading_names_its_successor(tmp_path: Path) -> None:
     """The controller tells the replicas before it tells everybody (KIP-951, as Kafka 3.9.1); the newer word counts."""
-
-    async def check() -> None:
-        async with world(tmp_path, 1, 2) as w:
-            await w.lead(1, replicas=(1, 2))
-            cache, for_everybody = w.brokers[1].metadata_cache, w.update_metadata()
-            await w.lead(2)
-            cache.update(for_everybody, 1)
-            told = [ask(w, 1, request(b"a")), stale_fetch(w)]
-            w.states[TP] = replace(w.states[TP], leader_epoch=5)
-            cache.update(w.update_metadata(), 2)
-            told += [ask(w, 1, request(b"a")), stale_fetch(w)]
-            for answer, epoch in zip(told, (1, 1, 5, 5), strict=True):
-                topic = answer.responses[0]
-                one = (topic.partition_responses if isinstance(answer, ProduceResponse) else topic.partitions)[0]
-                assert one.error_code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
-                assert (one.current_leader.leader_id, one.current_leader.leader_epoch) == (2, epoch)
-                assert [node.node_id for node in answer.node_endpoints] == [2]
-
-    run_virtual(check)
+    async with world(tmp_path, 1, 2) as w:
+        await w.lead(1, replicas=(1, 2))
+        cache, for_everybody = w.brokers[1].metadata_cache, w.update_metadata()
+        await w.lead(2)
+        cache.update(for_everybody, 1)
+        told = [ask(w, 1, request(b"a")), stale_fetch(w)]
+        w.states[TP] = replace(w.states[TP], leader_epoch=5)
+        cache.update(w.update_metadata(), 2)
+        told += [ask(w, 1, request(b"a")), stale_fetch(w)]
+        for answer, epoch in zip(told, (1, 1, 5, 5), strict=True):
+            topic = answer.responses[0]
+            one = (topic.partition_responses if isinstance(answer, ProduceResponse) else topic.partitions)[0]
+            assert one.error_code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+            assert (one.current_leader.leader_id, one.current_leader.leader_epoch) == (2, epoch)
+            assert [node.node_id for node in answer.node_endpoints] == [2]
 
 
 @pytest.mark.parametrize("fate", ["moved", "moved away", "deleted", "disk"])
-def test_who_waits_is_told_why_nobody_leads_here_any_more(tmp_path: Path, fate: str) -> None:
+@in_virtual_time
+async def test_who_waits_is_told_why_nobody_leads_here_any_more(tmp_path: Path, fate: str) -> None:
     """As Kafka 3.9.1 (DelayedProduce, getPartitionOrError): what a new request would be told, with the new leader."""
-
-    async def check() -> None:
-        async with world(tmp_path, 1, 2, 3) as w:
-            await w.lead(1, replicas=(1, 3), isr=(1, 3))
-            w.cut |= {frozenset((1, 3))}
-            waiting = ask(w, 1, request(b"a", acks=-1, timeout_ms=60_000))
-            manager, partition = w.brokers[1].replica_manager, w.partition(1)
-            if fate == "moved":
-                await w.lead(3)
-            elif fate == "disk":
-                manager.mark_offline(TP)
-            else:
-                leader = LEADER_DURING_DELETE if fate == "deleted" else 2
-                w.states[TP] = replace(w.states[TP], leader=leader, leader_epoch=1)
-                manager.update_metadata(w.update_metadata(), correlation_id=3)
-                manager.partitions.pop(TP)
-                make_nothing(partition)
-            await asyncio.sleep(1)
-            one = only(waiting.response)
-            named = None if one.current_leader is None else one.current_leader.leader_id
-            assert (ErrorCode(one.error_code).name, named) == {
-                "moved": ("NOT_LEADER_OR_FOLLOWER", 3),
-                "moved away": ("NOT_LEADER_OR_FOLLOWER", 2),
-                "deleted": ("UNKNOWN_TOPIC_OR_PARTITION", None),
-                "disk": ("KAFKA_STORAGE_ERROR", None),
-            }[fate]
-            assert [node.node_id for node in waiting.response.node_endpoints] == ([] if named is None else [named])
-
-    run_virtual(check)
+    async with world(tmp_path, 1, 2, 3) as w:
+        await w.lead(1, replicas=(1, 3), isr=(1, 3))
+        w.cut |= {frozenset((1, 3))}
+        waiting = ask(w, 1, request(b"a", acks=-1, timeout_ms=60_000))
+        manager, partition = w.brokers[1].replica_manager, w.partition(1)
+        if fate == "moved":
+            await w.lead(3)
+        elif fate == "disk":
+            manager.mark_offline(TP)
+        else:
+            leader = LEADER_DURING_DELETE if fate == "deleted" else 2
+            w.states[TP] = replace(w.states[TP], leader=leader, leader_epoch=1)
+            manager.update_metadata(w.update_metadata(), correlation_id=3)
+            manager.partitions.pop(TP)
+            make_nothing(partition)
+        await asyncio.sleep(1)
+        one = only(waiting.response)
+        named = None if one.current_leader is None else one.current_leader.leader_id
+        assert (ErrorCode(one.error_code).name, named) == {
+            "moved": ("NOT_LEADER_OR_FOLLOWER", 3),
+            "moved away": ("NOT_LEADER_OR_FOLLOWER", 2),
+            "deleted": ("UNKNOWN_TOPIC_OR_PARTITION", None),
+            "disk": ("KAFKA_STORAGE_ERROR", None),
+        }[fate]
+        assert [node.node_id for node in waiting.response.node_endpoints] == ([] if named is None else [named])
 
 
 def stale_fetch(w: World) -> Any:
@@ -122,112 +117,98 @@ def stale_fetch(w: World) -> Any:
     return fetch(w.brokers[1].context(ApiKey.FETCH, 17), asked)
 
 
-def test_acks_1_is_answered_after_the_local_append(tmp_path: Path) -> None:
-    async def check() -> None:
-        async with world(tmp_path, 1, 2) as w:
-            await w.lead(1, replicas=(1, 2))
-            answer = only(ask(w, 1, request(b"a", b"b")))
-            assert (answer.error_code, answer.base_offset, answer.log_start_offset) == (0, 0, 0)
-            assert only(ask(w, 1, request(b"c"))).base_offset == 2
-
-    run_virtual(check)
+@in_virtual_time
+async def test_acks_1_is_answered_after_the_local_append(tmp_path: Path) -> None:
+    async with world(tmp_path, 1, 2) as w:
+        await w.lead(1, replicas=(1, 2))
+        answer = only(ask(w, 1, request(b"a", b"b")))
+        assert (answer.error_code, answer.base_offset, answer.log_start_offset) == (0, 0, 0)
+        assert only(ask(w, 1, request(b"c"))).base_offset == 2
 
 
-def test_a_log_that_refuses_records_tells_where_it_begins(tmp_path: Path) -> None:
-    async def check() -> None:
-        async with world(tmp_path, 1) as w:
-            await w.lead(1)
-            assert only(ask(w, 1, request(b"a", b"b"))).error_code == 0
-            log = w.partition(1).leader_log
-            assert log is not None
-            log.update_high_watermark(2)
-            log.increment_log_start_offset(1)
-            control = bytearray(data_batch(b"c"))
-            control[ATTRIBUTES + 1] |= CONTROL_BIT
-            stamp_crc(control, 0, len(control))
-            refused = only(ask(w, 1, request(records=bytes(control))))
-            assert (refused.error_code, refused.log_start_offset) == (ErrorCode.INVALID_RECORD, 1)
-            damaged = bytearray(data_batch(b"c"))
-            damaged[-1] ^= 1
-            refused = only(ask(w, 1, request(records=bytes(damaged))))
-            assert (refused.error_code, refused.log_start_offset) == (ErrorCode.CORRUPT_MESSAGE, -1)
-
-    run_virtual(check)
+@in_virtual_time
+async def test_a_log_that_refuses_records_tells_where_it_begins(tmp_path: Path) -> None:
+    async with world(tmp_path, 1) as w:
+        await w.lead(1)
+        assert only(ask(w, 1, request(b"a", b"b"))).error_code == 0
+        log = w.partition(1).leader_log
+        assert log is not None
+        log.update_high_watermark(2)
+        log.increment_log_start_offset(1)
+        control = bytearray(data_batch(b"c"))
+        control[ATTRIBUTES + 1] |= CONTROL_BIT
+        stamp_crc(control, 0, len(control))
+        refused = only(ask(w, 1, request(records=bytes(control))))
+        assert (refused.error_code, refused.log_start_offset) == (ErrorCode.INVALID_RECORD, 1)
+        damaged = bytearray(data_batch(b"c"))
+        damaged[-1] ^= 1
+        refused = only(ask(w, 1, request(records=bytes(damaged))))
+        assert (refused.error_code, refused.log_start_offset) == (ErrorCode.CORRUPT_MESSAGE, -1)
 
 
 @pytest.mark.parametrize(
     ("magic", "code"), [(0, ErrorCode.INVALID_RECORD), (1, ErrorCode.INVALID_RECORD), (3, ErrorCode.CORRUPT_MESSAGE)]
 )
-def test_formats_that_a_version_does_not_carry(tmp_path: Path, magic: int, code: ErrorCode) -> None:
-    async def check() -> None:
-        async with world(tmp_path, 1) as w:
-            await w.lead(1)
-            batch = bytearray(data_batch(b"a"))
-            batch[MAGIC] = magic
-            assert only(ask(w, 1, request(records=bytes(batch)))).error_code == code
-
-    run_virtual(check)
+@in_virtual_time
+async def test_formats_that_a_version_does_not_carry(tmp_path: Path, magic: int, code: ErrorCode) -> None:
+    async with world(tmp_path, 1) as w:
+        await w.lead(1)
+        batch = bytearray(data_batch(b"a"))
+        batch[MAGIC] = magic
+        assert only(ask(w, 1, request(records=bytes(batch)))).error_code == code
 
 
-def test_acks_all_waits_for_the_isr_and_is_answered_when_it_has_the_batch(tmp_path: Path) -> None:
-    async def check() -> None:
-        async with world(tmp_path, 1, 2) as w:
-            await w.lead(1, replicas=(1, 2))
-            answer = ask(w, 1, request(b"a", acks=-1, timeout_ms=30_000))
-            assert isinstance(answer, Deferred)
-            assert not answer.is_complete
-            await w.until(lambda: answer.is_complete, "the follower has the batch")
-            assert only(answer.response).error_code == 0
-
-    run_virtual(check)
+@in_virtual_time
+async def test_acks_all_waits_for_the_isr_and_is_answered_when_it_has_the_batch(tmp_path: Path) -> None:
+    async with world(tmp_path, 1, 2) as w:
+        await w.lead(1, replicas=(1, 2))
+        answer = ask(w, 1, request(b"a", acks=-1, timeout_ms=30_000))
+        assert isinstance(answer, Deferred)
+        assert not answer.is_complete
+        await w.until(lambda: answer.is_complete, "the follower has the batch")
+        assert only(answer.response).error_code == 0
 
 
-def test_acks_all_times_out_where_a_member_of_the_isr_does_not_follow(tmp_path: Path) -> None:
-    async def check() -> None:
-        async with world(tmp_path, 1, 2) as w:
-            await w.lead(1, replicas=(1, 2))
-            w.cut.add(frozenset((1, 2)))
-            answer = ask(w, 1, request(b"a", acks=-1, timeout_ms=500))
-            await w.until(lambda: answer.is_complete, "the time is over")
-            outcome = only(answer.response)
-            assert (outcome.error_code, outcome.base_offset) == (ErrorCode.REQUEST_TIMED_OUT, 0)
-            assert outcome.log_start_offset == 0
-
-    run_virtual(check)
+@in_virtual_time
+async def test_acks_all_times_out_where_a_member_of_the_isr_does_not_follow(tmp_path: Path) -> None:
+    async with world(tmp_path, 1, 2) as w:
+        await w.lead(1, replicas=(1, 2))
+        w.cut.add(frozenset((1, 2)))
+        answer = ask(w, 1, request(b"a", acks=-1, timeout_ms=500))
+        await w.until(lambda: answer.is_complete, "the time is over")
+        outcome = only(answer.response)
+        assert (outcome.error_code, outcome.base_offset) == (ErrorCode.REQUEST_TIMED_OUT, 0)
+        assert outcome.log_start_offset == 0
 
 
 @pytest.mark.parametrize(("acks", "expected"), [(0, CLOSE_CONNECTION), (1, None)])
-def test_a_broker_that_does_not_lead_says_who_does(tmp_path: Path, acks: int, expected: object) -> None:
-    async def check() -> None:
-        async with world(tmp_path, 1, 2) as w:
-            await w.lead(1, replicas=(1, 2))
-            answer = ask(w, 2, request(b"a", acks=acks))
-            topics = w.brokers[2].replica_manager.environment.topics
-            assert topics.produce_errors == {ErrorCode.NOT_LEADER_OR_FOLLOWER: 1}, "also if no answer tells of it"
-            if expected is not None:
-                assert answer is expected
-                return
-            outcome = only(answer)
-            assert outcome.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-            assert outcome.current_leader is not None
-            assert outcome.current_leader.leader_id == 1
-            assert [node.node_id for node in answer.node_endpoints] == [1]
-            assert only(ask(w, 2, request(b"a"), version=9)).current_leader is None
-
-    run_virtual(check)
+@in_virtual_time
+async def test_a_broker_that_does_not_lead_says_who_does(tmp_path: Path, acks: int, expected: object) -> None:
+    async with world(tmp_path, 1, 2) as w:
+        await w.lead(1, replicas=(1, 2))
+        answer = ask(w, 2, request(b"a", acks=acks))
+        topics = w.brokers[2].replica_manager.environment.topics
+        assert topics.produce_errors == {ErrorCode.NOT_LEADER_OR_FOLLOWER: 1}, "also if no answer tells of it"
+        if expected is not None:
+            assert answer is expected
+            return
+        outcome = only(answer)
+        assert outcome.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert outcome.current_leader is not None
+        assert outcome.current_leader.leader_id == 1
+        assert [node.node_id for node in answer.node_endpoints] == [1]
+        assert only(ask(w, 2, request(b"a"), version=9)).current_leader is None
 
 
-def test_acks_0_has_no_answer_and_senseless_acks_are_refused(tmp_path: Path) -> None:
-    async def check() -> None:
-        async with world(tmp_path, 1) as w:
-            await w.lead(1)
-            assert ask(w, 1, request(b"a", acks=0)) is NO_RESPONSE
-            topics = w.partition(1).environment.topics
-            assert (topics.produced, topics.of(TP.topic).produces) == (0, 1), "no answer calls it a success"
-            assert only(ask(w, 1, request(b"a", acks=2))).error_code == ErrorCode.INVALID_REQUIRED_ACKS
-            assert w.log(1).log_end_offset == 1
-
-    run_virtual(check)
+@in_virtual_time
+async def test_acks_0_has_no_answer_and_senseless_acks_are_refused(tmp_path: Path) -> None:
+    async with world(tmp_path, 1) as w:
+        await w.lead(1)
+        assert ask(w, 1, request(b"a", acks=0)) is NO_RESPONSE
+        topics = w.partition(1).environment.topics
+        assert (topics.produced, topics.of(TP.topic).produces) == (0, 1), "no answer calls it a success"
+        assert only(ask(w, 1, request(b"a", acks=2))).error_code == ErrorCode.INVALID_REQUIRED_ACKS
+        assert w.log(1).log_end_offset == 1
 
 
 ZSTD = encode_batch([Record(value=b"a")], codec=Codec.ZSTD)
@@ -258,24 +239,23 @@ def test_what_a_version_may_not_carry(version: int, records: bytes, code: ErrorC
     assert refused.value.code is code
 
 
-def test_what_a_version_may_not_carry_is_refused(tmp_path: Path) -> None:
-    async def check() -> None:
-        async with world(tmp_path, 1) as w:
-            await w.lead(1)
-            old = bytearray(data_batch(b"a"))
-            old[16] = 1
-            assert only(ask(w, 1, request(records=bytes(old)))).error_code == ErrorCode.INVALID_RECORD
-            assert only(ask(w, 1, request(records=b""))).error_code == ErrorCode.INVALID_RECORD
-            zstd = bytearray(data_batch(b"a"))
-            zstd[22] |= 4
-            refused = only(ask(w, 1, request(records=bytes(zstd)), version=6))
-            assert refused.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-            assert w.log(1).log_end_offset == 0
-
-    run_virtual(check)
+@in_virtual_time
+async def test_what_a_version_may_not_carry_is_refused(tmp_path: Path) -> None:
+    async with world(tmp_path, 1) as w:
+        await w.lead(1)
+        old = bytearray(data_batch(b"a"))
+        old[16] = 1
+        assert only(ask(w, 1, request(records=bytes(old)))).error_code == ErrorCode.INVALID_RECORD
+        assert only(ask(w, 1, request(records=b""))).error_code == ErrorCode.INVALID_RECORD
+        zstd = bytearray(data_batch(b"a"))
+        zstd[22] |= 4
+        refused = only(ask(w, 1, request(records=bytes(zstd)), version=6))
+        assert refused.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        assert w.log(1).log_end_offset == 0
 
 
-def test_flush_messages_has_the_records_on_the_disk_before_the_answer(
+@in_event_loop
+async def test_flush_messages_has_the_records_on_the_disk_before_the_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[str] = []
@@ -299,11 +279,8 @@ def test_flush_messages_has_the_records_on_the_disk_before_the_answer(
             assert w.log(1).recovery_point == 2
             w.brokers[1].offloader.close()  # type: ignore[attr-defined]
 
-    async def with_fsync_seen() -> None:
-        monkeypatch.setattr(os, "fsync", fsync)
-        await check()
-
-    asyncio.run(with_fsync_seen())
+    monkeypatch.setattr(os, "fsync", fsync)
+    await check()
 
 
 def mixed(*parts: tuple[str, int, bytes | memoryview], acks: int = 1) -> ProduceRequest:
@@ -340,20 +317,17 @@ OLD[MAGIC] = 1
     ],
     ids=["good good", "good bad", "bad good", "bad bad"],
 )
-def test_of_records_for_one_partition_the_last_are_taken_and_answered_once(
+@in_virtual_time
+async def test_of_records_for_one_partition_the_last_are_taken_and_answered_once(
     tmp_path: Path, first: memoryview, second: memoryview, answer: tuple[int, int], values: int
 ) -> None:
     """Kafka keeps maps by partition. The map of refused partitions has precedence."""
-
-    async def check() -> None:
-        async with world(tmp_path, 1) as w:
-            await w.lead(1)
-            response = ask(w, 1, mixed((TP.topic, 0, first), (TP.topic, 0, second)))
-            assert told(response) == [(TP.topic, 0, *answer)]
-            assert w.log(1).log_end_offset == values
-            assert (b"b" in w.log_bytes(1)) == (values == 1 and bytes(second) != bytes(OLD))
-
-    run_virtual(check)
+    async with world(tmp_path, 1) as w:
+        await w.lead(1)
+        response = ask(w, 1, mixed((TP.topic, 0, first), (TP.topic, 0, second)))
+        assert told(response) == [(TP.topic, 0, *answer)]
+        assert w.log(1).log_end_offset == values
+        assert (b"b" in w.log_bytes(1)) == (values == 1 and bytes(second) != bytes(OLD))
 
 
 def changed_at(position: int, value: int) -> bytearray:
@@ -373,42 +347,37 @@ def changed_at(position: int, value: int) -> bytearray:
     ids=["transactional", "magic 3", "magic -1", "length 13"],
 )
 @pytest.mark.parametrize("acks", [0, 1])
-def test_one_senseless_batch_spoils_the_whole_request(
+@in_virtual_time
+async def test_one_senseless_batch_spoils_the_whole_request(
     tmp_path: Path, spoiler: memoryview, code: ErrorCode, acks: int
 ) -> None:
     """Nothing is written. Even a topic that does not exist gets this error."""
-
-    async def check() -> None:
-        async with world(tmp_path, 1) as w:
-            await w.lead(1)
-            named = [("nosuch", 0), (TP.topic, 0), (TP.topic, 1)]
-            parts = [(*where, data_batch(b"a") if n < 2 else spoiler) for n, where in enumerate(named)]
-            response = ask(w, 1, mixed(*parts, acks=acks))
-            if acks:
-                assert sorted(told(response)) == [
-                    ("nosuch", 0, code, -1),
-                    (TP.topic, 0, code, -1),
-                    (TP.topic, 1, code, -1),
-                ]
-            else:
-                assert response is CLOSE_CONNECTION
-            assert w.log(1).log_end_offset == 0
-
-    run_virtual(check)
-
-
-def test_senseless_acks_are_told_where_there_is_nothing_else_to_find_fault_with(tmp_path: Path) -> None:
-    async def check() -> None:
-        async with world(tmp_path, 1) as w:
-            await w.lead(1)
-            parts = ((TP.topic, 0, data_batch(b"a")), ("nosuch", 0, data_batch(b"a")))
-            assert [partition[2] for partition in told(ask(w, 1, mixed(*parts, acks=2)))] == [
-                ErrorCode.INVALID_REQUIRED_ACKS,
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    async with world(tmp_path, 1) as w:
+        await w.lead(1)
+        named = [("nosuch", 0), (TP.topic, 0), (TP.topic, 1)]
+        parts = [(*where, data_batch(b"a") if n < 2 else spoiler) for n, where in enumerate(named)]
+        response = ask(w, 1, mixed(*parts, acks=acks))
+        if acks:
+            assert sorted(told(response)) == [
+                ("nosuch", 0, code, -1),
+                (TP.topic, 0, code, -1),
+                (TP.topic, 1, code, -1),
             ]
-            assert only(ask(w, 1, mixed((TP.topic, 0, OLD), acks=-2))).error_code == ErrorCode.INVALID_RECORD
+        else:
+            assert response is CLOSE_CONNECTION
+        assert w.log(1).log_end_offset == 0
 
-    run_virtual(check)
+
+@in_virtual_time
+async def test_senseless_acks_are_told_where_there_is_nothing_else_to_find_fault_with(tmp_path: Path) -> None:
+    async with world(tmp_path, 1) as w:
+        await w.lead(1)
+        parts = ((TP.topic, 0, data_batch(b"a")), ("nosuch", 0, data_batch(b"a")))
+        assert [partition[2] for partition in told(ask(w, 1, mixed(*parts, acks=2)))] == [
+            ErrorCode.INVALID_REQUIRED_ACKS,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ]
+        assert only(ask(w, 1, mixed((TP.topic, 0, OLD), acks=-2))).error_code == ErrorCode.INVALID_RECORD
 
 
 GOOD = data_batch(b"a")
@@ -422,7 +391,8 @@ REQUESTS = {
 
 @pytest.mark.parametrize("acks", [0, 1, -1, 2])
 @pytest.mark.parametrize("asked", list(REQUESTS))
-def test_what_is_taken_in_turns_is_stored_and_answered_as_what_is_taken_at_once(
+@in_virtual_time
+async def test_what_is_taken_in_turns_is_stored_and_answered_as_what_is_taken_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str, acks: int
 ) -> None:
     """Above some thousand partitions a request is handled in turns with other work. Here each partition is a turn."""
@@ -444,14 +414,12 @@ def test_what_is_taken_in_turns_is_stored_and_answered_as_what_is_taken_at_once(
             ends = [w.log(1, partition).log_end_offset for partition in partitions]
             return (sorted(told(answer)) if isinstance(answer, ProduceResponse) else answer), ends
 
-    async def check() -> None:
-        at_once = await outcome_of(produce, tmp_path / "at once")
-        assert await outcome_of(all_handlers()[ApiKey.PRODUCE].large_handler, tmp_path / "in turns") == at_once
-
-    run_virtual(check)
+    at_once = await outcome_of(produce, tmp_path / "at once")
+    assert await outcome_of(all_handlers()[ApiKey.PRODUCE].large_handler, tmp_path / "in turns") == at_once
 
 
-def test_very_many_refusals_are_completed_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_very_many_refusals_are_completed_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counting errors and naming leaders held the loop for 200 ms with 200,000 refused partitions."""
     monkeypatch.setattr("engine.runtime.turns.HOLD_MS_MAX", 0)
     taken, wait = [], Turns.wait
@@ -461,32 +429,27 @@ def test_very_many_refusals_are_completed_in_turns(tmp_path: Path, monkeypatch: 
         await wait(turns)
 
     monkeypatch.setattr(Turns, "wait", counted)
-
-    async def check() -> None:
-        async with world(tmp_path, 1) as w:
-            parts = [PartitionProduceData(index=index, records=memoryview(GOOD)) for index in range(50)]
-            asked = ProduceRequest(acks=1, topic_data=[TopicProduceData(name="nosuch", partition_data=parts)])
-            context = w.brokers[1].context(ApiKey.PRODUCE, 11)
-            answer = await all_handlers()[ApiKey.PRODUCE].large_handler(context, asked)
-            assert {partition[2] for partition in told(answer)} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-            assert len(taken) >= 2 * len(parts), "one to refuse each, and one to complete it"
-
-    run_virtual(check)
+    async with world(tmp_path, 1) as w:
+        parts = [PartitionProduceData(index=index, records=memoryview(GOOD)) for index in range(50)]
+        asked = ProduceRequest(acks=1, topic_data=[TopicProduceData(name="nosuch", partition_data=parts)])
+        context = w.brokers[1].context(ApiKey.PRODUCE, 11)
+        answer = await all_handlers()[ApiKey.PRODUCE].large_handler(context, asked)
+        assert {partition[2] for partition in told(answer)} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        assert len(taken) >= 2 * len(parts), "one to refuse each, and one to complete it"
 
 
-def test_an_answer_names_a_limited_number_of_refused_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_an_answer_names_a_limited_number_of_refused_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("engine.broker.handlers.produce.RECORD_ERRORS_MAX", 5)
     batch = data_batch(b"a", b"b", key=None)
-
-    async def check() -> None:
-        async with world(tmp_path, 1, log_config=LogConfig(cleanup_policy=("compact",))) as w:
-            for index in range(4):
-                await w.lead(1, topic_partition=TopicPartition(TP.topic, index))
-            response = ask(w, 1, mixed(*((TP.topic, index, batch) for index in range(4))))
-            if asyncio.iscoroutine(response):
-                response = await response
-            answers = [answer for topic in response.responses for answer in topic.partition_responses]
-            assert [answer.error_code for answer in answers] == [ErrorCode.INVALID_RECORD] * 4
-            assert [len(answer.record_errors) for answer in answers] == [2, 2, 0, 0]
-
-    run_virtual(check)
+    async with world(tmp_path, 1, log_config=LogConfig(cleanup_policy=("compact",))) as w:
+        for index in range(4):
+            await w.lead(1, topic_partition=TopicPartition(TP.topic, index))
+        response = ask(w, 1, mixed(*((TP.topic, index, batch) for index in range(4))))
+        if asyncio.iscoroutine(response):
+            response = await response
+        answers = [answer for topic in response.responses for answer in topic.partition_responses]
+        assert [answer.error_code for answer in answers] == [ErrorCode.INVALID_RECORD] * 4
+        assert [len(answer.record_errors) for answer in answers] == [2, 2, 0, 0]

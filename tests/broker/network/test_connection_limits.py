@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from certificates import Authority
+from event_loop import staged
 from login_serving import LOGIN, Peer, exchange, policy, tell_principal
 from network_serving import answer_with_name, correlation_ids, metadata_request, read_frame, run, serving
 from virtual_time import ManualClock
@@ -31,108 +32,97 @@ from engine.kafka.protocol.frames import encode_request
 from engine.runtime.receive_buffers import SCARCE_BYTES, ReceiveBuffers
 
 
-def test_idle_connections_are_closed() -> None:
-    async def check() -> None:
-        limits, clock = ServerLimits(connections_max_idle_ms=200), ManualClock()
-        async with serving({}, limits, clock) as (server, host, port):
-            server.start_idle_sweep()
-            reader, writer = await asyncio.open_connection(host, port)
-            async with asyncio.timeout(30):
-                while not server.connections:
-                    await asyncio.sleep(0.001)
-                clock.advance(201)
-                assert await reader.read() == b""
-            writer.close()
-
-    run(check)
+@staged(run)
+async def test_idle_connections_are_closed() -> None:
+    limits, clock = ServerLimits(connections_max_idle_ms=200), ManualClock()
+    async with serving({}, limits, clock) as (server, host, port):
+        server.start_idle_sweep()
+        reader, writer = await asyncio.open_connection(host, port)
+        async with asyncio.timeout(30):
+            while not server.connections:
+                await asyncio.sleep(0.001)
+            clock.advance(201)
+            assert await reader.read() == b""
+        writer.close()
 
 
-def test_the_clock_that_a_broker_is_given_says_who_is_idle() -> None:
+@staged(run)
+async def test_the_clock_that_a_broker_is_given_says_who_is_idle() -> None:
     """As in Kafka, whose selector gets its Time injected."""
-
-    async def check() -> None:
-        limits, clock = ServerLimits(connections_max_idle_ms=600_000), ManualClock()
-        async with serving({}, limits, clock) as (server, host, port):
-            silent, heard = BrokerClient(host, port, client_id="silent"), BrokerClient(host, port, client_id="heard")
-            await silent.api_versions()
-            (first,) = server.connections
-            clock.advance(600_000)
-            await heard.api_versions()
-            (second,) = server.connections - {first}
-            server._close_idle()
-            assert (first.closed_because, second.closed_because) == (None, None)
-            clock.advance(1)
-            server._close_idle()
-            assert (first.closed_because, second.closed_because) == (CloseReason.IDLE, None)
-            await silent.close()
-            await heard.close()
-
-    run(check)
+    limits, clock = ServerLimits(connections_max_idle_ms=600_000), ManualClock()
+    async with serving({}, limits, clock) as (server, host, port):
+        silent, heard = BrokerClient(host, port, client_id="silent"), BrokerClient(host, port, client_id="heard")
+        await silent.api_versions()
+        (first,) = server.connections
+        clock.advance(600_000)
+        await heard.api_versions()
+        (second,) = server.connections - {first}
+        server._close_idle()
+        assert (first.closed_because, second.closed_because) == (None, None)
+        clock.advance(1)
+        server._close_idle()
+        assert (first.closed_because, second.closed_because) == (CloseReason.IDLE, None)
+        await silent.close()
+        await heard.close()
 
 
-def test_a_peer_that_takes_its_time_over_a_long_answer_is_not_idle() -> None:
+@staged(run)
+async def test_a_peer_that_takes_its_time_over_a_long_answer_is_not_idle() -> None:
     """As in Kafka, where writing counts as activity. A peer that reads nothing any more is idle."""
-
-    async def check() -> None:
-        records = b"x" * 30_000_000
-        partition = PartitionData(partition_index=0, high_watermark=0, records=records)
-        answer = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])])
-        clock = ManualClock()
-        async with serving({ApiKey.FETCH: lambda request, body: answer}, clock=clock) as (server, host, port):
-            reader, writer = await asyncio.open_connection(host, port, limit=1024)
-            writer.transport.pause_reading()  # type: ignore[attr-defined]
-            writer.write(bytes(encode_request(FetchRequest(topics=[]), 4, 1, "slow")))
-            await until(
-                lambda: any(connection._sender and connection._sender.is_waiting for connection in server.connections)
-            )
-            (connection,) = server.connections
-            sender = connection._sender
-            assert sender is not None
-            clock.advance(server.limits.connections_max_idle_ms + 1)
-            queued_bytes = sender.queued_bytes
-            writer.transport.resume_reading()  # type: ignore[attr-defined]
-            while sender.queued_bytes == queued_bytes:
-                await asyncio.wait_for(reader.read(1_000_000), 30)
-            server._close_idle()
-            assert connection.closed_because is None
-            clock.advance(server.limits.connections_max_idle_ms + 1)
-            server._close_idle()
-            assert connection.closed_because is CloseReason.IDLE
-            writer.transport.abort()
-
-    run(check)
+    records = b"x" * 30_000_000
+    partition = PartitionData(partition_index=0, high_watermark=0, records=records)
+    answer = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])])
+    clock = ManualClock()
+    async with serving({ApiKey.FETCH: lambda request, body: answer}, clock=clock) as (server, host, port):
+        reader, writer = await asyncio.open_connection(host, port, limit=1024)
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        writer.write(bytes(encode_request(FetchRequest(topics=[]), 4, 1, "slow")))
+        await until(
+            lambda: any(connection._sender and connection._sender.is_waiting for connection in server.connections)
+        )
+        (connection,) = server.connections
+        sender = connection._sender
+        assert sender is not None
+        clock.advance(server.limits.connections_max_idle_ms + 1)
+        queued_bytes = sender.queued_bytes
+        writer.transport.resume_reading()  # type: ignore[attr-defined]
+        while sender.queued_bytes == queued_bytes:
+            await asyncio.wait_for(reader.read(1_000_000), 30)
+        server._close_idle()
+        assert connection.closed_because is None
+        clock.advance(server.limits.connections_max_idle_ms + 1)
+        server._close_idle()
+        assert connection.closed_because is CloseReason.IDLE
+        writer.transport.abort()
 
 
-def test_brokers_get_in_where_clients_have_taken_all_connections() -> None:
+@staged(run)
+async def test_brokers_get_in_where_clients_have_taken_all_connections() -> None:
     """Otherwise a storm of clients would lock the replicas out. The client that was idle longest makes room."""
-
-    async def check() -> None:
-        limits, clock = ServerLimits(max_connections=2, protected_listeners=frozenset({"INTERNAL"})), ManualClock()
-        async with serving({}, limits, clock) as (server, host, port):
-            inner_host, inner_port = await server.listen(ListenerSpec("INTERNAL", host, 0))
-            clients = [BrokerClient(host, port, client_id=f"client {n}") for n in range(2)]
-            for client in clients:
-                clock.advance(1)
-                await client.api_versions()
-            busiest = max(server.connections, key=lambda connection: connection.last_active_ms)
-            brokers = [BrokerClient(inner_host, inner_port, client_id=f"broker {n}") for n in range(3)]
-            await brokers[0].api_versions()
-            await until(lambda: len(server.connections) == 2)
-            assert busiest in server.connections
-            await brokers[1].api_versions()
-            # As in Kafka, brokers have no more connections than everybody, too.
-            third = BrokerClient(host, port, client_id="client 3")
-            waiting = [asyncio.create_task(late.api_versions()) for late in (brokers[2], third)]
-            await until(lambda: server.rates.waiting == 2 and server.rates.inside == 2)
-            await brokers[0].close()
-            await waiting[0]
-            assert not waiting[1].done()
-            await brokers[1].close()
-            await waiting[1]
-            for connection in (*clients, *brokers, third):
-                await connection.close()
-
-    run(check)
+    limits, clock = ServerLimits(max_connections=2, protected_listeners=frozenset({"INTERNAL"})), ManualClock()
+    async with serving({}, limits, clock) as (server, host, port):
+        inner_host, inner_port = await server.listen(ListenerSpec("INTERNAL", host, 0))
+        clients = [BrokerClient(host, port, client_id=f"client {n}") for n in range(2)]
+        for client in clients:
+            clock.advance(1)
+            await client.api_versions()
+        busiest = max(server.connections, key=lambda connection: connection.last_active_ms)
+        brokers = [BrokerClient(inner_host, inner_port, client_id=f"broker {n}") for n in range(3)]
+        await brokers[0].api_versions()
+        await until(lambda: len(server.connections) == 2)
+        assert busiest in server.connections
+        await brokers[1].api_versions()
+        # As in Kafka, brokers have no more connections than everybody, too.
+        third = BrokerClient(host, port, client_id="client 3")
+        waiting = [asyncio.create_task(late.api_versions()) for late in (brokers[2], third)]
+        await until(lambda: server.rates.waiting == 2 and server.rates.inside == 2)
+        await brokers[0].close()
+        await waiting[0]
+        assert not waiting[1].done()
+        await brokers[1].close()
+        await waiting[1]
+        for connection in (*clients, *brokers, third):
+            await connection.close()
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -141,107 +131,99 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
-def test_a_connection_beyond_max_connections_waits_until_another_ends() -> None:
-    async def check() -> None:
-        clock = ManualClock()
-        async with serving({}, ServerLimits(max_connections=1), clock) as (server, host, port):
-            first, second, third = (BrokerClient(host, port, client_id=str(number)) for number in range(3))
-            await first.api_versions()
-            gone = asyncio.create_task(second.api_versions())
-            await until(lambda: server.rates.waiting == 1)
-            waiting = asyncio.create_task(third.api_versions())
-            await until(lambda: server.rates.waiting == 2)
-            gone.cancel()
-            await second.close()
-            clock.advance(GONE_PEERS_INTERVAL_MS + 1)
+@staged(run)
+async def test_a_connection_beyond_max_connections_waits_until_another_ends() -> None:
+    clock = ManualClock()
+    async with serving({}, ServerLimits(max_connections=1), clock) as (server, host, port):
+        first, second, third = (BrokerClient(host, port, client_id=str(number)) for number in range(3))
+        await first.api_versions()
+        gone = asyncio.create_task(second.api_versions())
+        await until(lambda: server.rates.waiting == 1)
+        waiting = asyncio.create_task(third.api_versions())
+        await until(lambda: server.rates.waiting == 2)
+        gone.cancel()
+        await second.close()
+        clock.advance(GONE_PEERS_INTERVAL_MS + 1)
 
-            def is_noticed() -> bool:
-                server._close_gone()
-                return server.rates.waiting == 1
+        def is_noticed() -> bool:
+            server._close_gone()
+            return server.rates.waiting == 1
 
-            await until(is_noticed)
-            assert not waiting.done()
-            await first.close()
-            await waiting
-            assert (server.rates.waiting, server.rates.inside) == (0, 1)
-            await third.close()
-
-    run(check)
+        await until(is_noticed)
+        assert not waiting.done()
+        await first.close()
+        await waiting
+        assert (server.rates.waiting, server.rates.inside) == (0, 1)
+        await third.close()
 
 
-def test_connections_beyond_those_that_may_wait_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+@staged(run)
+async def test_connections_beyond_those_that_may_wait_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel holds up those that wait for Kafka, and no more than socket.listen.backlog.size."""
     monkeypatch.setattr("engine.broker.network.server.BACKLOG_MIN", 1)
-
-    async def check() -> None:
-        limits = ServerLimits(max_connections=1, socket_listen_backlog_size=2)
-        async with serving({}, limits) as (server, host, port):
-            clients = [BrokerClient(host, port, client_id=str(number)) for number in range(4)]
-            await clients[0].api_versions()
-            waiting = []
-            for client in clients[1:3]:
-                waiting.append(asyncio.create_task(client.api_versions()))
-                await until(lambda: server.rates.waiting == len(waiting))
-            with pytest.raises(ConnectionLost):
-                await clients[3].api_versions()
-            for client in clients[:2]:
-                await client.close()
-            await waiting[1]
-            await clients[2].close()
-
-    run(check)
+    limits = ServerLimits(max_connections=1, socket_listen_backlog_size=2)
+    async with serving({}, limits) as (server, host, port):
+        clients = [BrokerClient(host, port, client_id=str(number)) for number in range(4)]
+        await clients[0].api_versions()
+        waiting = []
+        for client in clients[1:3]:
+            waiting.append(asyncio.create_task(client.api_versions()))
+            await until(lambda: server.rates.waiting == len(waiting))
+        with pytest.raises(ConnectionLost):
+            await clients[3].api_versions()
+        for client in clients[:2]:
+            await client.close()
+        await waiting[1]
+        await clients[2].close()
 
 
-def test_a_lower_limit_ends_the_connections_of_clients_that_were_silent_longest() -> None:
-    async def check() -> None:
-        limits, clock = ServerLimits(protected_listeners=frozenset({"INTERNAL"})), ManualClock()
-        async with serving({}, limits, clock) as (server, host, port):
-            inner_host, inner_port = await server.listen(ListenerSpec("INTERNAL", host, 0))
-            broker = BrokerClient(inner_host, inner_port, client_id="broker")
-            await broker.api_versions()
-            clients = [BrokerClient(host, port, client_id=str(number)) for number in range(4)]
-            for client in clients:
-                clock.advance(1)
-                await client.api_versions()
-            late = BrokerClient(host, port, client_id="late")
-            server.change_limits(max_connections=3)
-            await until(lambda: len(server.connections) == 3)
-            for client in (broker, *clients[2:]):
-                await client.api_versions()
-            assert len(server.connections) == 3
-            waiting = asyncio.create_task(late.api_versions())
-            await until(lambda: server.rates.waiting == 1)
-            server.change_limits(max_connections=4)
-            await waiting
-            for client in (broker, late, *clients):
-                await client.close()
-
-    run(check)
+@staged(run)
+async def test_a_lower_limit_ends_the_connections_of_clients_that_were_silent_longest() -> None:
+    limits, clock = ServerLimits(protected_listeners=frozenset({"INTERNAL"})), ManualClock()
+    async with serving({}, limits, clock) as (server, host, port):
+        inner_host, inner_port = await server.listen(ListenerSpec("INTERNAL", host, 0))
+        broker = BrokerClient(inner_host, inner_port, client_id="broker")
+        await broker.api_versions()
+        clients = [BrokerClient(host, port, client_id=str(number)) for number in range(4)]
+        for client in clients:
+            clock.advance(1)
+            await client.api_versions()
+        late = BrokerClient(host, port, client_id="late")
+        server.change_limits(max_connections=3)
+        await until(lambda: len(server.connections) == 3)
+        for client in (broker, *clients[2:]):
+            await client.api_versions()
+        assert len(server.connections) == 3
+        waiting = asyncio.create_task(late.api_versions())
+        await until(lambda: server.rates.waiting == 1)
+        server.change_limits(max_connections=4)
+        await waiting
+        for client in (broker, late, *clients):
+            await client.close()
 
 
-def test_connections_beyond_the_limits_are_refused() -> None:
-    async def check() -> None:
-        async with serving({}, ServerLimits(max_connections_per_ip=2)) as (_, host, port):
-            clients = [BrokerClient(host, port, client_id=str(i)) for i in range(3)]
-            await clients[0].api_versions()
-            await clients[1].api_versions()
-            with pytest.raises(ConnectionLost):
-                await clients[2].api_versions()
-            await clients[0].close()
-            async with asyncio.timeout(30):
-                while True:
-                    try:
-                        await clients[2].api_versions()
-                    except ConnectionLost:
-                        continue
-                    break
-            for client in clients:
-                await client.close()
-
-    run(check)
+@staged(run)
+async def test_connections_beyond_the_limits_are_refused() -> None:
+    async with serving({}, ServerLimits(max_connections_per_ip=2)) as (_, host, port):
+        clients = [BrokerClient(host, port, client_id=str(i)) for i in range(3)]
+        await clients[0].api_versions()
+        await clients[1].api_versions()
+        with pytest.raises(ConnectionLost):
+            await clients[2].api_versions()
+        await clients[0].close()
+        async with asyncio.timeout(30):
+            while True:
+                try:
+                    await clients[2].api_versions()
+                except ConnectionLost:
+                    continue
+                break
+        for client in clients:
+            await client.close()
 
 
-def test_who_takes_no_answer_is_idle_whatever_else_it_has_asked_for() -> None:
+@staged(run)
+async def test_who_takes_no_answer_is_idle_whatever_else_it_has_asked_for() -> None:
     """A request that waits forever behind an answer that is never read must not keep a connection forever."""
     partition = PartitionData(partition_index=0, high_watermark=0, records=b"x" * 200_000)
     answer = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])])
@@ -252,32 +234,29 @@ def test_who_takes_no_answer_is_idle_whatever_else_it_has_asked_for() -> None:
     def asked(max_wait_ms: int) -> bytes:
         return bytes(encode_request(FetchRequest(topics=[], max_wait_ms=max_wait_ms), 4, 1, "c"))
 
-    async def check() -> None:
-        async with (
-            asyncio.timeout(30),
-            serving({ApiKey.FETCH: fetch}, ServerLimits(connections_max_idle_ms=300)) as (server, host, port),
-        ):
-            _, deaf = await asyncio.open_connection(host, port, limit=1024)
-            deaf.transport.pause_reading()  # type: ignore[attr-defined]
-            while not (server.connections and next(iter(server.connections))._sender.queued_bytes):  # type: ignore[union-attr]
-                deaf.write(asked(0))
-                await asyncio.sleep(0.002)
-            deaf.write(asked(600_000))
-            (connection,) = server.connections
-            while not connection.is_busy:
-                await asyncio.sleep(0.002)
-            _, waits = await asyncio.open_connection(host, port)
-            waits.write(asked(600_000))
-            server.start_idle_sweep()
-            while connection.closed_because is None:
-                await asyncio.sleep(0.005)
-            assert connection.closed_because is CloseReason.IDLE
-            (left,) = server.connections - {connection}
-            assert left.is_waited_for, "it waits for us, and may"
-            for client in (waits, deaf):
-                client.transport.abort()
-
-    run(check)
+    async with (
+        asyncio.timeout(30),
+        serving({ApiKey.FETCH: fetch}, ServerLimits(connections_max_idle_ms=300)) as (server, host, port),
+    ):
+        _, deaf = await asyncio.open_connection(host, port, limit=1024)
+        deaf.transport.pause_reading()  # type: ignore[attr-defined]
+        while not (server.connections and next(iter(server.connections))._sender.queued_bytes):  # type: ignore[union-attr]
+            deaf.write(asked(0))
+            await asyncio.sleep(0.002)
+        deaf.write(asked(600_000))
+        (connection,) = server.connections
+        while not connection.is_busy:
+            await asyncio.sleep(0.002)
+        _, waits = await asyncio.open_connection(host, port)
+        waits.write(asked(600_000))
+        server.start_idle_sweep()
+        while connection.closed_because is None:
+            await asyncio.sleep(0.005)
+        assert connection.closed_because is CloseReason.IDLE
+        (left,) = server.connections - {connection}
+        assert left.is_waited_for, "it waits for us, and may"
+        for client in (waits, deaf):
+            client.transport.abort()
 
 
 CA = Authority()
@@ -316,70 +295,64 @@ def answer_produce(request: object, body: ProduceRequest) -> ProduceResponse:
 HANDLERS: dict[ApiKey, Callable[..., Any]] = {ApiKey.PRODUCE: answer_produce, ApiKey.METADATA: answer_with_name}
 
 
-def test_requests_beyond_queued_max_request_bytes_are_not_read(tls: Any) -> None:
+@staged(run)
+async def test_requests_beyond_queued_max_request_bytes_are_not_read(tls: Any) -> None:
     """One request more than the limit gets memory, as in Kafka; those behind it wait in the kernel."""
+    limits = ServerLimits(queued_max_request_bytes=1024 * KB)
+    async with serving(HANDLERS, limits, tls=tls.policy) as (server, host, port):
+        buffers, large, small = server.buffers, produce(700 * KB, 1), produce(200 * KB, 2)
 
-    async def check() -> None:
-        limits = ServerLimits(queued_max_request_bytes=1024 * KB)
-        async with serving(HANDLERS, limits, tls=tls.policy) as (server, host, port):
-            buffers, large, small = server.buffers, produce(700 * KB, 1), produce(200 * KB, 2)
+        async def begun(data: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+            reader, writer = await asyncio.open_connection(host, port, **tls.client)
+            writer.write(data)
+            return reader, writer
 
-            async def begun(data: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-                reader, writer = await asyncio.open_connection(host, port, **tls.client)
-                writer.write(data)
-                return reader, writer
-
-            first = await begun(large[:-1])
-            second = await begun(large[:-1])
-            async with asyncio.timeout(30):
-                while not buffers.is_depleted:
-                    await asyncio.sleep(0.001)
-            assert buffers.frames_bytes == 2 * len(large)
-            third, fourth = await begun(small), await begun(metadata(100 * KB, 3))
-            async with asyncio.timeout(30):
-                while sum(connection._inbox.lacks_memory for connection in server.connections) < 2:
-                    await asyncio.sleep(0.001)
-            waiting = [connection for connection in server.connections if connection._inbox.lacks_memory]
-            assert all(connection._inbox._end <= SCARCE_BYTES for connection in waiting)
-            assert all(len(getattr(connection, "_encrypted", b"")) < 20 * KB for connection in waiting)
-            whole = await begun(metadata_request("small", 4))
-            assert correlation_ids([await read_frame(whole[0])]) == [4]
-            assert buffers.frames_bytes == 2 * len(large)
-            first[1].write(large[-1:])
-            for (reader, _), number in zip((first, third, fourth), (1, 2, 3), strict=True):
-                assert correlation_ids([await read_frame(reader)]) == [number]
-            assert buffers.depleted_ms > 0
-            second[1].transport.abort()
-            async with asyncio.timeout(30):
-                while buffers.frames_bytes:
-                    await asyncio.sleep(0.001)
-            for _, writer in (first, third, fourth, whole):
-                writer.close()
-
-    run(check)
+        first = await begun(large[:-1])
+        second = await begun(large[:-1])
+        async with asyncio.timeout(30):
+            while not buffers.is_depleted:
+                await asyncio.sleep(0.001)
+        assert buffers.frames_bytes == 2 * len(large)
+        third, fourth = await begun(small), await begun(metadata(100 * KB, 3))
+        async with asyncio.timeout(30):
+            while sum(connection._inbox.lacks_memory for connection in server.connections) < 2:
+                await asyncio.sleep(0.001)
+        waiting = [connection for connection in server.connections if connection._inbox.lacks_memory]
+        assert all(connection._inbox._end <= SCARCE_BYTES for connection in waiting)
+        assert all(len(getattr(connection, "_encrypted", b"")) < 20 * KB for connection in waiting)
+        whole = await begun(metadata_request("small", 4))
+        assert correlation_ids([await read_frame(whole[0])]) == [4]
+        assert buffers.frames_bytes == 2 * len(large)
+        first[1].write(large[-1:])
+        for (reader, _), number in zip((first, third, fourth), (1, 2, 3), strict=True):
+            assert correlation_ids([await read_frame(reader)]) == [number]
+        assert buffers.depleted_ms > 0
+        second[1].transport.abort()
+        async with asyncio.timeout(30):
+            while buffers.frames_bytes:
+                await asyncio.sleep(0.001)
+        for _, writer in (first, third, fourth, whole):
+            writer.close()
 
 
-def test_who_has_not_logged_in_takes_no_memory_from_others(tls: Any) -> None:
+@staged(run)
+async def test_who_has_not_logged_in_takes_no_memory_from_others(tls: Any) -> None:
     """Otherwise silent peers would keep it for a minute each."""
-
-    async def check() -> None:
-        limits = ServerLimits(queued_max_request_bytes=100_000)
-        handlers = {ApiKey.METADATA: tell_principal} | LOGIN
-        logins = policy(ManualClock(), {})
-        async with serving(handlers, limits, tls=tls.policy, logins=logins) as (server, host, port):
-            _, silent = await asyncio.open_connection(host, port, **tls.client)
-            peer = Peer(*await asyncio.open_connection(host, port, **tls.client))
-            silent.write(struct.pack(">ihhih", 200_000, ApiKey.SASL_HANDSHAKE, 1, 1, -1))
-            assert (await peer.log_in("PLAIN", exchange("PLAIN"))).error_code == 0
-            assert server.buffers.frames_bytes == 0
-            peer.send(produce(200_000, 1)[:1000])
-            async with asyncio.timeout(30):
-                while not server.buffers.is_depleted:
-                    await asyncio.sleep(0.001)
-            silent.close()
-            peer.close()
-
-    run(check)
+    limits = ServerLimits(queued_max_request_bytes=100_000)
+    handlers = {ApiKey.METADATA: tell_principal} | LOGIN
+    logins = policy(ManualClock(), {})
+    async with serving(handlers, limits, tls=tls.policy, logins=logins) as (server, host, port):
+        _, silent = await asyncio.open_connection(host, port, **tls.client)
+        peer = Peer(*await asyncio.open_connection(host, port, **tls.client))
+        silent.write(struct.pack(">ihhih", 200_000, ApiKey.SASL_HANDSHAKE, 1, 1, -1))
+        assert (await peer.log_in("PLAIN", exchange("PLAIN"))).error_code == 0
+        assert server.buffers.frames_bytes == 0
+        peer.send(produce(200_000, 1)[:1000])
+        async with asyncio.timeout(30):
+            while not server.buffers.is_depleted:
+                await asyncio.sleep(0.001)
+        silent.close()
+        peer.close()
 
 
 def test_each_request_needs_memory_of_its_own() -> None:
@@ -434,22 +407,20 @@ def test_bytes_that_came_before_a_size_was_known_are_no_grant(begun: int) -> Non
     assert buffers.frames_bytes == 64, "what was granted stays"
 
 
-def test_who_has_gone_waits_for_memory_no_more() -> None:
-    async def check() -> None:
-        clock = iter(range(0, 1000, 10))
-        buffers = ReceiveBuffers(100, lambda: next(clock))
-        called: list[str] = []
-        gone, other = (lambda: called.append("gone")), (lambda: called.append("other"))
-        buffers.count(100)
-        buffers.wait(gone)
-        buffers.wait(other)
-        buffers.wait_no_more(gone)
-        buffers.count(-100)
-        await asyncio.sleep(0)
-        depleted_ms = buffers.depleted_ms
-        assert (called, buffers.depleted_ms) == (["other"], depleted_ms), "nobody waits, so the time stands still"
-
-    run(check)
+@staged(run)
+async def test_who_has_gone_waits_for_memory_no_more() -> None:
+    clock = iter(range(0, 1000, 10))
+    buffers = ReceiveBuffers(100, lambda: next(clock))
+    called: list[str] = []
+    gone, other = (lambda: called.append("gone")), (lambda: called.append("other"))
+    buffers.count(100)
+    buffers.wait(gone)
+    buffers.wait(other)
+    buffers.wait_no_more(gone)
+    buffers.count(-100)
+    await asyncio.sleep(0)
+    depleted_ms = buffers.depleted_ms
+    assert (called, buffers.depleted_ms) == (["other"], depleted_ms), "nobody waits, so the time stands still"
 
 
 @pytest.mark.parametrize("seed", range(2))

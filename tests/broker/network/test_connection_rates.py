@@ -7,6 +7,7 @@ import math
 from itertools import pairwise
 
 import pytest
+from event_loop import staged
 from network_serving import answer_with_name, metadata_request, read_frame, run, serving
 from virtual_time import in_virtual_time, run_virtual
 
@@ -116,23 +117,21 @@ async def test_figures_tell_how_long_connections_waited_and_how_fast_an_address_
     assert math.isnan(rates.throttle_times_ms("SLOW")[0])
 
 
-def test_what_came_just_before_a_limit_uses_some_of_it() -> None:
-    async def come() -> None:
-        rates = ConnectionRates(TWO_SECONDS, LoopClock(), frozenset())
-        for number in range(8):
-            rates.admit(Peer([], f"{number}"), "L", "10.0.0.1")
-        await asyncio.sleep(1)
-        rates.limits = CreationLimits(broker=5)
-        peers = [Peer([], f"late {number}") for number in range(4)]
-        for peer in peers:
-            rates.admit(peer, "L", "10.0.0.1")
-        assert [peer.is_held for peer in peers] == [False, False, True, True]
-        await asyncio.sleep(5)
-        assert rates.waiting == 0
-        assert 300 <= rates.blocked_ms("L") <= 1000
-        assert rates.blocked_ms("other") == 0
-
-    run_virtual(come)
+@in_virtual_time
+async def test_what_came_just_before_a_limit_uses_some_of_it() -> None:
+    rates = ConnectionRates(TWO_SECONDS, LoopClock(), frozenset())
+    for number in range(8):
+        rates.admit(Peer([], f"{number}"), "L", "10.0.0.1")
+    await asyncio.sleep(1)
+    rates.limits = CreationLimits(broker=5)
+    peers = [Peer([], f"late {number}") for number in range(4)]
+    for peer in peers:
+        rates.admit(peer, "L", "10.0.0.1")
+    assert [peer.is_held for peer in peers] == [False, False, True, True]
+    await asyncio.sleep(5)
+    assert rates.waiting == 0
+    assert 300 <= rates.blocked_ms("L") <= 1000
+    assert rates.blocked_ms("other") == 0
 
 
 def test_an_address_has_its_own_limit_or_that_of_all() -> None:
@@ -172,32 +171,29 @@ def test_who_hung_up_while_waiting_takes_nobodys_turn() -> None:
     assert [name for name, _, _ in seen] == ["0", "1", "5"]
 
 
-def test_who_waits_for_room_comes_in_at_the_rate_too() -> None:
+@in_virtual_time
+async def test_who_waits_for_room_comes_in_at_the_rate_too() -> None:
     seen: list[tuple[str, str, float]] = []
-
-    async def come() -> None:
-        room = 2
-        rates = ConnectionRates(TWO_SECONDS, LoopClock(), frozenset(), lambda listener: rates.inside < room)
-        rates.limits = CreationLimits(broker=2)
-        peers = [Peer(seen, f"{number}") for number in range(7)]
-        for peer in peers:
-            rates.admit(peer, "L", "10.0.0.1")
-        await asyncio.sleep(10)
-        assert (rates.inside, rates.waiting, rates.inside_of("L"), rates.waiting_at("L")) == (2, 5, 2, 5)
-        peers[2].is_closed = True
-        rates.ended(peers[2], "L")
-        rates.ended(peers[0], "L")
-        rates.ended(peers[1], "L")
-        await asyncio.sleep(10)
-        assert [name for name, _, _ in seen] == ["0", "1", "3", "4"]
-        assert 9_000 <= rates.blocked_ms("L") <= 11_000
-        room = 100
-        rates.look_for_room()
-        await asyncio.sleep(10)
-        assert [name for name, _, _ in seen] == ["0", "1", "3", "4", "5", "6"]
-        assert (rates.inside, rates.waiting, rates.inside_of("other"), rates.waiting_at("other")) == (4, 0, 0, 0)
-
-    run_virtual(come)
+    room = 2
+    rates = ConnectionRates(TWO_SECONDS, LoopClock(), frozenset(), lambda listener: rates.inside < room)
+    rates.limits = CreationLimits(broker=2)
+    peers = [Peer(seen, f"{number}") for number in range(7)]
+    for peer in peers:
+        rates.admit(peer, "L", "10.0.0.1")
+    await asyncio.sleep(10)
+    assert (rates.inside, rates.waiting, rates.inside_of("L"), rates.waiting_at("L")) == (2, 5, 2, 5)
+    peers[2].is_closed = True
+    rates.ended(peers[2], "L")
+    rates.ended(peers[0], "L")
+    rates.ended(peers[1], "L")
+    await asyncio.sleep(10)
+    assert [name for name, _, _ in seen] == ["0", "1", "3", "4"]
+    assert 9_000 <= rates.blocked_ms("L") <= 11_000
+    room = 100
+    rates.look_for_room()
+    await asyncio.sleep(10)
+    assert [name for name, _, _ in seen] == ["0", "1", "3", "4", "5", "6"]
+    assert (rates.inside, rates.waiting, rates.inside_of("other"), rates.waiting_at("other")) == (4, 0, 0, 0)
 
 
 @in_virtual_time
@@ -211,67 +207,61 @@ async def test_many_addresses_are_bounded() -> None:
     assert len(rates._addresses) <= ADDRESSES_MAX + 5
 
 
-def test_a_held_connection_is_not_answered_until_it_is_let_in() -> None:
-    async def check() -> None:
-        async with serving({ApiKey.METADATA: answer_with_name}) as (server, host, port):
-            server.rates = ConnectionRates(Window(1, 100), SystemClock(), frozenset())
-            server.rates.limits = CreationLimits(broker=1)
-            answered: list[int] = []
+@staged(run)
+async def test_a_held_connection_is_not_answered_until_it_is_let_in() -> None:
+    async with serving({ApiKey.METADATA: answer_with_name}) as (server, host, port):
+        server.rates = ConnectionRates(Window(1, 100), SystemClock(), frozenset())
+        server.rates.limits = CreationLimits(broker=1)
+        answered: list[int] = []
 
-            async def ask(number: int) -> None:
-                reader, writer = await asyncio.open_connection(host, port)
-                writer.write(metadata_request("t", number))
-                await read_frame(reader)
-                answered.append(number)
-                writer.close()
-
-            begin = asyncio.get_running_loop().time()
-            async with asyncio.TaskGroup() as group:
-                for number in range(4):
-                    group.create_task(ask(number))
-            assert sorted(answered) == [0, 1, 2, 3]
-            assert asyncio.get_running_loop().time() - begin >= 0.2
-
-    run(check)
-
-
-def test_a_connection_from_an_address_above_its_rate_is_closed_after_its_wait() -> None:
-    async def check() -> None:
-        async with serving({ApiKey.METADATA: answer_with_name}) as (server, host, port):
-            server.rates = ConnectionRates(Window(2, 200), SystemClock(), frozenset())
-            server.rates.limit_address(None, 0)
+        async def ask(number: int) -> None:
             reader, writer = await asyncio.open_connection(host, port)
-            writer.write(metadata_request("t", 1))
-            begin = asyncio.get_running_loop().time()
-            async with asyncio.timeout(30):
-                while not server.connections:
-                    await asyncio.sleep(0)
-            (connection,) = server.connections
-            # As with Kafka, its request was not read.
-            with pytest.raises(ConnectionResetError):
-                await reader.read()
-            assert asyncio.get_running_loop().time() - begin >= 0.15
-            assert connection.closed_because is CloseReason.TOO_FAST
-            writer.close()
-
-    run(check)
-
-
-def test_a_listener_has_a_number_of_connections_of_its_own() -> None:
-    async def check() -> None:
-        async with serving({ApiKey.METADATA: answer_with_name}) as (server, host, port), asyncio.timeout(30):
-            reader, writer = await asyncio.open_connection(host, port)
-            writer.write(metadata_request("t", 1))
+            writer.write(metadata_request("t", number))
             await read_frame(reader)
-            (first,) = server.connections
-            server.limits = ServerLimits(max_connections_of_listeners={first.session.listener_name: 1})
-            waiting, other = await asyncio.open_connection(host, port)
-            other.write(metadata_request("t", 2))
-            while not server.rates.waiting:
-                await asyncio.sleep(0.001)
-            assert first in server.connections
+            answered.append(number)
             writer.close()
-            await read_frame(waiting)
-            other.close()
 
-    run(check)
+        begin = asyncio.get_running_loop().time()
+        async with asyncio.TaskGroup() as group:
+            for number in range(4):
+                group.create_task(ask(number))
+        assert sorted(answered) == [0, 1, 2, 3]
+        assert asyncio.get_running_loop().time() - begin >= 0.2
+
+
+@staged(run)
+async def test_a_connection_from_an_address_above_its_rate_is_closed_after_its_wait() -> None:
+    async with serving({ApiKey.METADATA: answer_with_name}) as (server, host, port):
+        server.rates = ConnectionRates(Window(2, 200), SystemClock(), frozenset())
+        server.rates.limit_address(None, 0)
+        reader, writer = await asyncio.open_connection(host, port)
+        writer.write(metadata_request("t", 1))
+        begin = asyncio.get_running_loop().time()
+        async with asyncio.timeout(30):
+            while not server.connections:
+                await asyncio.sleep(0)
+        (connection,) = server.connections
+        # As with Kafka, its request was not read.
+        with pytest.raises(ConnectionResetError):
+            await reader.read()
+        assert asyncio.get_running_loop().time() - begin >= 0.15
+        assert connection.closed_because is CloseReason.TOO_FAST
+        writer.close()
+
+
+@staged(run)
+async def test_a_listener_has_a_number_of_connections_of_its_own() -> None:
+    async with serving({ApiKey.METADATA: answer_with_name}) as (server, host, port), asyncio.timeout(30):
+        reader, writer = await asyncio.open_connection(host, port)
+        writer.write(metadata_request("t", 1))
+        await read_frame(reader)
+        (first,) = server.connections
+        server.limits = ServerLimits(max_connections_of_listeners={first.session.listener_name: 1})
+        waiting, other = await asyncio.open_connection(host, port)
+        other.write(metadata_request("t", 2))
+        while not server.rates.waiting:
+            await asyncio.sleep(0.001)
+        assert first in server.connections
+        writer.close()
+        await read_frame(waiting)
+        other.close()

@@ -8,6 +8,7 @@ import struct
 from typing import Any
 
 import pytest
+from event_loop import staged
 from hostile_clients import lose_network, reset
 from network_serving import run, serving
 
@@ -61,7 +62,8 @@ async def the_connection(server: SocketServer) -> Connection:
 
 @pytest.mark.parametrize("how", ["half", "whole"])
 @pytest.mark.parametrize("is_muted", [False, True])
-def test_who_has_hung_up_is_let_go_with_all_that_waits(how: str, is_muted: bool) -> None:
+@staged(run)
+async def test_who_has_hung_up_is_let_go_with_all_that_waits(how: str, is_muted: bool) -> None:
     """This also holds while the server reads nothing from the peer because it is busy with an earlier request."""
     abandoned: list[str] = []
     ended: list[str] = []
@@ -76,29 +78,27 @@ def test_who_has_hung_up_is_let_go_with_all_that_waits(how: str, is_muted: bool)
     def fetch(request: object, body: FetchRequest) -> Deferred:
         return Deferred(abandon=lambda: abandoned.append("fetch"))
 
-    async def check() -> None:
-        async with serving({ApiKey.FETCH: fetch, ApiKey.METADATA: wait_for_ever}) as (server, host, port):
-            server.start_idle_sweep()
-            _, writer = await asyncio.open_connection(host, port)
-            writer.write(bytes(encode_request(FetchRequest(topics=[], max_wait_ms=2**31 - 1), 4, 1, "c")))
-            if is_muted:
-                writer.write(bytes(encode_request(MetadataRequest(topics=[]), 4, 2, "c")))
-            connection = await the_connection(server)
-            if how == "half":
-                writer.write_eof()
-            else:
-                writer.close()
-            async with asyncio.timeout(20):
-                while server.connections:
-                    await asyncio.sleep(0.005)
-            assert connection.closed_because in (CloseReason.PEER_GONE, CloseReason.PEER_CLOSED)
-            assert abandoned == ["fetch"]
+    async with serving({ApiKey.FETCH: fetch, ApiKey.METADATA: wait_for_ever}) as (server, host, port):
+        server.start_idle_sweep()
+        _, writer = await asyncio.open_connection(host, port)
+        writer.write(bytes(encode_request(FetchRequest(topics=[], max_wait_ms=2**31 - 1), 4, 1, "c")))
+        if is_muted:
+            writer.write(bytes(encode_request(MetadataRequest(topics=[]), 4, 2, "c")))
+        connection = await the_connection(server)
+        if how == "half":
+            writer.write_eof()
+        else:
             writer.close()
+        async with asyncio.timeout(20):
+            while server.connections:
+                await asyncio.sleep(0.005)
+        assert connection.closed_because in (CloseReason.PEER_GONE, CloseReason.PEER_CLOSED)
+        assert abandoned == ["fetch"]
+        writer.close()
 
-    run(check)
 
-
-def test_who_waits_or_reads_slowly_is_kept() -> None:
+@staged(run)
+async def test_who_waits_or_reads_slowly_is_kept() -> None:
     records = b"x" * 10_000_000
     waiting: list[Deferred] = []
 
@@ -109,50 +109,45 @@ def test_who_waits_or_reads_slowly_is_kept() -> None:
         partition = PartitionData(partition_index=0, high_watermark=0, records=records)
         return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])])
 
-    async def check() -> None:
-        async with serving({ApiKey.FETCH: fetch}) as (server, host, port):
-            looked = 0
+    async with serving({ApiKey.FETCH: fetch}) as (server, host, port):
+        looked = 0
 
-            def count(fd: int) -> bytes:
-                nonlocal looked
-                looked += 1
-                return read_tcp_info(fd)
+        def count(fd: int) -> bytes:
+            nonlocal looked
+            looked += 1
+            return read_tcp_info(fd)
 
-            network_server.read_tcp_info = count  # type: ignore[attr-defined]
-            try:
-                server.start_idle_sweep()
-                writers = [(await asyncio.open_connection(host, port, limit=1024))[1] for _ in range(2)]
-                for writer, wait_ms in zip(writers, (600_000, 0), strict=True):
-                    writer.transport.pause_reading()  # type: ignore[attr-defined]
-                    request = FetchRequest(topics=[], max_wait_ms=wait_ms)
-                    writer.write(bytes(encode_request(request, 4, 1, "c")))
-                async with asyncio.timeout(20):
-                    while looked < 10:
-                        await asyncio.sleep(0.01)
-                assert [connection.closed_because for connection in server.connections] == [None, None]
-            finally:
-                network_server.read_tcp_info = read_tcp_info  # type: ignore[attr-defined]
-            for writer in writers:
-                writer.transport.abort()
-
-    run(check)
+        network_server.read_tcp_info = count  # type: ignore[attr-defined]
+        try:
+            server.start_idle_sweep()
+            writers = [(await asyncio.open_connection(host, port, limit=1024))[1] for _ in range(2)]
+            for writer, wait_ms in zip(writers, (600_000, 0), strict=True):
+                writer.transport.pause_reading()  # type: ignore[attr-defined]
+                request = FetchRequest(topics=[], max_wait_ms=wait_ms)
+                writer.write(bytes(encode_request(request, 4, 1, "c")))
+            async with asyncio.timeout(20):
+                while looked < 10:
+                    await asyncio.sleep(0.01)
+            assert [connection.closed_because for connection in server.connections] == [None, None]
+        finally:
+            network_server.read_tcp_info = read_tcp_info  # type: ignore[attr-defined]
+        for writer in writers:
+            writer.transport.abort()
 
 
-def test_the_kernel_looks_after_connections_that_nothing_is_sent_over() -> None:
-    async def check() -> None:
-        async with serving({ApiKey.FETCH: lambda request, body: Deferred()}) as (server, host, port):
-            _, writer = await asyncio.open_connection(host, port)
-            writer.write(bytes(encode_request(FetchRequest(topics=[]), 4, 1, "c")))
-            connection = await the_connection(server)
-            lent = socket.socket(fileno=connection.descriptor)
-            try:
-                assert lent.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
-                assert lent.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == KEEP_ALIVE_IDLE_S
-            finally:
-                lent.detach()
-            writer.close()
-
-    run(check)
+@staged(run)
+async def test_the_kernel_looks_after_connections_that_nothing_is_sent_over() -> None:
+    async with serving({ApiKey.FETCH: lambda request, body: Deferred()}) as (server, host, port):
+        _, writer = await asyncio.open_connection(host, port)
+        writer.write(bytes(encode_request(FetchRequest(topics=[]), 4, 1, "c")))
+        connection = await the_connection(server)
+        lent = socket.socket(fileno=connection.descriptor)
+        try:
+            assert lent.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            assert lent.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == KEEP_ALIVE_IDLE_S
+        finally:
+            lent.detach()
+        writer.close()
 
 
 def connected(host: str, port: int, requests: int) -> socket.socket:
@@ -164,23 +159,20 @@ def connected(host: str, port: int, requests: int) -> socket.socket:
 
 
 @pytest.mark.parametrize("requests", [1, IN_FLIGHT_MAX, 2 * IN_FLIGHT_MAX])
-def test_who_resets_a_connection_is_let_go_also_where_it_is_not_read(requests: int) -> None:
+@staged(run)
+async def test_who_resets_a_connection_is_let_go_also_where_it_is_not_read(requests: int) -> None:
     """With this many answers due the server reads nothing, so the event loop does not see the reset."""
     abandoned: list[str] = []
-
-    async def check() -> None:
-        handlers = {ApiKey.FETCH: lambda request, body: Deferred(abandon=lambda: abandoned.append("fetch"))}
-        async with serving(handlers) as (server, host, port):
-            server.start_idle_sweep()
-            client = await asyncio.to_thread(connected, host, port, requests)
-            await the_connection(server)
-            reset(client)
-            async with asyncio.timeout(20):
-                while server.connections:
-                    await asyncio.sleep(0.005)
-            assert 1 <= len(abandoned) <= min(requests, IN_FLIGHT_MAX)
-
-    run(check)
+    handlers = {ApiKey.FETCH: lambda request, body: Deferred(abandon=lambda: abandoned.append("fetch"))}
+    async with serving(handlers) as (server, host, port):
+        server.start_idle_sweep()
+        client = await asyncio.to_thread(connected, host, port, requests)
+        await the_connection(server)
+        reset(client)
+        async with asyncio.timeout(20):
+            while server.connections:
+                await asyncio.sleep(0.005)
+        assert 1 <= len(abandoned) <= min(requests, IN_FLIGHT_MAX)
 
 
 @pytest.mark.parametrize("requests", [1, IN_FLIGHT_MAX])

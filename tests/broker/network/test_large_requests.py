@@ -9,6 +9,7 @@ import tracemalloc
 from typing import Any
 
 import pytest
+from event_loop import staged
 from network_serving import correlation_ids, metadata_request, read_frame, run, serving
 
 from engine.broker.controller.topic_admin import MetadataWaiter
@@ -40,7 +41,8 @@ from engine.runtime import room
 from engine.runtime.offload import beside_loop
 
 
-def test_a_large_answer_is_encoded_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+@staged(run)
+async def test_a_large_answer_is_encoded_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """This holds for a request of any size. The answers keep their order."""
     beside: list[str] = []
 
@@ -53,19 +55,16 @@ def test_a_large_answer_is_encoded_beside_the_loop(monkeypatch: pytest.MonkeyPat
     async def metadata(request: RequestHead, body: MetadataRequest) -> LargeAnswer:
         return LargeAnswer(MetadataResponse(cluster_id=str(len(body.topics or ()))))
 
-    async def check() -> None:
-        async with serving({ApiKey.METADATA: metadata}) as (_, host, port):
-            reader, writer = await asyncio.open_connection(host, port)
-            names = [MetadataRequestTopic(name=f"topic-{number}") for number in range(LARGE_FRAME_BYTES // 10)]
-            writer.write(metadata_request("t", 1) + metadata_request("t", 2))
-            writer.write(bytes(encode_request(MetadataRequest(topics=names), 4, 3, "c")))
-            answers = [await read_frame(reader) for _ in range(3)]
-            assert correlation_ids(answers) == [1, 2, 3]
-            assert str(len(names)).encode() in answers[2]
-            assert len(beside) == 4, "three answers, and one request"
-            writer.close()
-
-    run(check)
+    async with serving({ApiKey.METADATA: metadata}) as (_, host, port):
+        reader, writer = await asyncio.open_connection(host, port)
+        names = [MetadataRequestTopic(name=f"topic-{number}") for number in range(LARGE_FRAME_BYTES // 10)]
+        writer.write(metadata_request("t", 1) + metadata_request("t", 2))
+        writer.write(bytes(encode_request(MetadataRequest(topics=names), 4, 3, "c")))
+        answers = [await read_frame(reader) for _ in range(3)]
+        assert correlation_ids(answers) == [1, 2, 3]
+        assert str(len(names)).encode() in answers[2]
+        assert len(beside) == 4, "three answers, and one request"
+        writer.close()
 
 
 def test_nothing_scans_all_objects_while_a_large_request_is_at_work() -> None:
@@ -267,7 +266,8 @@ def test_ten_large_requests_at_once_take_a_bounded_memory(monkeypatch: pytest.Mo
     assert ten < 2 * one + 10 * 4 * len(frame), (one, ten, len(frame))
 
 
-def test_requests_that_wait_for_the_cluster_keep_no_others_out(monkeypatch: pytest.MonkeyPatch) -> None:
+@staged(run)
+async def test_requests_that_wait_for_the_cluster_keep_no_others_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten CreateTopics that wait for leaders would leave no room to anybody for half a minute each."""
     monkeypatch.setattr(room, "HELD_S_MAX", 3600)
     names = [MetadataRequestTopic(name=f"topic-{number}") for number in range(LARGE_FRAME_BYTES // 10)]
@@ -281,25 +281,22 @@ def test_requests_that_wait_for_the_cluster_keep_no_others_out(monkeypatch: pyte
         assert await waiter.wait(has_leaders.is_set, body.timeout_ms)
         return CreateTopicsResponse(topics=[])
 
-    async def check() -> None:
-        handlers = {ApiKey.CREATE_TOPICS: create, ApiKey.METADATA: lambda request, body: MetadataResponse()}
-        async with serving(handlers) as (_, host, port):
-            peers = [await asyncio.open_connection(host, port) for _ in range(11)]
-            for _, writer in peers[:10]:
-                writer.write(frame)
-            async with asyncio.timeout(30):
-                while len(waiter) < 10:
-                    await asyncio.sleep(0.001)
-            peers[10][1].write(bytes(encode_request(MetadataRequest(topics=names), 4, 2, "c")))
-            assert correlation_ids([await read_frame(peers[10][0])]) == [2]
-            assert len(waiter) == 10
-            has_leaders.set()
-            waiter._updated()
-            assert correlation_ids([await read_frame(reader) for reader, _ in peers[:10]]) == [1] * 10
-            for _, writer in peers:
-                writer.close()
-
-    run(check)
+    handlers = {ApiKey.CREATE_TOPICS: create, ApiKey.METADATA: lambda request, body: MetadataResponse()}
+    async with serving(handlers) as (_, host, port):
+        peers = [await asyncio.open_connection(host, port) for _ in range(11)]
+        for _, writer in peers[:10]:
+            writer.write(frame)
+        async with asyncio.timeout(30):
+            while len(waiter) < 10:
+                await asyncio.sleep(0.001)
+        peers[10][1].write(bytes(encode_request(MetadataRequest(topics=names), 4, 2, "c")))
+        assert correlation_ids([await read_frame(peers[10][0])]) == [2]
+        assert len(waiter) == 10
+        has_leaders.set()
+        waiter._updated()
+        assert correlation_ids([await read_frame(reader) for reader, _ in peers[:10]]) == [1] * 10
+        for _, writer in peers:
+            writer.close()
 
 
 def test_large_requests_that_wait_for_the_cluster_keep_a_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -408,7 +405,8 @@ def test_of_an_answer_that_cannot_be_encoded_nothing_is_sent(caplog: pytest.LogC
     run(check)
 
 
-def test_requests_of_brokers_do_not_wait_for_those_of_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+@staged(run)
+async def test_requests_of_brokers_do_not_wait_for_those_of_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client's CreateTopics waits for leaders, and those for the controller's LeaderAndIsr."""
     monkeypatch.setattr(connection, "LARGE_MEMORY_BYTES", 1)
     names = [MetadataRequestTopic(name=f"topic-{number}") for number in range(LARGE_FRAME_BYTES // 10)]
@@ -424,22 +422,22 @@ def test_requests_of_brokers_do_not_wait_for_those_of_clients(monkeypatch: pytes
         fetched.set()
         return FetchResponse(responses=[])
 
-    async def check() -> None:
-        requires = {ApiKey.FETCH: ["ClusterAction Cluster"]}
-        async with serving({ApiKey.METADATA: metadata, ApiKey.FETCH: fetch}, requires=requires) as (_, host, port):
-            client = await asyncio.open_connection(host, port)
-            client[1].write(bytes(encode_request(MetadataRequest(topics=names), 4, 1, "c")))
-            await asked.wait()
-            broker = await asyncio.open_connection(host, port)
-            broker[1].write(bytes(encode_request(FetchRequest(topics=topics), 4, 2, "c")))
-            assert correlation_ids([await read_frame(reader) for reader, _ in (broker, client)]) == [2, 1]
-            client[1].close()
-            broker[1].close()
-
-    run(check)
+    requires = {ApiKey.FETCH: ["ClusterAction Cluster"]}
+    async with serving({ApiKey.METADATA: metadata, ApiKey.FETCH: fetch}, requires=requires) as (_, host, port):
+        client = await asyncio.open_connection(host, port)
+        client[1].write(bytes(encode_request(MetadataRequest(topics=names), 4, 1, "c")))
+        await asked.wait()
+        broker = await asyncio.open_connection(host, port)
+        broker[1].write(bytes(encode_request(FetchRequest(topics=topics), 4, 2, "c")))
+        assert correlation_ids([await read_frame(reader) for reader, _ in (broker, client)]) == [2, 1]
+        client[1].close()
+        broker[1].close()
 
 
-def test_requests_that_only_ask_do_not_wait_for_those_that_change_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+@staged(run)
+async def test_requests_that_only_ask_do_not_wait_for_those_that_change_the_cluster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """CreatePartitions reads a znode for each topic: a minute for some hundreds of thousands."""
     monkeypatch.setattr(connection, "LARGE_MEMORY_BYTES", 1)
     names = [MetadataRequestTopic(name=f"topic-{number}") for number in range(LARGE_FRAME_BYTES // 10)]
@@ -455,18 +453,15 @@ def test_requests_that_only_ask_do_not_wait_for_those_that_change_the_cluster(mo
         asked.set()
         return MetadataResponse()
 
-    async def check() -> None:
-        requires = {ApiKey.CREATE_TOPICS: ["Create Topic"], ApiKey.METADATA: ["Describe Topic", "Create Topic"]}
-        handlers = {ApiKey.CREATE_TOPICS: create, ApiKey.METADATA: metadata}
-        async with serving(handlers, requires=requires) as (_, host, port):
-            admin = await asyncio.open_connection(host, port)
-            admin[1].write(bytes(encode_request(CreateTopicsRequest(topics=topics), 4, 1, "c")))
-            async with asyncio.timeout(30):
-                await begun.wait()
-            client = await asyncio.open_connection(host, port)
-            client[1].write(bytes(encode_request(MetadataRequest(topics=names), 4, 2, "c")))
-            assert correlation_ids([await read_frame(reader) for reader, _ in (client, admin)]) == [2, 1]
-            client[1].close()
-            admin[1].close()
-
-    run(check)
+    requires = {ApiKey.CREATE_TOPICS: ["Create Topic"], ApiKey.METADATA: ["Describe Topic", "Create Topic"]}
+    handlers = {ApiKey.CREATE_TOPICS: create, ApiKey.METADATA: metadata}
+    async with serving(handlers, requires=requires) as (_, host, port):
+        admin = await asyncio.open_connection(host, port)
+        admin[1].write(bytes(encode_request(CreateTopicsRequest(topics=topics), 4, 1, "c")))
+        async with asyncio.timeout(30):
+            await begun.wait()
+        client = await asyncio.open_connection(host, port)
+        client[1].write(bytes(encode_request(MetadataRequest(topics=names), 4, 2, "c")))
+        assert correlation_ids([await read_frame(reader) for reader, _ in (client, admin)]) == [2, 1]
+        client[1].close()
+        admin[1].close()

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from event_loop import staged
 from network_serving import (
     answer_api_versions,
     answer_with_name,
@@ -56,77 +57,71 @@ def rules_of(handler: Any, **limits: int) -> ConnectionRules:
     return replace(ConnectionRules(table, 1_000_000), **limits)
 
 
-def test_a_handler_changes_the_rules_of_its_connection_from_the_next_frame_on() -> None:
-    async def check() -> None:
-        def after(request: RequestHead, body: MetadataRequest) -> MetadataResponse:
-            return MetadataResponse(brokers=[], topics=[], cluster_id=request.session.principal)
+@staged(run)
+async def test_a_handler_changes_the_rules_of_its_connection_from_the_next_frame_on() -> None:
+    def after(request: RequestHead, body: MetadataRequest) -> MetadataResponse:
+        return MetadataResponse(brokers=[], topics=[], cluster_id=request.session.principal)
 
-        def before(request: RequestHead, body: MetadataRequest) -> MetadataResponse:
-            request.session.principal = "User:alice"
-            request.session.rules = rules_of(after)
-            return MetadataResponse(brokers=[], topics=[], cluster_id="not yet")
+    def before(request: RequestHead, body: MetadataRequest) -> MetadataResponse:
+        request.session.principal = "User:alice"
+        request.session.rules = rules_of(after)
+        return MetadataResponse(brokers=[], topics=[], cluster_id="not yet")
 
-        async with serving({ApiKey.METADATA: before}) as (_, host, port):
-            reader, writer = await asyncio.open_connection(host, port)
-            writer.write(metadata_request("t", 1) + metadata_request("t", 2))
-            assert b"not yet" in await read_frame(reader)
-            assert b"User:alice" in await read_frame(reader)
-            other_reader, other_writer = await asyncio.open_connection(host, port)
-            other_writer.write(metadata_request("t", 1))
-            assert b"not yet" in await read_frame(other_reader)
-            # Under the new rules there is no ApiVersions.
-            writer.write(bytes(encode_request(ApiVersionsRequest(), 0, 3, "test")))
-            assert await reader.read() == b""
-            writer.close()
-            other_writer.close()
-
-    run(check)
+    async with serving({ApiKey.METADATA: before}) as (_, host, port):
+        reader, writer = await asyncio.open_connection(host, port)
+        writer.write(metadata_request("t", 1) + metadata_request("t", 2))
+        assert b"not yet" in await read_frame(reader)
+        assert b"User:alice" in await read_frame(reader)
+        other_reader, other_writer = await asyncio.open_connection(host, port)
+        other_writer.write(metadata_request("t", 1))
+        assert b"not yet" in await read_frame(other_reader)
+        # Under the new rules there is no ApiVersions.
+        writer.write(bytes(encode_request(ApiVersionsRequest(), 0, 3, "test")))
+        assert await reader.read() == b""
+        writer.close()
+        other_writer.close()
 
 
 @pytest.mark.parametrize("limits", [{"frame_bytes_max": 20}, {"frame_bytes_min": 100}])
-def test_frames_have_the_sizes_of_the_connections_rules(limits: dict[str, int]) -> None:
-    async def check() -> None:
-        def before(request: RequestHead, body: MetadataRequest) -> MetadataResponse:
-            request.session.rules = rules_of(answer_with_name, **limits)
-            return answer_with_name(request, body)
+@staged(run)
+async def test_frames_have_the_sizes_of_the_connections_rules(limits: dict[str, int]) -> None:
+    def before(request: RequestHead, body: MetadataRequest) -> MetadataResponse:
+        request.session.rules = rules_of(answer_with_name, **limits)
+        return answer_with_name(request, body)
 
-        async with serving({ApiKey.METADATA: before}) as (_, host, port):
-            reader, writer = await asyncio.open_connection(host, port)
-            frames = metadata_request("t", 1) + metadata_request("t", 2)
-            assert 20 < len(frames) // 2 - 4 < 100
-            writer.write(frames)
-            assert correlation_ids([await read_frame(reader)]) == [1]
-            assert await reader.read() == b""
-            writer.close()
-
-    run(check)
+    async with serving({ApiKey.METADATA: before}) as (_, host, port):
+        reader, writer = await asyncio.open_connection(host, port)
+        frames = metadata_request("t", 1) + metadata_request("t", 2)
+        assert 20 < len(frames) // 2 - 4 < 100
+        writer.write(frames)
+        assert correlation_ids([await read_frame(reader)]) == [1]
+        assert await reader.read() == b""
+        writer.close()
 
 
-def test_requests_in_flight_are_bounded_by_the_connections_rules() -> None:
-    async def check() -> None:
-        handled: list[int] = []
-        answers: list[Deferred] = []
+@staged(run)
+async def test_requests_in_flight_are_bounded_by_the_connections_rules() -> None:
+    handled: list[int] = []
+    answers: list[Deferred] = []
 
-        def waiting(request: RequestHead, body: MetadataRequest) -> Deferred:
-            handled.append(request.correlation_id)
-            answers.append(Deferred())
-            return answers[-1]
+    def waiting(request: RequestHead, body: MetadataRequest) -> Deferred:
+        handled.append(request.correlation_id)
+        answers.append(Deferred())
+        return answers[-1]
 
-        def before(request: RequestHead, body: MetadataRequest) -> MetadataResponse:
-            request.session.rules = rules_of(waiting, in_flight_max=2)
-            return answer_with_name(request, body)
+    def before(request: RequestHead, body: MetadataRequest) -> MetadataResponse:
+        request.session.rules = rules_of(waiting, in_flight_max=2)
+        return answer_with_name(request, body)
 
-        async with serving({ApiKey.METADATA: before}) as (_, host, port):
-            reader, writer = await asyncio.open_connection(host, port)
-            writer.write(b"".join(metadata_request("t", number) for number in range(6)))
-            await read_frame(reader)
-            assert handled == [1, 2]
-            answers[0].complete(MetadataResponse(brokers=[], topics=[]))
-            await read_frame(reader)
-            assert handled == [1, 2, 3]
-            writer.close()
-
-    run(check)
+    async with serving({ApiKey.METADATA: before}) as (_, host, port):
+        reader, writer = await asyncio.open_connection(host, port)
+        writer.write(b"".join(metadata_request("t", number) for number in range(6)))
+        await read_frame(reader)
+        assert handled == [1, 2]
+        answers[0].complete(MetadataResponse(brokers=[], topics=[]))
+        await read_frame(reader)
+        assert handled == [1, 2, 3]
+        writer.close()
 
 
 def test_clients_name_their_software() -> None:
@@ -160,15 +155,13 @@ def test_senders_of_deprecated_requests_take_a_bounded_memory() -> None:
     assert (route.deprecated[longest], route.deprecated[ClientSoftware()]) == (SOFTWARE_MAX + 10, 13)
 
 
-def test_no_listener_serves_without_the_protection_that_it_promises() -> None:
-    async def check() -> None:
-        server = SocketServer(RouteTable({}, answer_api_versions), RequestHead, ServerLimits(), ManualClock())
-        for protocol in (SecurityProtocol.SSL, SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL):
-            with pytest.raises(ValueError, match="SECRET"):
-                await server.listen(ListenerSpec("SECRET", "127.0.0.1", 0, protocol))
-        await server.stop()
-
-    run(check)
+@staged(run)
+async def test_no_listener_serves_without_the_protection_that_it_promises() -> None:
+    server = SocketServer(RouteTable({}, answer_api_versions), RequestHead, ServerLimits(), ManualClock())
+    for protocol in (SecurityProtocol.SSL, SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL):
+        with pytest.raises(ValueError, match="SECRET"):
+            await server.listen(ListenerSpec("SECRET", "127.0.0.1", 0, protocol))
+    await server.stop()
 
 
 def note_throttle(request: RequestHead, answer: Any) -> None:
@@ -188,26 +181,24 @@ def route_of(handler: Any, hook: AnswerHook | None) -> Route:
 REQUEST = RequestHead(ApiKey.METADATA, 12, 77, "c", session())
 
 
-def test_a_hook_sees_every_answer_before_it_is_encoded() -> None:
-    async def check() -> None:
-        def fresh() -> MetadataResponse:
-            return MetadataResponse(brokers=[], topics=[])
+@staged(run)
+async def test_a_hook_sees_every_answer_before_it_is_encoded() -> None:
+    def fresh() -> MetadataResponse:
+        return MetadataResponse(brokers=[], topics=[])
 
-        async def later(request: RequestHead, body: Any) -> MetadataResponse:
-            await asyncio.sleep(0)
-            return fresh()
+    async def later(request: RequestHead, body: Any) -> MetadataResponse:
+        await asyncio.sleep(0)
+        return fresh()
 
-        async def large(request: RequestHead, body: Any) -> LargeAnswer:
-            return LargeAnswer(fresh())
+    async def large(request: RequestHead, body: Any) -> LargeAnswer:
+        return LargeAnswer(fresh())
 
-        at_once = route_of(lambda request, body: fresh(), note_throttle)
-        assert at_once.handler(REQUEST, None).throttle_time_ms == 77
-        assert at_once.large_handler(REQUEST, None).throttle_time_ms == 77
-        assert (await route_of(later, note_throttle).handler(REQUEST, None)).throttle_time_ms == 77
-        assert (await route_of(large, note_throttle).handler(REQUEST, None)).response.throttle_time_ms == 77
-        assert route_of(lambda request, body: NO_RESPONSE, note_throttle).handler(REQUEST, None) is NO_RESPONSE
-
-    run(check)
+    at_once = route_of(lambda request, body: fresh(), note_throttle)
+    assert at_once.handler(REQUEST, None).throttle_time_ms == 77
+    assert at_once.large_handler(REQUEST, None).throttle_time_ms == 77
+    assert (await route_of(later, note_throttle).handler(REQUEST, None)).throttle_time_ms == 77
+    assert (await route_of(large, note_throttle).handler(REQUEST, None)).response.throttle_time_ms == 77
+    assert route_of(lambda request, body: NO_RESPONSE, note_throttle).handler(REQUEST, None) is NO_RESPONSE
 
 
 def test_what_closes_a_connection_is_no_answer() -> None:
@@ -233,31 +224,29 @@ def test_a_table_begins_and_ceases_to_show_answers_while_it_is_used() -> None:
     assert before.handler is handler and after.large_handler is handler
 
 
-def test_a_request_counts_the_steps_of_its_coroutine_and_not_the_time_between_them() -> None:
-    async def check() -> None:
-        uses: list[int] = []
+@staged(run)
+async def test_a_request_counts_the_steps_of_its_coroutine_and_not_the_time_between_them() -> None:
+    uses: list[int] = []
 
-        async def handler(request: RequestHead, body: Any) -> MetadataResponse:
-            deadline = time.perf_counter() + 0.02
-            while time.perf_counter() < deadline:
-                pass
-            await asyncio.sleep(0.2)
-            with pytest.raises(ZeroDivisionError):
-                await asyncio.wait_for(failing(), 1)
-            return MetadataResponse(brokers=[], topics=[])
+    async def handler(request: RequestHead, body: Any) -> MetadataResponse:
+        deadline = time.perf_counter() + 0.02
+        while time.perf_counter() < deadline:
+            pass
+        await asyncio.sleep(0.2)
+        with pytest.raises(ZeroDivisionError):
+            await asyncio.wait_for(failing(), 1)
+        return MetadataResponse(brokers=[], topics=[])
 
-        async def failing() -> None:
-            await asyncio.sleep(0)
-            raise ZeroDivisionError
+    async def failing() -> None:
+        await asyncio.sleep(0)
+        raise ZeroDivisionError
 
-        def hook(request: RequestHead, answer: Any) -> None:
-            assert request.use is not None
-            uses.append(request.use.held_ns)
+    def hook(request: RequestHead, answer: Any) -> None:
+        assert request.use is not None
+        uses.append(request.use.held_ns)
 
-        await route_of(handler, hook).handler(REQUEST, None)
-        assert 20_000_000 <= uses[0] < 150_000_000
-
-    run(check)
+    await route_of(handler, hook).handler(REQUEST, None)
+    assert 20_000_000 <= uses[0] < 150_000_000
 
 
 def test_a_hook_sees_an_answer_that_comes_later_and_abandons_one_that_nobody_waits_for() -> None:
@@ -282,13 +271,11 @@ def test_without_a_hook_the_handler_itself_is_called() -> None:
     assert route.large_handler is handler
 
 
-def test_a_throttle_time_reaches_the_peer() -> None:
-    async def check() -> None:
-        async with serving({ApiKey.METADATA: answer_with_name}, before_encoding=note_throttle) as (_, host, port):
-            reader, writer = await asyncio.open_connection(host, port)
-            writer.write(metadata_request("t", 5))
-            frame = await read_frame(reader)
-            assert struct.unpack_from(">ii", frame) == (5, 5)
-            writer.close()
-
-    run(check)
+@staged(run)
+async def test_a_throttle_time_reaches_the_peer() -> None:
+    async with serving({ApiKey.METADATA: answer_with_name}, before_encoding=note_throttle) as (_, host, port):
+        reader, writer = await asyncio.open_connection(host, port)
+        writer.write(metadata_request("t", 5))
+        frame = await read_frame(reader)
+        assert struct.unpack_from(">ii", frame) == (5, 5)
+        writer.close()

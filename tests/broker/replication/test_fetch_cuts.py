@@ -92,14 +92,10 @@ class Following:
 
 
 def play(
-    folder: Path,
-    leader: ScriptedLeader,
-    test: Callable[[Following], Awaitable[None]],
-    *,
-    fetch_offset: int = 4,
+    test: Callable[[Following], Awaitable[None]], leader: ScriptedLeader, *, tmp_path: Path, fetch_offset: int = 4
 ) -> None:
     async def run() -> None:
-        async with world(folder, 1, 2) as w:
+        async with world(tmp_path, 1, 2) as w:
             await w.lead(1)
             w.produce(1, b"0", b"1")
             await w.lead(1)
@@ -138,7 +134,7 @@ def test_where_to_go_on_when_the_leader_does_not_have_the_offset(
         assert leader.asked == [(what, LEADER_EPOCH) for what in asked]
 
     leader = ScriptedLeader(start=start, end=end)
-    play(tmp_path, leader, test)
+    play(test, leader, tmp_path=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +155,7 @@ def test_where_the_leader_tells_no_offset_nothing_is_cut(tmp_path: Path, error: 
 
     leader = ScriptedLeader()
     leader.error = error
-    play(tmp_path, leader, test)
+    play(test, leader, tmp_path=tmp_path)
 
 
 @pytest.mark.parametrize("answer", [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH, None, "lost"])
@@ -180,7 +176,7 @@ def test_where_the_leader_tells_no_epoch_nothing_is_cut(tmp_path: Path, answer: 
         leader.error = ConnectionLost("cut", address="x")
     else:
         leader.epochs = [EpochAnswer(answer) if isinstance(answer, ErrorCode) else None]
-    play(tmp_path, leader, test)
+    play(test, leader, tmp_path=tmp_path)
 
 
 @pytest.mark.parametrize("end", [1, 20], ids=["the leader ends earlier", "the leader begins later"])
@@ -201,7 +197,7 @@ def test_a_log_that_is_fetched_no_more_is_not_cut_by_a_late_answer(
         assert (following.failed, following.table.states) == (set(), {})
 
     leader = ScriptedLeader(start=9, end=end)
-    play(tmp_path, leader, test)
+    play(test, leader, tmp_path=tmp_path)
 
 
 def test_a_log_that_is_fetched_no_more_is_not_cut_by_epoch_either(tmp_path: Path) -> None:
@@ -212,7 +208,7 @@ def test_a_log_that_is_fetched_no_more_is_not_cut_by_epoch_either(tmp_path: Path
 
     leader = ScriptedLeader(is_old=True)
     leader.epochs = [EpochAnswer(NONE, 0, 2)]
-    play(tmp_path, leader, test)
+    play(test, leader, tmp_path=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -242,7 +238,7 @@ def test_before_leaders_told_it_in_fetch_answers_a_log_is_cut_by_epoch_first(
 
     leader = ScriptedLeader(is_old=True)
     leader.epochs = [EpochAnswer(NONE, *answer) for answer in answers]
-    play(tmp_path, leader, test, fetch_offset=3)
+    play(test, leader, tmp_path=tmp_path, fetch_offset=3)
 
 
 @pytest.mark.parametrize("knows_epochs", [True, False])
@@ -259,7 +255,7 @@ def test_without_epochs_a_log_is_cut_where_the_fetch_begins(tmp_path: Path, know
 
     leader = ScriptedLeader(is_old=True)
     leader.knows_epochs = knows_epochs
-    play(tmp_path, leader, test, fetch_offset=3)
+    play(test, leader, tmp_path=tmp_path, fetch_offset=3)
 
 
 @pytest.mark.parametrize("answer", [(0, 2), (1, 3)], ids=["the last common epoch", "an epoch that is not known here"])
@@ -272,7 +268,7 @@ def test_a_log_that_a_fetch_answer_cuts_is_fetched_on_from_there(tmp_path: Path,
         assert following.log_range == (0, 2)
         assert (following.asks_next, following.state.last_fetched_epoch) == (2, 0)
 
-    play(tmp_path, ScriptedLeader(), test)
+    play(test, ScriptedLeader(), tmp_path=tmp_path)
 
 
 @pytest.mark.parametrize("is_flushed", [True, False])
@@ -305,7 +301,7 @@ def test_a_cut_is_on_the_disk_before_anything_follows_it(
 
     settle_cuts = ReplicaManager.settle_cuts
     monkeypatch.setattr(ReplicaManager, "settle_cuts", noted)
-    play(tmp_path, ScriptedLeader(start=9 if "later" in how else 0, end=20 if "later" in how else 2), test)
+    play(test, ScriptedLeader(start=9 if "later" in how else 0, end=20 if "later" in how else 2), tmp_path=tmp_path)
 
 
 def test_a_log_whose_cut_is_on_the_disk_by_now_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,7 +318,7 @@ def test_a_log_whose_cut_is_on_the_disk_by_now_is_left_alone(tmp_path: Path, mon
         assert not any(settled)
 
     monkeypatch.setattr(ReplicaManager, "settle_cuts", noted)
-    play(tmp_path, ScriptedLeader(), test)
+    play(test, ScriptedLeader(), tmp_path=tmp_path)
 
 
 @pytest.mark.parametrize("breaks", ["before", "on the way"])
@@ -342,7 +338,7 @@ def test_a_log_that_cannot_be_cut_is_not_fetched_on(
         assert following.log_range == (0, 4)
         assert (following.failed, following.table.states, following.asks_next) == ({TP}, {}, None)
 
-    play(tmp_path, ScriptedLeader(), test)
+    play(test, ScriptedLeader(), tmp_path=tmp_path)
 
 
 @pytest.mark.parametrize("ends", ["built", "removed", "fails", "closed"])
@@ -384,4 +380,4 @@ def test_a_log_whose_producers_are_still_read_is_fetched_on_later(
         assert following.log.producers.producers[7].next_sequence == 1
 
     settle_cuts = ReplicaManager.settle_cuts
-    play(tmp_path, ScriptedLeader(), test)
+    play(test, ScriptedLeader(), tmp_path=tmp_path)

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from event_loop import staged
 from log_folders import data_batch, open_log
 from virtual_time import LoopClock, run_virtual
 
@@ -166,16 +167,16 @@ class Following:
 
 
 def play(
-    folder: Path,
     test: Callable[[Following], Awaitable[None]],
     *,
+    tmp_path: Path,
     script: list[Answer] | None = None,
     config: LogConfig | None = None,
 ) -> None:
     """Run a test beside a fetcher that has no partitions yet."""
 
     async def run() -> None:
-        following = Following(folder, config)
+        following = Following(tmp_path, config)
         following.leader.script = script or []
         running = asyncio.create_task(following.fetcher.run())
         try:
@@ -231,31 +232,26 @@ def test_what_is_fetched_is_appended_counted_and_asked_on_from(tmp_path: Path) -
         assert [plan.partitions[T0].fetch_offset for plan in following.plans[1:]] == [2, 2]
         assert following.gaps_ms == [ANSWER_MS, ANSWER_MS]
 
-    play(tmp_path, test, script=[{T0: records(1, high_watermark=7)}])
+    play(test, tmp_path=tmp_path, script=[{T0: records(1, high_watermark=7)}])
 
 
-def test_a_new_partition_is_asked_for_at_once(tmp_path: Path) -> None:
+@staged(play)
+async def test_a_new_partition_is_asked_for_at_once(following: Following, /) -> None:
     """Not only when the back-off of a fetcher that had nothing to do is over."""
-
-    async def test(following: Following) -> None:
-        await asyncio.sleep(0.3)
-        begun_ms = following.clock.monotonic_ms()
-        following.add()
-        await following.asks(1)
-        assert following.leader.asked[0][0] - begun_ms < 2
-
-    play(tmp_path, test)
+    await asyncio.sleep(0.3)
+    begun_ms = following.clock.monotonic_ms()
+    following.add()
+    await following.asks(1)
+    assert following.leader.asked[0][0] - begun_ms < 2
 
 
-def test_another_topic_id_is_used_from_the_next_request_on(tmp_path: Path) -> None:
-    async def test(following: Following) -> None:
-        following.add()
-        await following.asks(1)
-        following.fetcher.update_topic_id(T0, OTHER_ID)
-        await following.asks(2)
-        assert [topic.topic_id for topic in following.plans[1].topics] == [OTHER_ID]
-
-    play(tmp_path, test)
+@staged(play)
+async def test_another_topic_id_is_used_from_the_next_request_on(following: Following, /) -> None:
+    following.add()
+    await following.asks(1)
+    following.fetcher.update_topic_id(T0, OTHER_ID)
+    await following.asks(2)
+    assert [topic.topic_id for topic in following.plans[1].topics] == [OTHER_ID]
 
 
 PAUSED_MS = ANSWER_MS + 50.0
@@ -284,7 +280,7 @@ def test_after_which_answers_there_is_a_pause(tmp_path: Path, answer: Answer, ga
         assert plan.is_full == is_full
         assert (following.failed, following.end()) == (set(), 1)
 
-    play(tmp_path, test, script=[answer])
+    play(test, tmp_path=tmp_path, script=[answer])
 
 
 @pytest.mark.parametrize(
@@ -302,7 +298,7 @@ def test_after_which_answers_a_partition_waits_for_the_controller(tmp_path: Path
         assert (following.failed, list(following.fetcher.partitions), following.end()) == ({T0}, [T1], 1)
         assert set(following.plans[-1].partitions) == {T1}
 
-    play(tmp_path, test, script=[answer])
+    play(test, tmp_path=tmp_path, script=[answer])
 
 
 @pytest.mark.parametrize("error", [KafkaError(ErrorCode.KAFKA_STORAGE_ERROR), ValueError("a fault of the program")])
@@ -319,7 +315,7 @@ def test_a_log_that_takes_no_records_is_set_aside_and_the_others_go_on(
         await asyncio.sleep(5)
         assert (following.failed, list(following.fetcher.partitions)) == ({T0}, [T1])
 
-    play(tmp_path, test, script=[{T0: records(1)}])
+    play(test, tmp_path=tmp_path, script=[{T0: records(1)}])
 
 
 def test_pauses_begin_short_again_after_an_answer_of_use(tmp_path: Path) -> None:
@@ -330,7 +326,7 @@ def test_pauses_begin_short_again_after_an_answer_of_use(tmp_path: Path) -> None
         await following.asks(6)
         assert following.gaps_ms == [ANSWER_MS + pause_ms for pause_ms in (50, 100, 0, 50, 100)]
 
-    play(tmp_path, test, script=[lost, lost, {T0: nothing_new(T0)}, lost, lost])
+    play(test, tmp_path=tmp_path, script=[lost, lost, {T0: nothing_new(T0)}, lost, lost])
 
 
 def test_only_bytes_of_throttled_partitions_count_for_the_quota(tmp_path: Path) -> None:
@@ -341,7 +337,7 @@ def test_only_bytes_of_throttled_partitions_count_for_the_quota(tmp_path: Path) 
         assert (following.end(T0), following.end(T1)) == (3, 2)
         assert following.follower_quota.recorded == len(batch(1))
 
-    play(tmp_path, test, script=[{T0: records(1), T1: records(1, T1)}, {T0: records(2)}])
+    play(test, tmp_path=tmp_path, script=[{T0: records(1), T1: records(1, T1)}, {T0: records(2)}])
 
 
 def test_records_are_on_the_disk_before_the_next_request_confirms_them(tmp_path: Path) -> None:
@@ -355,7 +351,7 @@ def test_records_are_on_the_disk_before_the_next_request_confirms_them(tmp_path:
         assert following.flushes.flushed == [(T0, 1), (T0, 2)]
         assert following.gaps_ms == [ANSWER_MS + FLUSH_MS]
 
-    play(tmp_path, test, script=[{T0: records(1)}], config=EVERY_RECORD)
+    play(test, tmp_path=tmp_path, script=[{T0: records(1)}], config=EVERY_RECORD)
 
 
 def test_without_that_setting_no_fetch_waits_for_the_disk(tmp_path: Path) -> None:
@@ -364,56 +360,49 @@ def test_without_that_setting_no_fetch_waits_for_the_disk(tmp_path: Path) -> Non
         await following.asks(3)
         assert following.flushes.flushed == []
 
-    play(tmp_path, test, script=[{T0: records(1)}])
+    play(test, tmp_path=tmp_path, script=[{T0: records(1)}])
 
 
 @pytest.mark.parametrize("is_removed", [False, True])
-def test_what_the_disk_refuses_is_not_confirmed(tmp_path: Path, is_removed: bool) -> None:
+@staged(play, config=EVERY_RECORD)
+async def test_what_the_disk_refuses_is_not_confirmed(following: Following, /, is_removed: bool) -> None:
     """A replica that is fetched no more is somebody else's: its new life must not count as failed."""
-
-    async def test(following: Following) -> None:
-        following.flushes.error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
-        if is_removed:
-            following.flushes.meanwhile = lambda: following.fetcher.remove(T0)
-        following.add(T0)
-        await asyncio.sleep(5)
-        assert following.flushes.flushed == [(T0, 1)]
-        assert following.failed == (set() if is_removed else {T0})
-        assert (list(following.fetcher.partitions), following.leader.asked) == ([], [])
-
-    play(tmp_path, test, config=EVERY_RECORD)
+    following.flushes.error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+    if is_removed:
+        following.flushes.meanwhile = lambda: following.fetcher.remove(T0)
+    following.add(T0)
+    await asyncio.sleep(5)
+    assert following.flushes.flushed == [(T0, 1)]
+    assert following.failed == (set() if is_removed else {T0})
+    assert (list(following.fetcher.partitions), following.leader.asked) == ([], [])
 
 
 @pytest.mark.parametrize("gone", ["not fetched", "no replica", "no log"])
-def test_what_is_gone_by_then_is_not_flushed(tmp_path: Path, gone: str) -> None:
-    async def test(following: Following) -> None:
-        following.add(T0, T1)
-        if gone == "not fetched":
-            following.fetcher.remove(T0)
-        elif gone == "no replica":
-            del following.partitions[T0]
-        else:
-            following.partitions[T0].log = None
-        await following.asks(1)
-        assert following.flushes.flushed == [(T1, 1)]
-        assert following.failed == set()
-
-    play(tmp_path, test, config=EVERY_RECORD)
+@staged(play, config=EVERY_RECORD)
+async def test_what_is_gone_by_then_is_not_flushed(following: Following, /, gone: str) -> None:
+    following.add(T0, T1)
+    if gone == "not fetched":
+        following.fetcher.remove(T0)
+    elif gone == "no replica":
+        del following.partitions[T0]
+    else:
+        following.partitions[T0].log = None
+    await following.asks(1)
+    assert following.flushes.flushed == [(T1, 1)]
+    assert following.failed == set()
 
 
 @pytest.mark.parametrize("lacks", ["replica", "log"])
-def test_a_partition_without_a_log_is_not_asked_for(tmp_path: Path, lacks: str) -> None:
-    async def test(following: Following) -> None:
-        if lacks == "log":
-            following.partitions[T0].log = None
-        else:
-            del following.partitions[T0]
-        following.fetcher.add(T0, InitialFetchState(ID, LEADER, 5, 1))
-        following.add(T1)
-        await following.asks(2)
-        assert set(following.plans[-1].partitions) == {T1}
-
-    play(tmp_path, test)
+@staged(play)
+async def test_a_partition_without_a_log_is_not_asked_for(following: Following, /, lacks: str) -> None:
+    if lacks == "log":
+        following.partitions[T0].log = None
+    else:
+        del following.partitions[T0]
+    following.fetcher.add(T0, InitialFetchState(ID, LEADER, 5, 1))
+    following.add(T1)
+    await following.asks(2)
+    assert set(following.plans[-1].partitions) == {T1}
 
 
 def test_an_answer_about_many_partitions_gives_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -432,4 +421,4 @@ def test_an_answer_about_many_partitions_gives_way(tmp_path: Path, monkeypatch: 
         await following.asks(2)
         assert (following.end(T0), following.end(T1)) == (2, 1)
 
-    play(tmp_path, test, script=[{T0: records(1), T1: records(1, T1)}])
+    play(test, tmp_path=tmp_path, script=[{T0: records(1), T1: records(1, T1)}])

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from event_loop import staged
 from log_folders import stored_batches, write_checkpoints
 from replicated_brokers import TP, World, world
 from virtual_time import run_virtual
@@ -39,9 +40,9 @@ def offsets(w: World, broker_id: int) -> list[int]:
     return [header.base_offset for header, _ in stored_batches(w.log(broker_id).dir)]
 
 
-def run(folder: Path, config: LogConfig, then: Callable, **options: object) -> None:  # type: ignore[type-arg]
+def run(then: Callable, config: LogConfig, *, tmp_path: Path, **options: object) -> None:  # type: ignore[type-arg]
     async def test() -> None:
-        async with world(folder, 1, 2, log_config=config, **options) as w:
+        async with world(tmp_path, 1, 2, log_config=config, **options) as w:
             missing = await two_with_a_gap(w)
             await then(w, missing)
 
@@ -60,74 +61,64 @@ def test_a_follower_fetches_again_what_is_missing_and_what_follows(
         assert w.log_bytes(1) == w.log_bytes(2)
 
     settings = ReplicationSettings(0, inter_broker_protocol_version=ibp, replica_lag_time_max_ms=5000)
-    run(tmp_path, config, then, settings=settings)
+    run(then, config, tmp_path=tmp_path, settings=settings)
 
 
-def test_it_keeps_everything_until_the_leader_has_answered(tmp_path: Path) -> None:
+@staged(run, DELETED)
+async def test_it_keeps_everything_until_the_leader_has_answered(w: World, missing: int, /) -> None:
     """Until then its records may be the last ones of their kind."""
-
-    async def then(w: World, missing: int) -> None:
-        w.start_broker(2)
-        w.cut.add(frozenset((1, 2)))
-        await w.lead(1)
-        await w.let_pass(5000)
-        assert offsets(w, 2) == [n for n in range(12) if n != missing]
-        w.cut.clear()
-        await w.until(lambda: offsets(w, 2) == list(range(12)), "the gap is gone")
-
-    run(tmp_path, DELETED, then)
+    w.start_broker(2)
+    w.cut.add(frozenset((1, 2)))
+    await w.lead(1)
+    await w.let_pass(5000)
+    assert offsets(w, 2) == [n for n in range(12) if n != missing]
+    w.cut.clear()
+    await w.until(lambda: offsets(w, 2) == list(range(12)), "the gap is gone")
 
 
 @pytest.mark.parametrize("is_orderly", [True, False], ids=["orderly", "crash"])
-def test_a_restart_before_the_leader_has_answered_forgets_no_gap(tmp_path: Path, is_orderly: bool) -> None:
+@staged(run, DELETED)
+async def test_a_restart_before_the_leader_has_answered_forgets_no_gap(
+    w: World, missing: int, /, tmp_path: Path, is_orderly: bool
+) -> None:
     """The follower used to join the ISR without those records."""
-
-    async def then(w: World, missing: int) -> None:
-        w.start_broker(2)
-        w.cut.add(frozenset((1, 2)))
-        await w.lead(1)
-        w.log(2).flush()
-        write_checkpoints(w.brokers[2].log_manager)
-        await w.stop_broker(2, cleanly=is_orderly)
-        w.start_broker(2)
-        await w.lead(1)
-        assert offsets(w, 2) == [n for n in range(12) if n != missing]
-        w.cut.clear()
-        await w.until(lambda: offsets(w, 2) == list(range(12)), "the gap is gone")
-        await w.stop_broker(2)
-        assert (tmp_path / "broker-2-0" / CLEAN_SHUTDOWN_FILE).exists()
-
-    run(tmp_path, DELETED, then)
+    w.start_broker(2)
+    w.cut.add(frozenset((1, 2)))
+    await w.lead(1)
+    w.log(2).flush()
+    write_checkpoints(w.brokers[2].log_manager)
+    await w.stop_broker(2, cleanly=is_orderly)
+    w.start_broker(2)
+    await w.lead(1)
+    assert offsets(w, 2) == [n for n in range(12) if n != missing]
+    w.cut.clear()
+    await w.until(lambda: offsets(w, 2) == list(range(12)), "the gap is gone")
+    await w.stop_broker(2)
+    assert (tmp_path / "broker-2-0" / CLEAN_SHUTDOWN_FILE).exists()
 
 
-def test_a_member_of_the_isr_keeps_a_gap_that_a_cleaning_may_have_made(tmp_path: Path) -> None:
+@staged(run, COMPACTED)
+async def test_a_member_of_the_isr_keeps_a_gap_that_a_cleaning_may_have_made(w: World, missing: int, /) -> None:
     """What follows such a gap may have been flushed, and promised."""
-
-    async def then(w: World, missing: int) -> None:
-        w.start_broker(2)
-        await w.lead(1, isr=(1, 2))
-        w.produce(1, b"more")
-        await w.until_equal(2)
-        assert offsets(w, 2) == [n for n in range(13) if n != missing]
-
-    run(tmp_path, COMPACTED, then)
+    w.start_broker(2)
+    await w.lead(1, isr=(1, 2))
+    w.produce(1, b"more")
+    await w.until_equal(2)
+    assert offsets(w, 2) == [n for n in range(13) if n != missing]
 
 
-def test_who_has_led_with_a_gap_never_cuts_there(tmp_path: Path) -> None:
+@staged(run, DELETED)
+async def test_who_has_led_with_a_gap_never_cuts_there(w: World, missing: int, /) -> None:
     """The other replica has copied what was appended since, and both may be in the ISR."""
-
-    async def then(w: World, missing: int) -> None:
-        w.start_broker(2)
-        await w.stop_broker(1)
-        await w.lead(2, isr=(2,))
-        w.produce(2, b"more")
-        w.start_broker(1)
-        await w.lead(2)
-        await w.until(lambda: w.states[TP].isr == (1, 2) or w.states[TP].isr == (2, 1), "both are in the ISR")
-        await w.lead(1)
-        w.produce(1, b"and more")
-        await w.until_equal(1, 2)
-        assert offsets(w, 2) == [n for n in range(14) if n != missing]
-        assert w.log(2).truncation_count == 0
-
-    run(tmp_path, DELETED, then)
+    w.start_broker(2)
+    await w.stop_broker(1)
+    await w.lead(2, isr=(2,))
+    w.produce(2, b"more")
+    w.start_broker(1)
+    await w.lead(2)
+    await w.until(lambda: w.states[TP].isr == (1, 2) or w.states[TP].isr == (2, 1), "both are in the ISR")
+    await w.lead(1)
+    w.produce(1, b"and more")
+    await w.until_equal(1, 2)
+    assert offsets(w, 2) == [n for n in range(14) if n != missing]
+    assert w.log(2).truncation_count == 0

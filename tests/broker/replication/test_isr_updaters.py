@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from virtual_time import LoopClock, ManualClock, run_virtual
+from event_loop import in_event_loop
+from virtual_time import LoopClock, ManualClock, in_virtual_time, run_virtual
 
 from engine.broker.replication.alter_partition import AlterPartitionManager
 from engine.broker.replication.isr_updater import IsrOutcome, IsrUpdate, ZkIsrUpdater
@@ -328,35 +329,32 @@ class TestZooKeeper:
 
         self.run(test)
 
-    def test_how_long_is_quiet_and_how_late_is_late(self) -> None:
+    @in_virtual_time
+    async def test_how_long_is_quiet_and_how_late_is_late(self) -> None:
         """Longer than 5 s without a change, or longer than a minute since the last notification."""
+        supervisor, znodes, clock = Supervisor("test"), StandInZnodes(), ManualClock()
+        updater = ZkIsrUpdater(znodes.write_partition_state, znodes.propagate_isr_changes, clock, supervisor)
 
-        async def test() -> None:
-            supervisor, znodes, clock = Supervisor("test"), StandInZnodes(), ManualClock()
-            updater = ZkIsrUpdater(znodes.write_partition_state, znodes.propagate_isr_changes, clock, supervisor)
+        async def is_told_after(ms: int) -> bool:
+            clock.advance(ms)
+            await updater.tell_if_due()
+            is_told = bool(znodes.told)
+            znodes.told.clear()
+            return is_told
 
-            async def is_told_after(ms: int) -> bool:
-                clock.advance(ms)
-                await updater.tell_if_due()
-                is_told = bool(znodes.told)
-                znodes.told.clear()
-                return is_told
-
+        await asked(updater, update())
+        assert [await is_told_after(5000), await is_told_after(1), await is_told_after(100_000)] == [
+            False,
+            True,
+            False,
+        ]
+        for _ in range(3):
             await asked(updater, update())
-            assert [await is_told_after(5000), await is_told_after(1), await is_told_after(100_000)] == [
-                False,
-                True,
-                False,
-            ]
-            for _ in range(3):
+            assert await is_told_after(1), "the last one was a minute ago"
+            for _ in range(20):
                 await asked(updater, update())
-                assert await is_told_after(1), "the last one was a minute ago"
-                for _ in range(20):
-                    await asked(updater, update())
-                    assert not await is_told_after(3000)
-            await supervisor.stop()
-
-        run_virtual(test)
+                assert not await is_told_after(3000)
+        await supervisor.stop()
 
     def test_what_could_not_be_told_is_told_later(self) -> None:
         async def test(znodes: StandInZnodes, updater: ZkIsrUpdater) -> None:
@@ -370,31 +368,31 @@ class TestZooKeeper:
         self.run(test)
 
 
-def test_on_a_real_zookeeper_the_write_is_conditional_and_the_notice_is_there(zk_chroot: str, tmp_path: Path) -> None:
-    async def test() -> None:
-        client = await ZkClient.connect(
-            zk_chroot, session_timeout_ms=6000, connection_timeout_ms=15_000, client_name="test"
+@in_event_loop
+async def test_on_a_real_zookeeper_the_write_is_conditional_and_the_notice_is_there(
+    zk_chroot: str, tmp_path: Path
+) -> None:
+    client = await ZkClient.connect(
+        zk_chroot, session_timeout_ms=6000, connection_timeout_ms=15_000, client_name="test"
+    )
+    zk = KafkaZkClient(client)
+    supervisor = Supervisor("test")
+    try:
+        await zk.cluster.make_persistent_paths()
+        partition = TopicPartition("t", 0)
+        state = LeaderIsrAndControllerEpoch(LeaderAndIsr(1, 5, (1, 2)), 3)
+        await client.create("/brokers/topics/t")
+        await zk.partitions.create_partition_states({partition: state}, None)
+        updater = ZkIsrUpdater(
+            zk.partitions.write_partition_state, zk.notifications.propagate_isr_changes, LoopClock(), supervisor
         )
-        zk = KafkaZkClient(client)
-        supervisor = Supervisor("test")
-        try:
-            await zk.cluster.make_persistent_paths()
-            partition = TopicPartition("t", 0)
-            state = LeaderIsrAndControllerEpoch(LeaderAndIsr(1, 5, (1, 2)), 3)
-            await client.create("/brokers/topics/t")
-            await zk.partitions.create_partition_states({partition: state}, None)
-            updater = ZkIsrUpdater(
-                zk.partitions.write_partition_state, zk.notifications.propagate_isr_changes, LoopClock(), supervisor
-            )
-            fresh = IsrUpdate(partition, ZERO_TOPIC_ID, LeaderAndIsr(1, 5, (1,), partition_epoch=0), 3)
-            assert await asked(updater, fresh) == LeaderAndIsr(1, 5, (1,), partition_epoch=1)
-            assert await asked(updater, fresh) is ErrorCode.INVALID_UPDATE_VERSION
-            await zk.notifications.propagate_isr_changes([partition])
-            read = (await zk.partitions.get_partition_states([partition]))[partition]
-            assert read == LeaderIsrAndControllerEpoch(LeaderAndIsr(1, 5, (1,), partition_epoch=1), 3)
-            assert (await zk.notifications.get_isr_change_notifications()).values == (partition,)
-        finally:
-            await supervisor.stop()
-            await zk.close()
-
-    asyncio.run(test())
+        fresh = IsrUpdate(partition, ZERO_TOPIC_ID, LeaderAndIsr(1, 5, (1,), partition_epoch=0), 3)
+        assert await asked(updater, fresh) == LeaderAndIsr(1, 5, (1,), partition_epoch=1)
+        assert await asked(updater, fresh) is ErrorCode.INVALID_UPDATE_VERSION
+        await zk.notifications.propagate_isr_changes([partition])
+        read = (await zk.partitions.get_partition_states([partition]))[partition]
+        assert read == LeaderIsrAndControllerEpoch(LeaderAndIsr(1, 5, (1,), partition_epoch=1), 3)
+        assert (await zk.notifications.get_isr_change_notifications()).values == (partition,)
+    finally:
+        await supervisor.stop()
+        await zk.close()

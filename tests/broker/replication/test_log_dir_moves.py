@@ -264,35 +264,32 @@ async def test_what_the_replica_cuts_the_copy_cuts(tmp_path: Path) -> None:
         assert w.log(1).leader_epochs.entries == w.log(3).leader_epochs.entries
 
 
-def test_what_was_read_before_a_cut_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_what_was_read_before_a_cut_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The log may reach the same offset again with other records before the thread has read."""
     read = LogDirCopy._bytes_of
+    async with two_dirs(tmp_path, 1) as w:
+        await w.lead(1)
+        w.produce(1, b"common", VALUE)
+        end = w.log(1).log_end_offset
+        w.produce(1, b"lost", VALUE)
+        others = [b"kept", VALUE]
 
-    async def test() -> None:
-        async with two_dirs(tmp_path, 1) as w:
-            await w.lead(1)
-            w.produce(1, b"common", VALUE)
-            end = w.log(1).log_end_offset
-            w.produce(1, b"lost", VALUE)
-            others = [b"kept", VALUE]
+        async def read_before_a_cut(copy: LogDirCopy, current: Log, records: Any) -> bytes:
+            data = await read(copy, current, records)
+            if others:
+                current.truncate_to(end)
+                w.produce(1, *others)
+                others.clear()
+            return data
 
-            async def read_before_a_cut(copy: LogDirCopy, current: Log, records: Any) -> bytes:
-                data = await read(copy, current, records)
-                if others:
-                    current.truncate_to(end)
-                    w.produce(1, *others)
-                    others.clear()
-                return data
-
-            monkeypatch.setattr(LogDirCopy, "_bytes_of", read_before_a_cut)
-            target = other_dir(w, 1)
-            before = w.log(1)
-            assert await move(w, 1, target) is ErrorCode.NONE
-            await until_moved(w, 1, target)
-            assert not others
-            assert read_all(w.log(1)) == read_all(before)
-
-    run_virtual(test)
+        monkeypatch.setattr(LogDirCopy, "_bytes_of", read_before_a_cut)
+        target = other_dir(w, 1)
+        before = w.log(1)
+        assert await move(w, 1, target) is ErrorCode.NONE
+        await until_moved(w, 1, target)
+        assert not others
+        assert read_all(w.log(1)) == read_all(before)
 
 
 def test_a_cut_of_the_copy_is_on_the_disk_before_more_is_copied(

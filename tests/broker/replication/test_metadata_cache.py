@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from replicated_brokers import StandInBroker, world
-from virtual_time import run_virtual
+from virtual_time import in_virtual_time, run_virtual
 
 from engine.broker.handlers.update_metadata import update_metadata
 from engine.broker.replication.metadata_cache import MetadataCache, names_many
@@ -218,7 +218,8 @@ def test_an_update_of_many_partitions_gives_way_and_is_seen_whole(
     run_virtual(test)
 
 
-def test_what_a_large_update_makes_is_left_to_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_what_a_large_update_makes_is_left_to_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The garbage collector took hundreds of milliseconds to scan what a broker knows of 200,000 partitions."""
     freezes = 0
 
@@ -229,16 +230,12 @@ def test_what_a_large_update_makes_is_left_to_itself(tmp_path: Path, monkeypatch
     monkeypatch.setattr("engine.runtime.turns.HOLD_MS_MAX", 0)
     monkeypatch.setattr("engine.runtime.turns.leave_uncollected", note)
     steps = 2 * TURNS_BETWEEN_FREEZES
-
-    async def test() -> None:
-        async with world(tmp_path, 1) as w:
-            # A turn for each hundred partitions, and for each topic that is replaced.
-            await sent(w.brokers[1], topic("small", ID_A, *(state(index) for index in range(300))))
-            assert freezes == 0
-            await sent(w.brokers[1], topic("large", bytes(range(16)), *(state(p) for p in range(100 * steps))))
-            assert freezes == 2
-
-    run_virtual(test)
+    async with world(tmp_path, 1) as w:
+        # A turn for each hundred partitions, and for each topic that is replaced.
+        await sent(w.brokers[1], topic("small", ID_A, *(state(index) for index in range(300))))
+        assert freezes == 0
+        await sent(w.brokers[1], topic("large", bytes(range(16)), *(state(p) for p in range(100 * steps))))
+        assert freezes == 2
 
 
 def test_very_many_brokers_and_topics_are_learned_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from log_folders import values_of, write_checkpoints
 from replicated_brokers import NO_TOPIC_ID, TOPIC_ID, TP, World, world
-from virtual_time import in_virtual_time, run_virtual
+from virtual_time import in_virtual_time
 
 from engine.broker.replication.stop_replica_change import stop_replicas
 from engine.common.errors import ErrorCode
@@ -54,27 +54,25 @@ def log_starts(w: World, broker_id: int) -> dict[Any, int]:
     return decode_offset_checkpoint(path.read_text(), str(path))
 
 
-def test_a_deletion_is_answered_when_the_checkpoints_are_on_the_disk(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with world(tmp_path, 1) as w:
-            await w.lead(1)
-            await delete_records(w, 1)
-            assert log_starts(w, 1) == {TP: 50}
-            may_write = asyncio.Event()
+@in_virtual_time
+async def test_a_deletion_is_answered_when_the_checkpoints_are_on_the_disk(tmp_path: Path) -> None:
+    async with world(tmp_path, 1) as w:
+        await w.lead(1)
+        await delete_records(w, 1)
+        assert log_starts(w, 1) == {TP: 50}
+        may_write = asyncio.Event()
 
-            async def slowly(work: Callable[[], Any]) -> Any:
-                await may_write.wait()
-                return work()
+        async def slowly(work: Callable[[], Any]) -> Any:
+            await may_write.wait()
+            return work()
 
-            w.brokers[1].replica_manager._run_slow = slowly
-            answer = asyncio.ensure_future(deleted(w, 1))
-            await w.let_pass(10_000)
-            assert not answer.done()
-            may_write.set()
-            assert await answer == [ErrorCode.NONE]
-            assert log_starts(w, 1) == {}
-
-    run_virtual(test)
+        w.brokers[1].replica_manager._run_slow = slowly
+        answer = asyncio.ensure_future(deleted(w, 1))
+        await w.let_pass(10_000)
+        assert not answer.done()
+        may_write.set()
+        assert await answer == [ErrorCode.NONE]
+        assert log_starts(w, 1) == {}
 
 
 @in_virtual_time

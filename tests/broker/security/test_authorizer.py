@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from event_loop import staged
 from network_serving import run, session
 
 from engine.broker.handlers.acls import create_acls, delete_acls
@@ -78,62 +79,53 @@ async def becomes(expected: bool, authorizer: Authorizer, who: Session, topic: s
             await asyncio.sleep(0.005)
 
 
-def test_a_change_reaches_every_broker_and_every_session(zk_chroot: str) -> None:
-    async def check() -> None:
-        async with open_authorizer(zk_chroot) as (authorizer, zk), open_authorizer(zk_chroot) as (other, _):
-            alice, elsewhere = user(), user()
-            assert not may(authorizer, alice) and not may(other, elsewhere)
-            for pattern, topic in ((ORDERS, "orders"), (PREFIX, "ord-2")):
-                await zk.acls.change(pattern, lambda before: (*before, allow()))
-                await becomes(True, other, elsewhere, topic)
-                await becomes(True, authorizer, alice, topic)
-                await zk.acls.change(pattern, lambda before: (*before, deny()))
-                await becomes(False, other, elsewhere, topic)
-                await zk.acls.change(pattern, lambda before: ())
-                await becomes(False, authorizer, alice, topic)
-            assert may(authorizer, user("admin"))
-        # One that starts later reads what is there.
-        async with open_authorizer(zk_chroot) as (_, zk):
-            await zk.acls.change(PREFIX, lambda before: (allow(),))
-        async with open_authorizer(zk_chroot) as (late, _):
-            assert may(late, user()) and not may(late, user("bob")) and not may(late, user(), "other")
-
-    run(check)
+@staged(run)
+async def test_a_change_reaches_every_broker_and_every_session(zk_chroot: str) -> None:
+    async with open_authorizer(zk_chroot) as (authorizer, zk), open_authorizer(zk_chroot) as (other, _):
+        alice, elsewhere = user(), user()
+        assert not may(authorizer, alice) and not may(other, elsewhere)
+        for pattern, topic in ((ORDERS, "orders"), (PREFIX, "ord-2")):
+            await zk.acls.change(pattern, lambda before: (*before, allow()))
+            await becomes(True, other, elsewhere, topic)
+            await becomes(True, authorizer, alice, topic)
+            await zk.acls.change(pattern, lambda before: (*before, deny()))
+            await becomes(False, other, elsewhere, topic)
+            await zk.acls.change(pattern, lambda before: ())
+            await becomes(False, authorizer, alice, topic)
+        assert may(authorizer, user("admin"))
+    # One that starts later reads what is there.
+    async with open_authorizer(zk_chroot) as (_, zk):
+        await zk.acls.change(PREFIX, lambda before: (allow(),))
+    async with open_authorizer(zk_chroot) as (late, _):
+        assert may(late, user()) and not may(late, user("bob")) and not may(late, user(), "other")
 
 
-def test_what_the_creator_has_changed_counts_at_once(zk_chroot: str) -> None:
-    async def check() -> None:
-        async with open_authorizer(zk_chroot) as (authorizer, zk):
-            alice = user()
-            assert not may(authorizer, alice)
-            await zk.acls.change(ORDERS, lambda before: (allow(),))
-            await authorizer.refresh(ORDERS)
-            assert may(authorizer, alice)
-
-    run(check)
+@staged(run)
+async def test_what_the_creator_has_changed_counts_at_once(zk_chroot: str) -> None:
+    async with open_authorizer(zk_chroot) as (authorizer, zk):
+        alice = user()
+        assert not may(authorizer, alice)
+        await zk.acls.change(ORDERS, lambda before: (allow(),))
+        await authorizer.refresh(ORDERS)
+        assert may(authorizer, alice)
 
 
-def test_a_right_that_another_broker_has_just_given_can_be_taken_away(zk_chroot: str) -> None:
+@staged(run)
+async def test_a_right_that_another_broker_has_just_given_can_be_taken_away(zk_chroot: str) -> None:
     """Kafka's AclAuthorizer promises it to whoever names the pattern; until then this broker has not heard of it."""
-
-    async def check() -> None:
-        async with open_authorizer(zk_chroot) as (authorizer, zk):
-            await authorizer.stop()
-            for pattern in (ORDERS, PREFIX):
-                await zk.acls.change(pattern, lambda before: (allow(),))
-            where: Any = SimpleNamespace(broker=SimpleNamespace(authorizer=authorizer, zk=zk), size_bytes=0)
-            for pattern in (ORDERS, PREFIX):
-                taking = DeleteAclsFilter(
-                    resource_type_filter=2, resource_name_filter=pattern.name,
-                    pattern_type_filter=pattern.pattern_type.code, operation=1, permission_type=1,
-                )  # fmt: skip
-                (taken,) = (await delete_acls(where, DeleteAclsRequest(filters=[taking]))).filter_results
-                assert [(acl.resource_name, acl.principal) for acl in taken.matching_acls] == [
-                    (pattern.name, "User:alice")
-                ]
-                assert await zk.acls.get(pattern) == ()
-
-    run(check)
+    async with open_authorizer(zk_chroot) as (authorizer, zk):
+        await authorizer.stop()
+        for pattern in (ORDERS, PREFIX):
+            await zk.acls.change(pattern, lambda before: (allow(),))
+        where: Any = SimpleNamespace(broker=SimpleNamespace(authorizer=authorizer, zk=zk), size_bytes=0)
+        for pattern in (ORDERS, PREFIX):
+            taking = DeleteAclsFilter(
+                resource_type_filter=2, resource_name_filter=pattern.name,
+                pattern_type_filter=pattern.pattern_type.code, operation=1, permission_type=1,
+            )  # fmt: skip
+            (taken,) = (await delete_acls(where, DeleteAclsRequest(filters=[taking]))).filter_results
+            assert [(acl.resource_name, acl.principal) for acl in taken.matching_acls] == [(pattern.name, "User:alice")]
+            assert await zk.acls.get(pattern) == ()
 
 
 def test_filters_that_name_their_patterns_are_compared_with_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,88 +168,79 @@ def test_filters_that_name_their_patterns_are_compared_with_no_others(monkeypatc
 
 
 @pytest.mark.parametrize(("version", "error"), [("1.1", ErrorCode.INVALID_REQUEST), ("2.0", ErrorCode.NONE)])
-def test_older_brokers_would_not_obey_rules_for_prefixes(zk_chroot: str, version: str, error: ErrorCode) -> None:
-    async def check() -> None:
-        async with open_authorizer(zk_chroot) as (authorizer, zk):
-            config = SimpleNamespace(inter_broker_protocol_version=parse_metadata_version(version))
-            where: Any = SimpleNamespace(broker=SimpleNamespace(authorizer=authorizer, zk=zk, config=config))
-            creation = AclCreation(
-                resource_type=2, resource_name="ord", resource_pattern_type=PatternType.PREFIXED.code,
-                principal="User:alice", host="*", operation=AclOperation.READ, permission_type=3,
-            )  # fmt: skip
-            (result,) = (await create_acls(where, CreateAclsRequest(creations=[creation]))).results
-            assert result.error_code == error
-            assert may(authorizer, user()) is (error is ErrorCode.NONE)
-
-    run(check)
+@staged(run)
+async def test_older_brokers_would_not_obey_rules_for_prefixes(zk_chroot: str, version: str, error: ErrorCode) -> None:
+    async with open_authorizer(zk_chroot) as (authorizer, zk):
+        config = SimpleNamespace(inter_broker_protocol_version=parse_metadata_version(version))
+        where: Any = SimpleNamespace(broker=SimpleNamespace(authorizer=authorizer, zk=zk, config=config))
+        creation = AclCreation(
+            resource_type=2, resource_name="ord", resource_pattern_type=PatternType.PREFIXED.code,
+            principal="User:alice", host="*", operation=AclOperation.READ, permission_type=3,
+        )  # fmt: skip
+        (result,) = (await create_acls(where, CreateAclsRequest(creations=[creation]))).results
+        assert result.error_code == error
+        assert may(authorizer, user()) is (error is ErrorCode.NONE)
 
 
-def test_damaged_rules_let_nobody_in(zk_chroot: str) -> None:
-    async def check() -> None:
-        async with open_authorizer(zk_chroot, allows_without_rules=True) as (authorizer, zk):
-            alice = user()
-            assert may(authorizer, alice)
-            await zk.acls.change(ORDERS, lambda before: (allow(),))
-            await becomes(True, authorizer, alice)
-            await zk.client.set(ResourceZNode.path(ORDERS), b"damaged", -1)
-            change = LiteralAclChangeZNode
-            await zk.client.create(change.create_path, change.encode(ORDERS), sequential=True)
-            await becomes(False, authorizer, alice)
-            assert may(authorizer, alice, "other") and may(authorizer, user("admin"))
-            await zk.client.set(ResourceZNode.path(ORDERS), ResourceZNode.encode([allow()]), -1)
-            await zk.client.create(change.create_path, change.encode(ORDERS), sequential=True)
-            await becomes(True, authorizer, alice)
-            await zk.client.set(ResourceZNode.path(ORDERS), b"damaged", -1)
-        with pytest.raises(ZnodeFormatError, match="/kafka-acl/Topic/orders"):
-            async with open_authorizer(zk_chroot):
-                pass
-
-    run(check)
+@staged(run)
+async def test_damaged_rules_let_nobody_in(zk_chroot: str) -> None:
+    async with open_authorizer(zk_chroot, allows_without_rules=True) as (authorizer, zk):
+        alice = user()
+        assert may(authorizer, alice)
+        await zk.acls.change(ORDERS, lambda before: (allow(),))
+        await becomes(True, authorizer, alice)
+        await zk.client.set(ResourceZNode.path(ORDERS), b"damaged", -1)
+        change = LiteralAclChangeZNode
+        await zk.client.create(change.create_path, change.encode(ORDERS), sequential=True)
+        await becomes(False, authorizer, alice)
+        assert may(authorizer, alice, "other") and may(authorizer, user("admin"))
+        await zk.client.set(ResourceZNode.path(ORDERS), ResourceZNode.encode([allow()]), -1)
+        await zk.client.create(change.create_path, change.encode(ORDERS), sequential=True)
+        await becomes(True, authorizer, alice)
+        await zk.client.set(ResourceZNode.path(ORDERS), b"damaged", -1)
+    with pytest.raises(ZnodeFormatError, match="/kafka-acl/Topic/orders"):
+        async with open_authorizer(zk_chroot):
+            pass
 
 
-def test_sessions_remember_a_bounded_memory_and_nothing_beyond_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
+@staged(run)
+async def test_sessions_remember_a_bounded_memory_and_nothing_beyond_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
     """Names are the clients' choice. Who has asked about most forgets, and nobody else."""
     monkeypatch.setattr(authorizer_module, "REMEMBERED_BYTES_MAX", 1_000_000)
-
-    async def check() -> None:
-        authorizer = Authorizer(NO_ZOOKEEPER, SystemClock(), super_users=[], allows_without_rules=False)
-        alice, others = user(), [user(f"mallory-{number}") for number in range(20)]
-        authorizer.rules.put(ORDERS, (allow(),))
-        assert may(authorizer, alice)
-        for number in range(1000):
-            for other in others:
-                assert not may(authorizer, other, f"{number}".zfill(30_000 if number % 50 == 0 else 10))
-            remembered = [sum(200 + len(name) for _, _, name in each.decisions) for each in others]
-            assert sum(remembered) < 1_100_000
-        assert len(alice.decisions) == 1
-        others.clear()
-        for number in range(3000):
-            assert not may(authorizer, alice, f"{number}")
-        assert len(alice.decisions) == 3001, "those of sessions that have ended do not count"
-        assert may(authorizer, alice)
-        authorizer.rules.put(ORDERS, (allow(), deny()))
-        assert not may(authorizer, alice)
-
-    run(check)
+    authorizer = Authorizer(NO_ZOOKEEPER, SystemClock(), super_users=[], allows_without_rules=False)
+    alice, others = user(), [user(f"mallory-{number}") for number in range(20)]
+    authorizer.rules.put(ORDERS, (allow(),))
+    assert may(authorizer, alice)
+    for number in range(1000):
+        for other in others:
+            assert not may(authorizer, other, f"{number}".zfill(30_000 if number % 50 == 0 else 10))
+        remembered = [sum(200 + len(name) for _, _, name in each.decisions) for each in others]
+        assert sum(remembered) < 1_100_000
+    assert len(alice.decisions) == 1
+    others.clear()
+    for number in range(3000):
+        assert not may(authorizer, alice, f"{number}")
+    assert len(alice.decisions) == 3001, "those of sessions that have ended do not count"
+    assert may(authorizer, alice)
+    authorizer.rules.put(ORDERS, (allow(), deny()))
+    assert not may(authorizer, alice)
 
 
-def test_hosts_and_any_topic() -> None:
-    async def check() -> None:
-        authorizer = Authorizer(NO_ZOOKEEPER, SystemClock(), super_users=[], allows_without_rules=False)
-        authorizer.rules.put(ORDERS, (allow(host="10.0.0.1", operation=AclOperation.WRITE),))
-        here, there = user(), user()
-        there.host = "10.0.0.1"
-        assert not may(authorizer, here, operation=AclOperation.WRITE) and may(
-            authorizer, there, operation=AclOperation.WRITE
-        )
-        assert authorizer.may_on_any(there, AclOperation.WRITE, ResourceType.TOPIC)
-        assert not authorizer.may_on_any(here, AclOperation.WRITE, ResourceType.TOPIC)
-        assert (
-            authorizer.operations(there, ResourceType.TOPIC, "orders")
-            == 1 << AclOperation.WRITE | 1 << AclOperation.DESCRIBE
-        )
-
-    run(check)
+@staged(run)
+async def test_hosts_and_any_topic() -> None:
+    authorizer = Authorizer(NO_ZOOKEEPER, SystemClock(), super_users=[], allows_without_rules=False)
+    authorizer.rules.put(ORDERS, (allow(host="10.0.0.1", operation=AclOperation.WRITE),))
+    here, there = user(), user()
+    there.host = "10.0.0.1"
+    assert not may(authorizer, here, operation=AclOperation.WRITE) and may(
+        authorizer, there, operation=AclOperation.WRITE
+    )
+    assert authorizer.may_on_any(there, AclOperation.WRITE, ResourceType.TOPIC)
+    assert not authorizer.may_on_any(here, AclOperation.WRITE, ResourceType.TOPIC)
+    assert (
+        authorizer.operations(there, ResourceType.TOPIC, "orders")
+        == 1 << AclOperation.WRITE | 1 << AclOperation.DESCRIBE
+    )
 
 
 def test_rules_are_found_by_name_and_by_prefix() -> None:

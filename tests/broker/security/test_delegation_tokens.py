@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from event_loop import staged
 from network_serving import run, session
 from virtual_time import ManualClock
 
@@ -69,39 +70,37 @@ def log_in(first: DelegationTokens, token_id: str, password: bytes, mechanism: s
     return who
 
 
-def test_what_one_broker_does_with_a_token_counts_at_every_other(zk_chroot: str) -> None:
-    async def check() -> None:
-        clock = ManualClock()
-        async with tokens(zk_chroot, clock) as (first, zk), tokens(zk_chroot, clock) as (other, _):
-            made = await first.create(ALICE, ADMIN, [BOB], -1)
-            name, start_ms = made.token_id, clock.now_ms()
-            assert (made.owner, made.token_requester, made.renewers) == (ALICE, ADMIN, (BOB,))
-            assert made.expiry_timestamp_ms == start_ms + RENEWAL_MS
-            assert made.max_timestamp_ms == start_ms + MAX_MS
-            secret = hmac.digest(SECRET.encode(), name.encode(), "sha512")
-            assert first.hmac(name) == secret
-            await until(lambda: other.all == {name: made})
-            for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
-                who = log_in(other, name, secret, mechanism)
-                assert (who.name, who.is_by_token, who.expires_at_ms) == ("alice", True, made.expiry_timestamp_ms)
-            clock.advance(3_000)
-            assert await other.renew(BOB, secret, -1) == start_ms + 3_000 + RENEWAL_MS
-            await until(lambda: first.all[name].expiry_timestamp_ms == start_ms + 3_000 + RENEWAL_MS)
-            # Nobody renews it beyond its longest life.
-            assert await other.renew(ALICE, secret, 2**62) == start_ms + MAX_MS
-            assert await first.expire(BOB, secret, 1_000) == start_ms + 4_000
-            await until(lambda: other.all[name].expiry_timestamp_ms == start_ms + 4_000)
-            assert await first.expire(ALICE, secret, -1) == clock.now_ms()
-            await until(lambda: not other.all)
-            assert other.candidate("SCRAM-SHA-512", name) is None
-            assert await zk.tokens.get(name) is None
-            # One that starts later reads what is there.
-            kept = await first.create(ALICE, ALICE, [], 5)
-            assert kept.expiry_timestamp_ms == kept.max_timestamp_ms == clock.now_ms() + 5
-            async with tokens(zk_chroot, clock) as (late, _):
-                assert late.all == {kept.token_id: kept}
-
-    run(check)
+@staged(run)
+async def test_what_one_broker_does_with_a_token_counts_at_every_other(zk_chroot: str) -> None:
+    clock = ManualClock()
+    async with tokens(zk_chroot, clock) as (first, zk), tokens(zk_chroot, clock) as (other, _):
+        made = await first.create(ALICE, ADMIN, [BOB], -1)
+        name, start_ms = made.token_id, clock.now_ms()
+        assert (made.owner, made.token_requester, made.renewers) == (ALICE, ADMIN, (BOB,))
+        assert made.expiry_timestamp_ms == start_ms + RENEWAL_MS
+        assert made.max_timestamp_ms == start_ms + MAX_MS
+        secret = hmac.digest(SECRET.encode(), name.encode(), "sha512")
+        assert first.hmac(name) == secret
+        await until(lambda: other.all == {name: made})
+        for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+            who = log_in(other, name, secret, mechanism)
+            assert (who.name, who.is_by_token, who.expires_at_ms) == ("alice", True, made.expiry_timestamp_ms)
+        clock.advance(3_000)
+        assert await other.renew(BOB, secret, -1) == start_ms + 3_000 + RENEWAL_MS
+        await until(lambda: first.all[name].expiry_timestamp_ms == start_ms + 3_000 + RENEWAL_MS)
+        # Nobody renews it beyond its longest life.
+        assert await other.renew(ALICE, secret, 2**62) == start_ms + MAX_MS
+        assert await first.expire(BOB, secret, 1_000) == start_ms + 4_000
+        await until(lambda: other.all[name].expiry_timestamp_ms == start_ms + 4_000)
+        assert await first.expire(ALICE, secret, -1) == clock.now_ms()
+        await until(lambda: not other.all)
+        assert other.candidate("SCRAM-SHA-512", name) is None
+        assert await zk.tokens.get(name) is None
+        # One that starts later reads what is there.
+        kept = await first.create(ALICE, ALICE, [], 5)
+        assert kept.expiry_timestamp_ms == kept.max_timestamp_ms == clock.now_ms() + 5
+        async with tokens(zk_chroot, clock) as (late, _):
+            assert late.all == {kept.token_id: kept}
 
 
 def test_a_token_is_changed_by_its_owner_and_its_renewers_while_it_lasts(zk_chroot: str) -> None:
@@ -130,50 +129,44 @@ def test_a_token_is_changed_by_its_owner_and_its_renewers_while_it_lasts(zk_chro
     run(check)
 
 
-def test_a_token_that_another_broker_ended_does_not_come_back(zk_chroot: str) -> None:
-    async def check() -> None:
-        async with tokens(zk_chroot, ManualClock()) as (first, zk):
-            made = await first.create(ALICE, ALICE, [], -1)
-            await zk.client.delete(DelegationTokenInfoZNode.path(made.token_id))
-            with pytest.raises(KafkaError, match="NOT_FOUND"):
-                await first.renew(ALICE, first.hmac(made.token_id), -1)
-            assert await zk.tokens.get(made.token_id) is None and not first.all
-
-    run(check)
+@staged(run)
+async def test_a_token_that_another_broker_ended_does_not_come_back(zk_chroot: str) -> None:
+    async with tokens(zk_chroot, ManualClock()) as (first, zk):
+        made = await first.create(ALICE, ALICE, [], -1)
+        await zk.client.delete(DelegationTokenInfoZNode.path(made.token_id))
+        with pytest.raises(KafkaError, match="NOT_FOUND"):
+            await first.renew(ALICE, first.hmac(made.token_id), -1)
+        assert await zk.tokens.get(made.token_id) is None and not first.all
 
 
-def test_a_damaged_token_lets_nobody_in_and_hinders_no_other(zk_chroot: str) -> None:
-    async def check() -> None:
-        clock = ManualClock()
-        async with tokens(zk_chroot, clock) as (first, zk):
-            good, bad = await first.create(ALICE, ALICE, [], -1), await first.create(BOB, BOB, [], -1)
-            await zk.client.set(DelegationTokenInfoZNode.path(bad.token_id), b"damaged")
-            data = DelegationTokenChangeZNode.encode(bad.token_id)
-            await zk.client.create(DelegationTokenChangeZNode.create_path, data, sequential=True)
-            await until(lambda: bad.token_id not in first.all)
-            assert first.candidate("SCRAM-SHA-256", bad.token_id) is None
-            async with tokens(zk_chroot, clock) as (late, _):
-                assert late.all == {good.token_id: good}
-
-    run(check)
+@staged(run)
+async def test_a_damaged_token_lets_nobody_in_and_hinders_no_other(zk_chroot: str) -> None:
+    clock = ManualClock()
+    async with tokens(zk_chroot, clock) as (first, zk):
+        good, bad = await first.create(ALICE, ALICE, [], -1), await first.create(BOB, BOB, [], -1)
+        await zk.client.set(DelegationTokenInfoZNode.path(bad.token_id), b"damaged")
+        data = DelegationTokenChangeZNode.encode(bad.token_id)
+        await zk.client.create(DelegationTokenChangeZNode.create_path, data, sequential=True)
+        await until(lambda: bad.token_id not in first.all)
+        assert first.candidate("SCRAM-SHA-256", bad.token_id) is None
+        async with tokens(zk_chroot, clock) as (late, _):
+            assert late.all == {good.token_id: good}
 
 
-def test_a_token_is_no_users_password_and_a_users_is_no_tokens(zk_chroot: str) -> None:
-    async def check() -> None:
-        async with tokens(zk_chroot, ManualClock()) as (first, _):
-            made = await first.create(ALICE, ALICE, [], -1)
-            assert log_in(first, made.token_id, first.hmac(made.token_id)).name == "alice"
-            for name, is_token in ((made.token_id, False), ("alice", True), ("unknown", True)):
-                client = scram_exchange("SCRAM-SHA-512", name, "password", is_token=is_token)
-                server = scram_server(
-                    "SCRAM-SHA-512", lambda name, by: first.candidate("SCRAM-SHA-512", name) if by else None
-                )
-                next(server)
-                with pytest.raises(LoginRefused) as caught:
-                    server.send(next(client))
-                assert caught.value.told is None
-
-    run(check)
+@staged(run)
+async def test_a_token_is_no_users_password_and_a_users_is_no_tokens(zk_chroot: str) -> None:
+    async with tokens(zk_chroot, ManualClock()) as (first, _):
+        made = await first.create(ALICE, ALICE, [], -1)
+        assert log_in(first, made.token_id, first.hmac(made.token_id)).name == "alice"
+        for name, is_token in ((made.token_id, False), ("alice", True), ("unknown", True)):
+            client = scram_exchange("SCRAM-SHA-512", name, "password", is_token=is_token)
+            server = scram_server(
+                "SCRAM-SHA-512", lambda name, by: first.candidate("SCRAM-SHA-512", name) if by else None
+            )
+            next(server)
+            with pytest.raises(LoginRefused) as caught:
+                server.send(next(client))
+            assert caught.value.told is None
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from event_loop import staged
 from login_serving import Listener, Peer, exchange, frame, listening
 from network_serving import run
 from soak import rounds
@@ -173,42 +174,37 @@ async def answers_to(listener: Listener, data: bytes, pieces: int = 1) -> bytes:
         writer.close()
 
 
-def test_mutated_handshakes_let_nobody_in() -> None:
-    async def check() -> None:
-        async with listening(sasl_enabled_mechanisms=WITHOUT_OPEN_DOOR) as listener, watched(listener):
+@staged(run)
+async def test_mutated_handshakes_let_nobody_in() -> None:
+    async with listening(sasl_enabled_mechanisms=WITHOUT_OPEN_DOOR) as listener, watched(listener):
 
-            async def attack(number: int) -> None:
-                draw = random.Random(f"{SEED} {number}")
-                answer = await answers_to(listener, mutated(draw, scripts(draw)), draw.randint(1, 3))
-                assert b"User:" not in answer, (number, answer)
+        async def attack(number: int) -> None:
+            draw = random.Random(f"{SEED} {number}")
+            answer = await answers_to(listener, mutated(draw, scripts(draw)), draw.randint(1, 3))
+            assert b"User:" not in answer, (number, answer)
 
-            await by_turns(ROUNDS, attack)
-
-    run(check)
+        await by_turns(ROUNDS, attack)
 
 
-def test_mutated_handshakes_of_somebody_who_is_in_change_nothing_about_who_it_is() -> None:
+@staged(run)
+async def test_mutated_handshakes_of_somebody_who_is_in_change_nothing_about_who_it_is() -> None:
     """By a login that ends, so that renewals are among what is mutated."""
+    settings = {"sasl_enabled_mechanisms": WITHOUT_OPEN_DOOR, "connections_max_reauth_ms": "60000"}
+    async with listening(**settings) as listener, watched(listener):
 
-    async def check() -> None:
-        settings = {"sasl_enabled_mechanisms": WITHOUT_OPEN_DOOR, "connections_max_reauth_ms": "60000"}
-        async with listening(**settings) as listener, watched(listener):
+        async def attack(number: int) -> None:
+            draw = random.Random(f"{SEED} {number}")
+            peer = await listener.connect()
+            mechanism = draw.choice(WITHOUT_OPEN_DOOR.split(","))
+            assert (await peer.log_in(mechanism, exchange(mechanism))).error_code == 0
+            bobs = [frame(SaslHandshakeRequest(mechanism="PLAIN"), 1),
+                    frame(SaslAuthenticateRequest(auth_bytes=b"\0bob\0bob-pw"), 2)]  # fmt: skip
+            peer.send(mutated(draw, [*scripts(draw), *bobs, frame(MetadataRequest(topics=[]), 4)]))
+            answer = await rest_of(peer)
+            assert b"User:bob" not in answer.replace(b"from User.alice: User.bob", b""), (number, answer)
+            listener.forget(peer)
 
-            async def attack(number: int) -> None:
-                draw = random.Random(f"{SEED} {number}")
-                peer = await listener.connect()
-                mechanism = draw.choice(WITHOUT_OPEN_DOOR.split(","))
-                assert (await peer.log_in(mechanism, exchange(mechanism))).error_code == 0
-                bobs = [frame(SaslHandshakeRequest(mechanism="PLAIN"), 1),
-                        frame(SaslAuthenticateRequest(auth_bytes=b"\0bob\0bob-pw"), 2)]  # fmt: skip
-                peer.send(mutated(draw, [*scripts(draw), *bobs, frame(MetadataRequest(topics=[]), 4)]))
-                answer = await rest_of(peer)
-                assert b"User:bob" not in answer.replace(b"from User.alice: User.bob", b""), (number, answer)
-                listener.forget(peer)
-
-            await by_turns(ROUNDS, attack)
-
-    run(check)
+        await by_turns(ROUNDS, attack)
 
 
 async def rest_of(peer: Peer) -> bytes:
@@ -250,24 +246,23 @@ def test_mutated_tokens_end_in_a_refusal_and_in_nothing_else() -> None:
             raise LoginRefused("it asked for more, and no more came")
 
 
-def test_wrong_passwords_by_the_thousand() -> None:
-    async def check() -> None:
-        async with listening(sasl_enabled_mechanisms=WITHOUT_OPEN_DOOR) as listener, watched(listener):
+@staged(run)
+async def test_wrong_passwords_by_the_thousand() -> None:
+    async with listening(sasl_enabled_mechanisms=WITHOUT_OPEN_DOOR) as listener, watched(listener):
 
-            async def attack(number: int) -> None:
-                peer = await listener.connect()
-                mechanism = WITHOUT_OPEN_DOOR.split(",")[number % 3]
-                answer = await peer.log_in(mechanism, exchange(mechanism, f"guess-{number}"))
-                assert answer.error_code == 58
-                assert await peer.is_hung_up()
-                listener.forget(peer)
+        async def attack(number: int) -> None:
+            peer = await listener.connect()
+            mechanism = WITHOUT_OPEN_DOOR.split(",")[number % 3]
+            answer = await peer.log_in(mechanism, exchange(mechanism, f"guess-{number}"))
+            assert answer.error_code == 58
+            assert await peer.is_hung_up()
+            listener.forget(peer)
 
-            await by_turns(ROUNDS, attack)
-
-    run(check)
+        await by_turns(ROUNDS, attack)
 
 
-def test_half_a_handshake_held_open_by_hundreds_holds_up_nobody() -> None:
+@staged(run)
+async def test_half_a_handshake_held_open_by_hundreds_holds_up_nobody() -> None:
     """Silent ones, ones that announce 100 MB, and ones that stop in the middle of a login."""
     beginnings = [
         b"",
@@ -277,20 +272,16 @@ def test_half_a_handshake_held_open_by_hundreds_holds_up_nobody() -> None:
         frame(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1),
         frame(SaslHandshakeRequest(mechanism="PLAIN"), 0) + struct.pack(">i", 524_288) + bytes(50_000),
     ]
-
-    async def check() -> None:
-        async with listening() as listener, watched(listener):
-            held = []
-            for number in range(500):
-                peer = await listener.connect()
-                peer.send(beginnings[number % len(beginnings)])
-                held.append(peer)
-            for _ in range(20):
-                fresh = await listener.connect()
-                assert (await fresh.log_in("PLAIN", plain_exchange("alice", "alice-pw"))).error_code == 0
-                assert await fresh.principal() == "User:alice"
-                fresh.close()
-            for peer in held:
-                peer.close()
-
-    run(check)
+    async with listening() as listener, watched(listener):
+        held = []
+        for number in range(500):
+            peer = await listener.connect()
+            peer.send(beginnings[number % len(beginnings)])
+            held.append(peer)
+        for _ in range(20):
+            fresh = await listener.connect()
+            assert (await fresh.log_in("PLAIN", plain_exchange("alice", "alice-pw"))).error_code == 0
+            assert await fresh.principal() == "User:alice"
+            fresh.close()
+        for peer in held:
+            peer.close()

@@ -20,6 +20,7 @@ import pytest
 from broker_logs import assert_no_fault
 from broker_program import BrokerProgram, settings
 from certificates import Authority
+from event_loop import in_event_loop
 from login_serving import frame
 from network_serving import read_frame
 from odd_requests import REQUESTS, damaged, long_request, odd_request
@@ -256,46 +257,41 @@ def requests_of(draw: random.Random, apis: list[tuple[ApiKey, int]]) -> list[byt
     return [*frames[:-1], damaged(draw, frames[-1])]
 
 
-def test_whoever_has_not_logged_in_reaches_no_handler(broker: Broker) -> None:
+@in_event_loop
+async def test_whoever_has_not_logged_in_reaches_no_handler(broker: Broker) -> None:
     """Without a word, after a question for versions, and in the middle of a login."""
     before_login = (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
     beginnings = (b"", frame(ApiVersionsRequest(), 0), HANDSHAKE)
+    usual = [await broker.answers_to(each) for each in beginnings]
+    before = await broker.state()
 
-    async def check() -> None:
-        usual = [await broker.answers_to(each) for each in beginnings]
-        before = await broker.state()
+    async def attack(number: int) -> None:
+        draw = random.Random(f"{SEED} {number}")
+        position = draw.randrange(len(beginnings))
+        key, version = draw.choice(REQUESTS)
+        sent = odd_request(draw, key, version, NAMES)
+        is_damaged = draw.random() < 0.33
+        data = beginnings[position] + (damaged(draw, sent) if is_damaged else sent)
+        answers = await broker.answers_to(data, number)
+        assert HIDDEN not in answers, (number, answers)
+        if not is_damaged and key not in before_login:
+            assert answers == usual[position], (number, key.name, version, answers)
 
-        async def attack(number: int) -> None:
-            draw = random.Random(f"{SEED} {number}")
-            position = draw.randrange(len(beginnings))
-            key, version = draw.choice(REQUESTS)
-            sent = odd_request(draw, key, version, NAMES)
-            is_damaged = draw.random() < 0.33
-            data = beginnings[position] + (damaged(draw, sent) if is_damaged else sent)
-            answers = await broker.answers_to(data, number)
-            assert HIDDEN not in answers, (number, answers)
-            if not is_damaged and key not in before_login:
-                assert answers == usual[position], (number, key.name, version, answers)
-
-        await attacks(broker, FRAMES // 3, attack)
-        assert await broker.state() == before
-
-    asyncio.run(check())
+    await attacks(broker, FRAMES // 3, attack)
+    assert await broker.state() == before
 
 
-def test_whoever_has_no_right_changes_nothing_and_learns_nothing(broker: Broker) -> None:
-    async def check() -> None:
-        before = await broker.state()
+@in_event_loop
+async def test_whoever_has_no_right_changes_nothing_and_learns_nothing(broker: Broker) -> None:
+    before = await broker.state()
 
-        async def attack(number: int) -> None:
-            draw = random.Random(f"{SEED} {number}")
-            answers = await broker.answers_to(b"".join((login("mallory"), *requests_of(draw, SERVED))), number)
-            assert HIDDEN not in answers, (number, answers)
+    async def attack(number: int) -> None:
+        draw = random.Random(f"{SEED} {number}")
+        answers = await broker.answers_to(b"".join((login("mallory"), *requests_of(draw, SERVED))), number)
+        assert HIDDEN not in answers, (number, answers)
 
-        await attacks(broker, FRAMES // A_TIME, attack)
-        assert await broker.state() == before
-
-    asyncio.run(check())
+    await attacks(broker, FRAMES // A_TIME, attack)
+    assert await broker.state() == before
 
 
 LONG = [
@@ -334,17 +330,15 @@ def test_others_are_served_while_thousands_of_names_are_refused(broker: Broker) 
     asyncio.run(check())
 
 
-def test_whoever_may_do_everything_makes_no_handler_fail(broker: Broker) -> None:
+@in_event_loop
+async def test_whoever_may_do_everything_makes_no_handler_fail(broker: Broker) -> None:
     """The last test: what there was is gone or changed."""
 
-    async def check() -> None:
-        async def attack(number: int) -> None:
-            draw = random.Random(f"{SEED} {number}")
-            *whole, last = requests_of(draw, OF_CLIENTS)
-            # The damage makes some of them the controller's.
-            is_ours = int.from_bytes(last[4:6], "big") not in OF_CONTROLLER
-            await broker.answers_to(b"".join((login("admin"), *whole, last if is_ours else b"")), number)
+    async def attack(number: int) -> None:
+        draw = random.Random(f"{SEED} {number}")
+        *whole, last = requests_of(draw, OF_CLIENTS)
+        # The damage makes some of them the controller's.
+        is_ours = int.from_bytes(last[4:6], "big") not in OF_CONTROLLER
+        await broker.answers_to(b"".join((login("admin"), *whole, last if is_ours else b"")), number)
 
-        await attacks(broker, FRAMES // A_TIME, attack)
-
-    asyncio.run(check())
+    await attacks(broker, FRAMES // A_TIME, attack)

@@ -178,36 +178,32 @@ async def test_without_an_answer_a_refusal_ends_the_connection(broker: Broker) -
     await alice.close()
 
 
-def test_odd_rules_are_answered_as_kafka_answers_them(broker: Broker) -> None:
-    async def check() -> None:
-        admin = broker.client("admin")
+@in_event_loop
+async def test_odd_rules_are_answered_as_kafka_answers_them(broker: Broker) -> None:
+    admin = broker.client("admin")
 
-        async def created(*codes: tuple[int, int, int]) -> list[tuple[int, str | None]]:
-            rules = []
-            for resource_type, operation, permission in codes:
-                made = rule(AclOperation.READ)
-                made.resource_type, made.operation, made.permission_type = resource_type, operation, permission
-                rules.append(made)
-            told = (await admin.send(CreateAclsRequest(creations=rules), 2)).results
-            return [(result.error_code, result.error_message) for result in told]
+    async def created(*codes: tuple[int, int, int]) -> list[tuple[int, str | None]]:
+        rules = []
+        for resource_type, operation, permission in codes:
+            made = rule(AclOperation.READ)
+            made.resource_type, made.operation, made.permission_type = resource_type, operation, permission
+            rules.append(made)
+        told = (await admin.send(CreateAclsRequest(creations=rules), 2)).results
+        return [(result.error_code, result.error_message) for result in told]
 
-        assert await created((2, 3, 3), (2, 1, 3)) == [(-1, None)] * 2, "none is added: one has a filter's code"
-        assert await created((2, 3, 3), (99, 3, 3)) == [(0, ""), (42, "Failed to create ACL")]
-        unknown = await admin.send(DescribeAclsRequest(operation=1, permission_type=1), 2)
-        assert unknown.error_code == ErrorCode.INVALID_REQUEST
-        for code, count in ((99, 0), (1, 1)):
-            wanted = DescribeAclsRequest(
-                resource_type_filter=code, pattern_type_filter=1, operation=1, permission_type=1
-            )
-            described = await admin.send(wanted, 2)
-            assert (described.error_code, described.error_message, len(described.resources)) == (0, "", count)
-        for code, count in ((99, 0), (1, 1)):
-            taking = DeleteAclsFilter(resource_type_filter=code, pattern_type_filter=1, operation=1, permission_type=1)
-            (taken,) = (await admin.send(DeleteAclsRequest(filters=[taking]), 2)).filter_results
-            assert (taken.error_code, taken.error_message, len(taken.matching_acls)) == (0, None, count)
-        await admin.close()
-
-    asyncio.run(check())
+    assert await created((2, 3, 3), (2, 1, 3)) == [(-1, None)] * 2, "none is added: one has a filter's code"
+    assert await created((2, 3, 3), (99, 3, 3)) == [(0, ""), (42, "Failed to create ACL")]
+    unknown = await admin.send(DescribeAclsRequest(operation=1, permission_type=1), 2)
+    assert unknown.error_code == ErrorCode.INVALID_REQUEST
+    for code, count in ((99, 0), (1, 1)):
+        wanted = DescribeAclsRequest(resource_type_filter=code, pattern_type_filter=1, operation=1, permission_type=1)
+        described = await admin.send(wanted, 2)
+        assert (described.error_code, described.error_message, len(described.resources)) == (0, "", count)
+    for code, count in ((99, 0), (1, 1)):
+        taking = DeleteAclsFilter(resource_type_filter=code, pattern_type_filter=1, operation=1, permission_type=1)
+        (taken,) = (await admin.send(DeleteAclsRequest(filters=[taking]), 2)).filter_results
+        assert (taken.error_code, taken.error_message, len(taken.matching_acls)) == (0, None, count)
+    await admin.close()
 
 
 def test_damaged_rules_keep_the_broker_from_starting(tmp_path: Path, zk_chroot: str) -> None:

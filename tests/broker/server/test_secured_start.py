@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from broker_program import BrokerProgram, settings
 from certificates import Authority
+from event_loop import staged
 from klamm_program import in_process
 from network_serving import run
 from patience import within
@@ -157,27 +158,24 @@ def test_a_wrong_setting_stops_the_start_with_one_sentence(
     assert "Secr3t" not in said
 
 
-def test_a_keystore_that_only_the_file_names_need_not_be_there(tmp_path: Path, zk_chroot: str, host: str) -> None:
+@staged(run)
+async def test_a_keystore_that_only_the_file_names_need_not_be_there(tmp_path: Path, zk_chroot: str, host: str) -> None:
     """As in Kafka: ZooKeeper names another, which has taken its place while the broker ran."""
     own = tls_settings(tmp_path, host, zk_chroot)
     file = Path(own["ssl.keystore.location"])
     stored = {"listener.name.ssl.ssl.keystore.location": str(file.rename(tmp_path / "renewed.pem"))}
-
-    async def start() -> None:
-        async with await ZkClient.connect(zk_chroot, session_timeout_ms=6_000) as client:
-            zk = KafkaZkClient(client)
-            await zk.cluster.make_persistent_paths()
-            await zk.configs.change_entity_configs(f"brokers/{own['broker.id']}", stored, check_controller=False)
-        server = KafkaServer(BrokerConfig(own))
-        try:
-            await server.start()
-            trusted = ssl.create_default_context(cadata=CA.pem)
-            _, writer = await asyncio.open_connection(host, 9093, ssl=trusted)
-            writer.close()
-        finally:
-            await server.stop()
-
-    run(start)
+    async with await ZkClient.connect(zk_chroot, session_timeout_ms=6_000) as client:
+        zk = KafkaZkClient(client)
+        await zk.cluster.make_persistent_paths()
+        await zk.configs.change_entity_configs(f"brokers/{own['broker.id']}", stored, check_controller=False)
+    server = KafkaServer(BrokerConfig(own))
+    try:
+        await server.start()
+        trusted = ssl.create_default_context(cadata=CA.pem)
+        _, writer = await asyncio.open_connection(host, 9093, ssl=trusted)
+        writer.close()
+    finally:
+        await server.stop()
 
 
 def test_brokers_replicate_over_tls_and_tools_connect_with_certificates(

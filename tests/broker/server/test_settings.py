@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from event_loop import staged
 from network_serving import run
 from secured_zookeeper import digest_module
 
@@ -149,26 +150,24 @@ def test_cluster_ids_have_kafkas_form() -> None:
     assert random_cluster_id() != random_cluster_id()
 
 
-def test_the_gauge_sees_who_holds_the_loop_and_the_log_tells(caplog: pytest.LogCaptureFixture) -> None:
-    async def check() -> None:
-        gauge = LoopLagGauge()
-        gauge.start()
-        await asyncio.sleep(0)
-        time.sleep(0.25)  # The test blocks the event loop on purpose.
-        async with asyncio.timeout(30):
-            while gauge.lag_ms_max == 0:
-                await asyncio.sleep(0.01)
-        assert gauge.lag_ms_max > LOOP_LAG_MS_MAX
-        server = KafkaServer(config())
-        server.loop_lag = gauge
-        with caplog.at_level(logging.WARNING):
-            server._tell_loop_lag()
-        assert "event loop was blocked" in caplog.text
-        assert gauge.take_max_ms() == 0
-        gauge.stop()
-        server.offloader.close()
-
-    run(check)
+@staged(run)
+async def test_the_gauge_sees_who_holds_the_loop_and_the_log_tells(caplog: pytest.LogCaptureFixture) -> None:
+    gauge = LoopLagGauge()
+    gauge.start()
+    await asyncio.sleep(0)
+    time.sleep(0.25)  # The test blocks the event loop on purpose.
+    async with asyncio.timeout(30):
+        while gauge.lag_ms_max == 0:
+            await asyncio.sleep(0.01)
+    assert gauge.lag_ms_max > LOOP_LAG_MS_MAX
+    server = KafkaServer(config())
+    server.loop_lag = gauge
+    with caplog.at_level(logging.WARNING):
+        server._tell_loop_lag()
+    assert "event loop was blocked" in caplog.text
+    assert gauge.take_max_ms() == 0
+    gauge.stop()
+    server.offloader.close()
 
 
 async def accept() -> None:
@@ -179,33 +178,28 @@ NO_LISTENERS = cast("OwnListeners", SimpleNamespace(accept=accept, advertised=()
 
 
 @pytest.mark.parametrize("logs", [{}, {("orders", 0): "a log"}])
-def test_a_broker_that_has_replicas_expects_to_hear_of_topics(logs: dict[tuple[str, int], str]) -> None:
-    async def check() -> None:
-        server = KafkaServer(config())
-        server.metadata_cache = MetadataCache(0)
-        server.log_manager = cast("LogManager", SimpleNamespace(logs=logs))
-        server.network = cast("SocketServer", SimpleNamespace(start_idle_sweep=lambda: None))
-        server._listeners = NO_LISTENERS
-        await server._open_network()
-        assert server.metadata_cache.expects_topics is bool(logs)
-        server.offloader.close()
-
-    run(check)
+@staged(run)
+async def test_a_broker_that_has_replicas_expects_to_hear_of_topics(logs: dict[tuple[str, int], str]) -> None:
+    server = KafkaServer(config())
+    server.metadata_cache = MetadataCache(0)
+    server.log_manager = cast("LogManager", SimpleNamespace(logs=logs))
+    server.network = cast("SocketServer", SimpleNamespace(start_idle_sweep=lambda: None))
+    server._listeners = NO_LISTENERS
+    await server._open_network()
+    assert server.metadata_cache.expects_topics is bool(logs)
+    server.offloader.close()
 
 
 @pytest.mark.parametrize(("ibp", "ends"), [("0.11.0-IV2", True), ("1.0", False)])
-def test_a_failed_log_dir_ends_a_broker_whose_controller_may_not_know_what_that_is(ibp: str, ends: bool) -> None:
+@staged(run)
+async def test_a_failed_log_dir_ends_a_broker_whose_controller_may_not_know_what_that_is(ibp: str, ends: bool) -> None:
     """As in Kafka 3.9.1 (ReplicaManager.startup)."""
-
-    async def check() -> None:
-        settings = {"inter_broker_protocol_version": ibp, "log_message_format_version": ibp}
-        server = KafkaServer(config(**settings))
-        server.log_manager = cast("LogManager", SimpleNamespace(live_dirs=[Path("left")]))
-        server._log_dir_failed(Path("gone"))
-        assert (server.failure is not None) is ends
-        server.offloader.close()
-
-    run(check)
+    settings = {"inter_broker_protocol_version": ibp, "log_message_format_version": ibp}
+    server = KafkaServer(config(**settings))
+    server.log_manager = cast("LogManager", SimpleNamespace(live_dirs=[Path("left")]))
+    server._log_dir_failed(Path("gone"))
+    assert (server.failure is not None) is ends
+    server.offloader.close()
 
 
 class TakenId:
@@ -215,18 +209,16 @@ class TakenId:
         raise OperationError("broker id 1 is already registered in ZooKeeper: session=0x7 listeners=PLAINTEXT://b:9092")
 
 
-def test_a_broker_whose_id_was_taken_between_two_sessions_ends(caplog: pytest.LogCaptureFixture) -> None:
-    async def check() -> None:
-        server = KafkaServer(config())
-        server.zk = cast("KafkaZkClient", SimpleNamespace(brokers=TakenId()))
-        server._listeners = NO_LISTENERS
-        with pytest.raises(OperationError):
-            await server._register_again()
-        async with asyncio.timeout(30):
-            await server.wait_for_stop_request()
-        assert server.failure is not None
-        assert "already registered in ZooKeeper: session=0x7" in server.failure
-        assert server.failure in caplog.text
-        server.offloader.close()
-
-    run(check)
+@staged(run)
+async def test_a_broker_whose_id_was_taken_between_two_sessions_ends(caplog: pytest.LogCaptureFixture) -> None:
+    server = KafkaServer(config())
+    server.zk = cast("KafkaZkClient", SimpleNamespace(brokers=TakenId()))
+    server._listeners = NO_LISTENERS
+    with pytest.raises(OperationError):
+        await server._register_again()
+    async with asyncio.timeout(30):
+        await server.wait_for_stop_request()
+    assert server.failure is not None
+    assert "already registered in ZooKeeper: session=0x7" in server.failure
+    assert server.failure in caplog.text
+    server.offloader.close()

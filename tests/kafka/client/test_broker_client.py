@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from event_loop import in_event_loop
+from event_loop import in_event_loop, staged
 from network_serving import answer_with_name, run, serving
 
 import engine.kafka.client.broker_client as client_module
@@ -81,34 +81,33 @@ async def test_a_connection_may_take_longer_to_open_after_each_failure(monkeypat
     assert SetupTimeouts(20, 7).after(0) == SetupTimeouts(20, 7).steady.after(5) == 7
 
 
-def test_lent_answers_are_whole_until_the_next_request_is_sent() -> None:
+@staged(run)
+async def test_lent_answers_are_whole_until_the_next_request_is_sent() -> None:
     sizes = [10, 70_000, 65_400, 65_536, 0, 300_000, 1, 2_000_000, 131_072 - 60, 40]
 
-    async def check() -> None:
-        def handler(request: RequestHead, body: FetchRequest) -> FetchResponse:
-            data = PartitionData(partition_index=0, error_code=0, high_watermark=0, records=content(body.max_wait_ms))
-            return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
+    def handler(request: RequestHead, body: FetchRequest) -> FetchResponse:
+        data = PartitionData(partition_index=0, error_code=0, high_watermark=0, records=content(body.max_wait_ms))
+        return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
 
-        def content(size: int) -> bytes:
-            return (b"%07d" % size * (size // 7 + 1))[:size]
+    def content(size: int) -> bytes:
+        return (b"%07d" % size * (size // 7 + 1))[:size]
 
-        def records(answer: Any) -> bytes:
-            return bytes(answer.responses[0].partitions[0].records)
+    def records(answer: Any) -> bytes:
+        return bytes(answer.responses[0].partitions[0].records)
 
-        async with serving({ApiKey.FETCH: handler}) as (_, host, port):
-            client = BrokerClient(host, port, client_id="follower", lends_answers=True)
-            for size in sizes:
-                answer = await client.send(FetchRequest(topics=[], max_wait_ms=size), 11)
-                await asyncio.sleep(0)
-                assert records(answer) == content(size)
-            answers = [client.post(FetchRequest(topics=[], max_wait_ms=size), 11) for size in sizes]
-            assert [records(answer) for answer in await asyncio.gather(*answers)] == list(map(content, sizes))
-            await client.close()
-
-    run(check)
+    async with serving({ApiKey.FETCH: handler}) as (_, host, port):
+        client = BrokerClient(host, port, client_id="follower", lends_answers=True)
+        for size in sizes:
+            answer = await client.send(FetchRequest(topics=[], max_wait_ms=size), 11)
+            await asyncio.sleep(0)
+            assert records(answer) == content(size)
+        answers = [client.post(FetchRequest(topics=[], max_wait_ms=size), 11) for size in sizes]
+        assert [records(answer) for answer in await asyncio.gather(*answers)] == list(map(content, sizes))
+        await client.close()
 
 
-def test_a_large_request_is_encoded_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+@staged(run)
+async def test_a_large_request_is_encoded_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests that are posted meanwhile may go first. Each gets its own answer."""
     loops_thread = threading.get_ident()
     may_encode = threading.Event()
@@ -128,25 +127,22 @@ def test_a_large_request_is_encoded_beside_the_loop(monkeypatch: pytest.MonkeyPa
             assert may_encode.wait(30)
         return encode(request, *rest)
 
-    async def check() -> None:
-        async with serving({ApiKey.METADATA: answer_with_name}) as (_, host, port):
-            client = BrokerClient(host, port, client_id="test")
-            await client.connect()
-            monkeypatch.setattr(client_module, "encode_request", noted)
-            monkeypatch.setattr(client_module, "decode_response", noted_answer)
-            large = asyncio.create_task(client.send(asking("large"), 4, is_large=True))
-            async with asyncio.timeout(30):
-                while not encoded:
-                    await asyncio.sleep(0.001)
-            assert name_of(await client.send(asking("small"), 4)) == "small"
-            assert not large.done()
-            may_encode.set()
-            assert name_of(await large) == "large"
-            assert encoded == [("large", False), ("small", True)]
-            assert decoded == [("small", True), ("large", False)]
-            await client.close()
-
-    run(check)
+    async with serving({ApiKey.METADATA: answer_with_name}) as (_, host, port):
+        client = BrokerClient(host, port, client_id="test")
+        await client.connect()
+        monkeypatch.setattr(client_module, "encode_request", noted)
+        monkeypatch.setattr(client_module, "decode_response", noted_answer)
+        large = asyncio.create_task(client.send(asking("large"), 4, is_large=True))
+        async with asyncio.timeout(30):
+            while not encoded:
+                await asyncio.sleep(0.001)
+        assert name_of(await client.send(asking("small"), 4)) == "small"
+        assert not large.done()
+        may_encode.set()
+        assert name_of(await large) == "large"
+        assert encoded == [("large", False), ("small", True)]
+        assert decoded == [("small", True), ("large", False)]
+        await client.close()
 
 
 def asking(name: str) -> MetadataRequest:
@@ -157,22 +153,20 @@ def name_of(answer: Any) -> str:
     return str(answer.cluster_id)
 
 
-def test_the_client_says_what_went_wrong() -> None:
-    async def check() -> None:
-        deferred = Deferred()
-        async with serving({ApiKey.METADATA: lambda request, body: deferred}) as (server, host, port):
-            client = BrokerClient(host, port, client_id="c")
-            with pytest.raises(RequestTimedOut, match=r"no answer to Metadata within 0\.05 s"):
-                await client.send(MetadataRequest(topics=[]), 4, timeout_ms=50)
-            await client.connect()
-            waiting = asyncio.ensure_future(client.send(MetadataRequest(topics=[]), 4))
-            await asyncio.sleep(0)
-            await server.stop()
-            with pytest.raises(ConnectionLost):
-                await waiting
-            await client.close()
-
-    run(check)
+@staged(run)
+async def test_the_client_says_what_went_wrong() -> None:
+    deferred = Deferred()
+    async with serving({ApiKey.METADATA: lambda request, body: deferred}) as (server, host, port):
+        client = BrokerClient(host, port, client_id="c")
+        with pytest.raises(RequestTimedOut, match=r"no answer to Metadata within 0\.05 s"):
+            await client.send(MetadataRequest(topics=[]), 4, timeout_ms=50)
+        await client.connect()
+        waiting = asyncio.ensure_future(client.send(MetadataRequest(topics=[]), 4))
+        await asyncio.sleep(0)
+        await server.stop()
+        with pytest.raises(ConnectionLost):
+            await waiting
+        await client.close()
 
 
 def silent_once() -> Callable[[RequestHead, MetadataRequest], Any]:
@@ -185,95 +179,82 @@ def silent_once() -> Callable[[RequestHead, MetadataRequest], Any]:
     return handler
 
 
-def test_a_request_without_an_answer_ends_the_connection() -> None:
+@staged(run)
+async def test_a_request_without_an_answer_ends_the_connection() -> None:
     """The peer may be gone without a word: only a new connection reaches whoever has taken its place."""
-
-    async def check() -> None:
-        async with serving({ApiKey.METADATA: silent_once()}) as (_, host, port):
-            client = BrokerClient(host, port, client_id="c")
-            await client.connect()
-            first = asyncio.create_task(client.send(asking("first"), 4, timeout_ms=50))
-            behind = asyncio.create_task(client.send(asking("behind"), 4))
-            with pytest.raises(RequestTimedOut):
-                await first
-            with pytest.raises(ConnectionLost, match=r"no answer to Metadata within 0\.05 s"):
-                await behind
-            assert not client.is_connected
-            assert name_of(await client.send(asking("again"), 4)) == "again"
-            assert (client.totals.created, client.totals.closed) == (2, 1)
-            await client.close()
-
-    run(check)
+    async with serving({ApiKey.METADATA: silent_once()}) as (_, host, port):
+        client = BrokerClient(host, port, client_id="c")
+        await client.connect()
+        first = asyncio.create_task(client.send(asking("first"), 4, timeout_ms=50))
+        behind = asyncio.create_task(client.send(asking("behind"), 4))
+        with pytest.raises(RequestTimedOut):
+            await first
+        with pytest.raises(ConnectionLost, match=r"no answer to Metadata within 0\.05 s"):
+            await behind
+        assert not client.is_connected
+        assert name_of(await client.send(asking("again"), 4)) == "again"
+        assert (client.totals.created, client.totals.closed) == (2, 1)
+        await client.close()
 
 
-def test_a_request_that_nobody_waits_for_any_more_is_still_due() -> None:
+@staged(run)
+async def test_a_request_that_nobody_waits_for_any_more_is_still_due() -> None:
     """Else a connection whose users are less patient than it is would stay silent for as long as they ask."""
-
-    async def check() -> None:
-        async with serving({ApiKey.METADATA: silent_once()}) as (_, host, port):
-            client = BrokerClient(host, port, client_id="c", request_timeout_ms=50)
-            await client.connect()
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.01):
-                    await client.send(asking("first"), 4)
-            async with asyncio.timeout(30):
-                while client.is_connected:
-                    await asyncio.sleep(0.01)
-            assert name_of(await client.send(asking("again"), 4, timeout_ms=30_000)) == "again"
-            await client.close()
-
-    run(check)
+    async with serving({ApiKey.METADATA: silent_once()}) as (_, host, port):
+        client = BrokerClient(host, port, client_id="c", request_timeout_ms=50)
+        await client.connect()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await client.send(asking("first"), 4)
+        async with asyncio.timeout(30):
+            while client.is_connected:
+                await asyncio.sleep(0.01)
+        assert name_of(await client.send(asking("again"), 4, timeout_ms=30_000)) == "again"
+        await client.close()
 
 
-def test_a_request_that_waits_behind_a_longer_one_does_not_end_the_connection() -> None:
+@staged(run)
+async def test_a_request_that_waits_behind_a_longer_one_does_not_end_the_connection() -> None:
     """Answers come in order: that this one is missing says nothing about the peer before the first one's time is up."""
+    may_answer = asyncio.Event()
 
-    async def check() -> None:
-        may_answer = asyncio.Event()
+    async def handler(request: RequestHead, body: MetadataRequest) -> Any:
+        await may_answer.wait()
+        return answer_with_name(request, body)
 
-        async def handler(request: RequestHead, body: MetadataRequest) -> Any:
-            await may_answer.wait()
-            return answer_with_name(request, body)
-
-        async with serving({ApiKey.METADATA: handler}) as (_, host, port):
-            client = BrokerClient(host, port, client_id="c")
-            await client.connect()
-            long = asyncio.create_task(client.send(asking("long"), 4))
-            await asyncio.sleep(0)
-            with pytest.raises(RequestTimedOut):
-                await client.send(asking("short"), 4, timeout_ms=50)
-            may_answer.set()
-            assert name_of(await long) == "long"
-            assert name_of(await client.send(asking("after"), 4)) == "after"
-            assert client.totals.created == 1
-            await client.close()
-
-    run(check)
+    async with serving({ApiKey.METADATA: handler}) as (_, host, port):
+        client = BrokerClient(host, port, client_id="c")
+        await client.connect()
+        long = asyncio.create_task(client.send(asking("long"), 4))
+        await asyncio.sleep(0)
+        with pytest.raises(RequestTimedOut):
+            await client.send(asking("short"), 4, timeout_ms=50)
+        may_answer.set()
+        assert name_of(await long) == "long"
+        assert name_of(await client.send(asking("after"), 4)) == "after"
+        assert client.totals.created == 1
+        await client.close()
 
 
-def test_requests_that_come_at_once_share_one_connection() -> None:
-    async def check() -> None:
-        async with serving({ApiKey.METADATA: answer_with_name}) as (_, host, port):
-            client = BrokerClient(host, port, client_id="c")
-            answers = await asyncio.gather(*(client.send(asking(name), 4) for name in "ab"))
-            assert [name_of(answer) for answer in answers] == ["a", "b"]
-            assert client.totals.created == 1
-            await client.close()
-
-    run(check)
+@staged(run)
+async def test_requests_that_come_at_once_share_one_connection() -> None:
+    async with serving({ApiKey.METADATA: answer_with_name}) as (_, host, port):
+        client = BrokerClient(host, port, client_id="c")
+        answers = await asyncio.gather(*(client.send(asking(name), 4) for name in "ab"))
+        assert [name_of(answer) for answer in answers] == ["a", "b"]
+        assert client.totals.created == 1
+        await client.close()
 
 
-def test_versions_are_negotiated() -> None:
-    async def check() -> None:
-        async with serving({ApiKey.METADATA: answer_with_name}) as (_, host, port):
-            client = BrokerClient(host, port, client_id="c")
-            assert await client.version_for(ApiKey.METADATA) == 12
-            assert await client.version_for(ApiKey.METADATA, version_max=4) == 4
-            with pytest.raises(NoCommonVersion, match="LIST_OFFSETS"):
-                await client.version_for(ApiKey.LIST_OFFSETS)
-            await client.close()
-
-    run(check)
+@staged(run)
+async def test_versions_are_negotiated() -> None:
+    async with serving({ApiKey.METADATA: answer_with_name}) as (_, host, port):
+        client = BrokerClient(host, port, client_id="c")
+        assert await client.version_for(ApiKey.METADATA) == 12
+        assert await client.version_for(ApiKey.METADATA, version_max=4) == 4
+        with pytest.raises(NoCommonVersion, match="LIST_OFFSETS"):
+            await client.version_for(ApiKey.LIST_OFFSETS)
+        await client.close()
 
 
 @pytest.mark.parametrize(("partitions", "is_paused"), [(2, False), (3_000, True)])

@@ -13,28 +13,26 @@ from event_loop import in_event_loop
 from engine.kafka.zk.kazoo_handler import BufferedSocket, Inbox, InboxHandler, WakePipe
 
 
-def test_inbox_keeps_order_and_wakes_the_loop_once_per_burst() -> None:
-    async def run() -> None:
-        loop = asyncio.get_running_loop()
-        wakes = 0
-        wake = loop.call_soon_threadsafe
+@in_event_loop
+async def test_inbox_keeps_order_and_wakes_the_loop_once_per_burst() -> None:
+    loop = asyncio.get_running_loop()
+    wakes = 0
+    wake = loop.call_soon_threadsafe
 
-        def counting(*arguments, **options):
-            nonlocal wakes
-            wakes += 1
-            return wake(*arguments, **options)
+    def counting(*arguments, **options):
+        nonlocal wakes
+        wakes += 1
+        return wake(*arguments, **options)
 
-        loop.call_soon_threadsafe = counting  # type: ignore[method-assign]
-        inbox, got = Inbox(loop), []
-        done = asyncio.Event()
-        for number in range(5_000):
-            inbox.put(got.append, number)
-        inbox.put(done.set)
-        await done.wait()
-        assert got == list(range(5_000))
-        assert wakes == 1
-
-    asyncio.run(run())
+    loop.call_soon_threadsafe = counting  # type: ignore[method-assign]
+    inbox, got = Inbox(loop), []
+    done = asyncio.Event()
+    for number in range(5_000):
+        inbox.put(got.append, number)
+    inbox.put(done.set)
+    await done.wait()
+    assert got == list(range(5_000))
+    assert wakes == 1
 
 
 @in_event_loop

@@ -108,24 +108,22 @@ def test_a_damaged_registration_is_a_value_for_who_asks_and_left_out_for_a_broke
     assert "Leaving out a broker's registration" in caplog.text
 
 
-def test_when_topics_were_marked_for_deletion(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def run() -> None:
-        async with connect() as client:
-            kafka = KafkaZkClient(client)
-            assert await kafka.admin.get_topic_deletion_times() == {}
-            await client.ensure_path("/admin/delete_topics")
-            await kafka.admin.create_topic_deletion("t")
-            stat = await client.exists("/admin/delete_topics/t")
-            assert stat is not None
-            assert await kafka.admin.get_topic_deletion_times() == {"t": stat.ctime_ms}
+@in_event_loop
+async def test_when_topics_were_marked_for_deletion(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with connect() as client:
+        kafka = KafkaZkClient(client)
+        assert await kafka.admin.get_topic_deletion_times() == {}
+        await client.ensure_path("/admin/delete_topics")
+        await kafka.admin.create_topic_deletion("t")
+        stat = await client.exists("/admin/delete_topics/t")
+        assert stat is not None
+        assert await kafka.admin.get_topic_deletion_times() == {"t": stat.ctime_ms}
 
-            async def deleted_meanwhile(_: object) -> list[ZnodeStat | None]:
-                return [None]
+        async def deleted_meanwhile(_: object) -> list[ZnodeStat | None]:
+            return [None]
 
-            monkeypatch.setattr(client, "exists_many", deleted_meanwhile)
-            assert await kafka.admin.get_topic_deletion_times() == {}
-
-    asyncio.run(run())
+        monkeypatch.setattr(client, "exists_many", deleted_meanwhile)
+        assert await kafka.admin.get_topic_deletion_times() == {}
 
 
 @in_event_loop

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -154,6 +154,16 @@ def fleet_of(
 def drive(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run a test's coroutine."""
     asyncio.run(test())
+
+
+def shown(look: Callable[[Driven], Awaitable[None]], scene: str | FakeFeed = "live", **options: Any) -> None:
+    """Look at a dashboard of a scene."""
+
+    async def run() -> None:
+        async with dashboard(scene, **options) as driven:
+            await look(driven)
+
+    drive(run)
 
 
 async def make_move(driven: Driven, topic: str, brokers: str) -> None:

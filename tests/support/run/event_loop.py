@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import wraps
-from typing import ParamSpec
+from inspect import Parameter, Signature, signature
+from typing import Any, ParamSpec
 
 P = ParamSpec("P")
 
@@ -21,3 +22,33 @@ def in_event_loop(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
         asyncio.run(awaiting())
 
     return run
+
+
+def staged(
+    play: Callable[..., None], *more: Any, **options: Any
+) -> Callable[[Callable[..., Any]], Callable[..., None]]:
+    """Make a test of a coroutine that ``play(scene, *more, **options)`` calls with what it has set up.
+
+    The coroutine takes that in its positional-only parameters. Its others are fixtures; so are the keyword-only
+    parameters of ``play`` that have no default.
+    """
+    wanted = [each for each in signature(play).parameters.values() if each.kind is Parameter.KEYWORD_ONLY]
+    needed = {each.name: each for each in wanted if each.default is Parameter.empty and each.name not in options}
+
+    def decorate(test: Callable[..., Any]) -> Callable[..., None]:
+        taken = list(signature(test).parameters.values())
+        bound = taken[:1] if taken and taken[0].name == "self" else []
+        own = {each.name: each for each in taken if each.kind is not Parameter.POSITIONAL_ONLY}
+
+        @wraps(test)
+        def run(*instance: Any, **fixtures: Any) -> None:
+            async def scene(*given: Any) -> None:
+                await test(*instance, *given, **{name: fixtures[name] for name in own})
+
+            play(scene, *more, **{name: fixtures[name] for name in needed}, **options)
+
+        fixtures_of = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in (own | needed).values()]
+        run.__signature__ = Signature([*bound, *fixtures_of])  # type: ignore[attr-defined]
+        return run
+
+    return decorate

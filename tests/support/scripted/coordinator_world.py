@@ -279,6 +279,16 @@ def with_world(test: Callable[[CoordinatorWorld], Awaitable[None]], **settings: 
     run_virtual(run)
 
 
+def with_leader(test: Callable[[CoordinatorWorld], Awaitable[None]], **settings: str) -> None:
+    """Run a test on virtual time with a coordinator that leads its partition."""
+
+    async def lead(world: CoordinatorWorld) -> None:
+        await world.lead()
+        await test(world)
+
+    with_world(lead, **settings)
+
+
 def joining(member_id: str = "", **of: object) -> Joining:
     values: dict[str, object] = {
         "client_id": "c",

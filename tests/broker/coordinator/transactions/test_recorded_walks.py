@@ -23,7 +23,7 @@ from transaction_walks import (
     wait_until_coordinated,
 )
 from transaction_world import TransactionWorld
-from virtual_time import run_virtual
+from virtual_time import in_virtual_time
 from wire_client import WireClient, create_topic
 
 from engine.broker.handlers.add_offsets_to_txn import add_offsets_to_txn
@@ -86,17 +86,15 @@ async def ask(world: TransactionWorld, words: WalkWords, step: Step) -> Any:
 
 
 @pytest.mark.parametrize("steps", WALKS, ids=lambda steps: f"{len(steps)} steps")
-def test_as_kafka_answered(steps: list[Step]) -> None:
-    async def run() -> None:
-        world, words = TransactionWorld(), WalkWords()
-        world.add(TOPIC, partitions=PARTITIONS)
-        world.add(OFFSETS, partitions=OFFSETS_PARTITIONS)
-        await world.lead()
-        for number, step in enumerate(steps):
-            assert await ask(world, words, step) == _sorted(step["answer"]), f"step {number}: {step}"
-        await world.stop()
-
-    run_virtual(run)
+@in_virtual_time
+async def test_as_kafka_answered(steps: list[Step]) -> None:
+    world, words = TransactionWorld(), WalkWords()
+    world.add(TOPIC, partitions=PARTITIONS)
+    world.add(OFFSETS, partitions=OFFSETS_PARTITIONS)
+    await world.lead()
+    for number, step in enumerate(steps):
+        assert await ask(world, words, step) == _sorted(step["answer"]), f"step {number}: {step}"
+    await world.stop()
 
 
 @pytest.fixture(scope="module")

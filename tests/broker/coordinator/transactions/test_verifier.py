@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from event_loop import staged
 from transaction_world import HERE, STATE_PARTITION, THERE, TransactionWorld
 from virtual_time import run_virtual
 
@@ -150,42 +151,36 @@ def play(test: Callable[[World], Awaitable[None]], leader: int = THERE) -> None:
     run_virtual(run)
 
 
-def test_this_brokers_own_coordinator_answers_at_once() -> None:
-    async def test(world: World) -> None:
-        world.add("a", partitions=2)
-        await world.begun([A])
-        verified = world.begin(A, B)
-        assert world.verifier.settle_here(verified)
-        assert verified.errors == {B: E.TRANSACTION_ABORTABLE}
-        assert set(verified.verifications) == {A, B} and world.other.requests == []
-
-    play(test, HERE)
+@staged(play, HERE)
+async def test_this_brokers_own_coordinator_answers_at_once(world: World, /) -> None:
+    world.add("a", partitions=2)
+    await world.begun([A])
+    verified = world.begin(A, B)
+    assert world.verifier.settle_here(verified)
+    assert verified.errors == {B: E.TRANSACTION_ABORTABLE}
+    assert set(verified.verifications) == {A, B} and world.other.requests == []
 
 
-def test_another_broker_is_asked_in_the_version_for_brokers() -> None:
-    async def test(world: World) -> None:
-        verified = world.begin(A, B)
-        assert not world.verifier.settle_here(verified)
-        await world.verifier.settle(verified)
-        assert verified.errors == {}
-        ((version, request),) = world.other.requests
-        (asked,) = request.transactions
-        assert (version, asked.verify_only, asked.transactional_id) == (5, True, "t")
-        assert (asked.producer_id, asked.producer_epoch) == PRODUCER
-        assert [(topic.name, topic.partitions) for topic in asked.topics] == [("a", [0, 1])]
-
-    play(test)
+@staged(play)
+async def test_another_broker_is_asked_in_the_version_for_brokers(world: World, /) -> None:
+    verified = world.begin(A, B)
+    assert not world.verifier.settle_here(verified)
+    await world.verifier.settle(verified)
+    assert verified.errors == {}
+    ((version, request),) = world.other.requests
+    (asked,) = request.transactions
+    assert (version, asked.verify_only, asked.transactional_id) == (5, True, "t")
+    assert (asked.producer_id, asked.producer_epoch) == PRODUCER
+    assert [(topic.name, topic.partitions) for topic in asked.topics] == [("a", [0, 1])]
 
 
-def test_nobody_is_asked_about_what_is_open_already_or_cannot_be_appended() -> None:
-    async def test(world: World) -> None:
-        world.open = {A}
-        world.refusals = {B: E.NOT_LEADER_OR_FOLLOWER}
-        verified = world.begin(A, B)
-        assert world.verifier.settle_here(verified)
-        assert verified.errors == {B: E.NOT_LEADER_OR_FOLLOWER} and verified.verifications == {}
-
-    play(test)
+@staged(play)
+async def test_nobody_is_asked_about_what_is_open_already_or_cannot_be_appended(world: World, /) -> None:
+    world.open = {A}
+    world.refusals = {B: E.NOT_LEADER_OR_FOLLOWER}
+    verified = world.begin(A, B)
+    assert world.verifier.settle_here(verified)
+    assert verified.errors == {B: E.NOT_LEADER_OR_FOLLOWER} and verified.verifications == {}
 
 
 @pytest.mark.parametrize(
@@ -198,175 +193,147 @@ def test_nobody_is_asked_about_what_is_open_already_or_cannot_be_appended() -> N
         (E.NOT_COORDINATOR, E.NOT_COORDINATOR, E.NOT_COORDINATOR),
     ],
 )
-def test_the_errors_are_those_that_producers_know(error: E, told: E, told_old: E) -> None:
-    async def test(world: World) -> None:
-        world.other.error = error
-        assert await world.settled() == {A: told}
-        assert await world.settled(knows_abortable=False) == {A: told_old}
-
-    play(test)
+@staged(play)
+async def test_the_errors_are_those_that_producers_know(world: World, /, error: E, told: E, told_old: E) -> None:
+    world.other.error = error
+    assert await world.settled() == {A: told}
+    assert await world.settled(knows_abortable=False) == {A: told_old}
 
 
 @pytest.mark.parametrize(
     ("error", "told"),
     [(E.CLUSTER_AUTHORIZATION_FAILED, E.INVALID_TXN_STATE), (E.UNKNOWN_SERVER_ERROR, E.UNKNOWN_SERVER_ERROR)],
 )
-def test_a_coordinator_that_refuses_the_question(error: E, told: E) -> None:
-    async def test(world: World) -> None:
-        world.other.top_error = error
-        assert await world.settled() == {A: told}
-
-    play(test)
+@staged(play)
+async def test_a_coordinator_that_refuses_the_question(world: World, /, error: E, told: E) -> None:
+    world.other.top_error = error
+    assert await world.settled() == {A: told}
 
 
-def test_a_partition_that_the_answer_leaves_out_is_not_approved() -> None:
-    async def test(world: World) -> None:
-        world.other.left_out = {B}
-        verified = world.begin(A, B)
-        await world.verifier.settle(verified)
-        assert verified.errors == {B: E.NETWORK_EXCEPTION}
-
-    play(test)
+@staged(play)
+async def test_a_partition_that_the_answer_leaves_out_is_not_approved(world: World, /) -> None:
+    world.other.left_out = {B}
+    verified = world.begin(A, B)
+    await world.verifier.settle(verified)
+    assert verified.errors == {B: E.NETWORK_EXCEPTION}
 
 
-def test_a_coordinator_that_does_not_answer() -> None:
-    async def test(world: World) -> None:
-        world.other.failure = ConnectionLost("the broker was killed", address="there:1")
-        assert await world.settled() == {A: E.NETWORK_EXCEPTION}
-        world.other.failure = RuntimeError("a fault of the program")
-        assert await world.settled() == {A: E.NETWORK_EXCEPTION}
-        world.other.failure = None
-        assert await world.settled() == {}
-
-    play(test)
+@staged(play)
+async def test_a_coordinator_that_does_not_answer(world: World, /) -> None:
+    world.other.failure = ConnectionLost("the broker was killed", address="there:1")
+    assert await world.settled() == {A: E.NETWORK_EXCEPTION}
+    world.other.failure = RuntimeError("a fault of the program")
+    assert await world.settled() == {A: E.NETWORK_EXCEPTION}
+    world.other.failure = None
+    assert await world.settled() == {}
 
 
-def test_whoever_comes_while_a_question_fails_is_answered_too() -> None:
-    async def test(world: World) -> None:
-        world.other.is_held.clear()
-        world.other.failure = RuntimeError("a fault of the program")
-        first = asyncio.create_task(world.settled())
-        await asyncio.sleep(0.1)
-        second = asyncio.create_task(world.settled(name="u"))
-        await asyncio.sleep(0.1)
-        world.other.is_held.set()
-        assert (await first, await second) == ({A: E.NETWORK_EXCEPTION}, {A: E.NETWORK_EXCEPTION})
-
-    play(test)
+@staged(play)
+async def test_whoever_comes_while_a_question_fails_is_answered_too(world: World, /) -> None:
+    world.other.is_held.clear()
+    world.other.failure = RuntimeError("a fault of the program")
+    first = asyncio.create_task(world.settled())
+    await asyncio.sleep(0.1)
+    second = asyncio.create_task(world.settled(name="u"))
+    await asyncio.sleep(0.1)
+    world.other.is_held.set()
+    assert (await first, await second) == ({A: E.NETWORK_EXCEPTION}, {A: E.NETWORK_EXCEPTION})
 
 
 @pytest.mark.parametrize(("named", "errors"), [("nobody's", {}), ("t", {A: E.NETWORK_EXCEPTION})])
-def test_an_answer_may_name_ids_that_nobody_asked_about_or_one_twice(
-    named: str, errors: dict[TopicPartition, E], caplog: pytest.LogCaptureFixture
+@staged(play)
+async def test_an_answer_may_name_ids_that_nobody_asked_about_or_one_twice(
+    world: World, /, named: str, errors: dict[TopicPartition, E], caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def test(world: World) -> None:
-        world.other.also_named = [named]
-        assert await world.settled() == errors
-        assert not caplog.records
-
-    play(test)
+    world.other.also_named = [named]
+    assert await world.settled() == errors
+    assert not caplog.records
 
 
-def test_a_coordinator_that_is_just_new_enough_is_asked() -> None:
-    async def test(world: World) -> None:
-        world.other.version = 4
-        world.other.error = E.CONCURRENT_TRANSACTIONS
-        assert await world.settled() == {A: E.CONCURRENT_TRANSACTIONS}
-        ((version, _),) = world.other.requests
-        assert version == 4
-
-    play(test)
+@staged(play)
+async def test_a_coordinator_that_is_just_new_enough_is_asked(world: World, /) -> None:
+    world.other.version = 4
+    world.other.error = E.CONCURRENT_TRANSACTIONS
+    assert await world.settled() == {A: E.CONCURRENT_TRANSACTIONS}
+    ((version, _),) = world.other.requests
+    assert version == 4
 
 
-def test_a_coordinator_whose_address_is_unknown_is_not_available() -> None:
-    async def test(world: World) -> None:
-        world.is_known = False
-        assert await world.settled() == {A: E.COORDINATOR_NOT_AVAILABLE}
-        world.is_known = True
-        assert await world.settled() == {}
-
-    play(test)
+@staged(play)
+async def test_a_coordinator_whose_address_is_unknown_is_not_available(world: World, /) -> None:
+    world.is_known = False
+    assert await world.settled() == {A: E.COORDINATOR_NOT_AVAILABLE}
+    world.is_known = True
+    assert await world.settled() == {}
 
 
 @pytest.mark.parametrize("version", [3, None])
-def test_a_coordinator_that_is_too_old_to_be_asked_is_not_asked(version: int | None) -> None:
-    async def test(world: World) -> None:
-        if version is None:
-            world.other.failure = NoCommonVersion("too old", address="there:1")
-        else:
-            world.other.version = version
-        assert await world.settled() == {} and world.other.requests == []
-
-    play(test)
+@staged(play)
+async def test_a_coordinator_that_is_too_old_to_be_asked_is_not_asked(world: World, /, version: int | None) -> None:
+    if version is None:
+        world.other.failure = NoCommonVersion("too old", address="there:1")
+    else:
+        world.other.version = version
+    assert await world.settled() == {} and world.other.requests == []
 
 
-def test_without_a_coordinator_producers_ask_again() -> None:
-    async def test(world: World) -> None:
-        world.metadata.alive.discard(THERE)
-        assert await world.settled() == {A: E.COORDINATOR_NOT_AVAILABLE}
-        del world.metadata.leaders[STATE_PARTITION]
-        assert await world.settled() == {A: E.COORDINATOR_NOT_AVAILABLE}
-
-    play(test)
+@staged(play)
+async def test_without_a_coordinator_producers_ask_again(world: World, /) -> None:
+    world.metadata.alive.discard(THERE)
+    assert await world.settled() == {A: E.COORDINATOR_NOT_AVAILABLE}
+    del world.metadata.leaders[STATE_PARTITION]
+    assert await world.settled() == {A: E.COORDINATOR_NOT_AVAILABLE}
 
 
-def test_questions_that_come_meanwhile_travel_together() -> None:
-    async def test(world: World) -> None:
-        world.other.is_held.clear()
-        asking = [asyncio.create_task(world.settled(name=f"t{number}")) for number in range(20)]
-        await asyncio.sleep(1)
-        more = [asyncio.create_task(world.settled(name=f"u{number}")) for number in range(5)]
-        await asyncio.sleep(1)
-        assert len(world.other.requests) == 1
-        world.other.is_held.set()
-        assert await asyncio.gather(*asking, *more) == [{}] * 25
-        assert [len(request.transactions) for _, request in world.other.requests] in ([20, 5], [1, 24])
-
-    play(test)
+@staged(play)
+async def test_questions_that_come_meanwhile_travel_together(world: World, /) -> None:
+    world.other.is_held.clear()
+    asking = [asyncio.create_task(world.settled(name=f"t{number}")) for number in range(20)]
+    await asyncio.sleep(1)
+    more = [asyncio.create_task(world.settled(name=f"u{number}")) for number in range(5)]
+    await asyncio.sleep(1)
+    assert len(world.other.requests) == 1
+    world.other.is_held.set()
+    assert await asyncio.gather(*asking, *more) == [{}] * 25
+    assert [len(request.transactions) for _, request in world.other.requests] in ([20, 5], [1, 24])
 
 
-def test_of_two_questions_about_an_id_that_wait_the_later_producers_counts() -> None:
-    async def test(world: World) -> None:
-        world.other.is_held.clear()
-        busy = asyncio.create_task(world.settled(name="other"))
-        await asyncio.sleep(1)
-        old = asyncio.create_task(world.settled(epoch=0))
-        await asyncio.sleep(1)
-        repeated = asyncio.create_task(world.settled(epoch=0))
-        await asyncio.sleep(1)
-        assert await old == {A: E.NETWORK_EXCEPTION}, "its client has sent it again"
-        new = asyncio.create_task(world.settled(epoch=1))
-        await asyncio.sleep(1)
-        assert await repeated == {A: E.INVALID_PRODUCER_EPOCH}
-        assert await world.settled(epoch=0) == {A: E.INVALID_PRODUCER_EPOCH}
-        world.other.is_held.set()
-        assert [await busy, await new] == [{}, {}]
-
-    play(test)
+@staged(play)
+async def test_of_two_questions_about_an_id_that_wait_the_later_producers_counts(world: World, /) -> None:
+    world.other.is_held.clear()
+    busy = asyncio.create_task(world.settled(name="other"))
+    await asyncio.sleep(1)
+    old = asyncio.create_task(world.settled(epoch=0))
+    await asyncio.sleep(1)
+    repeated = asyncio.create_task(world.settled(epoch=0))
+    await asyncio.sleep(1)
+    assert await old == {A: E.NETWORK_EXCEPTION}, "its client has sent it again"
+    new = asyncio.create_task(world.settled(epoch=1))
+    await asyncio.sleep(1)
+    assert await repeated == {A: E.INVALID_PRODUCER_EPOCH}
+    assert await world.settled(epoch=0) == {A: E.INVALID_PRODUCER_EPOCH}
+    world.other.is_held.set()
+    assert [await busy, await new] == [{}, {}]
 
 
-def test_nobody_waits_for_a_broker_that_stops() -> None:
-    async def test(world: World) -> None:
-        world.other.is_held.clear()
-        asking = [asyncio.create_task(world.settled(name="t"))]
-        await asyncio.sleep(1)
-        asking.append(asyncio.create_task(world.settled(name="u")))
-        await asyncio.sleep(1)
-        await world.verifier.stop()
-        assert await asyncio.gather(*asking) == [{A: E.NETWORK_EXCEPTION}] * 2
-
-    play(test)
+@staged(play)
+async def test_nobody_waits_for_a_broker_that_stops(world: World, /) -> None:
+    world.other.is_held.clear()
+    asking = [asyncio.create_task(world.settled(name="t"))]
+    await asyncio.sleep(1)
+    asking.append(asyncio.create_task(world.settled(name="u")))
+    await asyncio.sleep(1)
+    await world.verifier.stop()
+    assert await asyncio.gather(*asking) == [{A: E.NETWORK_EXCEPTION}] * 2
 
 
-def test_failures_and_the_time_of_questions_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test(world: World) -> None:
-        ticks = iter((1.0, 1.5))
-        monkeypatch.setattr(verifier, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
-        world.other.error = E.TRANSACTION_ABORTABLE
-        world.other.left_out = {B}
-        verified = world.begin(A, B)
-        await world.verifier.settle(verified)
-        assert world.verifier.failures_total == 2
-        assert (world.verifier.times_ms.count, world.verifier.times_ms.total) == (1, 500)
-
-    play(test)
+@staged(play)
+async def test_failures_and_the_time_of_questions_are_counted(world: World, /, monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = iter((1.0, 1.5))
+    monkeypatch.setattr(verifier, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
+    world.other.error = E.TRANSACTION_ABORTABLE
+    world.other.left_out = {B}
+    verified = world.begin(A, B)
+    await world.verifier.settle(verified)
+    assert world.verifier.failures_total == 2
+    assert (world.verifier.times_ms.count, world.verifier.times_ms.total) == (1, 500)

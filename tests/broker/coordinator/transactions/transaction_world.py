@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from types import SimpleNamespace
 from typing import Any, cast
 
 from coordinator_world import MemoryPartition
-from virtual_time import LoopClock
+from virtual_time import LoopClock, run_virtual
 
 from engine.broker.coordinator.transactions.coordinator import InitializedProducer, TransactionCoordinator
 from engine.broker.coordinator.transactions.marker_writer import MarkerWriter
@@ -305,3 +305,15 @@ class TransactionWorld:
         async with asyncio.timeout(100):
             while self.found(name).state is not state or self.found(name).pending_state is not None:
                 await asyncio.sleep(0.01)
+
+
+def play(test: Callable[[TransactionWorld], Awaitable[None]], **settings: str) -> None:
+    """Run a test on virtual time with a coordinator that leads its partitions."""
+
+    async def run() -> None:
+        world = TransactionWorld(**settings)
+        await world.lead()
+        await test(world)
+        await world.stop()
+
+    run_virtual(run)
