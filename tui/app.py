@@ -31,6 +31,7 @@ from tui.screen.saving import copied_text, copy_natively, native_command
 from tui.state.session import Session
 from tui.terminal import INTERRUPTED, signals_taken
 from tui.themes import ColourlessFilter, PlainTextFilter, theme_of
+from tui.widgets.toned import Toned
 
 log = logging.getLogger(__name__)
 
@@ -136,6 +137,13 @@ class Dashboard(FrameApp, inherit_bindings=False):
         else:
             await super().on_event(event)
         await handled_by(field)
+
+    def refresh_css(self, animate: bool = True) -> None:
+        """Draw in the colours of another theme also what keeps its own background and text colour."""
+        super().refresh_css(animate)
+        for screen in self.screen_stack:
+            for widget in screen.query(Toned):
+                widget.refresh()
 
     def take(self, frame: Frame) -> None:
         """Take a frame and draw it; after the first one, load what keys need later."""

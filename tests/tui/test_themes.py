@@ -69,6 +69,17 @@ def test_other_themes_are_one_key_away() -> None:
     drive(run)
 
 
+def test_a_theme_that_differs_in_one_colour_is_drawn_at_once() -> None:
+    async def run() -> None:
+        palettes = {**PALETTES, "twin": replace(PALETTES["dark"], good="#123456")}
+        async with dashboard(palettes=palettes) as driven:
+            driven.app.theme = "twin"
+            await driven.settled()
+            assert "#123456" in driven.app.export_screenshot()
+
+    drive(run)
+
+
 @pytest.mark.parametrize("name", PALETTES)
 def test_every_theme_shows_where_the_aside_begins(name: str) -> None:
     theme = theme_of(name, PALETTES[name])

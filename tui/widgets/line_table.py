@@ -263,13 +263,13 @@ class LineTable(Toned, ScrollView, can_focus=True):
         is_chosen = index == self.model.cursor
         mark = self.tone_style(Tone.ACCENT) + Style(bold=True)
         signs = ("▌" if is_chosen and self.has_focus else " ") + ("•" if key in self.model.tags else " ")
-        segments = [Segment(signs, mark + self.behind("chosen") if is_chosen else mark)]
+        segments = [Segment(signs, mark + self.behind("selected") if is_chosen else mark)]
         gap = GAP + (_MORE if self.model.skipped else 0)
         for column, width in self._layout:
             cell: Cell = column.cell(item)
             style = self.tone_style(cell.tone)
             if is_chosen or places[column.name] in changed:
-                style += self.behind("chosen" if is_chosen else "changed")
+                style += self.behind("selected" if is_chosen else "changed")
             shown = plain(cell.text)
             if places[column.name] == 0:
                 shown = elided(shown, width)
@@ -279,7 +279,7 @@ class LineTable(Toned, ScrollView, can_focus=True):
         return segments
 
     def _row_style(self, index: int) -> Style:
-        return self.base_style + self.behind("chosen") if index == self.model.cursor else self.base_style
+        return self.base_style + self.behind("selected") if index == self.model.cursor else self.base_style
 
     # Moving
 

@@ -111,7 +111,7 @@ class RowsView(LinesView):
             return strip
         left, right = self._columns
         before, row, after = strip.divide([left, right, self.size.width])
-        chosen = Strip(Segment(text, (style or Style()) + self.behind("chosen")) for text, style, _ in row)
+        chosen = Strip(Segment(text, (style or Style()) + self.behind("selected")) for text, style, _ in row)
         return Strip.join([before, chosen, after])
 
     def on_click(self, event: events.Click) -> None:

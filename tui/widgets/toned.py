@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import ClassVar
 
+from rich.color import Color as RichColor
 from rich.segment import Segment
 from rich.style import Style
+from textual.color import Color
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -14,28 +15,19 @@ from tui.drawing.cells import Tone
 from tui.drawing.lines import Line, fitted
 from tui.drawing.units import plain
 
-_LOUD = (Tone.ALARM, Tone.ALERT)
+_COLOURS = {
+    Tone.PLAIN: "foreground", Tone.STRONG: "foreground", Tone.QUIET: "quiet", Tone.ACCENT: "accent",
+    Tone.GOOD: "success", Tone.WARN: "warning", Tone.BAD: "error", Tone.FRAME: "frame",
+}  # fmt: skip
+_LOUD = {Tone.ALARM: "error", Tone.ALERT: "warning"}
+_BOLD = (Tone.STRONG, Tone.BAD, *_LOUD)
 
 
 class Toned(Widget):
-    """Knows the style of each tone."""
+    """Knows the style of each tone.
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"tone--chosen", "tone--changed", *(f"tone--{tone.value}" for tone in Tone)}
-    DEFAULT_CSS = """
-    Toned {
-        & > .tone--plain { color: $foreground; }
-        & > .tone--strong { color: $foreground; text-style: bold; }
-        & > .tone--quiet { color: $quiet; }
-        & > .tone--accent { color: $accent; }
-        & > .tone--good { color: $success; }
-        & > .tone--warn { color: $warning; }
-        & > .tone--bad { color: $error; text-style: bold; }
-        & > .tone--frame { color: $frame; }
-        & > .tone--alarm { color: $background; background: $error; text-style: bold; }
-        & > .tone--alert { color: $background; background: $warning; text-style: bold; }
-        & > .tone--chosen { background: $selected; }
-        & > .tone--changed { background: $changed; }
-    }
+    The colours are the theme's. Component classes would be Textual's way: it styles each of them anew in every widget
+    whenever that may look different, which took a quarter of the dashboard's start.
     """
 
     @cached_property
@@ -59,17 +51,20 @@ class Toned(Widget):
         """Return the tone's colour on this widget's background."""
         style = self._styles.get(tone)
         if style is None:
-            part = self.get_component_rich_style(f"tone--{tone.value}", partial=True)
-            behind = Style(bgcolor=part.bgcolor) if tone in _LOUD else Style()
-            style = self._styles[tone] = self.base_style + Style(color=part.color, bold=part.bold) + behind
+            own = self._colour("background" if tone in _LOUD else _COLOURS[tone])
+            behind = Style(bgcolor=self._colour(_LOUD[tone])) if tone in _LOUD else Style()
+            style = self._styles[tone] = self.base_style + Style(color=own, bold=tone in _BOLD or None) + behind
         return style
 
     def behind(self, what: str) -> Style:
-        """Return the background alone of what is ``chosen`` or ``changed``."""
+        """Return the background alone of what is ``selected`` or ``changed``."""
         if what not in self._styles:
-            part = self.get_component_rich_style(f"tone--{what}", partial=True)
-            self._styles[what] = Style(bgcolor=part.bgcolor)
+            self._styles[what] = Style(bgcolor=self._colour(what))
         return self._styles[what]
+
+    def _colour(self, name: str) -> RichColor:
+        """Return one of the theme's colours."""
+        return Color.parse(self.app.theme_variables[name]).rich_color
 
     def strip_of(self, line: Line, width: int) -> Strip:
         """Return a line in exactly ``width`` cells."""
