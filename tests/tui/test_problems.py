@@ -1034,6 +1034,24 @@ def test_keys_that_narrow_say_what_they_show_next() -> None:
     shown("live", look, size=(120, 40))
 
 
+def test_the_last_line_names_no_key_that_has_nothing_to_do() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.tick(2)
+        driven.app.session.target = ClusterTarget("made up", Origin.OPTIONS, bootstrap=(("made-up", 1),))
+        for page, keys in (
+            ("reassignments", ": ? q"), ("groups", ": ? q"), ("topics", "N : ? q"), ("plans", "N o : ? q"),
+            ("timeline", ": ? q"), ("brokers", "A E R enter / z : ? q"),
+        ):  # fmt: skip
+            driven.main.go_to(Location(page))
+            assert [item.key for item in footer_items(driven.main)] == keys.split(), page
+        driven.feed.cluster.set_broker_config(1, "leader.replication.throttled.rate", "1000")
+        await driven.tick(2)
+        driven.main.go_to(Location("reassignments"))
+        assert [item.key for item in footer_items(driven.main)] == ["w", "X", ":", "?", "q"]
+
+    shown("empty", look)
+
+
 def test_readers_are_explained_by_what_concerns_them_and_the_gravest_leads() -> None:
     cluster = FakeCluster(3, {"orders": 4, "other": 4})
     cluster.add_group("reports", "orders", reads=cluster.rate, lag=10)

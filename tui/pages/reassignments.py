@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from engine.admin.analysis.moves import CopyProgress, CopyState, MovesBoard
 from engine.admin.analysis.throttles import ThrottleVerdict, throttle_advice, throttle_texts
-from engine.admin.health.report import Check
+from engine.admin.health.report import Check, HealthReason
 from engine.admin.watch.frame import Frame, Stage
 from engine.common.model import ReplicaAssignment, TopicPartition
 from tui.drawing.cells import DENIED, NO_DATA, Cell, Column, Tone, attribute, column, figure
@@ -171,10 +171,15 @@ def _summary(view: View, width: int) -> list[Line]:
     return [*lines, *_throttles(board, moves), *left_behind]
 
 
+def leaked_throttles(frame: Frame) -> HealthReason | None:
+    """Return the finding of throttles that no move needs, if there are any."""
+    reasons = () if frame.health is None else frame.health.reasons
+    return next((reason for reason in reasons if reason.check is Check.LEAKED_THROTTLES), None)
+
+
 def _left_behind(frame: Frame) -> list[Line]:
     """Say that there are throttles which no move needs: they slow down ordinary replication."""
-    reasons = () if frame.health is None else frame.health.reasons
-    leaked = next((reason for reason in reasons if reason.check is Check.LEAKED_THROTTLES), None)
+    leaked = leaked_throttles(frame)
     if leaked is None:
         return []
     text = f"{counted(leaked.count, 'throttle setting')} {'serves' if leaked.count == 1 else 'serve'} no move"

@@ -24,6 +24,7 @@ from tui.pages.asides import aside_of
 from tui.pages.clusters import cluster_mark
 from tui.pages.overview import health_word
 from tui.pages.page import View
+from tui.pages.reassignments import leaked_throttles
 from tui.pages.timeline import next_severity
 from tui.screen.offers import ASK_CLUSTER
 from tui.state.location import History, Location
@@ -340,6 +341,7 @@ def why_not(screen: PageScreen, action: Action) -> str:
 
 _TAB_TITLES = {"reassignments": "Reassign", "zookeeper": "ZK"}
 """Eleven titles have to fit into 120 columns; their short ones into 80."""
+_NEED_NO_ROW = frozenset({"topic.create", "plan.make", "plan.open"})
 OF_A_RUN = ("plan.cancel", "plan.throttle", "plan.stop")
 """Actions that matter most while a plan is carried out."""
 
@@ -374,6 +376,9 @@ def footer_items(screen: PageScreen) -> list[KeyItem]:
         shown = [entry for entry in shown if entry.id not in idle and (not entry.is_of_rows or entry.id == "row.open")]
         # What changes something is worth its place on the problem that it may mend.
         shown = [entry for entry in shown if entry.id in mends or not (entry.changes or entry.group is Group.PLANS)]
+    else:
+        idle = _idle_without(screen)
+        shown = [entry for entry in shown if entry.id not in idle]
     order = {action_id: place for place, action_id in enumerate(mends)}
     shown.sort(key=lambda action: (order.get(action.id, len(order)), not action.pages))
     if screen.off_board.is_plan_under_way:
@@ -395,6 +400,18 @@ def footer_items(screen: PageScreen) -> list[KeyItem]:
         )
         for action in shown
     ]  # fmt: skip
+
+
+def _idle_without(screen: PageScreen) -> set[str]:
+    """Return the actions that have nothing to do on a screen: without rows, all but those that need none."""
+    where, has_leak = screen.location, leaked_throttles(screen.dashboard.board.frame) is not None
+    idle = set[str]() if has_leak else {"reassignment.unthrottle"}
+    # A group without offsets can be deleted, and a plan without moves be saved; znodes come in a moment.
+    if len(screen.model.rows.items) or where.group or screen.off_board.plan or where.page == "zookeeper":
+        return idle
+    of_leak = {"reassignment.unthrottle", "problem.why"} if has_leak and where.page == "reassignments" else set()
+    actions = screen.dashboard.session.registry.on_page(where.screen)
+    return idle | {action.id for action in actions if action.pages or action.is_of_rows} - _NEED_NO_ROW - of_leak
 
 
 # The first line of every screen

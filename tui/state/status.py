@@ -154,8 +154,8 @@ def _link_text(side: Side, link: Link, now_ms: int) -> str:
     word = "refuse us" if link.state is LinkState.DENIED else "lost"
     last = "" if link.last_answer_ms is None else f", last answer {span((now_ms - link.last_answer_ms) / 1000)} ago"
     following = ", trying now" if link.state is LinkState.LOST else ""
-    if link.next_try_ms is not None:
-        following = f", next try in {span(max(0, link.next_try_ms - now_ms) / 1000)}"
+    if link.next_try_ms is not None and link.next_try_ms > now_ms:
+        following = f", next try in {span((link.next_try_ms - now_ms) / 1000)}"
     return f"{name} {word}: {plain(link.cause)}{last}{following}"
 
 
