@@ -67,7 +67,7 @@ EXEMPT: Final = frozenset(
         ApiKey.ALTER_PARTITION,
     }
 )
-"""Requests of brokers: no client is charged for their time."""
+"""Requests of brokers: no client is charged for their time, nor for that of a Produce without an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,6 +397,8 @@ class ClientQuotas:
         key, throttle_ms = QuotaKey.REQUEST, 0
         if answer is not NO_RESPONSE:
             throttle_ms = self._count(QuotaKey.REQUEST, request, _percent(request), now_ms)
+        elif self._quotas[QuotaKey.REQUEST].limits:
+            self._exempt.record(_percent(request), now_ms)
         if api_key == ApiKey.PRODUCE:
             bytes_ms = self._count(QuotaKey.PRODUCE, request, request.size_bytes, now_ms)
             if bytes_ms > throttle_ms:

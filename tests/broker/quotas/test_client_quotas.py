@@ -321,14 +321,15 @@ class TestFigures:
         w.produce(1000, None)
         assert self.figures(w)["Produce", "", ""]["byte-rate"] == 100.0
 
-    def test_time_of_brokers_is_exempt(self) -> None:
+    @pytest.mark.parametrize(("api_key", "answer"), [(ApiKey.FETCH, None), (ApiKey.PRODUCE, NO_RESPONSE)])
+    def test_time_of_brokers_and_of_acks_0_is_exempt(self, api_key: ApiKey, answer: object) -> None:
         w = World()
         w.quotas.update("users", "<default>", {"request_percentage": "50"})
-        request = w.request(ApiKey.FETCH)
-        request.session.is_follower = True
+        request = w.request(api_key)
+        request.session.is_follower = api_key is ApiKey.FETCH
         assert request.use is not None
         request.use.begin()
-        w.quotas.before_encoding(request, None)
+        w.quotas.before_encoding(request, answer)
         assert self.figures(w)["Request", "", ""]["exempt-request-time"] > 0
 
     def test_clients_without_a_quota_never_take_the_place_of_those_with_one(self) -> None:
