@@ -11,7 +11,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +153,72 @@ def test_a_damaged_request_ends_a_connection_when_the_answer_in_front_of_it_is_s
         create_topic(side.address, topic)
     kafka, ours = map(heard, brokers.both.sides.values())
     assert kafka == ours and kafka[1]
+
+
+def head(api_key: int, version: int, *, client_id: bytes | None = b"odd", rest: bytes = b"") -> bytes:
+    """Return a frame with a header of version 1, and whatever comes behind it."""
+    text = struct.pack(">h", -1) if client_id is None else struct.pack(">h", len(client_id)) + client_id
+    data = struct.pack(">hhi", api_key, version, 5) + text + rest
+    return struct.pack(">i", len(data)) + data
+
+
+def cut(frame: bytes, size: int) -> bytes:
+    """Return the first bytes of a frame, as a frame."""
+    return struct.pack(">i", size) + frame[4 : 4 + size]
+
+
+_V3 = b"\x00\x02a\x021\x00"
+"""The tags of a header, and the names of a client's software in ApiVersions 3."""
+
+FRAMES = {
+    **{f"key {key}": head(key, 0) for key in (*range(51, 56), 59, *range(62, 65), *range(70, 90), -1, 32767)},
+    **{f"ApiVersions {version}": head(18, version) for version in (5, 99, -1, 32767, -32768)},
+    **{f"ApiVersions {version} with tags": head(18, version, rest=b"\x00") for version in (0, 2, 5, 99, -1)},
+    **{f"ApiVersions {version} with much": head(18, version, rest=_V3) for version in (0, 2, 3, 4, 5, -1)},
+    "ApiVersions 3 without a name": head(18, 3, rest=b"\x00\x01\x01\x00"),
+    "ApiVersions 3 with an odd name": head(18, 3, rest=b"\x00\x04 a \x021\x00"),
+    "ApiVersions 3 with null": head(18, 3, rest=b"\x00\x00\x021\x00"),
+    "ApiVersions 3 with a tag": head(18, 3, rest=b"\x00\x02a\x021\x01\x63\x01x"),
+    "ApiVersions 3 with a tag in its head": head(18, 3, rest=b"\x01\x63\x01x" + _V3[1:]),
+    "ApiVersions 3 cut": head(18, 3, rest=_V3[:-1]),
+    "ApiVersions 3 with a byte more": head(18, 3, rest=_V3 + b"\x00"),
+    "no client id": head(18, 0, client_id=None),
+    "an empty client id": head(18, 0, client_id=b""),
+    "a client id that is no UTF-8": head(18, 0, client_id=b"\xff\xfe\x00"),
+    "a client id that is longer than the frame": cut(head(18, 0, client_id=b"x" * 300), 20),
+    "a client id of length -2": struct.pack(">ihhih", 10, 18, 0, 5, -2),
+    "a byte more": head(18, 0, rest=b"\x00"),
+    "Metadata with bytes more": head(3, 1, rest=struct.pack(">i", 0) + b"more"),
+    "Metadata cut": head(3, 1, rest=b"\x00\x00"),
+    "Metadata of very many topics": head(3, 1, rest=struct.pack(">i", 2**31 - 1)),
+    "Metadata of -2 topics": head(3, 1, rest=struct.pack(">i", -2)),
+    "Metadata 99": head(3, 99),
+    **{f"{size} bytes": cut(head(18, 0), size) for size in range(11)},
+    **{f"a size of {size}": struct.pack(">i", size) for size in (-1, -(2**31), 2**31 - 1, 104_857_601)},
+    "TLS": bytes.fromhex("16030100f8010000f40303") + bytes(240),
+    "HTTP": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+}
+
+
+def test_the_same_ends_of_connections(brokers: Brokers) -> None:
+    """What is no request, or nearly one, is answered or ends the connection alike."""
+    differ = {}
+    for name, sent in FRAMES.items():
+        heard = []
+        for side in brokers.both.sides.values():
+            with side.another_connection() as client:
+                client.socket.sendall(sent + head(18, 0))
+                client.socket.shutdown(socket.SHUT_WR)
+                data = b""
+                with suppress(ConnectionResetError):
+                    while part := client.socket.recv(65536):
+                        data += part
+            heard.append(data)
+        if heard[0] != heard[1]:
+            differ[name] = heard
+    assert not differ, "\n".join(
+        f"{name}: Kafka {kafka.hex()}, klamm {ours.hex()}" for name, (kafka, ours) in differ.items()
+    )
 
 
 TOLD_BY_CONTROLLERS = {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA}
