@@ -101,7 +101,7 @@ class GroupKeys:
         "Longest text, in bytes, that a client may store with an offset."
     )
     offsets_commit_required_acks = SHORT(-1, HIGH).without_effect(
-        "Deprecated: acks of a commit's write; -1 is the only good value."
+        "Deprecated: acks of a commit's write. klamm waits for all in-sync replicas, as with -1."
     )
     offsets_commit_timeout_ms = INT(5000, HIGH, at_least(1)).with_effect(
         "Milliseconds that a commit waits for its replicas."
