@@ -174,8 +174,10 @@ def settings_of_brokers(both: SideBySide) -> None:
     )
     _changes(both, BROKER, "", ((key, SET, value) for key, value in elsewhere))
     too_many = (("num.io.threads", "99"), ("num.io.threads", "1"), ("log.cleaner.threads", "5"))
+    limits = ("max.connections", "max.connection.creation.rate", "listener.name.plaintext.max.connections")
     # Kafka puts the name of an exception class into these.
-    _changes(both, BROKER, "0", ((key, SET, value) for key, value in too_many), unlike=WORDS)
+    _changes(both, BROKER, "0", [(key, SET, value) for key, value in too_many], unlike=WORDS)
+    _changes(both, BROKER, "", [(key, SET, value) for key in limits for value in ("0", "1")], unlike=WORDS)
     for name in ("7", "x", "-1"):
         _changes(both, BROKER, name, [("log.retention.ms", SET, "5")])
     _changes(

@@ -21,16 +21,22 @@ _THREAD_COUNTS: Final = (
 )
 
 
+_LIMITS: Final = (BrokerKeys.max_connections.name, BrokerKeys.max_connection_creation_rate.name)
+"""How many connections a listener may have, and how many may come to it in a second."""
+
+
 def check_reconfiguration(current: BrokerConfig, new: BrokerConfig) -> None:
     """Check the step from one set of settings to another.
 
     Raises:
-        ReconfigurationError: a thread count more than halves or doubles, or a listener changes that stays.
+        ReconfigurationError: a thread count more than halves or doubles, a listener changes that stays, or nobody could
+            connect to it any more.
     """
     for key in _THREAD_COUNTS:
         _check_thread_count(key.name, key.of(current), key.of(new))
     _check_cleaner_threads(current.log_cleaner_threads, new.log_cleaner_threads)
     _check_listeners(current, new)
+    _check_limits(current, new)
 
 
 def _check_listeners(current: BrokerConfig, new: BrokerConfig) -> None:
@@ -50,6 +56,18 @@ def _check_listeners(current: BrokerConfig, new: BrokerConfig) -> None:
             raise ReconfigurationError(
                 f"Security protocol cannot be updated for existing listener ListenerName({name})", key="listeners"
             )
+
+
+def _check_limits(current: BrokerConfig, new: BrokerConfig) -> None:
+    """Refuse limits that let no connection in: not that of somebody either who would raise them again."""
+    for endpoint in current.listener_settings.listeners:
+        before, after = (
+            {name: config.for_listener(endpoint.listener_name, name) for name in _LIMITS} for config in (current, new)
+        )
+        if after != before:
+            for name, limit in after.items():
+                if limit == 0:
+                    raise ReconfigurationError(f"Invalid {name} {limit}", key=name)
 
 
 def _fixed_texts(config: BrokerConfig, listener_name: str) -> dict[str, str]:

@@ -345,6 +345,9 @@ def test_changes_that_make_no_sense(name: str, operation: AlterOperation, messag
             r"Security protocol cannot be updated for existing listener ListenerName\(PLAINTEXT\)",
         ),
         ({"log.cleaner.threads": "9"}, "cannot be increased to more than double the current value 1"),
+        ({"max.connections": "0"}, "Invalid max.connections 0"),
+        ({"listener.name.plaintext.max.connections": "0"}, "Invalid max.connections 0"),
+        ({"max.connection.creation.rate": "0"}, "Invalid max.connection.creation.rate 0"),
     ],
 )
 def test_broker_changes_that_are_not_done_are_refused(texts: dict[str, str], message: str) -> None:
