@@ -169,7 +169,6 @@ def settings_of_brokers(both: SideBySide) -> None:
     elsewhere = (
         ("max.connections.per.ip.overrides", f"localhost:{stored}"),
         ("max.connections.per.ip.overrides", f"::1:{stored}"),
-        ("max.connections.per.ip.overrides", "localhost:${unknown:num.io.threads}"),
         ("log.cleaner.threads", stored),
     )
     _changes(both, BROKER, "", ((key, SET, value) for key, value in elsewhere))
