@@ -18,9 +18,11 @@ from typing import Any
 import pytest
 from apache_kafka import ApacheKafkaBroker
 from broker_program import OLD_RECORDS_STAY, BrokerProgram, settings
+from compared_brokers import brokers_ask_each_other
 from compared_configs import BROKER, PROVIDERS, STORED, TOPIC, described
 from compared_records import written
 from grown_requests import grown
+from kazoo.client import KazooClient
 from patience import within
 from requests_compared import AREAS
 from side_by_side import Side, SideBySide
@@ -88,11 +90,6 @@ class Brokers:
             controller_address(f"{host}:21093")
         self.both = SideBySide(self._kafka.bootstrap, f"{host}:21093")
         stack.callback(self.both.close)
-
-    @property
-    def logs(self) -> tuple[Callable[[], str], Callable[[], str]]:
-        """What reads the two brokers' server.log."""
-        return lambda: (self.folder / "kafka" / "server.log").read_text("utf-8"), lambda: self._klamm.server_log
 
     def stop(self) -> None:
         """Shut both down cleanly."""
@@ -206,13 +203,12 @@ def test_the_same_ends_of_connections(brokers: Brokers) -> None:
     for name, sent in FRAMES.items():
         heard = []
         for side in brokers.both.sides.values():
-            with side.another_connection() as client:
+            data = b""
+            with side.another_connection() as client, suppress(OSError):
                 client.socket.sendall(sent + head(18, 0))
                 client.socket.shutdown(socket.SHUT_WR)
-                data = b""
-                with suppress(ConnectionResetError):
-                    while part := client.socket.recv(65536):
-                        data += part
+                while part := client.socket.recv(65536):
+                    data += part
             heard.append(data)
         if heard[0] != heard[1]:
             differ[name] = heard
@@ -272,6 +268,22 @@ def about(value: Any, topic: str) -> Any:
     return value
 
 
+def test_what_brokers_ask_each_other(brokers: Brokers) -> None:
+    both = brokers.both
+    both.differences.clear()
+    epochs = {}
+    for kind, side in both.sides.items():
+        client = KazooClient(f"{brokers.zookeeper}/{kind}", timeout=10)
+        client.start()
+        epochs[side.address] = client.get("/brokers/ids/0")[1].czxid
+        client.stop()
+        client.close()
+    brokers_ask_each_other(both, lambda side: epochs[side.address])
+    assert not both.differences, "\n".join(both.differences)
+
+
+ALL_BROKERS = "brokers/<default>"
+
 IN_ZOOKEEPER: tuple[tuple[str, dict[str, str]], ...] = (
     ("brokers/0", {"log.retention.ms": "x", "log.segment.bytes": "1048577"}),
     ("brokers/0", {"log.cleaner.threads": "9", "log.retention.bytes": "7"}),
@@ -286,11 +298,11 @@ IN_ZOOKEEPER: tuple[tuple[str, dict[str, str]], ...] = (
     ("brokers/0", {"log.retention.bytes": "-7", "min.insync.replicas": "0", "message.max.bytes": "77777"}),
     ("brokers/0", {"advertised.listeners": "x", "log.retention.bytes": "16"}),
     ("brokers/0", {}),
-    ("brokers/<default>", {"log.retention.ms": "x", "log.segment.bytes": "1048577"}),
-    ("brokers/<default>", {"listener.name.plaintext.ssl.keystore.location": "x", "log.retention.bytes": "17"}),
-    ("brokers/<default>", {"advertised.listeners": "PLAINTEXT://a:1", "log.retention.bytes": "18"}),
-    ("brokers/<default>", {"log.cleaner.threads": "9", "log.retention.bytes": "19"}),
-    ("brokers/<default>", {}),
+    (ALL_BROKERS, {"log.retention.ms": "x", "log.segment.bytes": "1048577"}),
+    (ALL_BROKERS, {"listener.name.plaintext.ssl.keystore.location": "x", "log.retention.bytes": "17"}),
+    (ALL_BROKERS, {"advertised.listeners": "PLAINTEXT://a:1", "log.retention.bytes": "18"}),
+    (ALL_BROKERS, {"log.cleaner.threads": "9", "log.retention.bytes": "19"}),
+    (ALL_BROKERS, {}),
     ("topics/odd", {"retention.ms": "x", "segment.bytes": "5", "max.message.bytes": "1048577"}),
     ("topics/odd", {"nope": "x", "min.insync.replicas": "2"}),
     ("topics/odd", {"leader.replication.throttled.replicas": "x", "retention.ms": "6"}),
@@ -306,20 +318,23 @@ def test_settings_that_only_zookeeper_has_seen(brokers: Brokers) -> None:
     both.differences.clear()
     made = CreatableTopic(name="odd", num_partitions=1, replication_factor=1)
     both.prepare(CreateTopicsRequest(topics=[made], timeout_ms=15_000), 7)
-    for entity, texts in IN_ZOOKEEPER:
-        told = f"Processing override for entityPath: {entity} with config"
-        said = [log().count(told) for log in brokers.logs]
-        data = json.dumps({"version": 1, "config": texts}).encode()
-        notice = json.dumps({"version": 2, "entity_path": entity}).encode()
+    mark, is_in_time = "log.index.interval.bytes", within(60)
+    for number, (entity, texts) in enumerate(IN_ZOOKEEPER, 4001):
+        # Notices are followed in their order: who has taken the mark has looked at what comes before it.
+        of_all = (texts if entity == ALL_BROKERS else {}) | {mark: f"{number}"}
         for kind in ("kafka", "klamm"):
             with znode_writer(f"{brokers.zookeeper}/{kind}") as write:
-                write({f"/config/{entity}": data, "/config/changes/config_change_": notice}, False)
-        is_in_time = within(20)
-        while any(log().count(told) <= before for log, before in zip(brokers.logs, said, strict=True)):
-            assert is_in_time(), entity
-            time.sleep(0.05)
-        # The line comes a moment before.
-        time.sleep(0.3)
+                for changed, config in ((entity, texts), (ALL_BROKERS, of_all)):
+                    data = json.dumps({"version": 1, "config": config}).encode()
+                    notice = json.dumps({"version": 2, "entity_path": changed}).encode()
+                    write({f"/config/{changed}": data, "/config/changes/config_change_": notice}, False)
+        marked = described((BROKER, "0"), keys=[mark], synonyms=True)
+        for side in both.sides.values():
+            while f"{number}" not in str(side.plain(side.ask(marked, 4))):
+                assert is_in_time(), entity
+                time.sleep(0.05)
+        # What is stored is told a moment before it counts.
+        time.sleep(0.2)
         about = (TOPIC, "odd") if entity.startswith("topics") else (BROKER, "0")
         keys = None if entity.startswith("topics") else [*{key for _, some in IN_ZOOKEEPER for key in some}]
         both.ask(f"{entity} {texts}", described(about, keys=keys, synonyms=True), [4], unlike={"error_message"})
