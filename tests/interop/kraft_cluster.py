@@ -127,6 +127,8 @@ class KRaftCluster:
             "auto.create.topics.enable": "false",
             "auto.leader.rebalance.enable": "false",
             "log.cleaner.dedupe.buffer.size": "16777216",
+            # By default an idle quorum writes, replicates and applies two records a second.
+            "metadata.max.idle.interval.ms": "10000",
             **(overrides or {}),
         }
         self.nodes = [

@@ -18,6 +18,7 @@ from engine.admin.cluster.target import Naming, Side, resolve_target
 from engine.admin.watch.frame import Frame, LinkState, Stage
 from engine.admin.watch.live_feed import LiveFeed
 
+KEYTOOL = ("-J-XX:+UseSerialGC", "-J-XX:TieredStopAtLevel=1")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
 
@@ -58,11 +59,11 @@ def stores(kafka: SecuredKafka) -> dict[str, dict[str, str]]:
     for kind in ("JKS", "PKCS12"):
         trust[kind] = folder / f"trust.{kind}"
         run("keytool", "-importcert", "-noprompt", "-alias", "ca", "-file", folder / "ca.pem", "-keystore", trust[kind],
-            "-storetype", kind, "-storepass", "trust-Secr3t")  # fmt: skip
+            "-storetype", kind, "-storepass", "trust-Secr3t", *KEYTOOL)  # fmt: skip
     jks = folder / "admin.jks"
     run("keytool", "-importkeystore", "-noprompt", "-srckeystore", p12, "-srcstoretype", "PKCS12", "-srcstorepass",
         "store-Secr3t", "-destkeystore", jks, "-deststoretype", "JKS", "-deststorepass", "store-Secr3t",
-        "-srcalias", "admin", "-destkeypass", "key-Secr3t")  # fmt: skip
+        "-srcalias", "admin", "-destkeypass", "key-Secr3t", *KEYTOOL)  # fmt: skip
     one_line = "".join(admin.certificate_pem.splitlines())
 
     def binary(kind: str, store: Path, **more: str) -> dict[str, str]:

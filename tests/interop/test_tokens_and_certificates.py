@@ -162,7 +162,9 @@ def key_store(kafka: SecuredKafka, name: str, kind: str = "JKS") -> dict[str, st
 
 
 class CertificateStory(RightsStory):
-    """The users of the cells show certificates: from PKCS12 stores those who change something."""
+    """The users of the cells show certificates from PKCS12 stores, and those of the first case from Java's own: each of
+    those takes a JVM.
+    """
 
     kafka: SecuredKafka
 
@@ -170,7 +172,7 @@ class CertificateStory(RightsStory):
         return f"User:CN={cell.user}"
 
     def config_of(self, cell: Cell) -> Path:
-        kind = "PKCS12" if cell.case in CHANGING else "JKS"
+        kind = "JKS" if cell.case == READING[0] else "PKCS12"
         return self.kafka.client("MUTUAL", **key_store(self.kafka, cell.user, kind))
 
 

@@ -32,7 +32,7 @@ def test_one_process_runs_all_tests_that_use_the_session_of_spark() -> None:
     """Each further process would start a session of its own, for ten seconds of CPU."""
     uses_session = re.compile(r"\bspark: (Any|object)\b")
     files = {path for path in (ROOT / "tests").rglob("test_*.py") if uses_session.search(path.read_text("utf-8"))}
-    assert {path.relative_to(ROOT).as_posix() for path in files} == {*SPARK, *SPARK_ON_KAFKA[0], *SPARK_ON_KAFKA[1]}
+    assert {path.relative_to(ROOT).as_posix() for path in files} == {*SPARK, *SPARK_ON_KAFKA}
     sharing = _Sharing.__new__(_Sharing)
     for together in TOGETHER:
         assert {sharing._split_scope(f"{file}::test_1[x::y]") for file in together} == {together[0]}

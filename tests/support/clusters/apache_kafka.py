@@ -184,14 +184,16 @@ def compiled(source: str, *more_classes: Path) -> Path:
     if not java.has_module("jdk.compiler"):
         raise SystemExit(f"error: {java.program} has no compiler\nhint: install a JDK and set JAVA_HOME")
     file = SOURCES / f"{source}.java"
-    classes = ":".join(map(str, [*fetch_jars().glob("*.jar"), *more_classes]))
+    # The compiler itself knows no wildcard.
+    classes = ":".join(map(str, [*sorted(fetch_jars().glob("*.jar")), *more_classes]))
 
     def compile_it(work: Path) -> Path:
         compiler = [java.program, *SHORT_LIVED, "-m", "jdk.compiler/com.sun.tools.javac.Main"]
         subprocess.run([*compiler, "-cp", classes, "-d", work / "classes", file], check=True, timeout=300)
         return work / "classes"
 
-    digest = hashlib.sha256(file.read_bytes() + f"{java.program.resolve()}".encode()).hexdigest()[:16]
+    words = f"{java.program.resolve()} {classes}".encode()
+    digest = hashlib.sha256(words + file.read_bytes()).hexdigest()[:16]
     return fetched_once(jars_folder().with_name(f"{source}-{digest}"), compile_it)
 
 

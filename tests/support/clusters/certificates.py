@@ -58,6 +58,7 @@ class Signed:
         words = [
             "keytool", "-importkeystore", "-noprompt", "-srckeystore", p12, "-srcstoretype", "PKCS12",
             "-srcstorepass", password, "-destkeystore", path, "-deststoretype", "JKS", "-deststorepass", password,
+            "-J-XX:+UseSerialGC", "-J-XX:TieredStopAtLevel=1",
         ]  # fmt: skip
         done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -20,10 +20,10 @@ SPARK = tuple(
 """Files that run in the same process, so that a run starts one session of Spark, whatever the number of processes."""
 
 SPARK_ON_KAFKA = tuple(
-    tuple(f"tests/interop/test_{name}.py" for name in names)
-    for names in (("hdfs", "spark_source_on_kafka", "on_kafka_4"), ("spark_on_secured_kafka", "spark_lag_on_kafka"))
+    f"tests/interop/test_{name}.py"
+    for name in ("hdfs", "spark_on_secured_kafka", "spark_source_on_kafka", "spark_lag_on_kafka", "on_kafka_4")
 )
-"""The same of those against Apache Kafka: in one process, they would outlast all other files."""
+"""The same of those against Apache Kafka."""
 
 ON_BROKERS = {
     "live_cluster": (
@@ -69,7 +69,7 @@ ON_BROKERS = {
 }  # fmt: skip
 """By fixture, the files that share its brokers, which take CPU from their start to the end of the run."""
 
-TOGETHER = (SPARK, *SPARK_ON_KAFKA, *(files for groups in ON_BROKERS.values() for files in groups))
+TOGETHER = (SPARK, SPARK_ON_KAFKA, *(files for groups in ON_BROKERS.values() for files in groups))
 
 LONGEST = (
     *SPARK,
@@ -99,26 +99,27 @@ LONGEST = (
     "tests/cli/test_half_dead.py",
     "tests/plans/test_scenarios.py",
     "tests/plans/test_nearby.py",
-    *SPARK_ON_KAFKA[0],
-    *SPARK_ON_KAFKA[1],
+    *SPARK_ON_KAFKA,
+    "tests/interop/test_plans_on_kafka_4.py",
     "tests/interop/test_kafka_with_silent_zookeeper.py",
+    "tests/interop/test_older_pyspark.py",
+    "tests/interop/test_rights_and_users.py",
     "tests/interop/test_metrics_like_kafka.py",
     "tests/interop/test_connection_rates_on_kafka.py",
     "tests/interop/test_plans_on_kafka.py",
-    "tests/interop/test_plans_on_kafka_4.py",
-    "tests/interop/test_spark_cluster_on_secured_kafka.py",
     "tests/interop/test_kerberos.py",
+    "tests/interop/test_spark_cluster_on_secured_kafka.py",
+    "tests/interop/test_java_transactions.py",
+    "tests/interop/test_znode_rights_on_kafka.py",
     "tests/interop/test_quotas_on_kafka.py",
     "tests/interop/test_reassignment_on_kafka.py",
     "tests/interop/test_words_of_kafka_tools.py",
-    "tests/interop/test_rights_and_users.py",
-    "tests/interop/test_java_transactions.py",
     "tests/interop/test_transactions_between_engines.py",
+    "tests/interop/test_tokens_and_certificates.py",
     "tests/interop/test_secured_kafka.py",
     "tests/interop/test_secured_cluster.py",
     "tests/interop/test_secured_jmx.py",
     "tests/interop/test_metrics_of_kafka.py",
-    "tests/interop/test_older_pyspark.py",
 )
 """Files that take more than half a minute: begun late, one of them would end long after all others."""
 
