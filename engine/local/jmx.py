@@ -1,11 +1,19 @@
-"""Reads MBeans by JMX. Java alone speaks its protocol, so a small Java program reads them from all brokers at once."""
+"""Reads MBeans by JMX. Java alone speaks its protocol, so a small Java program reads them from all brokers at once.
+
+The program is compiled once, into the user's cache.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
+import subprocess
+import tempfile
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from secrets import token_urlsafe
 from typing import Final
@@ -15,9 +23,10 @@ from engine.admin.brokers.metrics_sources import Source
 from engine.common.errors import ConfigError, OperationError
 from engine.common.model import address_text
 from engine.kafka.client.tls.context import TlsSettings, client_context, own_pkcs12, trusted_pem
-from engine.local.java import find_java
+from engine.local.java import OLDEST_JAVA, Java, find_java
 
-_PROGRAM: Final = Path(__file__).with_name("JmxReader.java")
+_SOURCE: Final = Path(__file__).with_name("JmxReader.java")
+_SHORT_LIVED: Final = ("-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 _NO_TLS: Final = "what listens there does not speak TLS: write jmx:// instead of jmxs://"
 _NAME: Final = "its certificate is for another host name; ssl.endpoint.identification.algorithm= turns the check off"
@@ -52,17 +61,49 @@ async def read_jmx(
         within_s: how long all may take, with the start of Java.
     """
     try:
-        java = await asyncio.to_thread(find_java, user="reading JMX")
-        if not java.has_module("jdk.compiler"):
-            return dict.fromkeys(sources, f"{java.program} has no compiler, which reading JMX needs: set JAVA_HOME")
-        output = await _run(java.program, sources, patterns, limit_s, within_s)
+        async with asyncio.timeout(within_s):
+            java = await asyncio.to_thread(find_java, user="reading JMX")
+            program = await asyncio.to_thread(_program, java, within_s)
+            if program is None:
+                return dict.fromkeys(sources, f"{java.program} has no compiler, which reading JMX needs: set JAVA_HOME")
+            output = await _run((java.program, *_SHORT_LIVED, *program), sources, patterns, limit_s)
+    except TimeoutError:
+        return dict.fromkeys(sources, f"Java did not end within {within_s:g} s")
     except (ConfigError, OperationError, OSError) as error:
         return dict.fromkeys(sources, str(error))
     return await asyncio.to_thread(_by_broker, sources, output)
 
 
+def _program(java: Java, within_s: float) -> list[str] | None:
+    """Return what Java runs: the classes in the user's cache, which this makes if they are missing.
+
+    Where they cannot be made it is the source, which Java compiles each time, for most of a second of CPU. None: they
+    are missing, and this Java has no compiler.
+    """
+    # Path's own expanduser raises if there is no home.
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "klamm")  # noqa: PTH111
+    classes = cache / f"jmx-reader-{sha256(_SOURCE.read_bytes()).hexdigest()[:16]}"
+    has_compiler, has_place = java.has_module("jdk.compiler"), cache.is_absolute()
+    if has_compiler and has_place and not classes.is_dir():
+        with suppress(OSError, subprocess.SubprocessError):
+            cache.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=cache) as work:
+                _compile(java, Path(work), within_s)
+                # Another process may have been faster.
+                Path(work, "classes").rename(classes)
+    if has_place and classes.is_dir():
+        return ["-cp", str(classes), _SOURCE.stem]
+    return [str(_SOURCE)] if has_compiler else None
+
+
+def _compile(java: Java, work: Path, within_s: float) -> None:
+    compiler = (java.program, *_SHORT_LIVED, "-m", "jdk.compiler/com.sun.tools.javac.Main")
+    words = ("--release", str(OLDEST_JAVA), "-d", work / "classes", _SOURCE)
+    subprocess.run([*compiler, *words], check=True, capture_output=True, timeout=within_s)
+
+
 async def _run(
-    java: Path, sources: Mapping[int, Source], patterns: Sequence[str], limit_s: float, within_s: float
+    program: Sequence[str | Path], sources: Mapping[int, Source], patterns: Sequence[str], limit_s: float
 ) -> bytes:
     lines = [await asyncio.to_thread(_tls_line, next(iter(sources.values())).tls)]
     for broker, source in sources.items():
@@ -75,17 +116,13 @@ async def _run(
         )
         lines.append("\t".join(map(str, words)) + "\n")
     process = await asyncio.create_subprocess_exec(
-        *(str(java), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
-        *(str(_PROGRAM), str(round(limit_s * 1000)), *patterns),
+        *(*map(str, program), str(round(limit_s * 1000)), *patterns),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        async with asyncio.timeout(within_s):
-            output, complaint = await process.communicate("".join(lines).encode())
-    except TimeoutError:
-        raise OperationError(f"Java did not end within {within_s:g} s") from None
+        output, complaint = await process.communicate("".join(lines).encode())
     finally:
         if process.returncode is None:
             process.kill()
