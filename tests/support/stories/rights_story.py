@@ -280,6 +280,14 @@ class Named(Protocol):
     def own(self) -> str: ...
 
 
+_LOOKS = {
+    ("t", ResourceType.TOPIC): (AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS, AclOperation.READ),
+    ("g", ResourceType.GROUP): (AclOperation.DESCRIBE,),
+    ("x", ResourceType.TRANSACTIONAL_ID): (AclOperation.DESCRIBE,),
+}
+"""What lists need, by the letter that names of cells begin with and the type of resource."""
+
+
 class RightsStory:
     """The running cluster, as its super user and as the users of the cells see it."""
 
@@ -304,22 +312,15 @@ class RightsStory:
         async with Cluster(resolve_target(Naming(None, self._admin), {}, self.folder)) as cluster:
             assert await add_acls(cluster, rules) == []
 
-    def show_what_is_of_others(self, stranger: Stranger) -> None:
-        """Let a stranger see what belongs to all other cells. A command names one hidden topic at a time."""
-        others = (own for own in self._prepared if own.startswith("strange-") and own != stranger.own)
-        prefixes = ((f"{letter}-", PatternType.PREFIXED) for letter in "tgx")
-        looks = {
-            ResourceType.TOPIC: (AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS, AclOperation.READ),
-            ResourceType.GROUP: (AclOperation.DESCRIBE,),
-            ResourceType.TRANSACTIONAL_ID: (AclOperation.DESCRIBE,),
-        }
+    def show(self, principal: str, own: str = "") -> None:
+        """Let somebody see what belongs to a stranger, or to all cells: commands name one hidden topic at a time."""
+        kind = PatternType.LITERAL if own else PatternType.PREFIXED
         rules = [
             AclBinding(
-                ResourcePattern(resource_type, name, kind),
-                AclEntry(self.principal(stranger), "*", operation, Permission.ALLOW),
+                ResourcePattern(resource_type, own or f"{letter}-", kind),
+                AclEntry(principal, "*", operation, Permission.ALLOW),
             )
-            for name, kind in (*prefixes, *((own, PatternType.LITERAL) for own in others))
-            for resource_type, operations in looks.items()
+            for (letter, resource_type), operations in _LOOKS.items()
             for operation in operations
         ]
         asyncio.run(self._add(rules))
@@ -442,7 +443,7 @@ def check_remedies(story: RightsStory, case: str, capture: pytest.CaptureFixture
     """Let an administrator type each rule that klamm names to a stranger, until the command works."""
     cell, typed = Stranger(case), set[str]()
     story.prepare(cell, capture)
-    story.show_what_is_of_others(cell)
+    story.show(story.principal(cell))
     while True:
         ran = story.run(cell, capture, "plain")
         told = set(re.findall(r"klamm (acls add .*)", ran.err))
@@ -452,6 +453,7 @@ def check_remedies(story: RightsStory, case: str, capture: pytest.CaptureFixture
         for rule in told - typed:
             story.as_admin(rule, capture)
         typed |= told
+    story.show("User:*", cell.own)
     if ran.code != CASES[case].code:
         # Who sees nothing at all is not told what a pattern would match.
         assert (ran.code, typed, f"or it is hidden from {story.principal(cell)}" in ran.err) == (2, set(), True), (
