@@ -9,6 +9,7 @@ import pytest
 from klamm_program import in_process, klamm
 
 from engine.admin.cluster import zookeeper as zookeeper_side
+from engine.local.addresses import own_loopback_address
 from engine.local.cluster import LocalCluster
 
 Capture = pytest.CaptureFixture[str]
@@ -62,6 +63,14 @@ def test_health_counts_a_silent_zookeeper(frozen: LocalCluster, capsys: Capture)
     found = {reason["check"]: reason for reason in ran.json["reasons"]}
     assert (ran.code, set(found)) == (1, {"unknown_settings", "zookeeper_unreachable"})
     assert found["zookeeper_unreachable"]["severity"] == "critical"
+    gone = f"{own_loopback_address()}:1"
+    where = ("-b", frozen.bootstrap_servers, "--zookeeper", f"{frozen.zookeeper_connect},{gone}", "--timeout", "8")
+    ran = in_process("cluster", "health", *where, "-o", "json", capture=capsys)
+    (down,) = [reason["examples"] for reason in ran.json["reasons"] if reason["check"] == "zookeeper_servers_down"]
+    assert down == [
+        f"{frozen.zookeeper_connect} takes connections and does not answer; 0 of 2 servers serve",
+        f"{gone} refuses connections; 0 of 2 servers serve",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -172,16 +172,21 @@ async def servers_down(connect: str) -> tuple[str, ...]:
 
     A session shows nothing of it: it goes to whichever server answers.
     """
+    count, down = await _down(connect)
+    return tuple(f"{why}; {count - len(down)} of {count} servers serve" for why in down)
+
+
+async def _down(connect: str) -> tuple[int, list[str]]:
+    """Return how many servers an ensemble has, and why some of them do not serve."""
     servers = server_addresses(connect)
     if len(servers) < 2:
-        return ()
+        return len(servers), []
     found = await asyncio.gather(*(_look_at(*server) for server in servers))
-    serving = sum(each not in _WHY_DOWN for each in found)
-    return tuple(
-        f"{address_text(*server)} {_WHY_DOWN[each]}; {serving} of {len(servers)} servers serve"
+    return len(servers), [
+        f"{address_text(*server)} {_WHY_DOWN[each]}"
         for server, each in zip(servers, found, strict=True)
         if each in _WHY_DOWN
-    )
+    ]
 
 
 _WHY_DOWN = {
@@ -268,7 +273,8 @@ async def _open(
             patience_ms=None if patience_s is None else int(patience_s * 1000),
         )
     except ConnectTimedOut as error:
-        why = _why_silent(takes_connections=True)
+        _, down = await _down(connect)
+        why = "; ".join(down) or _why_silent(takes_connections=True)
         raise ZooKeeperDead("ZooKeeper does not answer", where=connect, hint=Phrase(why, instead)) from error
     except NoNode as error:
         hint = (

@@ -87,7 +87,11 @@ async def read_health_facts(cluster: Cluster, clock: Clock | None = None) -> Hea
     trouble = await cluster.zookeeper_trouble()
     hidden = frozenset(right.name for right in cluster.denied if right.is_of_settings and right.name)
     facts = HealthFacts(
-        snapshot, unreadable_topics=tuple(unreadable), zookeeper_trouble=trouble, hidden_settings=hidden
+        snapshot,
+        unreadable_topics=tuple(unreadable),
+        zookeeper_trouble=trouble,
+        zookeepers_down=await _zookeepers_down(cluster) if trouble else (),
+        hidden_settings=hidden,
     )
     match cluster.source:
         case Source.SNAPSHOT:
@@ -396,7 +400,6 @@ async def _own_min_isr(client: BrokerClient, broker_id: int) -> int | None:
 
 async def _with_znodes(facts: HealthFacts, cluster: Cluster, clock: Clock) -> HealthFacts:
     """Add what only ZooKeeper knows: the tools' list of reassignments, ages of deletions, clocks; and its own state."""
-    from engine.admin.cluster.zookeeper import servers_down
     from engine.kafka.zk.kafka_client import KafkaZkClient
 
     kafka = KafkaZkClient(await cluster.zookeeper())
@@ -411,9 +414,15 @@ async def _with_znodes(facts: HealthFacts, cluster: Cluster, clock: Clock) -> He
         listed_reassignments=tuple(sorted(map(str, listed))),
         deletion_ages_ms={topic: max(0, clock.now_ms() - at_ms) for topic, at_ms in marked_ms.items()},
         clocks_apart_ms={broker: apart for broker, apart in apart_ms.items() if apart is not None},
-        zookeepers_down=await servers_down(cluster.target.zookeeper or ""),
+        zookeepers_down=await _zookeepers_down(cluster),
         zookeeper_ms=took_ms,
     )
+
+
+async def _zookeepers_down(cluster: Cluster) -> tuple[str, ...]:
+    from engine.admin.cluster.zookeeper import servers_down
+
+    return () if cluster.target.zookeeper is None else await servers_down(cluster.target.zookeeper)
 
 
 async def zookeeper_delay_ms(read: Callable[[], Awaitable[object]]) -> float:

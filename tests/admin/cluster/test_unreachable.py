@@ -163,6 +163,12 @@ async def test_servers_of_an_ensemble_that_do_not_serve_are_named() -> None:
             await stack.enter_async_context(await asyncio.start_server(partial(serve, says=says), host, 21810))
         down = await servers_down(",".join(f"{host}:21810" for host in hosts) + "/kafka")
         assert await servers_down(f"{hosts[3]}:21810") == (), "one address may stand for several servers"
+        without_majority = f"{hosts[1]}:21810,{hosts[3]}:21810"
+        with pytest.raises(ZooKeeperDead) as told:
+            await open_zookeeper(without_majority, timeout_s=3)
+    assert str(told.value.hint) == (
+        f"{hosts[1]}:21810 runs without the others: it gives no sessions; {hosts[3]}:21810 refuses connections"
+    )
     assert down == (
         f"{hosts[1]}:21810 runs without the others: it gives no sessions; 1 of 4 servers serve",
         f"{hosts[2]}:21810 takes connections and does not answer; 1 of 4 servers serve",
