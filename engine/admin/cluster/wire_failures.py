@@ -80,7 +80,7 @@ def unreachable(error: NetworkError) -> Unreachable | Refused:
     if isinstance(error, ConnectFailed):
         return Unreachable(message, where=error.address, hint="is a broker running there?")
     if isinstance(error, ConnectionLost):
-        return AnswerLost(message, where=error.address, hint=_LOST)
+        return AnswerLost(message, where=error.address, hint=error.hint or _LOST)
     if isinstance(error, RequestTimedOut):
         return AnswerLost(message, where=error.address, hint=GIVE_TIME)
     return Unreachable(message, where=error.address)

@@ -60,6 +60,11 @@ CLIENT_SOFTWARE_NAME = "klamm"
 RENEWED_FROM, RENEWED_UNTIL = 0.85, 0.95
 """A login is renewed after a share of its life between these, as Kafka's clients do: not all of them at once."""
 
+_LOGIN_ENDED = (
+    "the broker took the login and then hung up, as it does when a token has expired: that goes by its own clock, so "
+    "compare it with this machine's; or the broker has just ended"
+)
+
 CLOSED = "klamm closed the connection"
 """The error of requests that still wait for an answer, unless there is another reason."""
 
@@ -228,6 +233,8 @@ class BrokerClient:
         """What is sent while a login is under way, as no other request may come between its steps; else None."""
         self._is_admitted = False
         """The connection may be used: TLS and the login are done."""
+        self._responses_at_login = -1
+        """How many answers had come when it was admitted by a login; -1: it needs none."""
         self._renewal: asyncio.TimerHandle | None = None
         self._renewing: asyncio.Task[None] | None = None
         self._wire: _Wire | None = None
@@ -279,6 +286,7 @@ class BrokerClient:
                 if self._security.protocol is not SecurityProtocol.PLAINTEXT:
                     await self._be_admitted(wire)
                 self._is_admitted = True
+                self._responses_at_login = -1 if self._security.sasl is None else self.totals.responses
         except TimeoutError as error:
             raise ConnectFailed(f"no connection within {self._connect_timeout_ms} ms", address=self.address) from error
         except OSError as error:
@@ -563,6 +571,7 @@ class BrokerClient:
         """End the connection and every request in flight."""
         wire, self._wire = self._wire, None
         self.totals.closed += wire is not None
+        hint = _LOGIN_ENDED if self._is_admitted and self.totals.responses == self._responses_at_login else None
         self._is_admitted = False
         if self._renewal is not None:
             self._renewal.cancel()
@@ -570,7 +579,7 @@ class BrokerClient:
         waiting, self._waiting = self._waiting, {}
         for request in waiting.values():
             if not request.future.done():
-                request.future.set_exception(ConnectionLost(reason, address=self.address))
+                request.future.set_exception(ConnectionLost(reason, address=self.address, hint=hint))
         if wire is not None and wire.transport is not None:
             wire.transport.abort()
 

@@ -22,7 +22,14 @@ class ConnectFailed(NetworkError):
 
 
 class ConnectionLost(NetworkError):
-    """The connection ended before the answer came; the request may or may not have taken effect."""
+    """The connection ended before the answer came; the request may or may not have taken effect.
+
+    ``hint`` says what to do, where more is known than that.
+    """
+
+    def __init__(self, message: str, *, address: str, hint: str | None = None) -> None:
+        super().__init__(message, address=address)
+        self.hint = hint
 
 
 class RequestTimedOut(NetworkError):

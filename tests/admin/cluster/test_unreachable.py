@@ -257,3 +257,24 @@ def test_a_listener_that_closes_connections_is_asked_what_it_wants(what: str, tm
         run(ask)
     assert said in told.value.message and str(told.value.hint).startswith(f"set {hint}"), (told.value, told.value.hint)
     assert "s3cret" not in f"{told.value} {told.value.hint}"
+
+
+def test_a_broker_that_hangs_up_after_the_login_may_think_that_a_token_has_expired() -> None:
+    """It was taken for one that has ended, or wants TLS."""
+    login = "org.apache.kafka.common.security.plain.PlainLoginModule required username=alice password=alice-pw;"
+    entries = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": login}
+
+    def hang_up(*_: object) -> None:
+        raise OSError("as Kafka does once the login has ended")
+
+    async def ask() -> None:
+        logins = policy(ManualClock(), {})
+        async with serving({ApiKey.METADATA: hang_up} | LOGIN, logins=logins) as (_, host, port):  # type: ignore[arg-type]
+            properties = ClientProperties(security=security_of(entries))
+            target = ClusterTarget("test", Origin.OPTIONS, bootstrap=((host, port),), client_properties=properties)
+            async with Cluster(target, timeout_s=20) as cluster:
+                await (await cluster.wire()).nodes()
+
+    with pytest.raises(Unreachable) as told:
+        run(ask)
+    assert "a token has expired" in str(told.value.hint)
