@@ -158,8 +158,10 @@ def settings_of_brokers(both: SideBySide) -> None:
     some = [key for key, _ in OF_BROKERS if key not in own]
     some += ["log.roll.ms", "group.initial.rebalance.delay.ms", *PROVIDERS]
     both.ask("some", described((BROKER, "0"), keys=some, synonyms=True), range(1, 5))
-    for kind, name in ((BROKER, "7"), (BROKER, "x"), (BROKER, "-1"), (LOGGER, ""), (LOGGER, "7"), (LOGGER, "x")):
-        both.ask(f"{kind} {name}", described((kind, name)))
+    for name in ("7", "x", "-1", "+0", "00", "-", " 0", "0x0", "2147483648", "9" * 5000):
+        both.ask(f"broker {name[:20]}", described((BROKER, name), keys=some))
+    for name in ("", "7", "x"):
+        both.ask(f"logger {name}", described((LOGGER, name)))
     for kind in (0, 1, 3, CLIENT_METRICS, GROUP, 99, -1):
         both.ask(f"kind {kind}", described((kind, "x"), (TOPIC, "s"), keys=["retention.ms"]), unlike=WORDS)
         _changes(both, kind, "x", [("a", SET, "b")])

@@ -8,6 +8,7 @@ from enum import IntEnum
 
 from engine.broker.handlers.context import Broker
 from engine.common.errors import ErrorCode, KafkaError
+from engine.kafka.config.values import java_integer
 
 
 class ResourceType(IntEnum):
@@ -39,11 +40,11 @@ def invalid_request(message: str) -> KafkaError:
 
 
 def parse_broker_id(name: str, what: str) -> int:
-    """Parse a broker id; if it is not one, the error message begins with ``what``."""
-    digits = name.removeprefix("-")
-    if not (digits.isascii() and digits.isdigit()):
+    """Parse a broker id, as Java parses an int; if it is not one, the error message begins with ``what``."""
+    broker_id = java_integer(name)
+    if broker_id is None:
         raise invalid_request(f"{what} must be an integer, but it is: {name}")
-    return int(name)
+    return broker_id
 
 
 async def topic_exists(broker: Broker, topic: str) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from engine.common.errors import ConfigError
 from engine.common.model import Endpoint, SecurityProtocol
-from engine.kafka.config.values import require
+from engine.kafka.config.values import java_integer, require
 
 _LISTENER = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
 _IPV4 = re.compile(r"(?:[0-9]{1,3}\.){3}[0-9]{1,3}")
@@ -122,10 +122,11 @@ def parse_connection_overrides(text: str) -> dict[str, int]:
     """Read ``max.connections.per.ip.overrides``: connections allowed per host."""
     name = "max.connections.per.ip.overrides"
     overrides: dict[str, int] = {}
-    for host, limit in parse_csv_map(name, text).items():
-        if not limit.isascii() or not limit.isdigit():
-            raise ConfigError(f"Error parsing configuration property '{name}': '{limit}' is not a number", key=name)
-        overrides[host] = int(limit)
+    for host, given in parse_csv_map(name, text).items():
+        limit = java_integer(given)
+        if limit is None:
+            raise ConfigError(f"Error parsing configuration property '{name}': '{given}' is not a number", key=name)
+        overrides[host] = limit
     invalid = [host for host in overrides if not _HOST.fullmatch(host)]
     if invalid:
         raise ConfigError(f"{name} contains invalid addresses : {','.join(invalid)}", key=name)

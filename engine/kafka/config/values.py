@@ -156,11 +156,20 @@ def _parse_boolean(name: str, text: str, trimmed: str) -> bool:
     return lowered == "true"
 
 
-def _parse_integer(name: str, text: str, trimmed: str, type_: ConfigType) -> int:
+def java_integer(text: str, type_: ConfigType = ConfigType.INT) -> int | None:
+    """Return what Java's ``parseInt`` and its kin take a text for; None: for no number of this type."""
     limit = 1 << (_INTEGER_BITS[type_.name] - 1)
-    if _INTEGER.fullmatch(trimmed) and len(trimmed) <= 40 and -limit <= (number := int(trimmed)) < limit:
+    # Python takes no number of thousands of digits.
+    if _INTEGER.fullmatch(text) and len(text) <= 40 and -limit <= (number := int(text)) < limit:
         return number
-    raise invalid_value(name, text, f"Not a number of type {type_.name}")
+    return None
+
+
+def _parse_integer(name: str, text: str, trimmed: str, type_: ConfigType) -> int:
+    number = java_integer(trimmed, type_)
+    if number is None:
+        raise invalid_value(name, text, f"Not a number of type {type_.name}")
+    return number
 
 
 def _parse_double(name: str, text: str, trimmed: str) -> float:

@@ -121,6 +121,15 @@ def test_a_resource_that_is_named_very_often_is_described_once() -> None:
     assert rest[0] is rest[4] is whole and rest[1] is partial
 
 
+@pytest.mark.parametrize(
+    ("name", "code"), [("+0", 0), ("00", 0), ("-", 42), ("0_0", 42), (" 0", 42), ("2147483648", 42), ("9" * 5000, 42)]
+)
+def test_a_broker_is_named_by_what_java_takes_for_an_int(name: str, code: int) -> None:
+    """Python takes no number of 5,000 digits: the request ended its connection."""
+    asked = {"resourceType": 4, "resourceName": name, "configurationKeys": ["log.dirs"]}
+    assert ask(make_broker(), "DESCRIBE_CONFIGS", 4, {"resources": [asked]}).results[0].error_code == code
+
+
 def describe_request(body: dict[str, Any]) -> DescribeConfigsRequest:
     return DescribeConfigsRequest(
         resources=[

@@ -128,8 +128,9 @@ def test_connection_overrides() -> None:
         "10.0.0.1": 5,
         "::1": 6,
     }
-    with pytest.raises(ConfigError, match="'many' is not a number"):
-        config(max_connections_per_ip_overrides="h:many")
+    for odd in ("many", "2147483648", "9" * 5000):
+        with pytest.raises(ConfigError, match=f"'{odd}' is not a number"):
+            config(max_connections_per_ip_overrides=f"h:{odd}")
 
 
 def test_overrides_win_over_the_file() -> None:
