@@ -24,6 +24,7 @@ from engine.kafka.config.dynamic import DEFAULT_ENTITY, IPS, DynamicConfigs
 from engine.kafka.config.dynamic_keys import Throttles
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.config.quota_keys import QuotaKey, parse_quota
+from engine.kafka.config.values import java_integer
 from engine.kafka.zk.configs import desanitized
 
 logger = logging.getLogger(__name__)
@@ -46,8 +47,9 @@ def follow_settings(
         """Return this broker's partitions of a ``…replication.throttled.replicas`` list (``partition:broker``)."""
         if "*" in throttled:
             return ALL_REPLICAS
-        pairs = [entry.split(":") for entry in throttled]
-        return frozenset(int(partition) for partition, broker in pairs if int(broker) == configs.static.broker_id)
+        pairs = [map(java_integer, entry.split(":")) for entry in throttled]
+        own_id = configs.static.broker_id
+        return frozenset(partition for partition, broker in pairs if partition is not None and broker == own_id)
 
     def topic_changed(topic: str, config: LogConfig) -> None:
         logs.update_topic_config(topic, config)

@@ -131,6 +131,18 @@ def test_changes_while_logs_are_loaded_reach_all_of_them(tmp_path: Path) -> None
     manager.release()
 
 
+def test_a_throttle_that_is_no_number_keeps_no_broker_from_starting(tmp_path: Path) -> None:
+    """Kafka checks that there are digits only, and so does klamm. Whoever may alter a topic may write many of them."""
+    configs = DynamicConfigs(BrokerConfig.from_properties(BASE))
+    many = "9" * 5000
+    replicas = f"0:1,{many}:1,1:{many},2:{2**32 + 1},3:01"
+    assert configs.apply("topics", "t", {"leader.replication.throttled.replicas": replicas}) == []
+    manager, followers = _with_logs(tmp_path, configs.log_config), Mock()
+    follow_settings(configs, manager, followers, Mock())
+    followers.leader_quota.throttle.assert_called_once_with("t", {0, 3})
+    manager.release()
+
+
 def test_replicas_and_controller_follow_throttles_and_unclean_elections(tmp_path: Path) -> None:
     configs = DynamicConfigs(BrokerConfig.from_properties(BASE))
     manager, replicas, enable_unclean_election = _with_logs(tmp_path, configs.log_config), Mock(), Mock()
