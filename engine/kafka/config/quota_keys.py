@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
+from engine.kafka.config.values import ConfigType, java_integer
+
 
 class QuotaKey(StrEnum):
     """A quota's name in ``/config/users``, ``/config/clients`` and ``/config/ips``."""
@@ -39,7 +41,12 @@ def parse_quota(key: QuotaKey, text: str) -> float:
     Raises:
         ValueError: it is not a number of this quota's type.
     """
-    value = float(int(text) if key.is_whole else text)
+    if key.is_whole:
+        number = java_integer(text, ConfigType.INT if key is QuotaKey.CONNECTION_RATE else ConfigType.LONG)
+        if number is None:
+            raise ValueError("not a whole number of its type")
+        return float(number)
+    value = float(text)
     if value != value:
         raise ValueError("not a number")
     return value
