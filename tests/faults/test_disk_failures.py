@@ -27,6 +27,17 @@ from wire_client import (
 
 from engine.common.errors import ErrorCode
 from engine.kafka.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
+from engine.kafka.protocol.apis.find_coordinator import FindCoordinatorRequest
+from engine.kafka.protocol.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from engine.kafka.protocol.apis.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 from engine.kafka.protocol.records.encode import encode_batch
 from engine.kafka.protocol.records.record import Record
 from engine.local.addresses import own_loopback_address
@@ -171,6 +182,88 @@ def test_log_dir_that_vanishes(tmp_path: Path) -> None:
         wait_until_led(address, "t")
         with WireClient(address) as client:
             assert [record.value for record in read_all(client, "t", partition=bad)] == [b"small"]
+
+
+def test_another_broker_takes_over_from_a_failed_log_dir(tmp_path: Path) -> None:
+    """Leaderships move, that of a group's offsets too; the broker goes on with its other dir, and catches up later."""
+    config = QUICK | {"offsets.topic.num.partitions": "2", "offsets.topic.replication.factor": "2"}
+    with LocalCluster(2, directory=tmp_path, config=config, log_dir_count=2) as cluster:
+        addresses = [cluster.broker(number).address for number in (0, 1)]
+        create_topic(addresses[0], "t", assignment={0: [0, 1], 1: [0, 1], 2: [0, 1]})
+        group = wait_for(lambda: next((g for g in map(str, range(50)) if coordinator_of(addresses[1], g) == 0), None))
+        commit(addresses[0], group, 5)
+        with WireClient(addresses[1]) as client:
+            offsets = describe_topic(client, OFFSETS).partitions
+        (index,) = (p.partition_index for p in offsets if p.leader_id == 0)
+        failing = next((tmp_path / "broker-0").glob(f"data-*/{OFFSETS}-{index}")).parent
+        bad = {int(folder.name.rpartition("-")[2]) for folder in failing.glob("t-*")}
+        assert 0 < len(bad) < 3
+        failing.rename(tmp_path / "moved")
+
+        def leaders(topic: str) -> dict[int, int]:
+            with WireClient(addresses[1]) as client:
+                return {p.partition_index: p.leader_id for p in describe_topic(client, topic).partitions}
+
+        wait_for(lambda: leaders("t") == {each: int(each in bad) for each in range(3)}, "leaderships move")
+        wait_for(lambda: coordinator_of(addresses[1], group) == 1, "the group moves")
+        assert committed(addresses[1], group) == 5
+        commit(addresses[1], group, 6)
+        assert ask_commit(addresses[0], group, 7) == ErrorCode.NOT_COORDINATOR
+        for partition in range(3):
+            with WireClient(addresses[partition in bad]) as client:
+                assert produce(client, "t", SMALL, partition=partition, acks=-1).error_code == ErrorCode.NONE
+        assert cluster.stop_broker(0)
+        (tmp_path / "moved").rename(failing)
+        cluster.start_broker(0)
+
+        def is_whole() -> bool:
+            with WireClient(addresses[1]) as client:
+                told = (describe_topic(client, topic).partitions for topic in ("t", OFFSETS))
+                return all(sorted(p.isr_nodes) == [0, 1] for partitions in told for p in partitions)
+
+        wait_for(is_whole, "the replicas are in sync again")
+        cluster.stop_broker(1)
+        wait_for(lambda: coordinator_of(addresses[0], group) == 0, "the group comes back")
+        assert committed(addresses[0], group) == 6
+        wait_until_led(addresses[0], "t")
+        with WireClient(addresses[0]) as client:
+            for partition in range(3):
+                assert [record.value for record in read_all(client, "t", partition=partition)] == [b"small"]
+
+
+OFFSETS = "__consumer_offsets"
+
+
+def coordinator_of(address: str, group: str) -> int | None:
+    with WireClient(address) as client:
+        (told,) = client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=[group]), 4).coordinators
+    return None if told.error_code else int(told.node_id)
+
+
+def ask_commit(address: str, group: str, offset: int) -> int:
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
+    topics = [OffsetCommitRequestTopic(name="t", partitions=[partition])]
+    request = OffsetCommitRequest(
+        group_id=group, generation_id_or_member_epoch=-1, member_id="", group_instance_id=None, topics=topics
+    )
+    with WireClient(address) as client:
+        return int(client.ask(request, 8).topics[0].partitions[0].error_code)
+
+
+def commit(address: str, group: str, offset: int) -> None:
+    wait_for(lambda: ask_commit(address, group, offset) == ErrorCode.NONE, "the coordinator has loaded its groups")
+
+
+def committed(address: str, group: str) -> int:
+    wanted = OffsetFetchRequestTopics(name="t", partition_indexes=[0])
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=[wanted])])
+
+    def answer() -> Any:
+        with WireClient(address) as client:
+            (told,) = client.ask(request, 8).groups
+        return None if told.error_code else told
+
+    return int(wait_for(answer, "the coordinator has loaded its groups").topics[0].partitions[0].committed_offset)
 
 
 def test_broker_without_any_log_dir_left_ends_itself(tmp_path: Path, zk_chroot: str) -> None:

@@ -3,7 +3,8 @@
 Behaviour
 * Any broker describes topics, which it reads from ZooKeeper together. Only a broker itself describes its settings and
   loggers; others answer INVALID_REQUEST. Resource name "" is the default of all brokers and shows what is set there.
-* Value, source, synonyms and type are as in Kafka 3.9; secrets and settings of unknown type have no value.
+* Value, source, synonyms and type are as in Kafka 3.9; secrets and settings of unknown type have no value. A value of a
+  topic in ZooKeeper that cannot be used is left out; in Kafka the answer is then UNKNOWN_SERVER_ERROR.
 * A missing topic is UNKNOWN_TOPIC_OR_PARTITION without a message. One resource of a type that has no settings makes
   the whole request INVALID_REQUEST.
 
