@@ -37,6 +37,7 @@ from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.common.topic_id import ZERO_TOPIC_ID
 from engine.kafka.protocol.apis.update_metadata import UpdateMetadataRequest
+from engine.runtime.discards import Discards, in_pieces
 from engine.runtime.purgatory import Purgatory
 from engine.runtime.supervisor import Supervisor
 
@@ -364,6 +365,8 @@ class ReplicaManager:
         self.log_dir_moves.remove([*failed, *(partition.topic_partition for partition in moving)])
         for partition in moving:
             partition.future_log = None
+        # The partitions are the last to have them.
+        Discards.of_loop().put(in_pieces([self.partitions[topic_partition].log for topic_partition in failed]))
         for topic_partition in failed:
             self.mark_offline(topic_partition)
         logger.warning(

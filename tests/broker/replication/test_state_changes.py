@@ -34,6 +34,7 @@ from engine.kafka.protocol.apis.stop_replica import (
     StopReplicaTopicState,
     StopReplicaTopicV1,
 )
+from engine.runtime.discards import Discards
 from engine.runtime.turns import TURNS_BETWEEN_FREEZES
 
 OTHER_ID = bytes(range(16, 32))
@@ -698,6 +699,7 @@ class TestLogDirFailure:
             w.brokers[1].log_manager.fail_dir(failing, "the test pulled the disk", OSError(5, "I/O error"))
             assert w.brokers[1].failed_dirs == [failing]
             manager.handle_log_dir_failure(failing)
+            assert len(Discards.of_loop()) == 1, "to free 20,000 logs takes 150 ms"
             with pytest.raises(KafkaError) as offline:
                 manager.partition(*TP)
             assert offline.value.code is ErrorCode.KAFKA_STORAGE_ERROR
