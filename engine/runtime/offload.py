@@ -61,6 +61,15 @@ async def beside_loop(function: Callable[P, T], /, *args: P.args, **kwargs: P.kw
     return await asyncio.get_running_loop().run_in_executor(_PYTHON_WORK, lambda: function(*args, **kwargs))
 
 
+MANY = 1_000
+"""Python work on more things than these takes milliseconds."""
+
+
+async def beside_loop_if_many(count: int, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run Python work on so many things: at once if they are few, else beside the loop."""
+    return await beside_loop(function, *args, **kwargs) if count > MANY else function(*args, **kwargs)
+
+
 class Offloader:
     """A small pool of threads with a limited life, for work that releases the GIL: fsync, large reads, renames.
 

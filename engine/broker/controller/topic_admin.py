@@ -11,6 +11,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from engine.broker.replication.metadata_cache import MetadataCache
 from engine.common.assignment import (
@@ -38,6 +39,7 @@ from engine.kafka.zk.errors import BadVersion, ControllerMoved, NodeExists, TooL
 from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.kafka.zk.operations import ANY_VERSION
 from engine.kafka.zk.topics import TopicIdReplicaAssignment, TopicZNode
+from engine.runtime.offload import beside_loop_if_many
 from engine.runtime.room import ask_others, waiting_for_others
 
 
@@ -125,6 +127,9 @@ def internal_topic(name: str, config: BrokerConfig) -> InternalTopic | None:
 
 logger = logging.getLogger("kafka.server.ZkAdminManager")
 
+PARTITIONS_TOLD_MAX = 1_000
+"""So many partitions a log line names."""
+
 BROKER_DEFAULT = -1
 """The number of partitions, or replication factor, that means the broker's default."""
 
@@ -195,7 +200,9 @@ class TopicAdmin:
         if wanted.name in self._metadata_cache.topics:
             raise _exists(wanted.name)
         overrides = _checked_nulls(wanted.configs)
-        assignment = self._assignment_of(wanted)
+        racks = {b: info.rack for b, info in self._metadata_cache.alive_brokers.items()}
+        count = max(wanted.num_partitions, len(wanted.assignments))
+        assignment = await beside_loop_if_many(count, self._assignment_of, wanted, racks)
         ask_others()
         try:
             await self._check_new(wanted.name, assignment)
@@ -209,7 +216,7 @@ class TopicAdmin:
             raise _coordination(error) from error
         return CreatedTopic(wanted.name, assignment, topic_id, overrides)
 
-    def _assignment_of(self, wanted: NewTopic) -> Assignment:
+    def _assignment_of(self, wanted: NewTopic, racks: Mapping[int, str | None]) -> Assignment:
         if wanted.assignments:
             if wanted.has_numbers:
                 raise KafkaError(
@@ -223,7 +230,6 @@ class TopicAdmin:
         factor = wanted.replication_factor
         if factor == BROKER_DEFAULT:
             factor = config.default_replication_factor
-        racks = {b: info.rack for b, info in self._metadata_cache.alive_brokers.items()}
         return assign_replicas(racks, partitions, factor, draw=self._draw)
 
     async def _check_new(self, name: str, assignment: Assignment) -> None:
@@ -242,7 +248,7 @@ class TopicAdmin:
                     ErrorCode.INVALID_TOPIC_EXCEPTION,
                     f"Topic '{name}' collides with existing topics: {', '.join(others)}",
                 )
-        _check_assignment(assignment)
+        await beside_loop_if_many(len(assignment), _check_assignment, assignment)
 
     def _check_configs(self, overrides: Mapping[str, str]) -> None:
         try:
@@ -253,11 +259,12 @@ class TopicAdmin:
     async def _write_new(
         self, name: str, topic_id: bytes | None, overrides: Mapping[str, str], assignment: Assignment
     ) -> None:
+        told = _told(assignment)
         logger.info(
-            "Creating topic %s with configuration %s and initial partition assignment %s", name, overrides, assignment
+            "Creating topic %s with configuration %s and initial partition assignment %s", name, overrides, told
         )
         await self._zk.configs.set_entity_configs(f"topics/{name}", overrides)
-        replicas = {p: ReplicaAssignment(brokers) for p, brokers in assignment.items()}
+        replicas = await beside_loop_if_many(len(assignment), _replica_assignments, assignment)
         try:
             await self._zk.topics.create_topic_assignment(name, topic_id, replicas)
         except NodeExists:
@@ -331,7 +338,9 @@ class TopicAdmin:
             racks = usable_racks({b: info.rack for b, info in brokers.items()}, RackAwareMode.ENFORCED)
             given = None if assignments is None else await assignments()
             while True:
-                new = self._new_partitions(name, existing.assignment, count, given, racks)
+                new = await beside_loop_if_many(
+                    count, self._new_partitions, name, existing.assignment, count, given, racks
+                )
                 if not validate_only:
                     allow(len(new))
                     allow = _allow_all
@@ -388,10 +397,16 @@ class TopicAdmin:
     async def _write_grown(self, existing: TopicIdReplicaAssignment, new: Assignment) -> bool:
         """Write the grown topic unless its znode changed since it was read; return whether it was written."""
         logger.info(
-            "Creating %d partitions for '%s' with the following replica assignment: %s.", len(new), existing.topic, new
+            "Creating %d partitions for '%s' with the following replica assignment: %s.",
+            len(new),
+            existing.topic,
+            _told(new),
         )
-        grown = dict(existing.assignment) | {p: ReplicaAssignment(replicas) for p, replicas in new.items()}
-        data = TopicZNode.encode(existing.topic_id, grown)
+
+        def encoded() -> bytes:
+            return TopicZNode.encode(existing.topic_id, {**existing.assignment, **_replica_assignments(new)})
+
+        data = await beside_loop_if_many(len(existing.assignment) + len(new), encoded)
         version = ANY_VERSION if existing.zk_version is None else existing.zk_version
         try:
             await self._zk.client.set(TopicZNode.path(existing.topic), data, version)
@@ -418,6 +433,17 @@ class TopicAdmin:
     def _has_leader(self, partition: TopicPartition) -> bool:
         known = self._metadata_cache.partition_info(partition)
         return known is not None and known.leader >= 0
+
+
+def _replica_assignments(assignment: Assignment) -> dict[int, ReplicaAssignment]:
+    return {partition: ReplicaAssignment(replicas) for partition, replicas in assignment.items()}
+
+
+def _told(assignment: Assignment) -> str:
+    """Return what a log line says of an assignment: a whole line of megabytes would hold the loop."""
+    if len(assignment) <= PARTITIONS_TOLD_MAX:
+        return str(assignment)
+    return f"{dict(islice(assignment.items(), PARTITIONS_TOLD_MAX))} and {len(assignment) - PARTITIONS_TOLD_MAX} more"
 
 
 def _exists(name: str) -> KafkaError:

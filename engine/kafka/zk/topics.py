@@ -24,6 +24,7 @@ from engine.kafka.zk.errors import BadVersion, NoNode, NotEmpty, ZnodeFormatErro
 from engine.kafka.zk.fields import Fields, encode_json
 from engine.kafka.zk.operations import ANY_VERSION, Delete, SetData, ZnodeStat
 from engine.kafka.zk.reads import Decode, children_or_empty, decoded, read_znode
+from engine.runtime.offload import beside_loop_if_many
 
 
 class TopicsZNode:
@@ -49,6 +50,10 @@ class TopicIdReplicaAssignment:
         return {TopicPartition(self.topic, partition): replicas for partition, replicas in self.assignment.items()}
 
 
+_ENCODED_AT_ONCE = 1_000
+"""Partitions of a topic."""
+
+
 class TopicZNode:
     """A topic: its id, and the brokers that hold each partition. The controller watches its data."""
 
@@ -60,13 +65,16 @@ class TopicZNode:
     def encode(topic_id: bytes | None, assignment: Mapping[int, ReplicaAssignment]) -> bytes:
         """Return the JSON of version 3, in Kafka 3.9.1's order of keys; partitions in ascending order."""
         ordered = sorted(assignment.items())
-        values: dict[str, Any] = {"partitions": {str(p): replicas.replicas for p, replicas in ordered}}
-        if topic_id is not None:
-            values["topic_id"] = topic_id_text(topic_id)
+        # To encode very many in one call would keep the GIL from the event loop.
+        pieces = (
+            encode_json({str(p): replicas.replicas for p, replicas in ordered[start : start + _ENCODED_AT_ONCE]})[1:-1]
+            for start in range(0, len(ordered), _ENCODED_AT_ONCE)
+        )
+        values: dict[str, Any] = {} if topic_id is None else {"topic_id": topic_id_text(topic_id)}
         values["adding_replicas"] = {str(p): r.adding_replicas for p, r in ordered if r.adding_replicas}
         values["removing_replicas"] = {str(p): r.removing_replicas for p, r in ordered if r.removing_replicas}
         values["version"] = 3
-        return encode_json(values)
+        return b'{"partitions":{' + b",".join(pieces) + b"}," + encode_json(values)[1:]
 
     @staticmethod
     def decode(topic: str, data: bytes, zk_version: int | None = None) -> TopicIdReplicaAssignment:
@@ -214,7 +222,8 @@ class TopicZnodes:
             NodeExists: the topic exists.
         """
         path = TopicZNode.path(topic)
-        await self._client.create(path, TopicZNode.encode(topic_id, assignment), acl=self._acl(path))
+        data = await beside_loop_if_many(len(assignment), TopicZNode.encode, topic_id, assignment)
+        await self._client.create(path, data, acl=self._acl(path))
 
     async def set_topic_assignment(
         self,

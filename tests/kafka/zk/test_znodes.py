@@ -215,6 +215,18 @@ def test_any_assignment_comes_back(topic_id: bytes | None, assignment: dict[int,
     assert list(decoded.assignment) == sorted(assignment)
 
 
+@pytest.mark.parametrize("count", [0, 1, 999, 1000, 1001, 2500])
+def test_very_many_partitions_are_written_as_few_are(count: int) -> None:
+    assignment = {p: ReplicaAssignment((p % 3, 7), (7,) if p == 1 else ()) for p in reversed(range(count))}
+    written = {
+        "partitions": {str(p): [p % 3, 7] for p in range(count)},
+        "adding_replicas": {"1": [7]} if count > 1 else {},
+        "removing_replicas": {},
+        "version": 3,
+    }
+    assert TopicZNode.encode(None, assignment) == json.dumps(written, separators=(",", ":")).encode()
+
+
 @given(
     st.builds(
         LeaderAndIsr,
