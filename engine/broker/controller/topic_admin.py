@@ -12,6 +12,7 @@ import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from operator import le
 
 from engine.broker.replication.metadata_cache import MetadataCache
 from engine.common.assignment import (
@@ -224,7 +225,9 @@ class TopicAdmin:
                     "Both numPartitions or replicationFactor and replicasAssignments were set. "
                     "Both cannot be used at the same time.",
                 )
-            return dict(sorted(wanted.assignments.items()))
+            if all(map(le, wanted.assignments, islice(wanted.assignments, 1, None))):
+                return wanted.assignments
+            return {partition: wanted.assignments[partition] for partition in sorted(wanted.assignments)}
         config = self._config()
         partitions = config.num_partitions if wanted.num_partitions == BROKER_DEFAULT else wanted.num_partitions
         factor = wanted.replication_factor
@@ -476,7 +479,7 @@ def _check_assignment(assignment: Assignment) -> None:
     if any(len(set(replicas)) != len(replicas) for replicas in assignment.values()):
         texts = ", ".join(f"{p} -> List({', '.join(map(str, r))})" for p, r in assignment.items())
         raise KafkaError(code, f"Duplicate replica assignment found: Map({texts})")
-    if sorted(assignment) != list(range(len(assignment))):
+    if min(assignment) != 0 or max(assignment) != len(assignment) - 1:
         raise KafkaError(code, "partitions should be a consecutive 0-based integer sequence")
 
 

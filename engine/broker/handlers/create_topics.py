@@ -81,8 +81,12 @@ async def _wanted(context: RequestContext, topic: CreatableTopic, breather: Brea
     if wanted.has_numbers and topic.assignments:
         # It is refused, whatever they are.
         wanted.assignments[0] = ()
+    shared: dict[tuple[int, ...], tuple[int, ...]] = {}
     for of_partitions in in_lists(() if wanted.has_numbers else topic.assignments):
-        wanted.assignments.update((a.partition_index, tuple(a.broker_ids)) for a in of_partitions)
+        for assigned in of_partitions:
+            replicas = tuple(assigned.broker_ids)
+            # Most partitions of a large topic have the same replicas as others.
+            wanted.assignments[assigned.partition_index] = shared.setdefault(replicas, replicas)
         await breather.give_way()
     configs = await carry_out(each_once(context, lambda: ((config.name, config.value) for config in topic.configs)))
     has_unknown, without_value = False, 0
