@@ -38,7 +38,11 @@ from typing import Any, NoReturn
 
 ROOT = Path(__file__).parents[3]
 OF_THE_START = (
-    "tests/local/", "tests/package/", "tests/klamm/", "tests/cli/test_program.py", "tests/cli/test_interrupt.py",
+    "tests/local/test_cluster.py::test_life_of_a_cluster", "tests/local/test_cluster.py::test_broker_that_cannot_start",
+    "tests/klamm/test_testing.py::test_life_of_a_cluster", "tests/klamm/test_testing.py::test_nothing_outlives",
+    "tests/klamm/test_program.py", "tests/package/",
+    "tests/cli/test_program.py::test_version", "tests/cli/test_program.py::test_nothing_named",
+    "tests/cli/test_interrupt.py",
 )  # fmt: skip
 
 _KLAMM = Path(sys.executable).parent / "klamm"
