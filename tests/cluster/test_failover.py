@@ -11,7 +11,7 @@ from confluent_kafka import ElectionType
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 from fault_cluster import SESSION_MS, FaultCluster
-from sequence_writers import KafkaPythonSender, LibrdkafkaSender, Writer
+from sequence_writers import SLOW, KafkaPythonSender, LibrdkafkaSender, Writer
 from wire_client import create_topic
 
 # See KafkaPythonSender.
@@ -34,7 +34,7 @@ def writers(cluster: FaultCluster) -> Iterator[list[Writer]]:
     cluster.wait_in_sync([TOPIC])
     both = [
         Writer(f"rdkafka{time.monotonic_ns()}", LibrdkafkaSender(cluster.bootstrap)),
-        Writer(f"python{time.monotonic_ns()}", KafkaPythonSender(cluster.bootstrap), records_per_s=300),
+        Writer(f"python{time.monotonic_ns()}", KafkaPythonSender(cluster.bootstrap), records_per_s=SLOW),
     ]
     try:
         for writer in both:

@@ -28,7 +28,7 @@ from fault_cluster import FaultCluster
 from faults import ALL as ALL_FAULTS
 from faults import Fault, Injected, freeze_broker, freeze_controller, kill_all_brokers, kill_broker, kill_controller
 from operations import ALL as ALL_OPERATIONS
-from sequence_writers import KafkaPythonSender, LibrdkafkaSender, Writer
+from sequence_writers import SLOW, KafkaPythonSender, LibrdkafkaSender, Writer
 from soak import SOAK, rounds
 from tailing_reader import TailingReader
 from wire_client import create_topic
@@ -66,13 +66,13 @@ class Rounds:
         bootstrap, clients = cluster.bootstrap_of_clients, cluster.clients
         self.writers = [
             Writer("rdkafka", LibrdkafkaSender(bootstrap, **clients)),
-            Writer("python", KafkaPythonSender(bootstrap, **_as_kafka_python_has_them(clients)), records_per_s=300),
+            Writer("python", KafkaPythonSender(bootstrap, **_as_kafka_python_has_them(clients)), records_per_s=SLOW),
         ]
         # Its acknowledgements prove nothing: its records are cut off again and again, the same ones on all replicas.
         self.loose = Writer(
             "loose",
             LibrdkafkaSender(bootstrap, **{"enable.idempotence": False, "acks": "1"}, **clients),
-            records_per_s=300,
+            records_per_s=SLOW,
         )
         self.topic = ""
         self.reader: TailingReader | None = None

@@ -22,6 +22,7 @@ from typing import Any, Protocol
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from kafka import KafkaProducer
 from kafka.errors import KafkaError as PythonKafkaError
+from soak import SOAK
 from tailing_reader import TailingReader
 
 DELIVERY_MS = 180_000
@@ -31,6 +32,10 @@ UNKNOWN = -1
 """The offset of a record that was acknowledged without its offset."""
 
 _UNANSWERED_MAX = 2_000
+
+FAST = 1000 if SOAK > 1 else 400
+SLOW = FAST * 3 // 10
+"""Records a second. Each takes CPU in the client and in three brokers, so ``make test`` sends fewer than a long run."""
 
 _LAST_LINES = 50_000
 """How many of librdkafka's log lines are kept, in case it gets stuck."""
@@ -199,7 +204,7 @@ class KafkaPythonSender:
 class Writer:
     """Writes to all partitions of a topic in turn, in a thread of its own, until it is stopped."""
 
-    def __init__(self, name: str, sender: LibrdkafkaSender | KafkaPythonSender, *, records_per_s: int = 1000) -> None:
+    def __init__(self, name: str, sender: LibrdkafkaSender | KafkaPythonSender, *, records_per_s: int = FAST) -> None:
         self.name = name
         self.acknowledged: Acknowledged = {}
         self.failures: list[str] = []
