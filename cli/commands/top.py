@@ -88,6 +88,8 @@ def command(
     """
     import os
 
+    from engine.common.collection import collector_paused
+
     _check(screen, refresh, screenshot)
     if replay is not None and record is not None:
         raise UsageError("--record and --replay contradict each other")
@@ -100,7 +102,9 @@ def command(
         target = _with_places(_target(invocation, is_read_only=read_only), checkpoint, event_log, logs)
     if screenshot is None and not is_headless:
         _refuse_without_terminal()
-    from tui.run import Wishes, run_dashboard, run_replay, theme_refusal
+    with collector_paused():
+        # What is loaded stays: to scan it again and again would take a tenth of the start.
+        from tui.run import Wishes, run_dashboard, run_replay, theme_refusal
 
     if theme is not None and (why := theme_refusal(theme, os.environ)):
         raise UsageError(why)
