@@ -23,9 +23,11 @@ from engine.common.model import TopicPartition
 from plans.errors import Infeasible
 from plans.options import PlanOptions, Strategy
 from tui.dialogs.dialog import TextDialog
+from tui.dialogs.form import FormDialog
 from tui.operations.operation import Prepared
 from tui.operations.plans import wave_lines
 from tui.planning import solving
+from tui.planning.forms import ask_for_plan
 from tui.planning.plan_run import PlanRunState
 from tui.planning.solving import solve_apart
 from tui.screen.offers import PlanWish
@@ -134,8 +136,9 @@ def test_plans_begin_with_the_rows_that_were_chosen(
 @staged(shown, page="brokers")
 async def test_a_plan_that_nobody_can_make_says_why_until_it_was_read(driven: Driven, /) -> None:
     await driven.press("R", "ctrl+g")
-    await driven.sees("Plan: decommission: no plan")
+    await driven.sees("no plan: ")
     told = driven.text
+    assert "Plan: " in told and "Throttle" in told, "what was typed can be changed"
     await driven.tick(2)
     assert driven.text == told
     await driven.press("escape")
@@ -286,7 +289,8 @@ async def test_a_connection_that_is_being_opened_when_the_dashboard_ends_is_clos
     async with dashboard("live", page="topics", target=TARGET, make_cluster=lambda *_, **__: Opening()) as driven:
         course.clear()
         if keys == "plan":
-            driven.main.desk.make(PlanWish(Strategy.REBALANCE, PlanOptions()))
+            form = FormDialog(ask_for_plan(Strategy.REBALANCE, Path()))
+            driven.main.desk.make(PlanWish(Strategy.REBALANCE, PlanOptions()), form)
         else:
             await driven.press(keys)
         await driven.until(lambda: course == ["opening"])

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine.admin.cluster.errors import AdminError, BadRequest
 from engine.admin.log_dirs.describing import with_logs
@@ -50,6 +50,9 @@ from tui.screen.saving import write_new
 from tui.screen.work import Work
 from tui.state.location import Location
 
+if TYPE_CHECKING:
+    from tui.screen.work import Form
+
 log = logging.getLogger(__name__)
 
 _VERBS = {"plan.apply": Verb.APPLY, "plan.resume": Verb.RESUME, "plan.rollback": Verb.ROLLBACK}
@@ -83,11 +86,14 @@ class PlanDesk:
         menu = MenuDialog("Make a plan", choices)
         self._screen.ask(menu, lambda name: self._work.offer(ask_for_plan(Strategy(name), self.folder)))
 
-    def make(self, wish: PlanWish) -> None:
-        """Make a plan; a window shows the progress, and closing it gives the plan up."""
-        self._screen.run_in_background(self._make(wish), name="plan", group="plan", exclusive=True)
+    def make(self, wish: PlanWish, form: Form) -> None:
+        """Make a plan; a window shows the progress, and closing it gives the plan up.
 
-    async def _make(self, wish: PlanWish) -> None:
+        If there is none, the form that asked for it comes back and says why.
+        """
+        self._screen.run_in_background(self._make(wish, form), name="plan", group="plan", exclusive=True)
+
+    async def _make(self, wish: PlanWish, form: Form) -> None:
         title = f"Plan: {wish.strategy}"
         dialog = ProgressDialog(title, "reading the cluster …")
         work = asyncio.create_task(self._solved(wish, dialog), name="solve")
@@ -112,7 +118,7 @@ class PlanDesk:
         else:
             text = failure_text(error)
             log.warning("no plan: %s", text, exc_info=None if isinstance(error, EXPECTED) else error)
-            self._screen.show_text(f"{title}: no plan", [line((text, Tone.BAD))])
+            self._work.offer(form.again(f"no plan: {text}"))
 
     async def _solved(self, wish: PlanWish, dialog: ProgressDialog) -> OpenedPlan:
         snapshot = await self._snapshot(dialog)

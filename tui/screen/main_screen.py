@@ -51,7 +51,7 @@ class MainScreen(PageScreen):
     def __init__(self, dashboard: FrameApp, perform: Callable[[MainScreen, str], None]) -> None:
         super().__init__(dashboard)
         self._perform = perform
-        self.work = Work(self, lambda wish: self.desk.make(wish))
+        self.work = Work(self, lambda wish, form: self.desk.make(wish, form))
         self.saving = Saving(self)
         self.opened_desk: PlanDesk | None = None
         self._is_leaving = False

@@ -39,9 +39,9 @@ LOOK_FOR_PLANS_S, LOOK_FOR_QUOTA_S = 30.0, 5.0
 
 
 class Work:
-    """Carries out what a user requests on the main screen; ``make_plan`` has the plan desk make a plan."""
+    """Carries out what a user requests on the main screen; ``make_plan`` has the plan desk make a plan for a form."""
 
-    def __init__(self, screen: PageScreen, make_plan: Callable[[PlanWish], None]) -> None:
+    def __init__(self, screen: PageScreen, make_plan: Callable[[PlanWish, Form], None]) -> None:
         self._screen = screen
         self._make_plan = make_plan
         self._looked_s: dict[str, float] = {}
@@ -78,7 +78,8 @@ class Work:
 
     def _begin(self, operation: Operation | PlanWish | None, form: Form | None = None) -> None:
         if isinstance(operation, PlanWish):
-            self._make_plan(operation)
+            assert form is not None, "a form asks for what a plan needs"
+            self._make_plan(operation, form)
         elif operation is not None:
             self._screen.run_in_background(self._carry_out(operation, form), name=operation.title, group="operations")
 
