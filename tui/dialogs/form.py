@@ -113,7 +113,7 @@ def _below(field: FieldNeeded) -> list[Widget]:
 
 
 def _labelled(label: str, hint: str) -> Line:
-    return line(label, (f"   {hint}", Tone.QUIET))
+    return line((label, Tone.STRONG), (f"   {hint}", Tone.QUIET))
 
 
 def _beside(field: FieldNeeded) -> Widget:

@@ -145,8 +145,9 @@ class SettingsDialog(Dialog[AlterSettings]):
         lines: list[Line] = []
         if setting is not None:
             fixed = "only the broker's file sets it; " if setting.is_fixed else ""
-            reading = reading_of(setting.name, setting.value or "")
-            read = "" if reading is None else f"{setting.value} is {reading}. "
+            wanted = self._edits.get(setting.name, setting.value) or setting.default
+            reading = reading_of(setting.name, wanted or "")
+            read = "" if reading is None else f"{wanted} is {reading}. "
             text = f"{read}{fixed}{setting.meaning or 'klamm does not know this setting'}"
             lines = folded(line((plain(text), Tone.QUIET)), max(20, self._table.size.width - 2))
         self.query_one("#meaning", LinesView).set_lines(lines[:_MEANING_LINES])

@@ -70,14 +70,19 @@ class ResetOffsets(Operation):
         rows = [reset for group in plan.able for reset in group.resets]
         if not rows:
             return Prepared(f"group {self.group} has no offset to reset there")
+        moved = [row for row in rows if row.current_offset != row.new_offset]
+        stay = (f"{counted(len(rows) - len(moved), 'other')} already there",) if len(moved) < len(rows) else ()
         words = ["groups", "reset-offsets", self.group, *self.words, "--execute"]
         warnings = [str(warning) for group in plan.groups for warning in group.warnings]
         warnings += [
             f"group {group.group} does not exist yet: this creates it" for group in plan.groups if group.is_new
         ]
         return Prepared(
-            f"Reset {counted(len(rows), 'offset')} of group {self.group} in {cluster.target.name}?",
-            shortened([f"{row.name}  {_offset(row.current_offset)} → {count(row.new_offset)}" for row in rows]),
+            f"Reset {counted(len(moved), 'offset')} of group {self.group} in {cluster.target.name}?",
+            (
+                *shortened([f"{row.name}  {_offset(row.current_offset)} → {count(row.new_offset)}" for row in moved]),
+                *stay,
+            ),
             (*warnings, "records may be read again, or never"),
             command_text(words, cluster.target),
             typed=self.group,

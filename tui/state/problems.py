@@ -33,6 +33,7 @@ _BROKERS = (Check.MISSING_BROKERS, Check.SILENT_BROKERS)
 _OF_READERS: Mapping[Reason | None, str] = {
     Reason.NOBODY_READS: "start its consumers; see where each partition waits (enter)",
     Reason.STANDS_STILL: f"{LOOK_AT_MEMBERS}; see the record at which each partition stands (enter)",
+    Reason.WENT_BACK: "its offsets were reset, or its topic was made anew; its consumers go on from there",
     Reason.LAG_NEVER_FELL: "it reads less than comes in: give it more consumers; see who reads what (enter)",
 }
 _OFTEN = 3
