@@ -43,7 +43,7 @@ def texts(lines: list[Line]) -> list[str]:
     ("scene", "page", "told"),
     [
         ("reassigning", reassignments.PAGE, " of 6.0 GB"),
-        ("reassigning", brokers.PAGE, "T and E give back"),
+        ("reassigning", brokers.PAGE, "T, then E gives back"),
         ("broker-down", topics.PAGE, "at it, "),
     ],
 )

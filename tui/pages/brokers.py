@@ -205,9 +205,11 @@ def _rows(view: View) -> Rows:
             return item.has_failed_dir
         return item.id in filling if only is Only.FILLING else item.state == only
 
+    items = items_of(view.board)
+    columns = COLUMNS if view.board.reports_figures else _UNTOLD
     return Rows(
-        COLUMNS if view.board.reports_figures else _UNTOLD,
-        items_of(view.board),
+        columns if any(item.rack for item in items) else tuple(one for one in columns if one.name != "rack"),
+        items,
         lambda item: item.id,
         lambda item: f"{item.id} {item.state} {item.host} {item.rack}",
         "no broker is known yet" if only is None else f"no broker is {only} any more",
@@ -228,7 +230,7 @@ def _summary(view: View, width: int) -> list[Line]:
     else:
         words.append(("every leader is the preferred one", Tone.QUIET))
     if moves := total.electable.total():
-        words.append((f"T and E give back {count(moves)}", Tone.QUIET))
+        words.append((f"T, then E gives back {count(moves)}", Tone.QUIET))
     return [*wrapped(map(line, words), width), *_restart_lines(board, width), *_causes(board)]
 
 

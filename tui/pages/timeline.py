@@ -7,7 +7,7 @@ from heapq import nsmallest
 from engine.admin.analysis.incidents import Incident, Run
 from engine.admin.watch.events import Event, EventKind
 from tui.drawing.cells import Cell, Column, Tone, column
-from tui.drawing.lines import Line, cut, elided, folded, line
+from tui.drawing.lines import Line, cut, elided, folded, line, wrapped
 from tui.drawing.table_model import Rows
 from tui.drawing.units import clock_time, count, counted, ids, plain, span
 from tui.pages.page import Page, View
@@ -208,13 +208,13 @@ def _summary(view: View, width: int) -> list[Line]:
     board = view.board
     hidden = len(board.events) - len(board.folded_events()) if _is_folded(view) else 0
     facts = f"{counted(len(board.events), 'event')}{f', {count(hidden)} of them folded' * bool(hidden)}"
-    text = f"{facts}   klamm does not see what comes and goes between two looks"
+    words = [line((text, Tone.QUIET)) for text in (facts, "what comes and goes between two looks is not seen")]
     number, incidents = view.location.incident, view.board.history.incidents
     if number is not None and number in incidents:
         cause = incidents[number].cause
         head = f"what followed when {plain(cause.subject)} was {kind_cell(cause).text.rpartition(' ')[2]}: "
         return folded(line((head, Tone.QUIET), effects_text(incidents[number])), width)
-    return [line((text, Tone.QUIET)), *_absent(view)]
+    return [*wrapped(words, width), *_absent(view)]
 
 
 def _absent(view: View) -> list[Line]:

@@ -342,6 +342,7 @@ def why_not(screen: PageScreen, action: Action) -> str:
 _TAB_TITLES = {"reassignments": "Reassign", "zookeeper": "ZK"}
 """Eleven titles have to fit into 120 columns; their short ones into 80."""
 _NEED_NO_ROW = frozenset({"topic.create", "plan.make", "plan.open"})
+_OF_AN_OPEN_PLAN = frozenset({"plan.save", "plan.details", "plan.check", "plan.apply", "plan.rollback", "plan.cancel"})
 OF_A_RUN = ("plan.cancel", "plan.throttle", "plan.stop")
 """Actions that matter most while a plan is carried out."""
 
@@ -404,10 +405,17 @@ def footer_items(screen: PageScreen) -> list[KeyItem]:
 
 def _idle_without(screen: PageScreen) -> set[str]:
     """Return the actions that have nothing to do on a screen: without rows, all but those that need none."""
-    where, has_leak = screen.location, leaked_throttles(screen.dashboard.board.frame) is not None
+    board, where, shown = screen.dashboard.board, screen.location, screen.off_board
+    has_leak = leaked_throttles(board.frame) is not None
     idle = set[str]() if has_leak else {"reassignment.unthrottle"}
+    if shown.is_plan_under_way:
+        idle |= {"plan.apply", "plan.rollback"}
+    else:
+        idle |= {"plan.stop"} if board.total.moving else {*OF_A_RUN}
+        idle |= _OF_AN_OPEN_PLAN if shown.plan is None else set()
     # A group without offsets can be deleted, and a plan without moves be saved; znodes come in a moment.
-    if len(screen.model.rows.items) or where.group or screen.off_board.plan or where.page == "zookeeper":
+    has_plan = shown.plan is not None or shown.is_plan_under_way
+    if len(screen.model.rows.items) or where.group or has_plan or where.page == "zookeeper":
         return idle
     of_leak = {"reassignment.unthrottle", "problem.why"} if has_leak and where.page == "reassignments" else set()
     actions = screen.dashboard.session.registry.on_page(where.screen)
