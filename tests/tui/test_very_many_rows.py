@@ -269,3 +269,19 @@ async def test_rows_that_cannot_be_put_in_order_stay_and_the_user_is_told() -> N
         await driven.tick()
         await driven.until(lambda: model.arranging is None)
         assert len(driven.app._notifications) == 1, "the next frame's rows are sound"
+
+
+@in_event_loop
+async def test_a_step_of_the_cursor_draws_two_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[int] = []
+    row = LineTable._row
+    monkeypatch.setattr(LineTable, "_row", lambda table, index: drawn.append(index) or row(table, index))
+    async with dashboard("live", page="partitions", size=(120, 24)) as driven:
+        await driven.tick(2)
+        drawn.clear()
+        await driven.press("down")
+        assert set(drawn) == {0, 1}
+        assert [line[:3] for line in driven.lines_with("__consumer_offsets-")[:2]] == ["  _", "▌ _"]
+        drawn.clear()
+        await driven.press("end")
+        assert len(set(drawn)) > 10, "it has scrolled"

@@ -296,12 +296,15 @@ class LineTable(Toned, ScrollView, can_focus=True):
     on_blur = on_focus
 
     def move_cursor(self, index: int) -> None:
-        """Put the cursor on a row."""
-        if index != self.model.cursor:
+        """Put the cursor on a row; only this row and the one it was on are drawn again, unless the table scrolls."""
+        before, top = self.model.cursor, self.scroll_offset.y
+        if index != before:
             self.model.cursor, self.model.is_opened = index, False
             self.post_message(self.Moved())
         self._show_cursor()
-        self.refresh()
+        if self.scroll_offset.y == top:
+            self.refresh_line(before + 1)
+            self.refresh_line(index + 1)
 
     def scroll_columns(self, by: int) -> bool:
         """Show other columns behind the first one, one further right or left; return whether there are any."""
