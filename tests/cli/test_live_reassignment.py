@@ -227,7 +227,7 @@ def test_leaked_throttles_come_off_without_the_plan(
     assert klamm_by("reassign", "verify", "--all", *files).code == 2
 
 
-def test_a_rate_that_an_earlier_plan_has_left_is_not_called_somebody_elses(
+def test_a_rate_that_an_earlier_plan_has_left_is_not_called_another_clients(
     klamm_by: Klamm, by_wire: Klamm, by_znodes: Klamm, topic_name: str, tmp_path: Path
 ) -> None:
     filled(by_wire, topic_name, "0:1")
@@ -241,13 +241,13 @@ def test_a_rate_that_an_earlier_plan_has_left_is_not_called_somebody_elses(
     words = ("reassign", "execute", "--reassignment-json-file", plan_file(tmp_path, other, [2, 1]), "--dry-run")
     words += ("--throttle", "80000000")
     planned = klamm_by(*words)
-    assert (planned.code, "somebody else" in planned.err) == (0, False), planned.err
+    assert (planned.code, "another client" in planned.err) == (0, False), planned.err
     key = "leader.replication.throttled.rate"
     assert by_wire("configs", "alter", "--broker", "0", "--add-config", f"{key}=70000000").code == 0
     # A broker reads a change from ZooKeeper a moment after it has taken it.
     wait_for(lambda: by_wire.settings("--broker", "0").get(key) == "70000000")
     planned = klamm_by(*words)
-    assert f"broker 0 has {key}=70000000, set by somebody else" in planned.err, planned.err
+    assert f"broker 0 has {key}=70000000, set by another client" in planned.err, planned.err
     assert by_wire("configs", "alter", "--broker", "0", "--delete-config", key).code == 0
     assert by_wire("reassign", "verify", "--all").code == 0
     assert by_znodes.settings("--broker", "2") == {} == by_znodes.settings("--topic", topic_name)
