@@ -10,6 +10,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
 from operator import le
@@ -40,7 +41,7 @@ from engine.kafka.zk.errors import BadVersion, ControllerMoved, NodeExists, TooL
 from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.kafka.zk.operations import ANY_VERSION
 from engine.kafka.zk.topics import TopicIdReplicaAssignment, TopicZNode
-from engine.runtime.offload import beside_loop_if_many
+from engine.runtime.offload import MANY, beside_loop_if_many
 from engine.runtime.room import ask_others, waiting_for_others
 
 
@@ -185,6 +186,7 @@ class TopicAdmin:
         self._config = config
         self._draw = draw
         self._waiter = MetadataWaiter(metadata_cache)
+        self._making_many = asyncio.Lock()
         self.elections = MetadataWaiter(metadata_cache, keeps_all=True)
         """Requests that wait for new leaders."""
 
@@ -200,9 +202,19 @@ class TopicAdmin:
         """
         if wanted.name in self._metadata_cache.topics:
             raise _exists(wanted.name)
+        count = max(wanted.num_partitions, len(wanted.assignments))
+        async with self._turn_of(count):
+            return await self._create_topic(wanted, count, validate_only, allow)
+
+    def _turn_of(self, count: int) -> AbstractAsyncContextManager[None]:
+        """Return what waits until nobody else makes very many partitions: their requests may be small, and count
+        nowhere.
+        """
+        return self._making_many if count > MANY else nullcontext()
+
+    async def _create_topic(self, wanted: NewTopic, count: int, validate_only: bool, allow: Allow) -> CreatedTopic:
         overrides = _checked_nulls(wanted.configs)
         racks = {b: info.rack for b, info in self._metadata_cache.alive_brokers.items()}
-        count = max(wanted.num_partitions, len(wanted.assignments))
         assignment = await beside_loop_if_many(count, self._assignment_of, wanted, racks)
         ask_others()
         try:
@@ -340,16 +352,17 @@ class TopicAdmin:
             brokers = await self._zk.brokers.get_all_brokers_with_epochs()
             racks = usable_racks({b: info.rack for b, info in brokers.items()}, RackAwareMode.ENFORCED)
             given = None if assignments is None else await assignments()
-            while True:
-                new = await beside_loop_if_many(
-                    count, self._new_partitions, name, existing.assignment, count, given, racks
-                )
-                if not validate_only:
-                    allow(len(new))
-                    allow = _allow_all
-                if validate_only or await self._write_grown(existing, new):
-                    return sorted({*existing.assignment, *new})
-                existing = await self._growable(name)
+            async with self._turn_of(count):
+                while True:
+                    new = await beside_loop_if_many(
+                        count, self._new_partitions, name, existing.assignment, count, given, racks
+                    )
+                    if not validate_only:
+                        allow(len(new))
+                        allow = _allow_all
+                    if validate_only or await self._write_grown(existing, new):
+                        return sorted({*existing.assignment, *new})
+                    existing = await self._growable(name)
         except CoordinationError as error:
             raise _coordination(error) from error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
@@ -154,6 +155,34 @@ async def test_the_loop_goes_on_while_very_many_partitions_are_made(zk_chroot: s
             assert sorted(written.assignment) == list(range(4 * offload.MANY))
     assert "998: (" in told[0] and told[0].endswith(")}")
     assert told[1].endswith(f")}} and {offload.MANY} more")
+
+
+@staged(run)
+async def test_one_request_at_a_time_makes_very_many_partitions(zk_chroot: str) -> None:
+    """Each takes 40 bytes, and for 200,000 partitions 30 MB."""
+    under_way: list[int] = []
+    assign = topic_admin.assign_replicas
+
+    async with cluster_of(zk_chroot, 2) as cluster:
+        admin = cluster.controller.topic_admin
+        check_new, most = admin._check_new, 0
+
+        async def checked(*args: Any) -> None:
+            nonlocal most
+            most = max(most, len(under_way))
+            await check_new(*args)
+            under_way.pop()
+
+        def assigned(*args: Any, **options: Any) -> Any:
+            under_way.append(1)
+            return assign(*args, **options)
+
+        with pytest.MonkeyPatch.context() as patches:
+            patches.setattr(admin, "_check_new", checked)
+            patches.setattr(topic_admin, "assign_replicas", assigned)
+            many = [NewTopic(f"t{number}", offload.MANY + 1, 1) for number in range(5)]
+            await asyncio.gather(*(admin.create_topic(wanted, validate_only=True) for wanted in many))
+        assert most == 1
 
 
 @staged(run)
