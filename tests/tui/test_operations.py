@@ -638,6 +638,18 @@ def test_a_lower_retention_says_what_it_deletes_and_when(
     assert outcome.notes == (), "of tombstones, not of records"
 
 
+def test_more_replicas_in_sync_than_there_are_come_with_a_warning(three_brokers: LocalCluster, topic: str) -> None:
+    async def warned() -> list[tuple[str, ...]]:
+        async with Cluster(target_of(three_brokers), timeout_s=20) as cluster:
+            altered = AlterSettings.of(Entity(EntityType.TOPIC, topic), {"min.insync.replicas": "9"})
+            created = CreateTopic.of("another", "1", "2", "min.insync.replicas=3")
+            return [(await operation.prepare(cluster)).warnings for operation in (altered, created)]
+
+    altered, created = asyncio.run(warned())
+    assert any("min.insync.replicas=9, but a partition has" in warning for warning in altered)
+    assert any("min.insync.replicas=3, but a partition has 2 replicas" in warning for warning in created)
+
+
 def test_a_read_only_cluster_is_refused_by_the_engine_whatever_the_dashboard_lets_through(
     three_brokers: LocalCluster, topic: str, by_wire: Klamm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
