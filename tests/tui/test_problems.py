@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
 import fake_readers
 import pytest
-from dashboards import Driven, dashboard, drive
+from dashboards import Driven, shown
+from event_loop import staged
 from fake_cluster import FakeCluster
 from fake_feed import FakeFeed, fake_feed
 
@@ -45,14 +45,6 @@ from tui.state.board import Board
 from tui.state.location import Location, Only
 from tui.state.off_board import ShownRecord, ZnodeLevel
 from tui.state.problems import Problem, problems_of
-
-
-def shown(scene: str | FakeFeed, look: Callable[[Driven], Awaitable[None]], **options: object) -> None:
-    async def run() -> None:
-        async with dashboard(scene, **options) as driven:  # type: ignore[arg-type]
-            await look(driven)
-
-    drive(run)
 
 
 def board_of(feed: FakeFeed, ticks: int, board: Board | None = None) -> Board:
@@ -218,51 +210,45 @@ def test_enter_on_a_partition_that_its_group_does_not_read_says_what_helps(size:
         await driven.press("escape")
         assert driven.main.location == Location("group", group="reports"), "it is not left"
 
-    shown(FakeFeed(cluster, plays=False), look, size=size)
+    shown(look, FakeFeed(cluster, plays=False), size=size)
 
 
-def test_groups_open_at_the_one_in_trouble_and_w_says_why() -> None:
-    async def look(driven: Driven) -> None:
-        await driven.tick(30)
-        await driven.press("5")
-        names = [group.name for group in driven.main.model.shown]
-        first = next(at for at, group in enumerate(driven.main.model.shown) if group.lag.status.is_trouble)
-        assert first > 0 and driven.main.model.cursor == first
-        await driven.press("w")
-        await driven.sees(f"group {names[first]} ")
-        assert isinstance(driven.app.screen, TextDialog) and "read by" in driven.text
-        await driven.press("escape", "g", "w")
-        assert [notification.message for notification in driven.app._notifications] == [
-            f"nothing is wrong with group {names[0]}"
-        ]
-        await driven.press("j", "1", "5")
-        assert driven.main.model.cursor == 1, "it was moved there"
-
-    shown("live", look)
+@staged(shown)
+async def test_groups_open_at_the_one_in_trouble_and_w_says_why(driven: Driven, /) -> None:
+    await driven.tick(30)
+    await driven.press("5")
+    names = [group.name for group in driven.main.model.shown]
+    first = next(at for at, group in enumerate(driven.main.model.shown) if group.lag.status.is_trouble)
+    assert first > 0 and driven.main.model.cursor == first
+    await driven.press("w")
+    await driven.sees(f"group {names[first]} ")
+    assert isinstance(driven.app.screen, TextDialog) and "read by" in driven.text
+    await driven.press("escape", "g", "w")
+    assert [notification.message for notification in driven.app._notifications] == [
+        f"nothing is wrong with group {names[0]}"
+    ]
+    await driven.press("j", "1", "5")
+    assert driven.main.model.cursor == 1, "it was moved there"
 
 
-def test_brokers_open_at_the_one_with_a_problem() -> None:
-    async def look(driven: Driven) -> None:
-        await driven.tick(3)
-        driven.feed.cluster.kill(2)
-        await driven.tick(1)
-        await driven.press("2")
-        assert driven.main.model.cursor_item.id == 2
-
-    shown("live", look)
+@staged(shown)
+async def test_brokers_open_at_the_one_with_a_problem(driven: Driven, /) -> None:
+    await driven.tick(3)
+    driven.feed.cluster.kill(2)
+    await driven.tick(1)
+    await driven.press("2")
+    assert driven.main.model.cursor_item.id == 2
 
 
-def test_a_group_that_is_behind_is_no_fault_of_the_cluster() -> None:
-    async def look(driven: Driven) -> None:
-        await driven.tick(3)
-        assert driven.lines_with("✖ 2 unhealthy groups   the cluster is healthy")
-        assert driven.text.splitlines()[0].split()[-4:-2] == ["✖", "problems"], driven.text.splitlines()[0]
-        assert "nothing is wrong" not in driven.text
-        assert driven.lines_with("▌✖ group nightly-report STOP")
-        await driven.press("enter")
-        assert driven.main.location == Location("group", group="nightly-report", only=Only.UNHEALTHY)
-
-    shown("live", look)
+@staged(shown)
+async def test_a_group_that_is_behind_is_no_fault_of_the_cluster(driven: Driven, /) -> None:
+    await driven.tick(3)
+    assert driven.lines_with("✖ 2 unhealthy groups   the cluster is healthy")
+    assert driven.text.splitlines()[0].split()[-4:-2] == ["✖", "problems"], driven.text.splitlines()[0]
+    assert "nothing is wrong" not in driven.text
+    assert driven.lines_with("▌✖ group nightly-report STOP")
+    await driven.press("enter")
+    assert driven.main.location == Location("group", group="nightly-report", only=Only.UNHEALTHY)
 
 
 def test_sign_and_colour_are_never_greener_than_the_worst_row() -> None:
@@ -370,7 +356,7 @@ def test_enter_opens_the_rows_concerned_and_no_others() -> None:
             offer_for("leader.elect_unclean", driven.main.view, chosen(driven.main, "leader.elect_unclean")), NotNow
         )
 
-    shown(FakeFeed(cluster, plays=False), look)
+    shown(look, FakeFeed(cluster, plays=False))
 
 
 def test_an_unclean_election_is_offered_where_a_replica_that_fell_behind_is_up() -> None:
@@ -389,7 +375,7 @@ def test_an_unclean_election_is_offered_where_a_replica_that_fell_behind_is_up()
         assert isinstance(offer, Elect) and offer.scope.wanted == (("orders", 0),)
         assert "where another replica is up, an unclean election (U)" in problems_of(driven.app.board)[1].advice
 
-    shown(FakeFeed(cluster, plays=False), look)
+    shown(look, FakeFeed(cluster, plays=False))
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
@@ -416,7 +402,7 @@ def test_the_broker_that_brings_offline_partitions_back_comes_first_and_then_the
         assert driven.lines_with(f"▌✖ broker {dead} down")
         assert "retire" not in driven.text.splitlines()[-1]
 
-    shown(FakeFeed(cluster, plays=False), look, size=size)
+    shown(look, FakeFeed(cluster, plays=False), size=size)
 
 
 def test_a_partition_whose_leader_is_about_to_be_chosen_is_not_offline() -> None:
@@ -450,19 +436,17 @@ def test_a_partition_whose_leader_is_about_to_be_chosen_is_not_offline() -> None
     assert "2 leaders being chosen" in found(), "the next time has its own patience"
 
 
-def test_why_follows_its_problem_and_says_when_it_is_over() -> None:
-    async def look(driven: Driven) -> None:
-        await driven.tick(3)
-        driven.feed.cluster.kill(2)
-        await driven.tick(2)
-        await driven.press("w")
-        await driven.sees("start it, or move its replicas away")
-        driven.feed.cluster.start(2)
-        await driven.tick(20)
-        await driven.sees("over; now: ")
-        assert isinstance(driven.app.screen, TextDialog) and "start it, or move" not in driven.text
-
-    shown("live", look)
+@staged(shown)
+async def test_why_follows_its_problem_and_says_when_it_is_over(driven: Driven, /) -> None:
+    await driven.tick(3)
+    driven.feed.cluster.kill(2)
+    await driven.tick(2)
+    await driven.press("w")
+    await driven.sees("start it, or move its replicas away")
+    driven.feed.cluster.start(2)
+    await driven.tick(20)
+    await driven.sees("over; now: ")
+    assert isinstance(driven.app.screen, TextDialog) and "start it, or move" not in driven.text
 
 
 def _rows_of(board: Board, subject: str) -> list[str]:
@@ -556,7 +540,7 @@ def test_a_full_disk_names_what_fills_it_and_its_key_opens_the_settings_of_that(
 
     cluster = FakeCluster(3, {"orders": 1}, rate=1_000, partition_bytes=280_000_000_000)
     cluster.create_topic("clickstream", 6)
-    shown(FakeFeed(cluster, plays=False), look)
+    shown(look, FakeFeed(cluster, plays=False))
 
 
 def test_a_disk_that_no_retention_saves_offers_to_hold_the_producers_back_first() -> None:
@@ -597,7 +581,7 @@ def test_a_disk_that_no_retention_saves_offers_to_hold_the_producers_back_first(
 
     cluster = FakeCluster(3, {"orders": 1}, rate=1_000, partition_bytes=280_000_000_000)
     cluster.create_topic("clickstream", 6)
-    shown(FakeFeed(cluster, plays=False), look)
+    shown(look, FakeFeed(cluster, plays=False))
 
 
 def test_a_broker_that_died_with_a_full_disk_points_at_the_disk() -> None:
@@ -659,69 +643,58 @@ def test_a_partition_whose_data_contradict_each_other_is_the_row_that_opens() ->
     assert found.opens == Location("partitions", topic="a-1", row="a-1-0")
 
 
-def test_the_gravest_is_chosen_until_somebody_chooses_another() -> None:
-    async def look(driven: Driven) -> None:
-        await driven.tick(3)
-        assert driven.lines_with("▌✖ group nightly-report")
-        driven.feed.cluster.kill(2)
-        await driven.tick(2)
-        assert driven.lines_with("▌✖ broker 2 down")
-        await driven.press("j", "j")
-        assert driven.lines_with("▌✖ group nightly-report")
-        driven.feed.cluster.kill(3)
-        await driven.tick(2)
-        assert driven.lines_with("▌✖ group nightly-report"), "now the cursor stays on its row"
-
-    shown("live", look)
+@staged(shown)
+async def test_the_gravest_is_chosen_until_somebody_chooses_another(driven: Driven, /) -> None:
+    await driven.tick(3)
+    assert driven.lines_with("▌✖ group nightly-report")
+    driven.feed.cluster.kill(2)
+    await driven.tick(2)
+    assert driven.lines_with("▌✖ broker 2 down")
+    await driven.press("j", "j")
+    assert driven.lines_with("▌✖ group nightly-report")
+    driven.feed.cluster.kill(3)
+    await driven.tick(2)
+    assert driven.lines_with("▌✖ group nightly-report"), "now the cursor stays on its row"
 
 
-def test_a_problem_that_somebody_has_opened_is_under_the_cursor_when_he_comes_back() -> None:
+@staged(shown)
+async def test_a_problem_that_somebody_has_opened_is_under_the_cursor_when_he_comes_back(driven: Driven, /) -> None:
     """What its keys mend is what he has just looked at, whatever has come before it meanwhile."""
-
-    async def look(driven: Driven) -> None:
-        await driven.tick(3)
-        assert driven.lines_with("▌✖ group nightly-report")
-        await driven.press("enter")
-        driven.feed.cluster.kill(2)
-        await driven.tick(2)
-        await driven.press("escape")
-        assert driven.lines_with("▌✖ group nightly-report")
-        driven.feed.cluster.kill(3)
-        await driven.tick(2)
-        assert driven.lines_with("▌✖ group nightly-report")
-
-    shown("live", look)
+    await driven.tick(3)
+    assert driven.lines_with("▌✖ group nightly-report")
+    await driven.press("enter")
+    driven.feed.cluster.kill(2)
+    await driven.tick(2)
+    await driven.press("escape")
+    assert driven.lines_with("▌✖ group nightly-report")
+    driven.feed.cluster.kill(3)
+    await driven.tick(2)
+    assert driven.lines_with("▌✖ group nightly-report")
 
 
-def test_w_says_why_and_what_to_do() -> None:
-    async def look(driven: Driven) -> None:
-        await driven.tick(3)
-        driven.feed.cluster.kill(2)
-        await driven.tick(2)
-        await driven.press("down", "w")
-        await driven.sees("__consumer_offsets-0 (broker 2 not in sync)")
-        assert "broker down" in driven.text and "34 times" in driven.text
-        assert "start each dead broker again" in driven.text
-
-    shown("live", look)
+@staged(shown)
+async def test_w_says_why_and_what_to_do(driven: Driven, /) -> None:
+    await driven.tick(3)
+    driven.feed.cluster.kill(2)
+    await driven.tick(2)
+    await driven.press("down", "w")
+    await driven.sees("__consumer_offsets-0 (broker 2 not in sync)")
+    assert "broker down" in driven.text and "34 times" in driven.text
+    assert "start each dead broker again" in driven.text
 
 
-def test_a_click_chooses_a_problem_and_a_second_one_opens_it() -> None:
-    async def look(driven: Driven) -> None:
-        await driven.tick(3)
-        driven.feed.cluster.kill(2)
-        await driven.tick(2)
-        at = next(
-            y for y, text in enumerate(driven.text.splitlines()) if "34 under-replicated  " in text and "│" in text
-        )
-        await driven.pilot.click(offset=(10, at))
-        await driven.settled()
-        assert driven.lines_with("▌✖ 34 under-replicated")
-        await driven.pilot.click(offset=(10, at))
-        await driven.settled()
-        assert driven.main.location.only is Only.UNDER_REPLICATED
-
-    shown("live", look)
+@staged(shown)
+async def test_a_click_chooses_a_problem_and_a_second_one_opens_it(driven: Driven, /) -> None:
+    await driven.tick(3)
+    driven.feed.cluster.kill(2)
+    await driven.tick(2)
+    at = next(y for y, text in enumerate(driven.text.splitlines()) if "34 under-replicated  " in text and "│" in text)
+    await driven.pilot.click(offset=(10, at))
+    await driven.settled()
+    assert driven.lines_with("▌✖ 34 under-replicated")
+    await driven.pilot.click(offset=(10, at))
+    await driven.settled()
+    assert driven.main.location.only is Only.UNDER_REPLICATED
 
 
 def test_a_grave_change_is_not_pushed_out_by_what_came_after_it() -> None:
@@ -745,38 +718,36 @@ def test_why_tells_no_events_of_a_moment_that_nobody_saw() -> None:
     assert any("what to do" in line for line in lines)
 
 
-def test_a_failure_is_one_row_of_the_timeline_and_its_events_are_behind_it() -> None:
-    async def look(driven: Driven) -> None:
-        await driven.tick(3)
-        driven.feed.cluster.kill(2)
-        await driven.tick(3)
-        await driven.press("8")
-        (row,) = driven.lines_with("▌")
-        assert "12 leaders moved → 1,3" in row and "34 left the ISR" in row and "ongoing for " in row
-        assert len(driven.main.model.shown) == 1
-        aside = " ".join(" ".join(line.partition("│")[2] for line in driven.text.splitlines()).split())
-        assert "broker 2 broker down ongoing for " in aside and "+0.0s 34 left the ISR" in aside
-        assert aside.count(" 6 partitions") == 2 and "still out of sync __consumer_offsets-0, " in aside
-        assert ", and 26 others" in aside
-        await driven.press("slash")
-        await driven.type("clicks-3")
-        assert len(driven.main.model.shown) >= 1, "a filter looks into incidents"
-        await driven.press("escape", "escape", "1", "o")
-        assert driven.main.location.incident == 1
-        kinds = [event.kind for _, event in driven.main.model.shown]
-        assert kinds == [EventKind.BROKER_DOWN, EventKind.LEADER_CHANGED, EventKind.ISR_SHRANK], "cause first, by kind"
-        assert "what followed when broker 2 was down" in driven.text
-        (row,) = driven.lines_with("ISR shrank  ")
-        assert "34 partitions" in row and "2 left, down" in row
-        await driven.press("G", "enter")
-        assert len(driven.main.model.shown) == 34 and driven.lines_with("› one moment")
-        await driven.press("escape")
-        driven.feed.cluster.start(2)
-        await driven.tick(30)
-        await driven.press("1", "8")
-        assert driven.lines_with("over after ") and "still out of sync" not in driven.text
-
-    shown("live", look, size=(200, 40))
+@staged(shown, size=(200, 40))
+async def test_a_failure_is_one_row_of_the_timeline_and_its_events_are_behind_it(driven: Driven, /) -> None:
+    await driven.tick(3)
+    driven.feed.cluster.kill(2)
+    await driven.tick(3)
+    await driven.press("8")
+    (row,) = driven.lines_with("▌")
+    assert "12 leaders moved → 1,3" in row and "34 left the ISR" in row and "ongoing for " in row
+    assert len(driven.main.model.shown) == 1
+    aside = " ".join(" ".join(line.partition("│")[2] for line in driven.text.splitlines()).split())
+    assert "broker 2 broker down ongoing for " in aside and "+0.0s 34 left the ISR" in aside
+    assert aside.count(" 6 partitions") == 2 and "still out of sync __consumer_offsets-0, " in aside
+    assert ", and 26 others" in aside
+    await driven.press("slash")
+    await driven.type("clicks-3")
+    assert len(driven.main.model.shown) >= 1, "a filter looks into incidents"
+    await driven.press("escape", "escape", "1", "o")
+    assert driven.main.location.incident == 1
+    kinds = [event.kind for _, event in driven.main.model.shown]
+    assert kinds == [EventKind.BROKER_DOWN, EventKind.LEADER_CHANGED, EventKind.ISR_SHRANK], "cause first, by kind"
+    assert "what followed when broker 2 was down" in driven.text
+    (row,) = driven.lines_with("ISR shrank  ")
+    assert "34 partitions" in row and "2 left, down" in row
+    await driven.press("G", "enter")
+    assert len(driven.main.model.shown) == 34 and driven.lines_with("› one moment")
+    await driven.press("escape")
+    driven.feed.cluster.start(2)
+    await driven.tick(30)
+    await driven.press("1", "8")
+    assert driven.lines_with("over after ") and "still out of sync" not in driven.text
 
 
 def test_an_election_is_one_row_and_a_leader_where_nobody_led_says_so() -> None:
@@ -799,7 +770,7 @@ def test_an_election_is_one_row_and_a_leader_where_nobody_led_says_so() -> None:
         await driven.type("leader changed clicks")
         assert len(driven.main.model.shown) == 4, "a filter finds each, there and back"
 
-    shown("live", look, size=(160, 40))
+    shown(look, "live", size=(160, 40))
     assert change_text(Event(1, EventKind.LEADER_CHANGED, "orders-0", "none", "3")) == "3 leads; nothing led before"
 
 
@@ -818,23 +789,21 @@ def test_what_follows_from_a_failure_leads_to_its_incident() -> None:
     assert {problem.incident for problem in problems_of(board)} == {None}, "nobody saw that begin"
 
 
-def test_the_timeline_counts_what_is_folded_and_elides_a_long_name_in_its_middle() -> None:
-    async def look(driven: Driven) -> None:
-        await driven.tick(3)
-        driven.feed.cluster.kill(2)
-        await driven.tick(3)
-        frame = driven.app.board.frame
-        path = "/mnt/disks/of/the/machine/with/a/long/name/kafka-logs-of-broker-3/data-7"
-        event = Event(frame.at_ms + 1, EventKind.LOG_DIR_FAILED, f"broker 3: {path}", "well", "failed", broker=3)
-        driven.app.board.take(replace(frame, sequence=frame.sequence + 1, at_ms=frame.at_ms + 1, events=(event,)))
-        await driven.press("8")
-        events, shown = len(driven.app.board.events), len(driven.main.model.shown)
-        assert shown < events
-        assert driven.lines_with(f"{events} events, {events - shown} of them folded")
-        (row,) = driven.lines_with("log dir failed")
-        assert "broker 3: /" in row and "/data-7" in row and "…" in row and "ongoing for" in row, driven.text
-
-    shown("live", look, size=(120, 30))
+@staged(shown, size=(120, 30))
+async def test_the_timeline_counts_what_is_folded_and_elides_a_long_name_in_its_middle(driven: Driven, /) -> None:
+    await driven.tick(3)
+    driven.feed.cluster.kill(2)
+    await driven.tick(3)
+    frame = driven.app.board.frame
+    path = "/mnt/disks/of/the/machine/with/a/long/name/kafka-logs-of-broker-3/data-7"
+    event = Event(frame.at_ms + 1, EventKind.LOG_DIR_FAILED, f"broker 3: {path}", "well", "failed", broker=3)
+    driven.app.board.take(replace(frame, sequence=frame.sequence + 1, at_ms=frame.at_ms + 1, events=(event,)))
+    await driven.press("8")
+    events, shown = len(driven.app.board.events), len(driven.main.model.shown)
+    assert shown < events
+    assert driven.lines_with(f"{events} events, {events - shown} of them folded")
+    (row,) = driven.lines_with("log dir failed")
+    assert "broker 3: /" in row and "/data-7" in row and "…" in row and "ongoing for" in row, driven.text
 
 
 def test_what_happened_then_has_the_return_of_the_broker() -> None:
@@ -851,34 +820,32 @@ def test_what_happened_then_has_the_return_of_the_broker() -> None:
     assert at == sorted(at)
 
 
-def test_z_narrows_the_timeline_to_warnings_then_to_failures() -> None:
-    async def look(driven: Driven) -> None:
-        await driven.tick(2)
-        cluster = driven.feed.cluster
-        cluster.create_topic("new", 1, replication_factor=1)
-        await driven.tick()
-        cluster.delete_topic("new")
-        await driven.tick()
-        cluster.kill(2)
-        await driven.tick(2)
-        await driven.press("8")
+@staged(shown)
+async def test_z_narrows_the_timeline_to_warnings_then_to_failures(driven: Driven, /) -> None:
+    await driven.tick(2)
+    cluster = driven.feed.cluster
+    cluster.create_topic("new", 1, replication_factor=1)
+    await driven.tick()
+    cluster.delete_topic("new")
+    await driven.tick()
+    cluster.kill(2)
+    await driven.tick(2)
+    await driven.press("8")
 
-        def kinds() -> set[EventKind]:
-            return {event.kind for _, event in driven.main.model.shown}
+    def kinds() -> set[EventKind]:
+        return {event.kind for _, event in driven.main.model.shown}
 
-        everything = kinds()
-        assert {EventKind.TOPIC_CREATED, EventKind.TOPIC_DELETED, EventKind.BROKER_DOWN} <= everything
-        await driven.press("z")
-        assert "Timeline › warnings and failures" in driven.text.splitlines()[0]
-        assert kinds() == {EventKind.TOPIC_DELETED, EventKind.BROKER_DOWN}
-        await driven.press("z")
-        assert kinds() == {EventKind.BROKER_DOWN}
-        await driven.press("z")
-        assert kinds() == everything
-        await driven.press("escape")
-        assert driven.main.location == Location("overview"), "to narrow it is no visit"
-
-    shown("live", look)
+    everything = kinds()
+    assert {EventKind.TOPIC_CREATED, EventKind.TOPIC_DELETED, EventKind.BROKER_DOWN} <= everything
+    await driven.press("z")
+    assert "Timeline › warnings and failures" in driven.text.splitlines()[0]
+    assert kinds() == {EventKind.TOPIC_DELETED, EventKind.BROKER_DOWN}
+    await driven.press("z")
+    assert kinds() == {EventKind.BROKER_DOWN}
+    await driven.press("z")
+    assert kinds() == everything
+    await driven.press("escape")
+    assert driven.main.location == Location("overview"), "to narrow it is no visit"
 
 
 def test_a_run_is_kept_up_with_each_event_and_says_what_all_of_them_say() -> None:
@@ -1020,36 +987,32 @@ def test_a_reader_that_commits_rarely_is_not_called_measuring_for_hours() -> Non
     assert told == ["measuring", "UNKNOWN"]
 
 
-def test_keys_that_narrow_say_what_they_show_next() -> None:
-    async def look(driven: Driven) -> None:
-        await driven.tick(2)
-        driven.feed.cluster.kill(2)
-        await driven.tick(2)
-        assert "z " not in driven.text.splitlines()[-1], "problems are all there is"
-        for keys, told in (("4", "z problems only"), ("z", "z everything"), ("8", "z warnings and failures"),
-                           ("z", "z failures"), ("z", "z everything")):  # fmt: skip
-            await driven.press(keys)
-            assert told in driven.text.splitlines()[-1], driven.text
-
-    shown("live", look, size=(120, 40))
+@staged(shown, size=(120, 40))
+async def test_keys_that_narrow_say_what_they_show_next(driven: Driven, /) -> None:
+    await driven.tick(2)
+    driven.feed.cluster.kill(2)
+    await driven.tick(2)
+    assert "z " not in driven.text.splitlines()[-1], "problems are all there is"
+    for keys, told in (("4", "z problems only"), ("z", "z everything"), ("8", "z warnings and failures"),
+                       ("z", "z failures"), ("z", "z everything")):  # fmt: skip
+        await driven.press(keys)
+        assert told in driven.text.splitlines()[-1], driven.text
 
 
-def test_the_last_line_names_no_key_that_has_nothing_to_do() -> None:
-    async def look(driven: Driven) -> None:
-        await driven.tick(2)
-        driven.app.session.target = ClusterTarget("made up", Origin.OPTIONS, bootstrap=(("made-up", 1),))
-        for page, keys in (
-            ("reassignments", ": ? q"), ("groups", ": ? q"), ("topics", "N : ? q"), ("plans", "N o : ? q"),
-            ("timeline", ": ? q"), ("brokers", "A E R enter / z : ? q"),
-        ):  # fmt: skip
-            driven.main.go_to(Location(page))
-            assert [item.key for item in footer_items(driven.main)] == keys.split(), page
-        driven.feed.cluster.set_broker_config(1, "leader.replication.throttled.rate", "1000")
-        await driven.tick(2)
-        driven.main.go_to(Location("reassignments"))
-        assert [item.key for item in footer_items(driven.main)] == ["w", "X", ":", "?", "q"]
-
-    shown("empty", look)
+@staged(shown, "empty")
+async def test_the_last_line_names_no_key_that_has_nothing_to_do(driven: Driven, /) -> None:
+    await driven.tick(2)
+    driven.app.session.target = ClusterTarget("made up", Origin.OPTIONS, bootstrap=(("made-up", 1),))
+    for page, keys in (
+        ("reassignments", ": ? q"), ("groups", ": ? q"), ("topics", "N : ? q"), ("plans", "N o : ? q"),
+        ("timeline", ": ? q"), ("brokers", "A E R enter / z : ? q"),
+    ):  # fmt: skip
+        driven.main.go_to(Location(page))
+        assert [item.key for item in footer_items(driven.main)] == keys.split(), page
+    driven.feed.cluster.set_broker_config(1, "leader.replication.throttled.rate", "1000")
+    await driven.tick(2)
+    driven.main.go_to(Location("reassignments"))
+    assert [item.key for item in footer_items(driven.main)] == ["w", "X", ":", "?", "q"]
 
 
 def test_readers_are_explained_by_what_concerns_them_and_the_gravest_leads() -> None:
@@ -1089,4 +1052,4 @@ def test_the_key_that_makes_room_works_after_the_broker_died_of_its_disk() -> No
 
     cluster = FakeCluster(3, {"orders": 1}, rate=1_000, partition_bytes=280_000_000_000)
     cluster.create_topic("clickstream", 6)
-    shown(FakeFeed(cluster, plays=False), look)
+    shown(look, FakeFeed(cluster, plays=False))

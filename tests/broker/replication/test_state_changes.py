@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from event_loop import staged
 from replicated_brokers import TOPIC_ID, TP, World, world
 from virtual_time import run_virtual
 
@@ -68,7 +69,7 @@ async def lisr(manager: ReplicaManager, wanted: LeaderAndIsrRequest) -> tuple[in
 
 
 def in_world(
-    tmp_path: Path, test: Callable[[World, ReplicaManager], Coroutine[Any, Any, None]], **options: Any
+    test: Callable[[World, ReplicaManager], Coroutine[Any, Any, None]], *, tmp_path: Path, **options: Any
 ) -> None:
     """Run a test on broker 1; broker 2 is also alive."""
 
@@ -87,179 +88,159 @@ def nobody_hears(led: Any, followed: Any) -> None:
 
 
 class TestLeaderAndIsr:
-    def test_a_newer_leader_epoch_is_applied(self, tmp_path: Path) -> None:
-        async def test(w: World, manager: ReplicaManager) -> None:
-            assert await lisr(manager, request(state(1, 0, is_new=True))) == (0, [0])
-            assert manager.partition(*TP).is_leader
-            assert await lisr(manager, request(state(2, 1))) == (0, [0])
-            assert not manager.partition(*TP).is_leader
-            assert manager.partition(*TP).leader_id == 2
-            assert manager.fetchers.fetcher_of(TP) is not None
-            assert await lisr(manager, request(state(1, 2))) == (0, [0])
-            assert manager.fetchers.fetcher_of(TP) is None
-            assert not manager.fetchers.fetchers, "a fetcher without partitions ends"
-
-        in_world(tmp_path, test)
+    @staged(in_world)
+    async def test_a_newer_leader_epoch_is_applied(self, w: World, manager: ReplicaManager, /) -> None:
+        assert await lisr(manager, request(state(1, 0, is_new=True))) == (0, [0])
+        assert manager.partition(*TP).is_leader
+        assert await lisr(manager, request(state(2, 1))) == (0, [0])
+        assert not manager.partition(*TP).is_leader
+        assert manager.partition(*TP).leader_id == 2
+        assert manager.fetchers.fetcher_of(TP) is not None
+        assert await lisr(manager, request(state(1, 2))) == (0, [0])
+        assert manager.fetchers.fetcher_of(TP) is None
+        assert not manager.fetchers.fetchers, "a fetcher without partitions ends"
 
     @pytest.mark.parametrize("leader_epoch", [4, 3], ids=["equal", "older"])
-    def test_an_old_leader_epoch_is_a_stale_controllers(self, tmp_path: Path, leader_epoch: int) -> None:
-        async def test(w: World, manager: ReplicaManager) -> None:
-            await lisr(manager, request(state(1, 4)))
-            assert await lisr(manager, request(state(2, leader_epoch))) == (0, [ErrorCode.STALE_CONTROLLER_EPOCH])
-            assert manager.partition(*TP).is_leader
+    @staged(in_world)
+    async def test_an_old_leader_epoch_is_a_stale_controllers(
+        self, w: World, manager: ReplicaManager, /, leader_epoch: int
+    ) -> None:
+        await lisr(manager, request(state(1, 4)))
+        assert await lisr(manager, request(state(2, leader_epoch))) == (0, [ErrorCode.STALE_CONTROLLER_EPOCH])
+        assert manager.partition(*TP).is_leader
 
-        in_world(tmp_path, test)
+    @staged(in_world)
+    async def test_an_old_controller_is_refused_whole(self, w: World, manager: ReplicaManager, /) -> None:
+        await lisr(manager, request(state(1, 0), controller_epoch=5))
+        refused = await lisr(manager, request(state(2, 1), controller_epoch=4))
+        assert refused == (ErrorCode.STALE_CONTROLLER_EPOCH, [ErrorCode.STALE_CONTROLLER_EPOCH])
+        assert manager.partition(*TP).is_leader
+        assert manager.controller_epoch == 5
 
-    def test_an_old_controller_is_refused_whole(self, tmp_path: Path) -> None:
-        async def test(w: World, manager: ReplicaManager) -> None:
-            await lisr(manager, request(state(1, 0), controller_epoch=5))
-            refused = await lisr(manager, request(state(2, 1), controller_epoch=4))
-            assert refused == (ErrorCode.STALE_CONTROLLER_EPOCH, [ErrorCode.STALE_CONTROLLER_EPOCH])
-            assert manager.partition(*TP).is_leader
-            assert manager.controller_epoch == 5
+    @staged(in_world)
+    async def test_another_topic_id_is_another_topic(self, w: World, manager: ReplicaManager, /) -> None:
+        await lisr(manager, request(state(1, 0)))
+        assert await lisr(manager, request(state(1, 1), topic_id=OTHER_ID)) == (
+            0,
+            [ErrorCode.INCONSISTENT_TOPIC_ID],
+        )
+        assert manager.partition(*TP).leader_epoch == 0
 
-        in_world(tmp_path, test)
+    @staged(in_world)
+    async def test_the_same_epoch_may_bring_a_topic_id(self, w: World, manager: ReplicaManager, /) -> None:
+        await lisr(manager, request(state(1, 0), topic_id=ZERO_TOPIC_ID))
+        assert manager.partition(*TP).topic_id == ZERO_TOPIC_ID
+        assert await lisr(manager, request(state(1, 0))) == (0, [0])
+        assert manager.partition(*TP).topic_id == TOPIC_ID
+        assert await lisr(manager, request(state(1, 0))) == (0, [ErrorCode.STALE_CONTROLLER_EPOCH])
 
-    def test_another_topic_id_is_another_topic(self, tmp_path: Path) -> None:
-        async def test(w: World, manager: ReplicaManager) -> None:
-            await lisr(manager, request(state(1, 0)))
-            assert await lisr(manager, request(state(1, 1), topic_id=OTHER_ID)) == (
-                0,
-                [ErrorCode.INCONSISTENT_TOPIC_ID],
-            )
-            assert manager.partition(*TP).leader_epoch == 0
+    @staged(in_world)
+    async def test_no_replica_of_it(self, w: World, manager: ReplicaManager, /) -> None:
+        assert await lisr(manager, request(state(2, 0, replicas=[2, 3]))) == (
+            0,
+            [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION],
+        )
+        assert TP not in manager.partitions
+        assert w.brokers[1].log_manager.get(TP) is None
 
-        in_world(tmp_path, test)
+    @staged(in_world)
+    async def test_a_dead_leader_cannot_be_followed_but_the_log_is_there(
+        self, w: World, manager: ReplicaManager, /
+    ) -> None:
+        assert await lisr(manager, request(state(3, 1, replicas=[1, 3]))) == (0, [0])
+        partition = manager.partition(*TP)
+        assert partition.log is not None
+        assert partition.leader_epoch == -1, "the same state has to be applied when the leader lives"
+        assert manager.fetchers.fetcher_of(TP) is None
+        w.alive.add(3)
+        manager.update_metadata(w.update_metadata(), correlation_id=1)
+        assert await lisr(manager, request(state(3, 1, replicas=[1, 3]))) == (0, [0])
+        assert manager.fetchers.fetcher_of(TP) is not None
 
-    def test_the_same_epoch_may_bring_a_topic_id(self, tmp_path: Path) -> None:
-        async def test(w: World, manager: ReplicaManager) -> None:
-            await lisr(manager, request(state(1, 0), topic_id=ZERO_TOPIC_ID))
-            assert manager.partition(*TP).topic_id == ZERO_TOPIC_ID
-            assert await lisr(manager, request(state(1, 0))) == (0, [0])
-            assert manager.partition(*TP).topic_id == TOPIC_ID
-            assert await lisr(manager, request(state(1, 0))) == (0, [ErrorCode.STALE_CONTROLLER_EPOCH])
+    @staged(in_world)
+    async def test_a_leader_whose_successor_is_dead_stops_leading(self, w: World, manager: ReplicaManager, /) -> None:
+        await lisr(manager, request(state(1, 0)))
+        await lisr(manager, request(state(-1, 1)))
+        with pytest.raises(KafkaError) as refused:
+            w.produce(1, b"x")
+        assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-        in_world(tmp_path, test)
-
-    def test_no_replica_of_it(self, tmp_path: Path) -> None:
-        async def test(w: World, manager: ReplicaManager) -> None:
-            assert await lisr(manager, request(state(2, 0, replicas=[2, 3]))) == (
-                0,
-                [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION],
-            )
-            assert TP not in manager.partitions
-            assert w.brokers[1].log_manager.get(TP) is None
-
-        in_world(tmp_path, test)
-
-    def test_a_dead_leader_cannot_be_followed_but_the_log_is_there(self, tmp_path: Path) -> None:
-        async def test(w: World, manager: ReplicaManager) -> None:
-            assert await lisr(manager, request(state(3, 1, replicas=[1, 3]))) == (0, [0])
-            partition = manager.partition(*TP)
-            assert partition.log is not None
-            assert partition.leader_epoch == -1, "the same state has to be applied when the leader lives"
-            assert manager.fetchers.fetcher_of(TP) is None
-            w.alive.add(3)
-            manager.update_metadata(w.update_metadata(), correlation_id=1)
-            assert await lisr(manager, request(state(3, 1, replicas=[1, 3]))) == (0, [0])
-            assert manager.fetchers.fetcher_of(TP) is not None
-
-        in_world(tmp_path, test)
-
-    def test_a_leader_whose_successor_is_dead_stops_leading(self, tmp_path: Path) -> None:
-        async def test(w: World, manager: ReplicaManager) -> None:
-            await lisr(manager, request(state(1, 0)))
-            await lisr(manager, request(state(-1, 1)))
-            with pytest.raises(KafkaError) as refused:
-                w.produce(1, b"x")
-            assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-        in_world(tmp_path, test)
-
-    def test_what_very_many_new_roles_make_is_left_to_itself(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    @staged(in_world)
+    async def test_what_very_many_new_roles_make_is_left_to_itself(
+        self, w: World, manager: ReplicaManager, /, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The garbage collector took hundreds of milliseconds to scan what a broker knows of 200,000 partitions."""
         freezes: list[int] = []
         turns = TURNS_BETWEEN_FREEZES
         monkeypatch.setattr("engine.runtime.turns.HOLD_MS_MAX", 0)
         monkeypatch.setattr("engine.runtime.turns.leave_uncollected", lambda: freezes.append(1))
+        # Replicas of other brokers: checking each takes a turn, and so does their topic.
+        few = [state(index=p, replicas=[2]) for p in range(turns - 2)]
+        await lisr(manager, request(*few))
+        assert len(freezes) == 0
+        await lisr(manager, request(*(state(index=p, replicas=[2]) for p in range(2 * turns - 1))))
+        assert len(freezes) == 2
 
-        async def test(w: World, manager: ReplicaManager) -> None:
-            # Replicas of other brokers: checking each takes a turn, and so does their topic.
-            few = [state(index=p, replicas=[2]) for p in range(turns - 2)]
-            await lisr(manager, request(*few))
-            assert len(freezes) == 0
-            await lisr(manager, request(*(state(index=p, replicas=[2]) for p in range(2 * turns - 1))))
-            assert len(freezes) == 2
-
-        in_world(tmp_path, test)
-
-    def test_who_listens_hears_that_a_leader_resigned_for_a_dead_one(self, tmp_path: Path) -> None:
+    @staged(in_world)
+    async def test_who_listens_hears_that_a_leader_resigned_for_a_dead_one(
+        self, w: World, manager: ReplicaManager, /
+    ) -> None:
         """Otherwise a coordinator would take its groups for current when it leads again."""
+        heard: list[tuple[int, int]] = []
+        manager.leadership_listeners.append(lambda led, followed: heard.append((len(led), len(followed))))
+        await lisr(manager, request(state(1, 0)))
+        await lisr(manager, request(state(-1, 1)))
+        assert heard == [(1, 0), (0, 1)]
+        await lisr(manager, request(state(-1, 2)))
+        await lisr(manager, request(state(1, 3)))
+        assert heard == [(1, 0), (0, 1), (1, 0)]
 
-        async def test(w: World, manager: ReplicaManager) -> None:
-            heard: list[tuple[int, int]] = []
-            manager.leadership_listeners.append(lambda led, followed: heard.append((len(led), len(followed))))
-            await lisr(manager, request(state(1, 0)))
-            await lisr(manager, request(state(-1, 1)))
-            assert heard == [(1, 0), (0, 1)]
-            await lisr(manager, request(state(-1, 2)))
-            await lisr(manager, request(state(1, 3)))
-            assert heard == [(1, 0), (0, 1), (1, 0)]
-
-        in_world(tmp_path, test)
-
-    def test_a_leader_epoch_that_cannot_be_noted_fails_the_log_dir(self, tmp_path: Path) -> None:
-        async def test(w: World, manager: ReplicaManager) -> None:
-            await lisr(manager, request(state(1, 0)))
-            w.produce(1, b"x")
-            file = w.log(1).dir / "leader-epoch-checkpoint"
-            file.unlink()
-            file.mkdir()
-            manager.leadership_listeners.append(nobody_hears)
-            assert await lisr(manager, request(state(1, 1))) == (0, [ErrorCode.KAFKA_STORAGE_ERROR])
-            assert [path.name for path in w.brokers[1].failed_dirs] == ["broker-1-0"]
-            with pytest.raises(KafkaError) as refused:
-                manager.partition(*TP)
-            assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-
-        in_world(tmp_path, test)
+    @staged(in_world)
+    async def test_a_leader_epoch_that_cannot_be_noted_fails_the_log_dir(
+        self, w: World, manager: ReplicaManager, /
+    ) -> None:
+        await lisr(manager, request(state(1, 0)))
+        w.produce(1, b"x")
+        file = w.log(1).dir / "leader-epoch-checkpoint"
+        file.unlink()
+        file.mkdir()
+        manager.leadership_listeners.append(nobody_hears)
+        assert await lisr(manager, request(state(1, 1))) == (0, [ErrorCode.KAFKA_STORAGE_ERROR])
+        assert [path.name for path in w.brokers[1].failed_dirs] == ["broker-1-0"]
+        with pytest.raises(KafkaError) as refused:
+            manager.partition(*TP)
+        assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
 
     @pytest.mark.parametrize("is_new", [True, False])
-    def test_a_damaged_folder_that_was_left_fails_its_log_dir_alone(self, tmp_path: Path, is_new: bool) -> None:
-        async def test(w: World, manager: ReplicaManager) -> None:
-            await lisr(manager, request(state(1, 0, index=1, is_new=True)))
-            used = w.log(1, TopicPartition(TP.topic, 1)).log_dir
-            (other,) = set(manager.log_manager.live_dirs) - {used}
-            left_over = other / f"{TP.topic}-0"
-            left_over.mkdir()
-            (left_over / "leader-epoch-checkpoint").write_text("rubbish\n")
-            wanted = request(state(1, 0, is_new=is_new), state(1, 1, index=1))
-            error, errors = await lisr(manager, wanted)
-            assert (error, errors) == (0, [0 if is_new else ErrorCode.KAFKA_STORAGE_ERROR, 0])
-            assert w.brokers[1].failed_dirs == [other]
-            assert manager.partition(TP.topic, 1).leader_epoch == 1
+    @staged(in_world, dirs_per_broker=2)
+    async def test_a_damaged_folder_that_was_left_fails_its_log_dir_alone(
+        self, w: World, manager: ReplicaManager, /, is_new: bool
+    ) -> None:
+        await lisr(manager, request(state(1, 0, index=1, is_new=True)))
+        used = w.log(1, TopicPartition(TP.topic, 1)).log_dir
+        (other,) = set(manager.log_manager.live_dirs) - {used}
+        left_over = other / f"{TP.topic}-0"
+        left_over.mkdir()
+        (left_over / "leader-epoch-checkpoint").write_text("rubbish\n")
+        wanted = request(state(1, 0, is_new=is_new), state(1, 1, index=1))
+        error, errors = await lisr(manager, wanted)
+        assert (error, errors) == (0, [0 if is_new else ErrorCode.KAFKA_STORAGE_ERROR, 0])
+        assert w.brokers[1].failed_dirs == [other]
+        assert manager.partition(TP.topic, 1).leader_epoch == 1
 
-        in_world(tmp_path, test, dirs_per_broker=2)
+    @staged(in_world)
+    async def test_an_older_partition_epoch_changes_nothing(self, w: World, manager: ReplicaManager, /) -> None:
+        await lisr(manager, request(state(1, 0, partition_epoch=5, isr=[1])))
+        await lisr(manager, request(state(1, 1, partition_epoch=4, isr=[1, 2])))
+        assert manager.partition(*TP).isr == (1,)
+        assert manager.partition(*TP).leader_epoch == 0
 
-    def test_an_older_partition_epoch_changes_nothing(self, tmp_path: Path) -> None:
-        async def test(w: World, manager: ReplicaManager) -> None:
-            await lisr(manager, request(state(1, 0, partition_epoch=5, isr=[1])))
-            await lisr(manager, request(state(1, 1, partition_epoch=4, isr=[1, 2])))
-            assert manager.partition(*TP).isr == (1,)
-            assert manager.partition(*TP).leader_epoch == 0
-
-        in_world(tmp_path, test)
-
-    def test_old_versions_are_answered_by_name(self, tmp_path: Path) -> None:
-        async def test(w: World, manager: ReplicaManager) -> None:
-            old = LeaderAndIsrRequest(controller_epoch=1, ungrouped_partition_states=[state(1, 0, topic_name=TP.topic)])
-            response = await become_leader_or_follower(manager, old, correlation_id=7, api_version=1)
-            assert [(p.topic_name, p.partition_index, p.error_code) for p in response.partition_errors] == [(*TP, 0)]
-            assert not response.topics
-
-        in_world(tmp_path, test)
+    @staged(in_world)
+    async def test_old_versions_are_answered_by_name(self, w: World, manager: ReplicaManager, /) -> None:
+        old = LeaderAndIsrRequest(controller_epoch=1, ungrouped_partition_states=[state(1, 0, topic_name=TP.topic)])
+        response = await become_leader_or_follower(manager, old, correlation_id=7, api_version=1)
+        assert [(p.topic_name, p.partition_index, p.error_code) for p in response.partition_errors] == [(*TP, 0)]
+        assert not response.topics
 
     @pytest.mark.parametrize("version", [4, 7])
     def test_no_object_is_kept_for_a_partition_without_a_replica_here(
@@ -288,115 +269,97 @@ class TestLeaderAndIsr:
             ]
             assert kept == [2]
 
-        in_world(tmp_path, test)
+        in_world(test, tmp_path=tmp_path)
 
     @pytest.mark.parametrize("version", [4, 5])
-    def test_partitions_are_answered_by_topic_since_version_5(self, tmp_path: Path, version: int) -> None:
-        async def test(w: World, manager: ReplicaManager) -> None:
-            response = await become_leader_or_follower(
-                manager, request(state(1, 0)), correlation_id=7, api_version=version
-            )
-            assert [p.topic_name for p in response.partition_errors] == ([TP.topic] if version == 4 else [])
-            assert [t.topic_id for t in response.topics] == ([] if version == 4 else [TOPIC_ID])
-
-        in_world(tmp_path, test)
+    @staged(in_world)
+    async def test_partitions_are_answered_by_topic_since_version_5(
+        self, w: World, manager: ReplicaManager, /, version: int
+    ) -> None:
+        response = await become_leader_or_follower(manager, request(state(1, 0)), correlation_id=7, api_version=version)
+        assert [p.topic_name for p in response.partition_errors] == ([TP.topic] if version == 4 else [])
+        assert [t.topic_id for t in response.topics] == ([] if version == 4 else [TOPIC_ID])
 
     @pytest.mark.parametrize(
         ("code", "cause"),
         [(ErrorCode.KAFKA_STORAGE_ERROR, errno.EMFILE), (ErrorCode.INCONSISTENT_TOPIC_ID, None)],
         ids=["no descriptor is left", "another topic's log"],
     )
-    def test_an_error_that_is_no_disks_takes_no_replica_offline(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: ErrorCode, cause: int | None
+    @staged(in_world)
+    async def test_an_error_that_is_no_disks_takes_no_replica_offline(
+        self, w: World, manager: ReplicaManager, /, monkeypatch: pytest.MonkeyPatch, code: ErrorCode, cause: int | None
     ) -> None:
-        async def test(w: World, manager: ReplicaManager) -> None:
-            def failing(*_: Any, **__: Any) -> Any:
-                raise KafkaError(code) from (None if cause is None else OSError(cause, "none left"))
+        def failing(*_: Any, **__: Any) -> Any:
+            raise KafkaError(code) from (None if cause is None else OSError(cause, "none left"))
 
-            with monkeypatch.context() as patch:
-                patch.setattr(manager, "open_log", failing)
-                assert await lisr(manager, request(state(1, 0, is_new=True))) == (0, [code])
-            assert TP not in manager.partitions
-            assert not manager.is_offline(TP)
-            assert await lisr(manager, request(state(1, 0, is_new=True))) == (0, [0]), "it may be tried again"
+        with monkeypatch.context() as patch:
+            patch.setattr(manager, "open_log", failing)
+            assert await lisr(manager, request(state(1, 0, is_new=True))) == (0, [code])
+        assert TP not in manager.partitions
+        assert not manager.is_offline(TP)
+        assert await lisr(manager, request(state(1, 0, is_new=True))) == (0, [0]), "it may be tried again"
 
-        in_world(tmp_path, test)
+    @staged(in_world)
+    async def test_an_unclean_leader_takes_itself_for_recovered(self, w: World, manager: ReplicaManager, /) -> None:
+        await lisr(manager, request(state(1, 0, isr=[1], leader_recovery_state=1)))
+        assert manager.partition(*TP).isr_state.recovery == 0
 
-    def test_an_unclean_leader_takes_itself_for_recovered(self, tmp_path: Path) -> None:
-        async def test(w: World, manager: ReplicaManager) -> None:
-            await lisr(manager, request(state(1, 0, isr=[1], leader_recovery_state=1)))
-            assert manager.partition(*TP).isr_state.recovery == 0
+    @staged(in_world)
+    async def test_requests_wait_for_each_other_in_order(self, w: World, manager: ReplicaManager, /) -> None:
+        many = request(*[state(1, 0, index=n) for n in range(50)])
+        answers = await asyncio.gather(
+            lisr(manager, many), lisr(manager, request(state(2, 1))), lisr(manager, request(state(1, 2)))
+        )
+        assert [codes for _, codes in answers] == [[0] * 50, [0], [0]]
+        assert manager.partition(*TP).leader_epoch == 2
 
-        in_world(tmp_path, test)
-
-    def test_requests_wait_for_each_other_in_order(self, tmp_path: Path) -> None:
-        async def test(w: World, manager: ReplicaManager) -> None:
-            many = request(*[state(1, 0, index=n) for n in range(50)])
-            answers = await asyncio.gather(
-                lisr(manager, many), lisr(manager, request(state(2, 1))), lisr(manager, request(state(1, 2)))
-            )
-            assert [codes for _, codes in answers] == [[0] * 50, [0], [0]]
-            assert manager.partition(*TP).leader_epoch == 2
-
-        in_world(tmp_path, test)
-
-    def test_listeners_hear_of_new_roles(self, tmp_path: Path) -> None:
-        async def test(w: World, manager: ReplicaManager) -> None:
-            heard: list[tuple[int, int]] = []
-            manager.leadership_listeners.append(lambda led, followed: heard.append((len(led), len(followed))))
-            await lisr(manager, request(state(1, 0), state(2, 0, index=1)))
-            await lisr(manager, request(state(1, 0)))
-            assert heard == [(1, 1)]
-
-        in_world(tmp_path, test)
+    @staged(in_world)
+    async def test_listeners_hear_of_new_roles(self, w: World, manager: ReplicaManager, /) -> None:
+        heard: list[tuple[int, int]] = []
+        manager.leadership_listeners.append(lambda led, followed: heard.append((len(led), len(followed))))
+        await lisr(manager, request(state(1, 0), state(2, 0, index=1)))
+        await lisr(manager, request(state(1, 0)))
+        assert heard == [(1, 1)]
 
     @pytest.mark.parametrize(
         ("before", "after"), [(ZERO_TOPIC_ID, TOPIC_ID), (TOPIC_ID, ZERO_TOPIC_ID)], ids=["upgraded", "downgraded"]
     )
-    def test_a_follower_fetches_by_the_topic_id_that_the_same_epoch_brings(
-        self, tmp_path: Path, before: bytes, after: bytes
+    @staged(in_world)
+    async def test_a_follower_fetches_by_the_topic_id_that_the_same_epoch_brings(
+        self, w: World, manager: ReplicaManager, /, before: bytes, after: bytes
     ) -> None:
         """A controller that is upgraded gives topics an id, one that is downgraded knows none."""
+        await lisr(manager, request(state(2, 0), topic_id=before))
+        assert await lisr(manager, request(state(2, 0), topic_id=after)) == (0, [0])
+        assert manager.fetchers.remove([TP])[TP].topic_id == after
+        assert w.log(1).topic_id == TOPIC_ID, "a log keeps its id"
 
-        async def test(w: World, manager: ReplicaManager) -> None:
-            await lisr(manager, request(state(2, 0), topic_id=before))
-            assert await lisr(manager, request(state(2, 0), topic_id=after)) == (0, [0])
-            assert manager.fetchers.remove([TP])[TP].topic_id == after
-            assert w.log(1).topic_id == TOPIC_ID, "a log keeps its id"
+    @staged(in_world)
+    async def test_a_leader_keeps_its_topic_id_whatever_the_same_epoch_brings(
+        self, w: World, manager: ReplicaManager, /
+    ) -> None:
+        await lisr(manager, request(state(1, 0)))
+        again = request(state(1, 0), topic_id=ZERO_TOPIC_ID)
+        assert await lisr(manager, again) == (0, [ErrorCode.STALE_CONTROLLER_EPOCH])
 
-        in_world(tmp_path, test)
+    @staged(in_world)
+    async def test_a_topic_id_that_cannot_be_noted_is_not_taken(self, w: World, manager: ReplicaManager, /) -> None:
+        await lisr(manager, request(state(2, 0), topic_id=ZERO_TOPIC_ID))
+        (w.log(1).dir / "partition.metadata").mkdir()
+        assert await lisr(manager, request(state(2, 0))) == (0, [ErrorCode.KAFKA_STORAGE_ERROR])
+        assert [path.name for path in w.brokers[1].failed_dirs] == ["broker-1-0"]
 
-    def test_a_leader_keeps_its_topic_id_whatever_the_same_epoch_brings(self, tmp_path: Path) -> None:
-        async def test(w: World, manager: ReplicaManager) -> None:
-            await lisr(manager, request(state(1, 0)))
-            again = request(state(1, 0), topic_id=ZERO_TOPIC_ID)
-            assert await lisr(manager, again) == (0, [ErrorCode.STALE_CONTROLLER_EPOCH])
-
-        in_world(tmp_path, test)
-
-    def test_a_topic_id_that_cannot_be_noted_is_not_taken(self, tmp_path: Path) -> None:
-        async def test(w: World, manager: ReplicaManager) -> None:
-            await lisr(manager, request(state(2, 0), topic_id=ZERO_TOPIC_ID))
-            (w.log(1).dir / "partition.metadata").mkdir()
-            assert await lisr(manager, request(state(2, 0))) == (0, [ErrorCode.KAFKA_STORAGE_ERROR])
-            assert [path.name for path in w.brokers[1].failed_dirs] == ["broker-1-0"]
-
-        in_world(tmp_path, test)
-
-    def test_who_shuts_down_follows_without_fetching(self, tmp_path: Path) -> None:
+    @staged(in_world)
+    async def test_who_shuts_down_follows_without_fetching(self, w: World, manager: ReplicaManager, /) -> None:
         """Controlled shutdown makes it a follower of everything, one partition after the other."""
-
-        async def test(w: World, manager: ReplicaManager) -> None:
-            other = TopicPartition(TP.topic, 1)
-            await lisr(manager, request(state(1, 0), state(2, 0, index=1)))
-            assert manager.fetchers.fetcher_of(other) is not None
-            manager.begin_shutdown()
-            assert await lisr(manager, request(state(2, 1), state(2, 1, index=1))) == (0, [0, 0])
-            for partition in (TP, other):
-                assert manager.partition(*partition).leader_id == 2
-                assert manager.fetchers.fetcher_of(partition) is None
-
-        in_world(tmp_path, test)
+        other = TopicPartition(TP.topic, 1)
+        await lisr(manager, request(state(1, 0), state(2, 0, index=1)))
+        assert manager.fetchers.fetcher_of(other) is not None
+        manager.begin_shutdown()
+        assert await lisr(manager, request(state(2, 1), state(2, 1, index=1))) == (0, [0, 0])
+        for partition in (TP, other):
+            assert manager.partition(*partition).leader_id == 2
+            assert manager.fetchers.fetcher_of(partition) is None
 
     @pytest.mark.parametrize(
         ("protocol", "offset"), [(MetadataVersion.IBP_3_9_IV0, 2), (MetadataVersion.IBP_2_6_IV0, 0)], ids=str
@@ -413,119 +376,114 @@ class TestLeaderAndIsr:
             assert await lisr(manager, request(state(2, 1))) == (0, [0])
             assert manager.fetchers.remove([TP])[TP].fetch_offset == offset
 
-        in_world(tmp_path, test, settings=ReplicationSettings(0, inter_broker_protocol_version=protocol))
+        in_world(test, tmp_path=tmp_path, settings=ReplicationSettings(0, inter_broker_protocol_version=protocol))
 
-    def test_a_log_dir_that_fails_meanwhile_is_not_led(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        async def test(w: World, manager: ReplicaManager) -> None:
-            await lisr(manager, request(state(1, 4)))
-            w.produce(1, b"0")
-            partition, log = manager.partition(*TP), w.log(1)
-            log.flush()
-            log.truncate_to(0)
-            settle = manager.settle_cuts
+    @staged(in_world)
+    async def test_a_log_dir_that_fails_meanwhile_is_not_led(
+        self, w: World, manager: ReplicaManager, /, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await lisr(manager, request(state(1, 4)))
+        w.produce(1, b"0")
+        partition, log = manager.partition(*TP), w.log(1)
+        log.flush()
+        log.truncate_to(0)
+        settle = manager.settle_cuts
 
-            async def settle_on_a_failing_disk(logs: Any) -> None:
-                await settle(logs)
-                manager.handle_log_dir_failure(log.log_dir)
+        async def settle_on_a_failing_disk(logs: Any) -> None:
+            await settle(logs)
+            manager.handle_log_dir_failure(log.log_dir)
 
-            monkeypatch.setattr(manager, "settle_cuts", settle_on_a_failing_disk)
-            manager.leadership_listeners.append(nobody_hears)
-            assert await lisr(manager, request(state(1, 5))) == (0, [ErrorCode.KAFKA_STORAGE_ERROR])
-            assert manager.is_offline(TP)
-            assert not partition.is_leader
-
-        in_world(tmp_path, test)
+        monkeypatch.setattr(manager, "settle_cuts", settle_on_a_failing_disk)
+        manager.leadership_listeners.append(nobody_hears)
+        assert await lisr(manager, request(state(1, 5))) == (0, [ErrorCode.KAFKA_STORAGE_ERROR])
+        assert manager.is_offline(TP)
+        assert not partition.is_leader
 
     @pytest.mark.parametrize("fails", [False, True], ids=["", "the disk fails"])
     @pytest.mark.parametrize("leader", [1, 2], ids=["leader", "follower"])
-    def test_an_earlier_fetchers_cut_is_settled_first(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leader: int, fails: bool
+    @staged(in_world)
+    async def test_an_earlier_fetchers_cut_is_settled_first(
+        self, w: World, manager: ReplicaManager, /, monkeypatch: pytest.MonkeyPatch, leader: int, fails: bool
     ) -> None:
         """A recovery would skip what is written below the old recovery point."""
+        await lisr(manager, request(state(1, 4)))
+        w.produce(1, b"0")
+        w.produce(1, b"1")
+        log = w.log(1)
+        log.flush()
+        log.truncate_to(1)
+        assert log.is_unsettled
+        made: list[bool] = []
+        for name in ("make_leader", "make_follower"):
+            change = getattr(leader_and_isr_change, name)
+            monkeypatch.setattr(
+                leader_and_isr_change,
+                name,
+                lambda *a, change=change: (made.append(log.is_unsettled), change(*a))[1],
+            )
+        add = manager.fetchers.add
+        monkeypatch.setattr(manager.fetchers, "add", lambda names: (made.append(log.is_unsettled), add(names)))
+        if fails:
 
-        async def test(w: World, manager: ReplicaManager) -> None:
-            await lisr(manager, request(state(1, 4)))
-            w.produce(1, b"0")
-            w.produce(1, b"1")
-            log = w.log(1)
-            log.flush()
-            log.truncate_to(1)
-            assert log.is_unsettled
-            made: list[bool] = []
-            for name in ("make_leader", "make_follower"):
-                change = getattr(leader_and_isr_change, name)
-                monkeypatch.setattr(
-                    leader_and_isr_change,
-                    name,
-                    lambda *a, change=change: (made.append(log.is_unsettled), change(*a))[1],
-                )
-            add = manager.fetchers.add
-            monkeypatch.setattr(manager.fetchers, "add", lambda names: (made.append(log.is_unsettled), add(names)))
-            if fails:
+            async def failing(_logs: Any) -> None:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
 
-                async def failing(_logs: Any) -> None:
-                    raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
-
-                monkeypatch.setattr(manager, "settle_cuts", failing)
-            error = ErrorCode.KAFKA_STORAGE_ERROR if fails else ErrorCode.NONE
-            assert await lisr(manager, request(state(leader, 5))) == (0, [error])
-            if fails:
-                assert manager.fetchers.fetcher_of(TP) is None
-                assert manager.is_offline(TP)
-            else:
-                assert made
-                assert not made[-1], "before the first append"
-                assert log.recovery_point == 1
-
-        in_world(tmp_path, test)
+            monkeypatch.setattr(manager, "settle_cuts", failing)
+        error = ErrorCode.KAFKA_STORAGE_ERROR if fails else ErrorCode.NONE
+        assert await lisr(manager, request(state(leader, 5))) == (0, [error])
+        if fails:
+            assert manager.fetchers.fetcher_of(TP) is None
+            assert manager.is_offline(TP)
+        else:
+            assert made
+            assert not made[-1], "before the first append"
+            assert log.recovery_point == 1
 
 
 class TestFetchers:
-    def test_a_leader_that_comes_back_elsewhere_is_fetched_from_there(self, tmp_path: Path) -> None:
-        async def test(w: World, manager: ReplicaManager) -> None:
-            both = TP, TopicPartition(TP.topic, 1)
-            await lisr(manager, request(state(2, 0), state(2, 0, index=1)))
-            metadata = w.update_metadata()
-            metadata.live_brokers[1].endpoints[0].port = 9093
-            manager.update_metadata(metadata, correlation_id=2)
-            # The controller names one of them first; the other one's leader is the same broker.
-            assert await lisr(manager, request(state(2, 1))) == (0, [0])
-            (fetcher,) = manager.fetchers.fetchers
-            assert fetcher.leader.node.port == 9093
-            assert set(fetcher.partitions) == set(both)
-            states = manager.fetchers.remove(both)
-            assert [states[partition].leader_epoch for partition in both] == [1, 0]
-            assert {state.leader.port for state in states.values()} == {9093}
+    @staged(in_world)
+    async def test_a_leader_that_comes_back_elsewhere_is_fetched_from_there(
+        self, w: World, manager: ReplicaManager, /
+    ) -> None:
+        both = TP, TopicPartition(TP.topic, 1)
+        await lisr(manager, request(state(2, 0), state(2, 0, index=1)))
+        metadata = w.update_metadata()
+        metadata.live_brokers[1].endpoints[0].port = 9093
+        manager.update_metadata(metadata, correlation_id=2)
+        # The controller names one of them first; the other one's leader is the same broker.
+        assert await lisr(manager, request(state(2, 1))) == (0, [0])
+        (fetcher,) = manager.fetchers.fetchers
+        assert fetcher.leader.node.port == 9093
+        assert set(fetcher.partitions) == set(both)
+        states = manager.fetchers.remove(both)
+        assert [states[partition].leader_epoch for partition in both] == [1, 0]
+        assert {state.leader.port for state in states.values()} == {9093}
 
-        in_world(tmp_path, test)
+    @staged(in_world)
+    async def test_a_leader_without_our_listener_is_not_fetched_from(
+        self, w: World, manager: ReplicaManager, /
+    ) -> None:
+        metadata = w.update_metadata()
+        metadata.live_brokers[1].endpoints[0].listener = "EXTERNAL"
+        manager.update_metadata(metadata, correlation_id=2)
+        assert await lisr(manager, request(state(2, 0), state(1, 0, index=1))) == (0, [0, 0])
+        assert manager.fetchers.fetcher_of(TP) is None
+        assert manager.partition(TP.topic, 1).is_leader, "the others go on"
 
-    def test_a_leader_without_our_listener_is_not_fetched_from(self, tmp_path: Path) -> None:
-        async def test(w: World, manager: ReplicaManager) -> None:
-            metadata = w.update_metadata()
-            metadata.live_brokers[1].endpoints[0].listener = "EXTERNAL"
-            manager.update_metadata(metadata, correlation_id=2)
-            assert await lisr(manager, request(state(2, 0), state(1, 0, index=1))) == (0, [0, 0])
-            assert manager.fetchers.fetcher_of(TP) is None
-            assert manager.partition(TP.topic, 1).is_leader, "the others go on"
-
-        in_world(tmp_path, test)
-
-    def test_more_fetchers_share_what_one_fetched(self, tmp_path: Path) -> None:
-        async def test(w: World, manager: ReplicaManager) -> None:
-            names = [TopicPartition(TP.topic, index) for index in range(8)]
-            await lisr(manager, request(*(state(1, 0, index=index) for index in range(8))))
-            for name in names:
-                w.produce(1, b"x", topic_partition=name)
-            await lisr(manager, request(*(state(2, 1, index=index) for index in range(8))))
-            (before,) = manager.fetchers.fetchers
-            manager.fetchers.resize(3)
-            assert len(manager.fetchers.fetchers) == 3
-            assert before not in manager.fetchers.fetchers
-            fetched = [name for fetcher in manager.fetchers.fetchers for name in fetcher.partitions]
-            assert sorted(fetched) == names
-            assert {state.fetch_offset for state in manager.fetchers.remove(names).values()} == {1}, "where each was"
-
-        in_world(tmp_path, test)
+    @staged(in_world)
+    async def test_more_fetchers_share_what_one_fetched(self, w: World, manager: ReplicaManager, /) -> None:
+        names = [TopicPartition(TP.topic, index) for index in range(8)]
+        await lisr(manager, request(*(state(1, 0, index=index) for index in range(8))))
+        for name in names:
+            w.produce(1, b"x", topic_partition=name)
+        await lisr(manager, request(*(state(2, 1, index=index) for index in range(8))))
+        (before,) = manager.fetchers.fetchers
+        manager.fetchers.resize(3)
+        assert len(manager.fetchers.fetchers) == 3
+        assert before not in manager.fetchers.fetchers
+        fetched = [name for fetcher in manager.fetchers.fetchers for name in fetcher.partitions]
+        assert sorted(fetched) == names
+        assert {state.fetch_offset for state in manager.fetchers.remove(names).values()} == {1}, "where each was"
 
 
 def stop(*states: tuple[int, int, bool], controller_epoch: int = 1, topic: str = TP.topic) -> StopReplicaRequest:
@@ -555,67 +513,61 @@ class TestStopReplica:
         ],
         ids=["older", "equal", "newer", "not sent", "topic is deleted"],
     )
-    def test_which_leader_epochs_may(self, tmp_path: Path, leader_epoch: int, error: ErrorCode) -> None:
-        async def test(w: World, manager: ReplicaManager) -> None:
-            await lisr(manager, request(state(2, 4)))
-            folder = w.log(1).dir
-            assert await stopped(manager, stop((0, leader_epoch, True))) == (0, [error])
-            is_gone = error is ErrorCode.NONE
-            assert (TP not in manager.partitions) == is_gone
-            assert (manager.fetchers.fetcher_of(TP) is None) == is_gone
-            assert folder.exists() != is_gone
+    @staged(in_world)
+    async def test_which_leader_epochs_may(
+        self, w: World, manager: ReplicaManager, /, leader_epoch: int, error: ErrorCode
+    ) -> None:
+        await lisr(manager, request(state(2, 4)))
+        folder = w.log(1).dir
+        assert await stopped(manager, stop((0, leader_epoch, True))) == (0, [error])
+        is_gone = error is ErrorCode.NONE
+        assert (TP not in manager.partitions) == is_gone
+        assert (manager.fetchers.fetcher_of(TP) is None) == is_gone
+        assert folder.exists() != is_gone
 
-        in_world(tmp_path, test)
+    @staged(in_world)
+    async def test_without_deletion_only_the_fetcher_stops(self, w: World, manager: ReplicaManager, /) -> None:
+        await lisr(manager, request(state(2, 4)))
+        assert await stopped(manager, stop((0, 4, False))) == (0, [0])
+        assert manager.fetchers.fetcher_of(TP) is None
+        assert manager.partition(*TP).log is not None
+        assert w.log(1).dir.exists()
 
-    def test_without_deletion_only_the_fetcher_stops(self, tmp_path: Path) -> None:
-        async def test(w: World, manager: ReplicaManager) -> None:
-            await lisr(manager, request(state(2, 4)))
-            assert await stopped(manager, stop((0, 4, False))) == (0, [0])
-            assert manager.fetchers.fetcher_of(TP) is None
-            assert manager.partition(*TP).log is not None
-            assert w.log(1).dir.exists()
-
-        in_world(tmp_path, test)
-
-    def test_a_replica_that_a_checkpoint_may_still_name_is_not_deleted_yet(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    @staged(in_world)
+    async def test_a_replica_that_a_checkpoint_may_still_name_is_not_deleted_yet(
+        self, w: World, manager: ReplicaManager, /, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A topic of the same name would begin with the old one's offsets."""
 
-        async def test(w: World, manager: ReplicaManager) -> None:
-            async def not_forgotten(_names: Any) -> bool:
-                return False
+        async def not_forgotten(_names: Any) -> bool:
+            return False
 
-            await lisr(manager, request(state(2, 4)))
-            monkeypatch.setattr(manager, "forget_logs", not_forgotten)
-            assert not manager.log_manager.offline_dirs
-            for _ in range(2):
-                assert await stopped(manager, stop((0, 4, True))) == (0, [ErrorCode.KAFKA_STORAGE_ERROR])
-            monkeypatch.undo()
-            assert await stopped(manager, stop((0, 4, True))) == (0, [ErrorCode.NONE])
+        await lisr(manager, request(state(2, 4)))
+        monkeypatch.setattr(manager, "forget_logs", not_forgotten)
+        assert not manager.log_manager.offline_dirs
+        for _ in range(2):
+            assert await stopped(manager, stop((0, 4, True))) == (0, [ErrorCode.KAFKA_STORAGE_ERROR])
+        monkeypatch.undo()
+        assert await stopped(manager, stop((0, 4, True))) == (0, [ErrorCode.NONE])
 
-        in_world(tmp_path, test)
+    @staged(in_world)
+    async def test_the_last_of_several_orders_for_one_replica_counts(
+        self, w: World, manager: ReplicaManager, /
+    ) -> None:
+        await lisr(manager, request(state(2, 4)))
+        assert await stopped(manager, stop((0, 4, True), (0, 3, True))) == (0, [ErrorCode.FENCED_LEADER_EPOCH])
+        assert TP in manager.partitions
+        assert await stopped(manager, stop((0, 3, True), (0, 4, True))) == (0, [ErrorCode.NONE])
+        assert TP not in manager.partitions
 
-    def test_the_last_of_several_orders_for_one_replica_counts(self, tmp_path: Path) -> None:
-        async def test(w: World, manager: ReplicaManager) -> None:
-            await lisr(manager, request(state(2, 4)))
-            assert await stopped(manager, stop((0, 4, True), (0, 3, True))) == (0, [ErrorCode.FENCED_LEADER_EPOCH])
-            assert TP in manager.partitions
-            assert await stopped(manager, stop((0, 3, True), (0, 4, True))) == (0, [ErrorCode.NONE])
-            assert TP not in manager.partitions
-
-        in_world(tmp_path, test)
-
-    def test_an_old_controller_is_refused_whole(self, tmp_path: Path) -> None:
-        async def test(w: World, manager: ReplicaManager) -> None:
-            await lisr(manager, request(state(2, 4), controller_epoch=5))
-            assert await stopped(manager, stop((0, 5, True), controller_epoch=4)) == (
-                ErrorCode.STALE_CONTROLLER_EPOCH,
-                [],
-            )
-            assert TP in manager.partitions
-
-        in_world(tmp_path, test)
+    @staged(in_world)
+    async def test_an_old_controller_is_refused_whole(self, w: World, manager: ReplicaManager, /) -> None:
+        await lisr(manager, request(state(2, 4), controller_epoch=5))
+        assert await stopped(manager, stop((0, 5, True), controller_epoch=4)) == (
+            ErrorCode.STALE_CONTROLLER_EPOCH,
+            [],
+        )
+        assert TP in manager.partitions
 
     def test_very_many_are_stopped_in_turns(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """200,000 used to block everybody twice, for 150 ms each."""
@@ -644,98 +596,90 @@ class TestStopReplica:
                 await asyncio.sleep(0)
             assert [error.partition_index for error in (await stopping).partition_errors] == list(range(many))
 
-        in_world(tmp_path, test)
+        in_world(test, tmp_path=tmp_path)
         assert removed == told == [STOPPED_AT_ONCE_MAX] * 3
         # Turns to read them, check them, stop them, and answer.
         assert turns >= 4 * many
 
-    def test_a_folder_nobody_names_any_more_goes_too(self, tmp_path: Path) -> None:
-        async def test(w: World, manager: ReplicaManager) -> None:
-            stray = TopicPartition("stray", 3)
-            folder = w.brokers[1].log_manager.get_or_create(stray, is_new=True).dir
-            assert await stopped(manager, stop((3, -2, True), topic="stray")) == (0, [0])
-            assert not folder.exists()
-            assert await stopped(manager, stop((3, -2, True), topic="stray")) == (0, [0])
+    @staged(in_world)
+    async def test_a_folder_nobody_names_any_more_goes_too(self, w: World, manager: ReplicaManager, /) -> None:
+        stray = TopicPartition("stray", 3)
+        folder = w.brokers[1].log_manager.get_or_create(stray, is_new=True).dir
+        assert await stopped(manager, stop((3, -2, True), topic="stray")) == (0, [0])
+        assert not folder.exists()
+        assert await stopped(manager, stop((3, -2, True), topic="stray")) == (0, [0])
 
-        in_world(tmp_path, test)
+    @staged(in_world)
+    async def test_old_versions(self, w: World, manager: ReplicaManager, /) -> None:
+        await lisr(manager, request(state(2, 4), state(2, 4, index=1)))
+        v0 = StopReplicaRequest(
+            controller_epoch=1,
+            delete_partitions=True,
+            ungrouped_partitions=[StopReplicaPartitionV0(topic_name=TP.topic, partition_index=0)],
+        )
+        v1 = StopReplicaRequest(
+            controller_epoch=1,
+            delete_partitions=True,
+            topics=[StopReplicaTopicV1(name=TP.topic, partition_indexes=[1])],
+        )
+        assert await stopped(manager, v0) == (0, [0])
+        assert await stopped(manager, v1) == (0, [0])
+        assert not manager.partitions
 
-    def test_old_versions(self, tmp_path: Path) -> None:
-        async def test(w: World, manager: ReplicaManager) -> None:
-            await lisr(manager, request(state(2, 4), state(2, 4, index=1)))
-            v0 = StopReplicaRequest(
-                controller_epoch=1,
-                delete_partitions=True,
-                ungrouped_partitions=[StopReplicaPartitionV0(topic_name=TP.topic, partition_index=0)],
-            )
-            v1 = StopReplicaRequest(
-                controller_epoch=1,
-                delete_partitions=True,
-                topics=[StopReplicaTopicV1(name=TP.topic, partition_indexes=[1])],
-            )
-            assert await stopped(manager, v0) == (0, [0])
-            assert await stopped(manager, v1) == (0, [0])
-            assert not manager.partitions
-
-        in_world(tmp_path, test)
-
-    def test_a_deleted_topic_may_come_again_with_another_id(self, tmp_path: Path) -> None:
-        async def test(w: World, manager: ReplicaManager) -> None:
-            await lisr(manager, request(state(1, 4)))
-            w.produce(1, b"old")
-            await stopped(manager, stop((0, -2, True)))
-            assert await lisr(manager, request(state(1, 0, is_new=True), topic_id=OTHER_ID)) == (0, [0])
-            assert w.log(1).log_end_offset == 0
-
-        in_world(tmp_path, test)
+    @staged(in_world)
+    async def test_a_deleted_topic_may_come_again_with_another_id(self, w: World, manager: ReplicaManager, /) -> None:
+        await lisr(manager, request(state(1, 4)))
+        w.produce(1, b"old")
+        await stopped(manager, stop((0, -2, True)))
+        assert await lisr(manager, request(state(1, 0, is_new=True), topic_id=OTHER_ID)) == (0, [0])
+        assert w.log(1).log_end_offset == 0
 
 
 class TestLogDirFailure:
-    def test_its_partitions_go_offline_and_the_others_stay(self, tmp_path: Path) -> None:
-        async def test(w: World, manager: ReplicaManager) -> None:
-            await lisr(manager, request(state(1, 0, is_new=True), state(1, 0, index=1, is_new=True)))
-            failing = w.log(1).log_dir
-            other = TopicPartition(TP.topic, 1)
-            assert w.log(1, other).log_dir != failing
-            w.brokers[1].log_manager.fail_dir(failing, "the test pulled the disk", OSError(5, "I/O error"))
-            assert w.brokers[1].failed_dirs == [failing]
-            manager.handle_log_dir_failure(failing)
-            assert len(Discards.of_loop()) == 1, "to free 20,000 logs takes 150 ms"
-            with pytest.raises(KafkaError) as offline:
-                manager.partition(*TP)
-            assert offline.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-            assert manager.offline_count == 1
-            w.produce(1, b"x", topic_partition=other)
-            again = await lisr(manager, request(state(1, 1), state(1, 1, index=1)))
-            assert again == (0, [ErrorCode.KAFKA_STORAGE_ERROR, 0])
-            assert await stopped(manager, stop((0, 1, False))) == (0, [ErrorCode.KAFKA_STORAGE_ERROR])
-
-        in_world(tmp_path, test, dirs_per_broker=2)
-
-    def test_a_log_that_may_be_on_the_failed_dir_is_not_made_anew(self, tmp_path: Path) -> None:
-        async def test(w: World, manager: ReplicaManager) -> None:
-            log_manager = w.brokers[1].log_manager
-            log_manager.fail_dir(log_manager.live_dirs[0], "the test pulled the disk", OSError(5, "I/O error"))
-            assert await lisr(manager, request(state(1, 3))) == (0, [ErrorCode.KAFKA_STORAGE_ERROR])
-            assert await lisr(manager, request(state(1, 0, index=1, is_new=True))) == (0, [0])
-            with pytest.raises(KafkaError) as offline:
-                manager.partition(*TP)
-            assert offline.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-
-        in_world(tmp_path, test, dirs_per_broker=2)
-
-
-def test_who_is_hosted_elsewhere_is_told_apart_from_who_does_not_exist(tmp_path: Path) -> None:
-    async def test(w: World, manager: ReplicaManager) -> None:
-        await w.lead(2, replicas=[2], tell=[2])
-        manager.update_metadata(w.update_metadata(), correlation_id=1)
-        with pytest.raises(KafkaError) as elsewhere:
+    @staged(in_world, dirs_per_broker=2)
+    async def test_its_partitions_go_offline_and_the_others_stay(self, w: World, manager: ReplicaManager, /) -> None:
+        await lisr(manager, request(state(1, 0, is_new=True), state(1, 0, index=1, is_new=True)))
+        failing = w.log(1).log_dir
+        other = TopicPartition(TP.topic, 1)
+        assert w.log(1, other).log_dir != failing
+        w.brokers[1].log_manager.fail_dir(failing, "the test pulled the disk", OSError(5, "I/O error"))
+        assert w.brokers[1].failed_dirs == [failing]
+        manager.handle_log_dir_failure(failing)
+        assert len(Discards.of_loop()) == 1, "to free 20,000 logs takes 150 ms"
+        with pytest.raises(KafkaError) as offline:
             manager.partition(*TP)
-        with pytest.raises(KafkaError) as unknown:
-            manager.partition("nobody", 0)
-        assert elsewhere.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert unknown.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert offline.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert manager.offline_count == 1
+        w.produce(1, b"x", topic_partition=other)
+        again = await lisr(manager, request(state(1, 1), state(1, 1, index=1)))
+        assert again == (0, [ErrorCode.KAFKA_STORAGE_ERROR, 0])
+        assert await stopped(manager, stop((0, 1, False))) == (0, [ErrorCode.KAFKA_STORAGE_ERROR])
 
-    in_world(tmp_path, test)
+    @staged(in_world, dirs_per_broker=2)
+    async def test_a_log_that_may_be_on_the_failed_dir_is_not_made_anew(
+        self, w: World, manager: ReplicaManager, /
+    ) -> None:
+        log_manager = w.brokers[1].log_manager
+        log_manager.fail_dir(log_manager.live_dirs[0], "the test pulled the disk", OSError(5, "I/O error"))
+        assert await lisr(manager, request(state(1, 3))) == (0, [ErrorCode.KAFKA_STORAGE_ERROR])
+        assert await lisr(manager, request(state(1, 0, index=1, is_new=True))) == (0, [0])
+        with pytest.raises(KafkaError) as offline:
+            manager.partition(*TP)
+        assert offline.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+@staged(in_world)
+async def test_who_is_hosted_elsewhere_is_told_apart_from_who_does_not_exist(
+    w: World, manager: ReplicaManager, /
+) -> None:
+    await w.lead(2, replicas=[2], tell=[2])
+    manager.update_metadata(w.update_metadata(), correlation_id=1)
+    with pytest.raises(KafkaError) as elsewhere:
+        manager.partition(*TP)
+    with pytest.raises(KafkaError) as unknown:
+        manager.partition("nobody", 0)
+    assert elsewhere.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert unknown.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_the_lines_of_state_change_log_are_kafkas(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -749,7 +693,7 @@ def test_the_lines_of_state_change_log_are_kafkas(tmp_path: Path, caplog: pytest
             await stopped(manager, stop((0, 2, False)))
 
     caplog.set_level(logging.CRITICAL)
-    in_world(tmp_path, test)
+    in_world(test, tmp_path=tmp_path)
     lines = [r.getMessage().removeprefix("[Broker id=1] ") for r in caplog.records if r.name == "state.change.logger"]
     one = "from controller 9 epoch 1"
     recorded = [
