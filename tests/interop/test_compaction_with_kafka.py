@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from apache_kafka import ApacheKafkaBroker, run_tool
+from apache_kafka import ApacheKafkaBroker
 from cleaning import clean_all, records_of
 from confluent_kafka import Consumer, Producer, TopicPartition
+from kafka_tools import run_tool
 from log_folders import open_log, read_all
 from patience import within
 from wire_client import create_topic, wait_until_led, wait_until_no_transaction_is_open

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from apache_kafka import run_tool
+from kafka_tools import run_tool
 
 from engine.admin.dump.files import DumpOptions, decoder_for, dump_file
 from engine.admin.dump.text import row_line

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apache_kafka import fetch_jars
+from apache_kafka import short_lived_java
 from confluent_kafka import Consumer, KafkaError, Producer
 from kafka_tools import run_tool
 
@@ -31,7 +31,6 @@ from engine.kafka.protocol.apis.metadata import MetadataRequest
 from engine.kafka.protocol.apis.renew_delegation_token import RenewDelegationTokenRequest
 from engine.kafka.protocol.declaration import Request
 from engine.local.cluster import LocalCluster
-from engine.local.java import find_java
 from engine.local.security import librdkafka_path, properties_path
 
 KLAMM, KAFKA = 0, 1
@@ -41,7 +40,7 @@ DEADLINE_S = 90.0
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     folder = tmp_path_factory.mktemp("secured")
-    kafka = [str(find_java().program), "-Xmx320m", "-XX:+UseG1GC", "-cp", f"{fetch_jars()}/*", "kafka.Kafka"]
+    kafka = [*map(str, short_lived_java("-Xmx320m")), "kafka.Kafka"]
     config = {
         "zookeeper.session.timeout.ms": "4000",
         "replica.lag.time.max.ms": "4000",

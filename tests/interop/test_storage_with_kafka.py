@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from apache_kafka import ApacheKafkaBroker, run_tool
+from apache_kafka import ApacheKafkaBroker
 from confluent_kafka import Consumer, Producer, TopicPartition
+from kafka_tools import run_tool
 from kazoo.client import KazooClient
 from log_folders import data_batch, marker_batch, open_log, values_of
 from wire_client import create_topic

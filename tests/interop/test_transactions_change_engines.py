@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from apache_kafka import run_tool
+from kafka_tools import run_tool
 from one_folder import DEADLINE_S, OneFolder
 from patience import within
 from transactional_clients import CLIENTS, Fenced, TransactionalProducer, committed_offset, read_values
