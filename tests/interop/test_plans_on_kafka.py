@@ -85,7 +85,7 @@ class Kafka:
         return [partition["replicas"] for partition in self.partitions(topic)]
 
     def throttles(self, topic: str) -> list[Any]:
-        entities = [("--topic", topic), *(("--broker", str(broker)) for broker in range(3))]
+        entities = (("--topic", topic), ("--entity-type", "brokers"))
         found = [self("configs", "describe", *entity, "-o", "json", side=self.znodes).json for entity in entities]
         flat = [entry for each in found for entry in (each if isinstance(each, list) else [each])]
         return [config["name"] for entry in flat for config in entry["configs"] if "throttled" in config["name"]]
