@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +24,9 @@ KAFKA_4_VERSION = "4.2.0"
 
 class KRaftNode:
     """One node that is a broker and a controller. Ids start at 1: a 0 would look too much like a default."""
+
+    java_options: Sequence[str] = ()
+    """Of nodes in a JVM of their own."""
 
     def __init__(
         self, folder: Path, node_id: int, host: str, settings: Mapping[str, str], heap: str, *, shares_jvm: bool
@@ -69,7 +72,7 @@ class KRaftNode:
             self._jvm = jvm
             return
         (log4j := self.folder / "log4j2.properties").write_text(LOG4J_2)
-        options = (f"-Xmx{self._heap}", f"-Dlog4j2.configurationFile={log4j}")
+        options = (f"-Xmx{self._heap}", f"-Dlog4j2.configurationFile={log4j}", *self.java_options)
         java = short_lived_java(*options, version=KAFKA_4_VERSION)
         self._process = start_process([*java, "kafka.Kafka", self._properties], output=self.folder / "server.log")
 

@@ -18,9 +18,7 @@ sys.path[:0] = FOLDERS
 
 from apache_kafka import (  # noqa: E402
     KAFKA_VERSION,
-    SHARED,
     ApacheKafkaBroker,
-    SharedJvm,
     class_archive,
     compiled,
     fetch_jars,
@@ -28,25 +26,28 @@ from apache_kafka import (  # noqa: E402
 )
 from hdfs_server import cluster_jar  # noqa: E402
 from kafka_cluster import KafkaCluster, kafka_cluster  # noqa: E402
-from kraft_cluster import KAFKA_4_VERSION, KRaftCluster  # noqa: E402
+from kraft_cluster import KAFKA_4_VERSION, KRaftCluster, KRaftNode  # noqa: E402
 from metric_work import all_kinds_of_work  # noqa: E402
 from older_pyspark import RELEASES, connector_jars, pyspark_folder  # noqa: E402
 
 from engine.local.addresses import own_loopback_address  # noqa: E402
 
 
-def make_archive(version: str, cluster: Callable[[Path], AbstractContextManager[KafkaCluster | KRaftCluster]]) -> None:
-    """Let a cluster of one broker work, whose JVM writes the archive as it ends."""
+def make_archive(
+    version: str,
+    broker: type[ApacheKafkaBroker | KRaftNode],
+    cluster: Callable[[Path], AbstractContextManager[KafkaCluster | KRaftCluster]],
+) -> None:
+    """Let a broker work, whose JVM writes the archive as it ends."""
     fetch_jars(version)
     for source in ("Brokers", "Tools"):
         compiled(source)
 
     def make(work: Path) -> Path:
         new = work / "classes.jsa"
-        SHARED[version] = jvm = SharedJvm(version, f"-XX:ArchiveClassesAtExit={new}")
+        broker.java_options = (f"-XX:ArchiveClassesAtExit={new}",)
         with cluster(work) as running:
             all_kinds_of_work(running.bootstrap)
-        jvm.end()
         return new
 
     fetched_once(class_archive(version), make)
@@ -54,8 +55,12 @@ def make_archive(version: str, cluster: Callable[[Path], AbstractContextManager[
 
 def main() -> None:
     ApacheKafkaBroker.is_short_lived = True
-    make_archive(KAFKA_VERSION, lambda folder: kafka_cluster(folder, 1, 21092, {}))
-    make_archive(KAFKA_4_VERSION, lambda folder: KRaftCluster(folder, host=own_loopback_address(), nodes=1))
+    make_archive(KAFKA_VERSION, ApacheKafkaBroker, lambda folder: kafka_cluster(folder, 1, 21092, {}, shares_jvm=False))
+    make_archive(
+        KAFKA_4_VERSION,
+        KRaftNode,
+        lambda folder: KRaftCluster(folder, host=own_loopback_address(), nodes=1, shares_jvm=False),
+    )
     for release in RELEASES:
         pyspark_folder(release)
     connector_jars("4.0.0")

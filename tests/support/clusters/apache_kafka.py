@@ -204,12 +204,12 @@ class SharedJvm:
     JMX, or wants settings of Java.
     """
 
-    def __init__(self, version: str, *options: str) -> None:
+    def __init__(self, version: str) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="klamm-kafka-")
         log4j, self._output = Path(self._folder.name, "log4j.properties"), Path(self._folder.name, "out")
         log4j.write_text(_LOG4J_SHARED if version.startswith("3.") else LOG4J_2)
         name = "log4j.configuration" if version.startswith("3.") else "log4j2.configurationFile"
-        options = ("-Xmx1g", f"-D{name}=file:{log4j}", *options)
+        options = ("-Xmx1g", f"-D{name}=file:{log4j}")
         java = short_lived_java(*options, version=version, more_classes=[compiled("Brokers")])
         with self._output.open("wb") as output:
             self._process = subprocess.Popen([*java, "Brokers"], stdin=subprocess.PIPE, stdout=output, stderr=output)
@@ -240,22 +240,18 @@ class SharedJvm:
         if failure := told.read_text():
             raise RuntimeError(f"Apache Kafka did not {what}: {failure}")
 
-    def end(self) -> None:
-        """End all brokers at once, and wait for the end of the JVM."""
-        self._process.communicate(timeout=START_TIMEOUT_S)
-
 
 _starting = Lock()
-SHARED: dict[str, SharedJvm] = {}
+_shared: dict[str, SharedJvm] = {}
 """By release, the JVM of this process."""
 
 
 def shared_jvm(version: str) -> SharedJvm:
     """Return the JVM of this process for brokers of a release."""
     with _starting:
-        if version not in SHARED or not SHARED[version].is_alive:
-            SHARED[version] = SharedJvm(version)
-        return SHARED[version]
+        if version not in _shared or not _shared[version].is_alive:
+            _shared[version] = SharedJvm(version)
+        return _shared[version]
 
 
 def run_tool(
@@ -287,6 +283,9 @@ class ApacheKafkaBroker:
 
     is_short_lived = False
     """Whether brokers start as fast as they can. Benchmarks compare with brokers that run as fast as they can."""
+
+    java_options: Sequence[str] = ()
+    """Of brokers in a JVM of their own."""
 
     def __init__(
         self,
@@ -360,7 +359,13 @@ class ApacheKafkaBroker:
         log, log4j = self.folder / "server.log", self.folder / "log4j.properties"
         log4j.write_text(self._log4j)
         said_before = log.stat().st_size if log.exists() else 0
-        options = (f"-Xmx{self._heap}", f"-Xms{self._heap}", f"-Dlog4j.configuration=file:{log4j}", *self._jmx)
+        options = (
+            f"-Xmx{self._heap}",
+            f"-Xms{self._heap}",
+            f"-Dlog4j.configuration=file:{log4j}",
+            *self._jmx,
+            *self.java_options,
+        )
         java = (
             short_lived_java(*options)
             if self.is_short_lived
