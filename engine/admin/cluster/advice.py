@@ -76,7 +76,7 @@ _TOO_MANY = "must not be larger"
 _TOO_FEW = "must be larger than 0"
 _COLLIDES = "collides with existing topic"
 _NOT_DYNAMIC = "Cannot update these configs dynamically"
-_OF_LISTENERS = re.compile(r"only per-listener using the listener prefix: (?:Set\()?([\w.]+)")
+_OF_LISTENERS = re.compile(r"only per-listener using the listener prefix: (?:\w+\()?([\w.]+)")
 
 
 def advice_for(code: ErrorCode, message: str = "", where: str = "") -> Words | None:

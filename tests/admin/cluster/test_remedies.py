@@ -82,7 +82,11 @@ def test_no_advice_spells_what_only_a_command_line_has() -> None:
 
 def test_a_setting_that_counts_for_one_listener_is_spelled_with_it() -> None:
     said = "These security configs can be dynamically updated only per-listener using the listener prefix: "
-    for keys in ("Set(ssl.truststore.location)", "ssl.truststore.location, ssl.keystore.location"):
+    for keys in (
+        "HashSet(ssl.truststore.location)",
+        "Set(ssl.truststore.location)",
+        "ssl.truststore.location, ssl.keystore.location",
+    ):
         refused = Refused(ErrorCode.INVALID_REQUEST, f"{said}{keys}", where="broker 0")
         assert str(refused.hint).endswith(": listener.name.LISTENER.ssl.truststore.location")
 
