@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from golden import check_json
+from golden import check_json, paths_in
 from klamm_program import in_process
 from patience import wait_for, within
 
@@ -57,16 +57,6 @@ def test_every_side_tells_what_was_produced(measured: LocalCluster, capsys: Capt
         return [broker["messages_in_per_s"] for broker in ran.json]
 
     wait_for(lambda: all(rates()), "each broker has a rate")
-
-
-def paths_in(value: object) -> set[str]:
-    """Return the names of what stands in JSON, alone and after those that it stands in; lists add none."""
-    if isinstance(value, list):
-        return set[str]().union(*map(paths_in, value))
-    if not isinstance(value, dict):
-        return set()
-    below = {name: paths_in(inner) for name, inner in value.items()}
-    return {*below, *(f"{name}_{path}" for name, paths in below.items() for path in paths)}.union(*below.values())
 
 
 def test_followers_that_find_nothing_new_are_counted_all_the_same(measured: LocalCluster) -> None:

@@ -144,3 +144,13 @@ def _closed(schema: Any) -> Any:
             closed["additionalProperties"] = False
         return closed
     return [_closed(part) for part in schema] if isinstance(schema, list) else schema
+
+
+def paths_in(value: object) -> set[str]:
+    """Return the names of what stands in JSON, alone and after those that it stands in; lists add none."""
+    if isinstance(value, list):
+        return set[str]().union(*map(paths_in, value))
+    if not isinstance(value, dict):
+        return set()
+    below = {name: paths_in(inner) for name, inner in value.items()}
+    return {*below, *(f"{name}_{path}" for name, paths in below.items() for path in paths)}.union(*below.values())
