@@ -298,7 +298,7 @@ async def create(
             invocation.talk.warn(warning)
         code = ExitCode.DONE
         if invocation.confirm(f"create {_summary(wanted)} in {cluster.target.title}", is_destructive=bool(risks)):
-            changes, refusals = await _create_each(changer, wanted, if_not_exists=if_not_exists)
+            changes, refusals = await _create_each(invocation, changer, wanted, if_not_exists=if_not_exists)
             code = invocation.tell_failures(refusals)
     return topic_changes_report(changes, exit_code=code)
 
@@ -316,13 +316,16 @@ async def _min_isr_warnings(changer: TopicChanger, topic: NewTopic, *, if_not_ex
 
 
 async def _create_each(
-    changer: TopicChanger, wanted: Sequence[NewTopic], *, if_not_exists: bool
+    invocation: Invocation, changer: TopicChanger, wanted: Sequence[NewTopic], *, if_not_exists: bool
 ) -> tuple[list[TopicChange], list[AdminError]]:
     from engine.admin.cluster.errors import NotFound, Refused
 
     changes: list[TopicChange] = []
     refusals: list[AdminError] = []
     for topic in wanted:
+        # Those before it are done, so that only this one may still be created if the deadline comes.
+        done = f"{len(changes)} of {len(wanted)} topics are created; for the others run it again with --if-not-exists"
+        invocation.left_running[:] = [done] if changes else []
         try:
             changes.append(await changer.create(topic, if_not_exists=if_not_exists))
         except (NotFound, Refused) as refusal:

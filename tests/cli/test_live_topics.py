@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from klamm_program import PROGRAM, Ran, environment, in_process
 from patience import wait_for
 
+from engine.admin.cluster.wire import WireCluster
+from engine.admin.topics import by_wire as by_wire_topics
+from engine.admin.topics.changes import NewTopic, TopicChange
 from engine.local.cluster import LocalCluster
 
 Capture = pytest.CaptureFixture[str]
@@ -97,6 +102,29 @@ def test_an_assignment_by_hand(klamm_by: Klamm, topic_name: str) -> None:
     assert wider.code == 0, wider.err
     found = klamm_by("topics", "describe", topic_name, "-o", "json").json[0]["partitions"]
     assert [partition["replicas"] for partition in found] == [[0, 1], [1, 0], [1, 0]]
+
+
+def test_a_deadline_amid_many_topics_says_how_far_it_came(
+    by_wire: Klamm, topic_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It said of each topic that is there that it may still be created."""
+    create_topic = by_wire_topics.create_topic
+
+    async def slow(wire: WireCluster, topic: NewTopic, **options: Any) -> TopicChange:
+        if topic.name.endswith("-2"):
+            await asyncio.Event().wait()
+        return await create_topic(wire, topic, **options)
+
+    monkeypatch.setattr(by_wire_topics, "create_topic", slow)
+    names = [f"{topic_name}-{number}" for number in range(4)]
+    ran = by_wire("topics", "create", *names, "--partitions", "1", "--timeout", "5", "-o", "json")
+    assert (ran.code, ran.error["code"]) == (5, 5), ran.err
+    assert ran.error["hint"] == (
+        "2 of 4 topics are created; for the others run it again with --if-not-exists; "
+        f"the topic may still be created: klamm topics describe {names[2]} {' '.join(by_wire.where)}"
+    )
+    rest = by_wire("topics", "create", *names[:2], "--partitions", "1", "--if-not-exists", "-o", "json")
+    assert [change["result"] for change in rest.json] == ["exists", "exists"]
 
 
 def test_a_dry_run_checks_and_writes_nothing(klamm_by: Klamm, topic_name: str) -> None:
