@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from klamm_program import PROGRAM, environment, klamm
 from nursery import NURSERIES
+from patience import wait_for
 
 from engine.local.cluster import LocalCluster
 from engine.local.processes import LocalProcess, ProcessId
@@ -123,19 +124,36 @@ def test_it(worker_id):
 """
 
 
+def in_workers(folder: Path, count: int) -> subprocess.Popen[str]:
+    """Start pytest, with so many processes that run tests, in a session of its own."""
+    words = ("-c", os.devnull, "-o", f"pythonpath={SUPPORT}", "-p", "nursery", "--rootdir", folder)
+    words = (*words, "-p", "xdist", "-n", str(count), "--dist", "loadfile", "--import-mode=importlib")
+    return subprocess.Popen(
+        [sys.executable, "-m", "pytest", "-q", *words],
+        env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}, start_new_session=True,
+        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+
+
 def test_processes_that_run_tests_have_loaded_them_once(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / f"test_{name}.py").write_text(LOADED_ONCE)
-    words = ("-c", os.devnull, "-o", f"pythonpath={SUPPORT}", "-p", "nursery", "--rootdir", tmp_path)
-    words = (*words, "-p", "xdist", "-n", "2", "--dist", "loadfile", "--import-mode=importlib")
-    with subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-q", *words],
-        env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-        cwd=tmp_path, stdout=subprocess.PIPE, text=True,
-    ) as run:  # fmt: skip
-        session = os.getsid(run.pid)
+    with in_workers(tmp_path, 2) as run:
         out, _ = run.communicate(timeout=120)
     assert (run.returncode, "2 passed" in out) == (0, True), out
     assert (tmp_path / "loaded").read_text() == "once\n" * 2, "two files, by one process"
     seen = sorted((tmp_path / "ran").read_text().splitlines())
-    assert seen == [f"{run.pid} {session} -c False gw{number}" for number in (0, 1)]
+    assert seen == [f"{run.pid} {run.pid} -c False gw{number}" for number in (0, 1)]
+
+
+def test_ctrl_c_ends_them_and_their_nursery_says_nothing(tmp_path: Path) -> None:
+    """As ``tests/conftest.py`` does, this one lets a run in the background hear of it."""
+    (tmp_path / "conftest.py").write_text("import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n")
+    (tmp_path / "test_a.py").write_text(
+        "import time\nfrom pathlib import Path\ndef test_it():\n    Path('ran').touch()\n    time.sleep(600)\n"
+    )
+    with in_workers(tmp_path, 1) as run:
+        wait_for(lambda: (tmp_path / "ran").exists())
+        os.killpg(run.pid, signal.SIGINT)
+        out, _ = run.communicate(timeout=120)
+    assert (run.returncode, "no tests ran" in out, "recv_fds" in out) == (2, True, False), out

@@ -289,8 +289,9 @@ def _collect(arguments: Sequence[str]) -> Callable[[], object]:
 def _main(kind: str, arguments: Sequence[str]) -> NoReturn:
     requests = socket.socket(fileno=os.dup(0))
     if kind == "worker":
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
         run = _collect(arguments)
+        # Ctrl-C is for the processes of the run.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     else:
         sys.path.insert(0, str(ROOT))
         run = _load_klamm() if kind == "klamm" else _load_broker()
