@@ -24,8 +24,8 @@ WIDTH = 76
 """What 80 columns leave for the lines above a table."""
 
 
-def board_of(feed: FakeFeed, ticks: int) -> Board:
-    board = Board()
+def board_of(feed: FakeFeed, ticks: int, board: Board | None = None) -> Board:
+    board = board or Board()
     for _ in range(ticks):
         board.take(feed.tick())
     return board
@@ -74,6 +74,31 @@ def test_the_time_left_of_all_moves_has_its_range(
     for width in (WIDTH, 200):
         first = texts(reassignments.PAGE.summary(View(board, Location("reassignments")), width))[0]
         assert "left" not in first if told is None else told in first
+
+
+def test_a_burst_under_a_throttle_foretells_no_end_and_no_text_about_it_is_cut() -> None:
+    cluster = FakeCluster(4, {"orders": 2}, partition_bytes=90_000_000_000)
+    for key in ("leader.replication.throttled", "follower.replication.throttled"):
+        cluster.set_broker_config(None, f"{key}.rate", "1000000")
+    cluster.reassign(TopicPartition("orders", 0), (1, 2, 4))
+    feed = FakeFeed(cluster, plays=False)
+
+    def told() -> tuple[str, str, str]:
+        view = View(board, Location("reassignments"))
+        summary = "  ".join(texts(reassignments.PAGE.summary(view, WIDTH)))
+        (item,) = reassignments.items_of(board)
+        left = next(column for column in reassignments.COLUMNS if column.name == "left_s").cell(item).text
+        return summary, left, next(text for text in texts(overview_lines(board, 120, 40)) if "┌ Moves" in text)
+
+    board = board_of(feed, 40)
+    summary, left, panel = told()
+    assert " left" in summary and " left" in panel and left != "—", "nothing is throttled"
+    for key in ("leader.replication.throttled", "follower.replication.throttled"):
+        cluster.set_topic_config("orders", f"{key}.replicas", "*")
+    board_of(feed, 40, board)
+    summary, left, panel = told()
+    assert "in a burst" in summary and " left" not in summary + panel and left == "—"
+    assert "would let it end within an hour" in summary and "…" not in summary and summary.endswith("H changes them")
 
 
 def test_a_silent_broker_is_not_counted_as_up() -> None:

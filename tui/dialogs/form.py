@@ -42,7 +42,8 @@ class FormDialog(Dialog[Any]):
         self.ask = ask
         """What is asked for; once the window has closed, with what was typed."""
         more = "" if len(ask.fields) <= FEW else "   ^g: on at once"
-        super().__init__(ask.title, f"enter: next field, then on{more}   esc: leave it")
+        goes_on = "enter goes on" if len(ask.fields) == 1 else f"enter: next field, then on{more}"
+        super().__init__(ask.title, f"{goes_on}   esc: leave it")
 
     def body(self) -> list[Widget]:
         problem_lines = [line((self.ask.problem, Tone.BAD))] if self.ask.problem else []

@@ -17,7 +17,7 @@ from tui.drawing.cells import Cell, Column, Tone
 from tui.drawing.lines import Line, Span, beside, fitted, folded, line, panel, table_lines, width_of, wrapped
 from tui.drawing.sparkline import ceiling_of, chart_lines, sparkline
 from tui.drawing.table_model import Rows
-from tui.drawing.units import at_least, count, counted, plain, short_count, span_left
+from tui.drawing.units import at_least, count, counted, plain, short_count
 from tui.pages import brokers, reassignments
 from tui.pages.groups import status_cell, time_lag_cell, trend_cell, unknown_text
 from tui.pages.page import Page, View
@@ -411,9 +411,8 @@ def _groups(board: Board, width: int, lines_max: int) -> list[Line]:
 
 
 def _moving(board: Board) -> str:
-    moves = board.moves
-    left = span_left(moves.left_s, moves.left_low_s, moves.left_high_s)
-    return f"{counted(board.total.moving, 'partition')}{'' if moves.left_s is None else f', {left}'}"
+    left = reassignments.left_text(board)
+    return f"{counted(board.total.moving, 'partition')}{f', {left}' if left else ''}"
 
 
 def _moves(board: Board, width: int, lines_max: int) -> list[Line]:

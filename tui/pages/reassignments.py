@@ -10,7 +10,7 @@ from engine.admin.health.report import Check, HealthReason
 from engine.admin.watch.frame import Frame, Stage
 from engine.common.model import ReplicaAssignment, TopicPartition
 from tui.drawing.cells import DENIED, NO_DATA, Cell, Column, Tone, attribute, column, figure
-from tui.drawing.lines import Line, line
+from tui.drawing.lines import Line, folded, line, wrapped
 from tui.drawing.table_model import Rows
 from tui.drawing.units import NOTHING, byte_rate, count, counted, ids, percent, plain, size, span, span_left
 from tui.pages.page import Page, View, why_empty
@@ -34,11 +34,15 @@ _TONES = {
 
 @dataclass(frozen=True, slots=True)
 class MoveItem:
-    """One new replica of a partition; ``copy`` is None for a partition that gets none."""
+    """One new replica of a partition; ``copy`` is None for a partition that gets none.
+
+    ``is_burst``: more goes through its throttle now than that allows in the long run, so the rate foretells nothing.
+    """
 
     name: TopicPartition
     assignment: ReplicaAssignment
     copy: CopyProgress | None
+    is_burst: bool = False
 
     @property
     def broker(self) -> int | None:
@@ -60,9 +64,32 @@ def items_of(board: Board) -> list[MoveItem]:
     """Return all copies, those that stand still first, then partitions with nothing to copy."""
     moving = board.history.moving(board.frame)
     copies = board.moves.copies
-    items = [MoveItem(copy.name, moving[copy.name].assignment, copy) for copy in copies]
+    in_burst = _in_burst(board)
+    items = [
+        MoveItem(copy.name, moving[copy.name].assignment, copy, not in_burst.isdisjoint(_sides(copy)))
+        for copy in copies
+    ]
     copied = {copy.name for copy in copies}
     return items + [MoveItem(name, move.assignment, None) for name, move in moving.items() if name not in copied]
+
+
+def _sides(copy: CopyProgress) -> tuple[tuple[int | None, bool], tuple[int | None, bool]]:
+    """Return who sends a copy and who receives it: a throttle holds back either."""
+    return (copy.source, True), (copy.broker, False)
+
+
+def _in_burst(board: Board) -> set[tuple[int | None, bool]]:
+    """Return the sides of brokers that copy in a burst, through which more goes than their throttle allows."""
+    advice = throttle_advice(board.frame, board.moves)
+    return {(throttle.broker, throttle.is_leader) for throttle in advice if throttle.is_burst}
+
+
+def left_text(board: Board) -> str:
+    """Return how long all moves take; empty if that is not known, or a burst hides it."""
+    moves = board.moves
+    if moves.left_s is None or _in_burst(board):
+        return ""
+    return span_left(moves.left_s, moves.left_low_s, moves.left_high_s)
 
 
 def bar(share: float | None, width: int = 12) -> str:
@@ -81,7 +108,7 @@ def _tone(copy: CopyProgress | None) -> Tone:
 def _left(item: MoveItem) -> Cell:
     """The time left, as a range if the samples leave a wide one."""
     copy = item.copy
-    if copy is None or copy.left_s is None:
+    if copy is None or copy.left_s is None or item.is_burst:
         return NO_DATA
     low, high = copy.left_low_s, copy.left_high_s
     is_wide = low is not None and high is not None and high > 1.5 * max(low, 1.0)
@@ -156,10 +183,8 @@ def _summary(view: View, width: int) -> list[Line]:
     if moves.copies and moves.unknown_count == len(moves.copies):
         is_soon_read = any(copy.state is CopyState.MEASURING for copy in moves.copies)
         text = CopyState.MEASURING.value if is_soon_read else "sizes are not known"
-    is_burst = any(throttle.is_burst for throttle in throttle_advice(board.frame, moves))
-    text += "" if moves.rate is None else f"   {byte_rate(moves.rate)}{', in a burst' * is_burst}"
-    if moves.left_s is not None and not is_burst:
-        text += f"   {span_left(moves.left_s, moves.left_low_s, moves.left_high_s)}"
+    text += "" if moves.rate is None else f"   {byte_rate(moves.rate)}{', in a burst' * bool(_in_burst(board))}"
+    text += f"   {left}" if (left := left_text(board)) else ""
     # The time left matters more than the bar.
     room = min(20, width - len(moving) - len(text) - 1)
     drawn = f"{bar(share, room)} " if room >= BAR_MIN else ""
@@ -168,7 +193,7 @@ def _summary(view: View, width: int) -> list[Line]:
         still = "1 copy stands" if moves.stalled_count == 1 else f"{count(moves.stalled_count)} copies stand"
         lines.append(line((f"{still} still", Tone.BAD)))
     lines += _waiting_long([copy for copy in moves.copies if copy.waits_long])
-    return [*lines, *_throttles(board, moves), *left_behind]
+    return [*lines, *_throttles(board, moves, width), *left_behind]
 
 
 def leaked_throttles(frame: Frame) -> HealthReason | None:
@@ -201,18 +226,20 @@ def _waiting_long(copies: list[CopyProgress]) -> list[Line]:
     return [line((text, Tone.WARN), (f"   if it is stuck, broker {worst.broker}'s log says why", Tone.QUIET))]
 
 
-def _throttles(board: Board, moves: MovesBoard) -> list[Line]:
+def _throttles(board: Board, moves: MovesBoard, width: int) -> list[Line]:
     """Say what the throttles do, beginning with those that never let it end."""
     throttles = throttle_texts(throttle_advice(board.frame, moves))
     if not throttles:
         return [line(("no throttle limits these copies   H sets one", Tone.QUIET))]
-    lines = []
+    lines: list[Line] = []
     for text, verdict in throttles[:THROTTLES_MAX]:
-        tone = Tone.BAD if verdict is ThrottleVerdict.NEVER_ENDS else Tone.QUIET
-        lines.append(line((text, tone), ("   H changes it", Tone.QUIET)))
-    if len(throttles) > THROTTLES_MAX:
-        lines.append(line((f"and {counted(len(throttles) - THROTTLES_MAX, 'other throttle')}", Tone.QUIET)))
-    return lines
+        lines += folded(line((text, Tone.BAD if verdict is ThrottleVerdict.NEVER_ENDS else Tone.QUIET)), width)
+    more = len(throttles) - THROTTLES_MAX
+    words = [line((f"and {counted(more, 'other throttle')}", Tone.QUIET))] if more > 0 else [lines.pop()]
+    return [
+        *lines,
+        *wrapped([*words, line((f"H changes {'it' if len(throttles) == 1 else 'them'}", Tone.QUIET))], width),
+    ]
 
 
 PAGE = Page(

@@ -273,6 +273,8 @@ def _cancel(view: View, items: Sequence[Any]) -> Offer:
 def _throttle(view: View, items: Sequence[Any]) -> Offer:
     from tui.operations.reassignments import ChangeThrottle, typed_rate
 
+    if not view.board.total.moving:
+        return NotNow("nothing is being moved")
     advice = _throttles_in_force(view)
     suggested = max((throttle.suggested_rate or 0 for throttle in advice), default=0)
     rates = sorted({throttle.rate for throttle in advice})

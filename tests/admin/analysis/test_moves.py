@@ -354,9 +354,9 @@ def test_the_throttle_lines_name_all_brokers_that_send_and_receive() -> None:
     lines = PAGE.summary(View(board, Location("reassignments")), 120)
     told = ["".join(text for text, _ in line) for line in lines[1:]]
     assert told == [
-        "brokers 1, 3 send under a throttle of 1.0 MB/s   H changes it",
-        "broker 2 sends under a throttle of 2.0 MB/s   H changes it",
-        "brokers 7, 8, 9 receive under a throttle of 1.0 MB/s   H changes it",
+        "brokers 1, 3 send under a throttle of 1.0 MB/s",
+        "broker 2 sends under a throttle of 2.0 MB/s",
+        "brokers 7, 8, 9 receive under a throttle of 1.0 MB/s   H changes them",
     ]
 
 
