@@ -89,6 +89,7 @@ class _Gate:
         self.is_first_counted = False
         """Whether the rates have the first of them."""
         self.full_since_ms: int | None = None
+        """When the first of them was last found to lack room; None: it has some, or waits for its rate."""
         self.throttle_ms = WindowedAverage(METRICS_WINDOW)
         self.address_throttle_ms = WindowedAverage(METRICS_WINDOW)
         """How long connections from addresses above their own rates waited for their end."""
@@ -207,6 +208,9 @@ class ConnectionRates:
     def _open(self, gate: _Gate, listener: str) -> None:
         """Let in those whose turn it is; each is counted when it comes to the front, waits, and then needs room."""
         gate.timer = None
+        if gate.full_since_ms is not None:
+            gate.blocked_ms += self._clock.monotonic_ms() - gate.full_since_ms
+            gate.full_since_ms = None
         while gate.waiting:
             newcomer = next(iter(gate.waiting))
             if not gate.is_first_counted and not newcomer.is_closed:
@@ -216,12 +220,8 @@ class ConnectionRates:
                     gate.timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._open, gate, listener)
                     return
             if not newcomer.is_closed and not self._find_room(listener):
-                if gate.full_since_ms is None:
-                    gate.full_since_ms = self._clock.monotonic_ms()
+                gate.full_since_ms = self._clock.monotonic_ms()
                 return
-            if gate.full_since_ms is not None:
-                gate.blocked_ms += self._clock.monotonic_ms() - gate.full_since_ms
-                gate.full_since_ms = None
             gate.is_first_counted = False
             self._let_first_in(gate, listener)
 

@@ -197,6 +197,40 @@ async def test_who_waits_for_room_comes_in_at_the_rate_too() -> None:
 
 
 @in_virtual_time
+async def test_who_comes_to_the_front_where_there_is_no_room_waits_its_whole_time() -> None:
+    """Its wait was over as soon as there was room."""
+    seen: list[tuple[str, str, float]] = []
+    rates = ConnectionRates(TWO_SECONDS, LoopClock(), frozenset(), lambda listener: rates.inside < 1)
+    rates.limits = CreationLimits(broker=1)
+    begin_s = asyncio.get_running_loop().time()
+    peers = [Peer(seen, f"{number}") for number in range(4)]
+    for peer in peers:
+        rates.admit(peer, "L", "10.0.0.1")
+    await asyncio.sleep(0.1)
+    for gone in (1, 0):
+        peers[gone].is_closed = True
+        rates.ended(peers[gone], "L")
+    await asyncio.sleep(10)
+    (_, first_s), (name, second_s) = [(name, at_s - begin_s) for name, _, at_s in seen]
+    assert (name, first_s) == ("2", 0) and second_s >= 1
+    rates.stop()
+
+
+@in_virtual_time
+async def test_a_listener_is_not_blocked_once_no_connection_waits() -> None:
+    rates = ConnectionRates(TWO_SECONDS, LoopClock(), frozenset(), lambda listener: rates.inside < 1)
+    peers = [Peer([], f"{number}") for number in range(3)]
+    rates.admit(peers[0], "L", "10.0.0.1")
+    rates.admit(peers[1], "L", "10.0.0.1")
+    await asyncio.sleep(10)
+    rates.ended(peers[1], "L")
+    await asyncio.sleep(1000)
+    rates.ended(peers[0], "L")
+    rates.admit(peers[2], "L", "10.0.0.1")
+    assert peers[2].is_let_in and rates.blocked_ms("L") == 10_000
+
+
+@in_virtual_time
 async def test_many_addresses_are_bounded() -> None:
     rates = ConnectionRates(TWO_SECONDS, LoopClock(), frozenset())
     rates.limit_address(None, 1)
