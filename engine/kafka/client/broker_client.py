@@ -565,13 +565,13 @@ class BrokerClient:
     def wire_lost(self, wire: _Wire, reason: str) -> None:
         """The connection ended; ignore one that was given up before. Only the wire calls this."""
         if wire is self._wire:
-            self.broken(reason)
+            is_login_all = self._is_admitted and self.totals.responses == self._responses_at_login
+            self.broken(reason, hint=_LOGIN_ENDED if is_login_all else None)
 
-    def broken(self, reason: str) -> None:
-        """End the connection and every request in flight."""
+    def broken(self, reason: str, *, hint: str | None = None) -> None:
+        """End the connection and every request in flight; ``hint`` says what to do, where more is known."""
         wire, self._wire = self._wire, None
         self.totals.closed += wire is not None
-        hint = _LOGIN_ENDED if self._is_admitted and self.totals.responses == self._responses_at_login else None
         self._is_admitted = False
         if self._renewal is not None:
             self._renewal.cancel()

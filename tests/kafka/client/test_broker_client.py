@@ -10,12 +10,15 @@ from typing import Any
 
 import pytest
 from event_loop import in_event_loop, staged
+from login_serving import LOGIN, policy
 from network_serving import answer_with_name, run, serving
+from virtual_time import ManualClock
 
 import engine.kafka.client.broker_client as client_module
 from engine.broker.network.request import Deferred, RequestHead
 from engine.kafka.client.broker_client import BrokerClient, ConnectFailed, SetupTimeouts
 from engine.kafka.client.errors import ConnectionLost, NoCommonVersion, RequestTimedOut
+from engine.kafka.client.security import security_of
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
@@ -194,6 +197,26 @@ async def test_a_request_without_an_answer_ends_the_connection() -> None:
         assert not client.is_connected
         assert name_of(await client.send(asking("again"), 4)) == "again"
         assert (client.totals.created, client.totals.closed) == (2, 1)
+        await client.close()
+
+
+@staged(run)
+async def test_a_broker_that_is_silent_after_the_login_has_not_hung_up() -> None:
+    """That a token may have expired was said of each connection that klamm ended before the first answer."""
+    logins = policy(ManualClock(), {})
+    login = "org.apache.kafka.common.security.plain.PlainLoginModule required username=alice password=alice-pw;"
+    entries = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": login}
+    async with serving({ApiKey.METADATA: lambda *_: Deferred()} | LOGIN, logins=logins) as (_, host, port):
+        client = BrokerClient(host, port, client_id="c", security=security_of(entries))
+        await client.connect()
+        impatient, other = (
+            asyncio.create_task(client.send(asking("t"), 4, timeout_ms=timeout_ms)) for timeout_ms in (50, 30_000)
+        )
+        with pytest.raises(RequestTimedOut):
+            await impatient
+        with pytest.raises(ConnectionLost, match="no answer to Metadata") as lost:
+            await other
+        assert lost.value.hint is None
         await client.close()
 
 
