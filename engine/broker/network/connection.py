@@ -96,7 +96,9 @@ partitions than this is large.
 
 
 ADMIT_WITHIN_MS = 60_000
-"""A peer that has to log in and has not by then loses its connection, however much it sends."""
+"""A peer that has to log in and has not by then loses its connection, however much it sends. So does one that has not
+been let in by then.
+"""
 
 
 class CloseReason(Enum):
@@ -325,8 +327,10 @@ class Connection(asyncio.BufferedProtocol):
         self._is_held = True
 
     def let_in(self) -> None:
-        """Begin to serve the connection."""
+        """Begin to serve the connection. Its peer has not been able to log in before."""
         self._is_held, self.is_let_in = False, True
+        if self.admit_until_ms is not None:
+            self.admit_until_ms = self._context.now_ms() + ADMIT_WITHIN_MS
         self._go_on()
 
     def turn_away(self, after_ms: int) -> None:
@@ -764,7 +768,8 @@ class Connection(asyncio.BufferedProtocol):
             if self._inbox.lacks_memory:
                 self._wait_for_memory()
             else:
-                self.let_in()
+                self._is_held = False
+                self._go_on()
 
     def _wait_for_turn(self) -> None:
         self._waits_for_turn = True

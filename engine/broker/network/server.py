@@ -485,7 +485,7 @@ class SocketServer:
         now_ms = self._clock.monotonic_ms()
         late = [c for c in self.connections if c.admit_until_ms is not None and c.admit_until_ms < now_ms]
         for connection in late:
-            connection.close(CloseReason.NOT_AUTHENTICATED)
+            connection.close(CloseReason.NOT_AUTHENTICATED if connection.is_let_in else CloseReason.TOO_MANY)
 
     async def _give_memory_back(self) -> None:
         """Give the system what the connections had that have ended, if they were many.

@@ -233,6 +233,29 @@ async def test_whoever_does_not_log_in_loses_the_connection() -> None:
 
 
 @staged(run)
+async def test_who_waits_for_room_cannot_log_in_and_has_not_failed_to() -> None:
+    async with listening() as listener:
+        good, server = await listener.logged_in(), listener.server
+        server.change_limits(max_connections=1)
+        late = await listener.connect()
+        while not server.rates.waiting:
+            await asyncio.sleep(0.001)
+        listener.clock.advance(ADMIT_WITHIN_MS - 1)
+        server.change_limits(max_connections=2)
+        listener.clock.advance(ADMIT_WITHIN_MS - 1)
+        server._close_unknown()
+        assert (await late.log_in("PLAIN", plain_exchange("alice", "alice-pw"))).error_code == 0
+        too_late = await listener.connect()
+        while not server.rates.waiting:
+            await asyncio.sleep(0.001)
+        listener.clock.advance(ADMIT_WITHIN_MS + 1)
+        server._close_unknown()
+        assert await too_late.is_hung_up()
+        assert await good.principal() == "User:alice"
+        assert listener.totals.failed_logins == 0
+
+
+@staged(run)
 async def test_a_changed_and_a_deleted_credential_count_at_the_next_login() -> None:
     async with listening() as listener:
         inside = await listener.connect()
