@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from engine.broker.replication.roles import make_nothing
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import LEADER_DURING_DELETE, NO_PARTITION_LEADER_EPOCH, TopicPartition
 from engine.kafka.protocol.apis.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
-from engine.runtime.turns import Breather
+from engine.runtime.turns import Breather, carry_out
 
 STOPPED_AT_ONCE_MAX = 1000
 """How many are removed from their fetchers, and reported, in one go."""
@@ -69,6 +69,8 @@ class StopReplicaChange:
         self._log = manager.state_change_log
         self._correlation_id = correlation_id
         self._breather = Breather()
+        self._last: dict[TopicPartition, _Stop] = {}
+        """The last order for each replica that has several: as in Kafka, only that counts."""
         self._errors: dict[TopicPartition, ErrorCode] = {}
         self._deleted_in: dict[TopicPartition, Path | None] = {}
         """Those that a checkpoint or a folder may still name, with the log dirs of those that had a log."""
@@ -76,6 +78,7 @@ class StopReplicaChange:
     async def carry_out(self) -> StopReplicaResponse:
         """Apply the request and return its answer."""
         request, manager = self._request, self._manager
+        await self._note_last()
         count = 0
         async for _ in self._stops():
             count += 1
@@ -107,9 +110,22 @@ class StopReplicaChange:
             manager.replicas_stopped([stop.topic_partition for stop in stops])
         return StopReplicaResponse(partition_errors=await self._answers())
 
+    def _names(self) -> Iterator[TopicPartition | None]:
+        return (stop and stop.topic_partition for stop in replicas_to_stop(self._request))
+
+    async def _note_last(self) -> None:
+        repeated: Collection[TopicPartition] | None = None
+        if self._lists is not None:
+            repeated = await carry_out(self._lists.repeated(self._names))
+        last: dict[TopicPartition, _Stop] = {}
+        async for stop in self._stops():
+            if repeated is None or stop.topic_partition in repeated:
+                last[stop.topic_partition] = stop
+        self._last = last
+
     async def _stops(self) -> AsyncIterator[_Stop]:
         for stop in replicas_to_stop(self._request):
-            if stop is not None:
+            if stop is not None and self._last.get(stop.topic_partition, stop) == stop:
                 yield stop
             await self._breather.give_way()
 
@@ -126,6 +142,10 @@ class StopReplicaChange:
             yield portion
 
     def _judge(self, stop: _Stop) -> None:
+        """Note why a replica must not be stopped.
+
+        One that is not hosted may still have a folder: the topic was deleted while this broker was down.
+        """
         topic_partition = stop.topic_partition
         partition = self._manager.partitions.get(topic_partition)
         is_checked = stop.leader_epoch not in (LEADER_DURING_DELETE, NO_PARTITION_LEADER_EPOCH)
@@ -140,9 +160,6 @@ class StopReplicaChange:
                 f"{partition.leader_epoch}",
             )
             self._errors[topic_partition] = ErrorCode.FENCED_LEADER_EPOCH
-        else:
-            # A replica that is not hosted may still have a folder: the topic was deleted while this broker was down.
-            self._errors.pop(topic_partition, None)
 
     async def _stop(self, stops: list[_Stop]) -> None:
         manager, names = self._manager, [stop.topic_partition for stop in stops]
@@ -168,11 +185,7 @@ class StopReplicaChange:
     async def _answers(self) -> list[StopReplicaPartitionError]:
         """Return the outcomes, each partition's once."""
         answers: list[StopReplicaPartitionError] = [] if self._lists is None else self._lists.of_topics()
-
-        def names() -> Iterator[TopicPartition | None]:
-            return (stop and stop.topic_partition for stop in replicas_to_stop(self._request))
-
-        async for tp in named_once(names, self._lists):
+        async for tp in named_once(self._names, self._lists):
             code = self._errors.get(tp, ErrorCode.NONE)
             answers.append(
                 StopReplicaPartitionError(topic_name=tp.topic, partition_index=tp.partition, error_code=code)

@@ -557,6 +557,10 @@ class TestStopReplica:
         await lisr(manager, request(state(2, 4)))
         assert await stopped(manager, stop((0, 4, True), (0, 3, True))) == (0, [ErrorCode.FENCED_LEADER_EPOCH])
         assert TP in manager.partitions
+        assert await stopped(manager, stop((0, 3, True), (0, 4, False))) == (0, [ErrorCode.NONE])
+        assert manager.log_manager.get(TP) is not None
+        assert await stopped(manager, stop((0, 4, True), (0, 4, False))) == (0, [ErrorCode.NONE])
+        assert manager.log_manager.get(TP) is not None
         assert await stopped(manager, stop((0, 3, True), (0, 4, True))) == (0, [ErrorCode.NONE])
         assert TP not in manager.partitions
 
