@@ -230,9 +230,9 @@ class BrokerConfig(BrokerKeys):
         self._check_early_listeners()
 
     @classmethod
-    def from_properties(cls, properties: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> BrokerConfig:
-        """Return the settings of a properties file; ``overrides`` (``--override key=value``) win."""
-        return cls({**properties, **(overrides or {})})
+    def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:
+        """Return the settings of a properties file."""
+        return cls({**properties})
 
     def with_broker_id(self, broker_id: int) -> BrokerConfig:
         """Return these settings for the id that ZooKeeper handed out."""

@@ -247,6 +247,15 @@ def test_bad_words_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFix
     assert "num.io.threads" in capsys.readouterr().err
 
 
+def test_what_the_command_line_says_wins_over_the_file(
+    tmp_path: Path, host: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    properties = tmp_path / "server.properties"
+    properties.write_text(format_properties(settings(tmp_path, host, f"{host}:2199", num_io_threads="8")))
+    assert main([str(properties), "--override", "num.io.threads=0"]) == 2
+    assert "num.io.threads" in capsys.readouterr().err
+
+
 def test_unknown_setting_is_only_warned_about(tmp_path: Path, host: str, zk_chroot: str) -> None:
     own = settings(tmp_path, host, zk_chroot, num_io_threats="7")
     with BrokerProgram(tmp_path, own) as broker:

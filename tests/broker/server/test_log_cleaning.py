@@ -50,7 +50,7 @@ class World:
             "log.cleaner.backoff.ms": "20",
             **{key.replace("_", "."): value for key, value in settings.items()},
         }
-        self.configs = DynamicConfigs(BrokerConfig.from_properties(base, {}))
+        self.configs = DynamicConfigs(BrokerConfig.from_properties(base))
         self.failed: list[Path] = []
         self.dirs = (folder / "a", folder / "b")
         self.logs = LogManager(

@@ -544,4 +544,4 @@ def test_addresses_of_this_machine_are_taken_and_others_if_allowed() -> None:
 
 
 def config(own: dict[str, str]) -> BrokerConfig:
-    return BrokerConfig.from_properties({"zookeeper.connect": "a:1", "broker.id": "1"}, own)
+    return BrokerConfig.from_properties({"zookeeper.connect": "a:1", "broker.id": "1", **own})

@@ -26,7 +26,7 @@ CSV = {
 
 
 def config(own: dict[str, str]) -> BrokerConfig:
-    return BrokerConfig.from_properties({"zookeeper.connect": "a:1", "broker.id": "1"}, own)
+    return BrokerConfig.from_properties({"zookeeper.connect": "a:1", "broker.id": "1", **own})
 
 
 def accept_report(listener: socket.socket) -> str:

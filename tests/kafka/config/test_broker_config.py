@@ -133,12 +133,6 @@ def test_connection_overrides() -> None:
             config(max_connections_per_ip_overrides=f"h:{odd}")
 
 
-def test_overrides_win_over_the_file() -> None:
-    broker = BrokerConfig.from_properties({"zookeeper.connect": "a:1", "broker.id": "1"}, {"broker.id": "2"})
-    assert broker.broker_id == 2
-    assert broker.originals["broker.id"] == "2"
-
-
 def test_reads_overrides_of_the_command_line() -> None:
     assert parse_override("log.dirs=/a=b") == ("log.dirs", "/a=b")
     for text in ("log.dirs", "=x", " =x"):
