@@ -323,12 +323,13 @@ class Connection(asyncio.BufferedProtocol):
         return self.closed_because is not None
 
     def hold(self) -> None:
-        """Handle nothing until ``let_in``; what the peer sends waits in the kernel."""
-        self._is_held = True
+        """Handle nothing until ``let_in``; what the peer sends waits in the kernel, but for what one read takes."""
+        self._is_held = self._inbox.is_exempt = True
 
     def let_in(self) -> None:
         """Begin to serve the connection. Its peer has not been able to log in before."""
         self._is_held, self.is_let_in = False, True
+        self._inbox.is_exempt = self.session.login is not None
         if self.admit_until_ms is not None:
             self.admit_until_ms = self._context.now_ms() + ADMIT_WITHIN_MS
         self._go_on()

@@ -50,7 +50,7 @@ class Inbox:
         self._is_handed_out = False
         """Whether the frame that these bytes were counted for was handed out."""
         self.is_exempt = False
-        """Whether its frames do not count: those of peers who have not logged in, which are small."""
+        """Whether its frames do not count: of peers who have not logged in, which are small, or not been let in."""
         self.lacks_memory = False
         """Whether there is no memory for the frame that has begun: nothing more may be received."""
 

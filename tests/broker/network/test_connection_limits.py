@@ -355,6 +355,25 @@ async def test_who_has_not_logged_in_takes_no_memory_from_others(tls: Any) -> No
         peer.close()
 
 
+@staged(run)
+async def test_who_waits_for_room_takes_no_memory_from_those_inside() -> None:
+    """What it has sent counts once it is let in: otherwise those inside would wait for memory until then."""
+    limits = ServerLimits(queued_max_request_bytes=100_000, max_connections=1)
+    async with serving(HANDLERS, limits) as (server, host, port), asyncio.timeout(30):
+        (inside, inside_writer), (waiting, waiting_writer) = [await asyncio.open_connection(host, port) for _ in "12"]
+        await until(lambda: (server.rates.inside, server.rates.waiting) == (1, 1))
+        (held,) = (connection for connection in server.connections if not connection.is_let_in)
+        waiting_writer.write(produce(200_000, 1))
+        await until(lambda: not held._inbox.is_empty)
+        assert server.buffers.frames_bytes == 0
+        inside_writer.write(produce(200_000, 2))
+        assert correlation_ids([await read_frame(inside)]) == [2]
+        inside_writer.close()
+        assert correlation_ids([await read_frame(waiting)]) == [1]
+        assert server.buffers.frames_bytes == 0
+        waiting_writer.close()
+
+
 def test_each_request_needs_memory_of_its_own() -> None:
     """Who always sends the beginning of the next one with the end of the last would otherwise never wait."""
     buffers = ReceiveBuffers(100)
