@@ -75,6 +75,16 @@ def test_a_dead_broker_comes_before_what_follows_from_it() -> None:
     assert told(board, "broker 2 down")[1] == "1s", "the second time counts from the second time"
 
 
+def test_what_began_while_nobody_looked_is_at_least_so_old() -> None:
+    feed = fake_feed("live", plays=False)
+    board = board_of(feed, 5)
+    feed.cluster.kill(2)
+    board.take(feed.tick(120_000))
+    assert told(board, "34 under-replicated")[1] == "≥0s", "a jump in a recording, or a machine that slept"
+    board_of(feed, 2, board)
+    assert told(board, "34 under-replicated")[1] == "≥2s"
+
+
 def test_what_is_wrong_at_the_first_look_began_before_it() -> None:
     board = board_of(fake_feed("broker-down", plays=False), 3)
     ages = {age_text(problem, board)[:1] for problem in problems_of(board) if problem.is_of_cluster}

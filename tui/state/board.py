@@ -34,6 +34,8 @@ from tui.drawing.table_model import Picked
 
 HISTORY_MAX = 600
 _NO_ANSWER = "no answer"
+_GAP_MS = 60_000
+"""Frames come at least every ten seconds: a longer gap is a jump in a recording, or a machine that slept."""
 AWAITS_LEADERS = "leaders awaited"
 NO_FRAME = Frame(0, 0)
 """What is known before the first frame: nothing."""
@@ -159,6 +161,9 @@ class Board:
             self.hung = self._unanswering = frozenset()
             self.filled.clear()
             self._quota_changed_ms = None
+            self._has_judged.clear()
+        elif frame.at_ms - self.frame.at_ms > _GAP_MS:
+            # What is wrong now began in between, nobody saw when.
             self._has_judged.clear()
         is_same_cluster = frame.cluster is self.frame.cluster
         before = self.topics
