@@ -262,12 +262,12 @@ class Registry:
 
     def elsewhere(self, key: str) -> str:
         """Say on which screens a key does something that does nothing here; empty if it does so nowhere."""
-        found = [action for action in self.actions if key in action.keys]
+        actions = [action for action in self.actions if key in action.keys]
         places = [
-            (action.title, [self.key_of(name) for name, _, _ in PAGES if name in action.pages]) for action in found
+            (action.title, [self.key_of(name) for name, _, _ in PAGES if name in action.pages]) for action in actions
         ]
-        told = ", ".join(f"{title.lower()} on {' '.join(on)}" for title, on in places)
-        return f"{key_label(key)} does nothing here: {told}" if told else ""
+        where = ", ".join(f"{title.lower()} on {' '.join(on)}" for title, on in places)
+        return f"{key_label(key)} does nothing here: {where}" if where else ""
 
     def rebound(self, keys: Mapping[str, tuple[str, ...]]) -> Registry:
         """Return the same actions with other keys for some."""

@@ -34,11 +34,11 @@ class MissingBroker:
 
 def missing_brokers(frame: Frame, tally: Tally) -> list[MissingBroker]:
     """Return the brokers that under-replicated partitions miss, the most missed first."""
-    found = [
+    causes = [
         MissingBroker(broker, count, tally.under_replicated, *_cause(frame, broker))
         for broker, count in tally.missing.items()
     ]
-    return sorted(found, key=lambda cause: (-cause.missed_by, cause.broker))
+    return sorted(causes, key=lambda cause: (-cause.missed_by, cause.broker))
 
 
 def _cause(frame: Frame, broker: int) -> tuple[Cause, str]:

@@ -124,13 +124,13 @@ def dir_trends(frame: Frame, history: History, held_ms: int | None = None) -> li
 
     Where producers were held back or let go at ``held_ms``, only what was read since then tells when a disk is full.
     """
-    found = []
+    trends = []
     for log_dir in frame.log_dirs:
         samples = () if log_dir.log_dir is None else history.used_bytes.of((log_dir.broker, log_dir.log_dir))
         fresh = samples if held_ms is None else tuple(sample for sample in samples if sample.at_ms >= held_ms)
         is_cut, is_overtaken = len(fresh) < len(samples), len(fresh) < min(SAMPLES_MIN, len(samples))
         slope = slope_of(samples, WINDOW_MS)
-        found.append(
+        trends.append(
             DirTrend(
                 log_dir.broker,
                 log_dir.log_dir,
@@ -143,9 +143,9 @@ def dir_trends(frame: Frame, history: History, held_ms: int | None = None) -> li
                 is_overtaken=is_overtaken,
             )
         )
-    if any(trend.is_filling for trend in found):
-        found = [_with_grower(trend, frame, history) if trend.is_filling else trend for trend in found]
-    return sorted(found, key=_urgency)
+    if any(trend.is_filling for trend in trends):
+        trends = [_with_grower(trend, frame, history) if trend.is_filling else trend for trend in trends]
+    return sorted(trends, key=_urgency)
 
 
 def note_filling(noted: dict[int, DirTrend], trends: Sequence[DirTrend], live: Set[int]) -> None:

@@ -167,8 +167,8 @@ async def _name(who: str, host: str, port: int) -> Step:
         raise _Failed(
             Step(f"{who} name", where, f"cannot be resolved ({reason})", FailureKind.UNREACHABLE, CHECK_NAME)
         ) from error
-    found = ", ".join(dict.fromkeys(str(info[4][0]) for info in infos))
-    return Step(f"{who} name", where, found)
+    addresses = ", ".join(dict.fromkeys(str(info[4][0]) for info in infos))
+    return Step(f"{who} name", where, addresses)
 
 
 async def _port(who: str, host: str, port: int) -> Step:
@@ -284,13 +284,13 @@ async def _rights(cluster: Cluster) -> Step:
         allowed = [operation.spelling for operation in AclOperation if bits >> operation & 1]
         return f"on the cluster: {', '.join(allowed) or 'nothing'}; sees {counted(topics, 'topic')}"
 
-    found = await _tried("rights", where, look)
-    return Step("rights", where, found, hint=hint)
+    text = await _tried("rights", where, look)
+    return Step("rights", where, text, hint=hint)
 
 
 async def _tried(name: str, where: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     try:
         return await work()
     except AdminError as error:
-        found, hint = str(error.message), error.hint
-        raise _Failed(Step(name, where, found, error.kind, hint)) from error
+        text, hint = str(error.message), error.hint
+        raise _Failed(Step(name, where, text, error.kind, hint)) from error

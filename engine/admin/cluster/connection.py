@@ -426,10 +426,10 @@ class Cluster:
     @property
     def unanswered(self) -> list[Operation]:
         """Operations that show the outcome of unanswered changes; empty if everything was answered."""
-        found = [] if self._wire is None else [look for look, count in self._wire.unanswered.items() if count]
+        looks = [] if self._wire is None else [look for look, count in self._wire.unanswered.items() if count]
         if self._zk is not None:
-            found += [_shown_by(path) for path in self._zk.unanswered]
-        return list(dict.fromkeys(found))
+            looks += [_shown_by(path) for path in self._zk.unanswered]
+        return list(dict.fromkeys(looks))
 
     def awaited(self, least_s: float) -> dict[str, float]:
         """Return who has kept this waiting for at least this many seconds, and for how long."""

@@ -69,7 +69,7 @@ def assess(
     """
     topics = (memory or TopicMemory()).of(facts)
     throttles = leftover_throttles(facts, topics.moving_topics)
-    found = topics.found | {Check.UNDER_MIN_ISR: [line for _, line in sorted(topics.under_min_isr, key=_IN_SYNC)]}
+    lines = topics.found | {Check.UNDER_MIN_ISR: [line for _, line in sorted(topics.under_min_isr, key=_IN_SYNC)]}
     return report_of(
         examples_max=examples_max,
         advice={
@@ -85,11 +85,11 @@ def assess(
             (Check.UNREADABLE_TOPICS, list(facts.unreadable_topics)),
             # A failed log dir is the cause of what its replicas lack, so it comes before them.
             (Check.OFFLINE_LOG_DIRS, _log_dirs(facts)),
-            *((check, found.get(check, [])) for check in _OF_TOPICS),
+            *((check, lines.get(check, [])) for check in _OF_TOPICS),
             (Check.FULL_LOG_DIRS, _full_log_dirs(facts)),
             (Check.HANGING_TRANSACTIONS, _hanging(facts)),
             (Check.LONG_TRANSACTIONS, _long_transactions(facts)),
-            (Check.RACK_VIOLATIONS, found.get(Check.RACK_VIOLATIONS, [])),
+            (Check.RACK_VIOLATIONS, lines.get(Check.RACK_VIOLATIONS, [])),
             (Check.PREFERRED_LEADER_IMBALANCE, _imbalance(topics)),
             (Check.RUNNING_REASSIGNMENTS, _running(facts, topics)),
             (Check.LEAKED_THROTTLES, [str(throttle) for throttle in throttles]),

@@ -146,7 +146,7 @@ class Knowledge:
         if not self.members_by_znode:
             self._take_nodes(answer)
         self._cluster_id = answer.cluster_id or self._cluster_id
-        found: dict[str, TopicSnapshot] = {}
+        topics: dict[str, TopicSnapshot] = {}
         self._knew_moves = False
         for topic in answer.topics:
             name = topic.name
@@ -154,17 +154,17 @@ class Knowledge:
                 continue
             known = self.topics.get(name)
             if self.assignments_by_znode:
-                found[name] = self._dressed(topic_of_metadata(known, topic, {}, self.assignments.get(name, {})))
+                topics[name] = self._dressed(topic_of_metadata(known, topic, {}, self.assignments.get(name, {})))
             else:
                 moving = self._moving(name)
                 self._knew_moves = self._knew_moves or bool(moving)
-                found[name] = self._dressed(topic_of_metadata(known, topic, moving))
+                topics[name] = self._dressed(topic_of_metadata(known, topic, moving))
         self._listed = None
         for name in self.marked_at_ms:
             # Brokers stop reporting a topic as soon as its deletion begins.
-            if name not in found and name in self.topics:
-                found[name] = self.topics[name]
-        return self._set_topics(found)
+            if name not in topics and name in self.topics:
+                topics[name] = self.topics[name]
+        return self._set_topics(topics)
 
     @property
     def basis(self) -> tuple[object, ...]:

@@ -478,12 +478,12 @@ def _check_links(frame: Frame, target: ClusterTarget) -> None:
 
 def _addresses(target: ClusterTarget) -> dict[Side, str]:
     """Return the addresses of the sides that may be asked."""
-    found = {}
+    addresses = {}
     if target.may_ask_zookeeper and target.zookeeper is not None:
-        found[Side.ZOOKEEPER] = target.zookeeper
+        addresses[Side.ZOOKEEPER] = target.zookeeper
     if target.may_ask_brokers:
-        found[Side.WIRE] = ",".join(address_text(host, port) for host, port in target.bootstrap)
-    return found
+        addresses[Side.WIRE] = ",".join(address_text(host, port) for host, port in target.bootstrap)
+    return addresses
 
 
 async def _wait(event: asyncio.Event, limit_s: float) -> None:

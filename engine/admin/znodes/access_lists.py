@@ -89,10 +89,10 @@ async def _changes(zk: ZkClient, policy: AclPolicy) -> list[AclChange]:
     level = [path for path in (*SECURE_ROOTS, PLAN_LOCK_ROOT) if await zk.exists(path) is not None]
     while level:
         paths += level
-        found = await zk.children_many(level)
+        children = await zk.children_many(level)
         level = [
             f"{path}/{name}"
-            for path, names in zip(level, found, strict=True)
+            for path, names in zip(level, children, strict=True)
             if not isinstance(names, ZooKeeperError)
             for name in names
         ]
@@ -158,10 +158,10 @@ def _is_ours(owners: Sequence[Acl], security: ZkSecurity) -> bool:
 
 
 def _shown(wanted: Sequence[Acl], security: ZkSecurity) -> tuple[str, ...]:
-    found: list[str] = []
+    entries: list[str] = []
     for entry in wanted:
         if entry.scheme == "auth":
-            found += [f"{identity}:cdrwa" for identity in security.identities]
+            entries += [f"{identity}:cdrwa" for identity in security.identities]
         else:
-            found.append(acl_text(entry))
-    return tuple(found)
+            entries.append(acl_text(entry))
+    return tuple(entries)

@@ -170,14 +170,14 @@ def check_served(config: BrokerConfig) -> None:
 
 def super_users(config: BrokerConfig) -> frozenset[str]:
     """Return the principals that no rule restricts. Raises ConfigError: one is not of the form ``User:name``."""
-    found = frozenset(each.strip() for each in config.originals.get(SUPER_USERS, "").split(";") if each.strip())
-    for principal in found:
+    principals = frozenset(each.strip() for each in config.originals.get(SUPER_USERS, "").split(";") if each.strip())
+    for principal in principals:
         kind, _, name = principal.partition(":")
         if not kind or not name:
             raise ConfigError(
                 f"{SUPER_USERS}: '{principal}' is not of the form User:name; ';' separates them", key=SUPER_USERS
             )
-    return found
+    return principals
 
 
 def allows_without_rules(config: BrokerConfig) -> bool:

@@ -122,9 +122,9 @@ class DynamicConfigs:
 
     def log_config(self, topic: str) -> LogConfig:
         """Return the settings of a topic's logs; a topic without overrides has the broker's defaults."""
-        found = self._log_configs.get(topic)
-        if found is not None:
-            return found
+        config = self._log_configs.get(topic)
+        if config is not None:
+            return config
         overrides = self._topic_overrides.get(topic)
         if not overrides:
             return self._default_log_config

@@ -105,14 +105,14 @@ class ZkSecurity:
     @property
     def identities(self) -> tuple[str, ...]:
         """Who a session is to ZooKeeper, without passwords: ``sasl:kafka``."""
-        found = [f"{scheme}:{credentials.partition(':')[0]}" for scheme, credentials in self.auth]
+        identities = [f"{scheme}:{credentials.partition(':')[0]}" for scheme, credentials in self.auth]
         if self.login is not None:
             options = dict(self.login.options)
             name = options.get("username") or options.get("principal")
-            found.append(f"sasl:{name}" if name else "sasl")
+            identities.append(f"sasl:{name}" if name else "sasl")
         if self.has_certificate:
-            found.append("x509")
-        return tuple(found)
+            identities.append("x509")
+        return tuple(identities)
 
     async def check(self) -> None:
         """Read the stores for TLS, so that connecting need not.
@@ -222,20 +222,20 @@ def _tls(entries: Mapping[str, str], system: Mapping[str, str]) -> TlsSettings |
             raise ConfigError(f"{key}=true: klamm cannot check whether a certificate was revoked")
     from engine.kafka.client.tls.context import tls_settings
 
-    found = {
+    settings = {
         key.removeprefix("zookeeper."): value for key, value in properties.items() if value and "ssl.client" not in key
     }
-    found["ssl.endpoint.identification.algorithm"] = properties.get(
+    settings["ssl.endpoint.identification.algorithm"] = properties.get(
         "zookeeper.ssl.endpoint.identification.algorithm", "HTTPS"
     )
-    if protocol := found.pop("ssl.protocol", None):
-        found.setdefault("ssl.enabled.protocols", protocol)
+    if protocol := settings.pop("ssl.protocol", None):
+        settings.setdefault("ssl.enabled.protocols", protocol)
     for store in ("ssl.keystore", "ssl.truststore"):
-        if f"{store}.location" in found:
-            found.setdefault(f"{store}.type", _type_by_name(found[f"{store}.location"]))
-    if password := found.get("ssl.keystore.password"):
-        found["ssl.key.password"] = password
-    return tls_settings(found)
+        if f"{store}.location" in settings:
+            settings.setdefault(f"{store}.type", _type_by_name(settings[f"{store}.location"]))
+    if password := settings.get("ssl.keystore.password"):
+        settings["ssl.key.password"] = password
+    return tls_settings(settings)
 
 
 def _type_by_name(path: str) -> str:
