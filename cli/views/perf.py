@@ -112,7 +112,7 @@ class ConsumePrinter:
             self._windows.append(figures)
 
     def end(self, total: ConsumeFigures, idle_s: float | None) -> None:
-        """Print the total; as lines only without details, like Kafka's tool.
+        """Print the total; as lines only without details, like Kafka's tool, or if the run was too short for a window.
 
         ``idle_s``: how long no record came before there were enough; Kafka's tool says so among its lines.
         """
@@ -120,7 +120,7 @@ class ConsumePrinter:
             self._header()
             _write(_TOO_FEW.format(round(idle_s * 1000)))
         if self._output in (*_LINES, OutputFormat.CSV):
-            if not self._is_detailed:
+            if not self._is_detailed or not (self._is_begun or self._output is OutputFormat.KAFKA):
                 self._line(total)
             return
         document = _rounded(total)

@@ -160,6 +160,8 @@ def test_every_form(program: Program, topic_name: str) -> None:
     header, *rows_of_windows = detailed.out.splitlines()
     assert header == f"time, threadId, {CONSUMER_HEADER.split(', ', 2)[2]}"
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d:\d{3}, 0, .*", row) for row in rows_of_windows)
+    short = program(*read, "plain", "--show-detailed-stats", "--reporting-interval", "60000").out.splitlines()
+    assert (short[0], len(short)) == (header, 2), "a run that is shorter than a window has one line all the same"
     document = program(*read, "json", *windows)
     check_json("perf consumer", Seen(document.code, document.out, ""))
     assert document.json["windows"]
