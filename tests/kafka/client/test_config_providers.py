@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from engine.common.errors import ConfigError
-from engine.kafka.client.config_providers import resolve_references
+from engine.kafka.client.config_providers import FILE_BYTES_MAX, resolve_references
 
 CLASSES = "org.apache.kafka.common.config.provider."
 
@@ -43,6 +44,26 @@ def test_a_broker_knows_only_what_its_file_declares() -> None:
     told = {"a": "${mine:X}", "b": "${env:X}"}
     assert resolve_references(told, {"X": "1"}, declared=declared) == {"a": "1", "b": "${env:X}"}
     assert resolve_references(told, {"X": "1"}, declared={}) == told
+
+
+def test_a_broker_reads_small_files_only(tmp_path: Path) -> None:
+    """Whoever may alter its settings may name any file, and the event loop waits for it."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "small").write_text(f"a={'x' * (FILE_BYTES_MAX - 2)}")
+    (tmp_path / "large").write_text(f"a={'x' * (FILE_BYTES_MAX - 1)}")
+    for provider, reference in (("File", "{folder}/{name}:a"), ("Directory", "{folder}:{name}")):
+        declared = {"config.providers": "p", "config.providers.p.class": f"{CLASSES}{provider}ConfigProvider"}
+
+        def read(folder: Path | str, name: str, declared: dict[str, str] = declared, what: str = reference) -> str:
+            told = {"key": f"${{p:{what.format(folder=folder, name=name)}}}"}
+            return resolve_references(told, {}, declared=declared)["key"]
+
+        assert read(tmp_path, "small")[-1] == "x"
+        for folder, name in ((tmp_path, "large"), (tmp_path, "pipe"), ("/dev", "zero"), (tmp_path, ".")):
+            with pytest.raises(ConfigError, match=r"not a regular file of at most 1 MB: key=|not the name of a file"):
+                read(folder, name)
+        with pytest.raises(ConfigError, match="the file cannot be read"):
+            read(f"{tmp_path}\0", "small")
 
 
 def test_what_leads_nowhere(tmp_path: Path) -> None:
