@@ -373,8 +373,8 @@ class SocketServer:
         return None
 
     def change_limits(self, **changes: Any) -> None:
-        """Change ``limits``. Where there are too many connections now, those of clients end that were silent longest;
-        where there may be more, those come in that wait.
+        """Change ``limits``. If there are too many connections now, this closes clients' longest-silent ones; if there
+        may be more, it lets waiting ones in.
         """
         self.limits = replace(self.limits, **changes)
         self._close_excess(0)

@@ -59,7 +59,7 @@ def _check_listeners(current: BrokerConfig, new: BrokerConfig) -> None:
 
 
 def _check_limits(current: BrokerConfig, new: BrokerConfig) -> None:
-    """Refuse limits that let no connection in: not that of somebody either who would raise them again."""
+    """Refuse limits that let no connection in: no operator could connect to raise them again."""
     for endpoint in current.listener_settings.listeners:
         before, after = (
             {name: config.for_listener(endpoint.listener_name, name) for name in _LIMITS} for config in (current, new)
