@@ -83,7 +83,10 @@ def _value(
     where: str,
 ) -> str:
     if kind == "env":
-        allowed = re.fullmatch(limits.get("allowlist.pattern", ".*"), wanted)
+        try:
+            allowed = re.fullmatch(limits.get("allowlist.pattern", ".*"), wanted)
+        except re.error as error:
+            raise ConfigError(f"allowlist.pattern is not a regular expression ({error}): {where}") from None
         if path or not allowed or wanted not in environment:
             raise ConfigError(f"no such environment variable: {where}")
         return environment[wanted]

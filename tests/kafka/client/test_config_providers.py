@@ -87,3 +87,6 @@ def test_limits(tmp_path: Path) -> None:
     limit = {"config.providers.env.param.allowlist.pattern": "KAFKA_.*", "k": "${env:PATH}"}
     with pytest.raises(ConfigError, match="no such environment variable"):
         resolve_references(limit, {"PATH": "x"})
+    limit |= {"config.providers.env.param.allowlist.pattern": "*"}
+    with pytest.raises(ConfigError, match=r"allowlist\.pattern is not a regular expression \(.*\): k=\$\{env:PATH\}"):
+        resolve_references(limit, {"PATH": "x"})
