@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -199,15 +200,23 @@ class FolderPair:
     def seen(self, which: str) -> Told:
         """Return what clients are told of every partition."""
         side = self.both.sides["kafka" if which == "first" else "klamm"]
-        told: Told = {}
+        partitions: dict[str, list[int]] = defaultdict(list)
         for data in self.log_dirs(which):
             for path in sorted(data.iterdir()):
                 if path.is_dir() and "." not in path.name and not path.name.startswith("__"):
                     topic, _, partition = path.name.rpartition("-")
-                    told |= {f"{path.name} {what}": value for what, value in self._seen_of(side, topic, int(partition))}
-        return told
+                    partitions[topic].append(int(partition))
+        return {
+            f"{topic}-{partition} {what}": value
+            for told in (
+                self._offsets(side, partitions),
+                self._epochs(side, partitions),
+                self._records(side, partitions),
+            )
+            for topic, partition, what, value in told
+        }
 
-    def _seen_of(self, side: Side, topic: str, partition: int) -> Iterator[tuple[str, object]]:
+    def _offsets(self, side: Side, partitions: Mapping[str, Collection[int]]) -> Iterator[tuple[str, int, str, object]]:
         for what, timestamp, isolation in (
             ("earliest", EARLIEST, 0),
             ("latest", LATEST, 0),
@@ -215,22 +224,43 @@ class FolderPair:
             ("largest time", MAX_TIMESTAMP, 0),
             ("at", self.begin_ms + 500, 0),
         ):
-            wanted = ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
-            asked = ListOffsetsRequest(
-                replica_id=-1, isolation_level=isolation, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])]
-            )
-            found = side.ask(asked, 7).topics[0].partitions[0]
-            yield what, (found.error_code, found.offset, self._reader.time(found.timestamp))
-        for epoch in (0, 1, 2):
-            of = OffsetForLeaderPartition(partition=partition, leader_epoch=epoch, current_leader_epoch=-1)
-            request = OffsetForLeaderEpochRequest(
-                replica_id=-1, topics=[OffsetForLeaderTopic(topic=topic, partitions=[of])]
-            )
-            end = side.ask(request, 4).topics[0].partitions[0]
-            yield f"epoch {epoch}", (end.error_code, end.leader_epoch, end.end_offset)
-        yield from self._records(side, topic, partition)
+            topics = [
+                ListOffsetsTopic(
+                    name=topic,
+                    partitions=[ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index in indexes],
+                )
+                for topic, indexes in partitions.items()
+            ]
+            asked = ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=topics)
+            for topic in side.ask(asked, 7).topics:
+                for found in topic.partitions:
+                    told = (found.error_code, found.offset, self._reader.time(found.timestamp))
+                    yield topic.name, found.partition_index, what, told
 
-    def _records(self, side: Side, topic: str, partition: int) -> Iterator[tuple[str, object]]:
+    def _epochs(self, side: Side, partitions: Mapping[str, Collection[int]]) -> Iterator[tuple[str, int, str, object]]:
+        for epoch in (0, 1, 2):
+            topics = [
+                OffsetForLeaderTopic(
+                    topic=topic,
+                    partitions=[
+                        OffsetForLeaderPartition(partition=index, leader_epoch=epoch, current_leader_epoch=-1)
+                        for index in indexes
+                    ],
+                )
+                for topic, indexes in partitions.items()
+            ]
+            for topic in side.ask(OffsetForLeaderEpochRequest(replica_id=-1, topics=topics), 4).topics:
+                for end in topic.partitions:
+                    told = (end.error_code, end.leader_epoch, end.end_offset)
+                    yield topic.topic, end.partition, f"epoch {epoch}", told
+
+    def _records(self, side: Side, partitions: Mapping[str, Collection[int]]) -> Iterator[tuple[str, int, str, object]]:
+        for topic, indexes in partitions.items():
+            for index in indexes:
+                for what, value in self._records_of(side, topic, index):
+                    yield topic, index, what, value
+
+    def _records_of(self, side: Side, topic: str, partition: int) -> Iterator[tuple[str, object]]:
         offset = 0
         aborted: set[tuple[int, int]] = set()
         records: list[object] = []
