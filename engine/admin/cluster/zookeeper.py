@@ -167,21 +167,23 @@ async def look(connect: str) -> Look:
     return Look(servers)
 
 
-async def servers_down(connect: str) -> tuple[str, ...]:
+async def servers_down(connect: str, security: ZkSecurity = OPEN) -> tuple[str, ...]:
     """Return which servers of an ensemble do not serve, and why; empty if the caller names one server only.
 
-    A session shows nothing of it: it goes to whichever server answers.
+    A session shows nothing of it: it goes to whichever server answers. With TLS, a server that takes connections counts
+    as one that serves: it would log each word that is no TLS as an error.
     """
-    count, down = await _down(connect)
+    count, down = await _down(connect, security)
     return tuple(f"{why}; {count - len(down)} of {count} servers serve" for why in down)
 
 
-async def _down(connect: str) -> tuple[int, list[str]]:
+async def _down(connect: str, security: ZkSecurity) -> tuple[int, list[str]]:
     """Return how many servers an ensemble has, and why some of them do not serve."""
     servers = server_addresses(connect)
     if len(servers) < 2:
         return len(servers), []
-    found = await asyncio.gather(*(_look_at(*server) for server in servers))
+    says_a_word = security.tls is None
+    found = await asyncio.gather(*(_look_at(*server, says_a_word=says_a_word) for server in servers))
     return len(servers), [
         f"{address_text(*server)} {_WHY_DOWN[each]}"
         for server, each in zip(servers, found, strict=True)
@@ -199,7 +201,7 @@ _WHY_DOWN = {
 }
 
 
-async def _look_at(host: str, port: int) -> _Found:
+async def _look_at(host: str, port: int, *, says_a_word: bool = True) -> _Found:
     try:
         async with asyncio.timeout(_LOOK_S):
             addresses = await _resolve(host, port)
@@ -207,7 +209,7 @@ async def _look_at(host: str, port: int) -> _Found:
         return _Found.UNRESOLVED
     except (OSError, TimeoutError):
         return _Found.NO_WAY
-    return max(await asyncio.gather(*(_greet(*address) for address in addresses)))
+    return max(await asyncio.gather(*(_greet(*address, says_a_word=says_a_word) for address in addresses)))
 
 
 async def _resolve(host: str, port: int) -> list[tuple[str, int]]:
@@ -216,11 +218,13 @@ async def _resolve(host: str, port: int) -> list[tuple[str, int]]:
     return list(dict.fromkeys((str(info[4][0]), port) for info in infos))
 
 
-async def _greet(address: str, port: int) -> _Found:
+async def _greet(address: str, port: int, *, says_a_word: bool) -> _Found:
     writer = None
     try:
         async with asyncio.timeout(_LOOK_S):
             reader, writer = await asyncio.open_connection(address, port)
+            if not says_a_word:
+                return _Found.CLOSED
             writer.write(b"srvr")
             with suppress(TimeoutError):
                 async with asyncio.timeout(_WORD_S):
@@ -273,7 +277,7 @@ async def _open(
             patience_ms=None if patience_s is None else int(patience_s * 1000),
         )
     except ConnectTimedOut as error:
-        _, down = await _down(connect)
+        _, down = await _down(connect, security)
         why = "; ".join(down) or _why_silent(takes_connections=True)
         raise ZooKeeperDead("ZooKeeper does not answer", where=connect, hint=Phrase(why, instead)) from error
     except NoNode as error:

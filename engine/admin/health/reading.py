@@ -422,7 +422,8 @@ async def _with_znodes(facts: HealthFacts, cluster: Cluster, clock: Clock) -> He
 async def _zookeepers_down(cluster: Cluster) -> tuple[str, ...]:
     from engine.admin.cluster.zookeeper import servers_down
 
-    return () if cluster.target.zookeeper is None else await servers_down(cluster.target.zookeeper)
+    target = cluster.target
+    return () if target.zookeeper is None else await servers_down(target.zookeeper, target.zookeeper_security)
 
 
 async def zookeeper_delay_ms(read: Callable[[], Awaitable[object]]) -> float:

@@ -500,7 +500,7 @@ class ZooKeeperSide:
         """Look at each server now and then: a session shows only the one that it is with."""
         while True:
             if not self._is_paused:
-                down = await servers_down(self._connect)
+                down = await servers_down(self._connect, self._security)
                 if down != self._knowledge.zookeepers_down:
                     self._knowledge.zookeepers_down = down
                     self._on_news(True)

@@ -28,8 +28,10 @@ from engine.admin.cluster.zookeeper import CONNECT_TIMEOUT_MAX_S, look, open_zoo
 from engine.kafka.client.broker_client import BrokerClient
 from engine.kafka.client.errors import ConnectFailed
 from engine.kafka.client.security import security_of
+from engine.kafka.client.tls.context import TlsSettings
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.security import ZkSecurity
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
 
@@ -163,9 +165,12 @@ async def test_servers_of_an_ensemble_that_do_not_serve_are_named() -> None:
             await stack.enter_async_context(await asyncio.start_server(partial(serve, says=says), host, 21810))
         down = await servers_down(",".join(f"{host}:21810" for host in hosts) + "/kafka")
         assert await servers_down(f"{hosts[3]}:21810") == (), "one address may stand for several servers"
+        over_tls = ZkSecurity(tls=TlsSettings())
+        down_over_tls = await servers_down(",".join(f"{host}:21810" for host in hosts), over_tls)
         without_majority = f"{hosts[1]}:21810,{hosts[3]}:21810"
         with pytest.raises(ZooKeeperDead) as told:
             await open_zookeeper(without_majority, timeout_s=3)
+    assert down_over_tls == (f"{hosts[3]}:21810 refuses connections; 3 of 4 servers serve",)
     assert str(told.value.hint) == (
         f"{hosts[1]}:21810 runs without the others: it gives no sessions; {hosts[3]}:21810 refuses connections"
     )
