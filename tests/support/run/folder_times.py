@@ -22,8 +22,8 @@ BUDGETS_CPU_S = {
     "tests/repo": 30, "tests/broker/server": 45, "tests/broker/handlers": 50,
     "tests/broker/security": 20, "tests/broker/coordinator": 40, "tests/broker/controller": 30,
     "tests/broker/log": 30, "tests/broker/replication": 25,
-    "tests/faults": 30, "tests/kafka/protocol": 30, "tests/kafka/zk": 25, "tests/klamm": 30, "tests/clients": 25,
-    "tests/local": 15, "tests/demo": 15,
+    "tests/faults": 30, "tests/kafka/protocol": 30, "tests/kafka/zk": 25, "tests/klamm": 30, "tests/clients": 16,
+    "tests/local": 15, "tests/demo": 12,
 }  # fmt: skip
 """The seconds of CPU that a folder's tests may take, with all that they start. docs/contributing.md names them."""
 
