@@ -12,11 +12,13 @@ from dashboards import dashboard
 from event_loop import in_event_loop
 from fake_cluster import FakeCluster
 from fake_feed import FakeFeed
+from textual.widget import Widget
 
 from engine.common.model import TopicPartition
 from tui.drawing.cells import Cell, Column
 from tui.drawing.table_model import AT_ONCE, TURN, Filter, Rows, TableModel
 from tui.widgets.line_table import LineTable
+from tui.widgets.lines_view import RowsView
 
 COUNT = AT_ONCE + 1_500
 
@@ -285,3 +287,29 @@ async def test_a_step_of_the_cursor_draws_two_rows(monkeypatch: pytest.MonkeyPat
         drawn.clear()
         await driven.press("end")
         assert len(set(drawn)) > 10, "it has scrolled"
+
+
+@in_event_loop
+@pytest.mark.parametrize(("page", "widget"), [("overview", RowsView), ("brokers", LineTable)])
+async def test_a_frame_draws_the_lines_that_it_changes(
+    page: str, widget: type[Widget], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A terminal behind a slow line takes a few kB a second."""
+    drawn: list[int] = []
+    render_line = widget.render_line
+    monkeypatch.setattr(widget, "render_line", lambda view, y: drawn.append(y) or render_line(view, y))
+    feed = FakeFeed(FakeCluster(3, {"orders": 4}, rate=0), plays=False)
+    async with dashboard(feed, page=page) as driven:
+        await driven.tick(30)
+        drawn.clear()
+        await driven.tick()
+        assert len(drawn) <= 3, "the newest point of a chart, and ages"
+        before = driven.drawn
+        feed.cluster.kill(2)
+        await driven.tick(3)
+        changed = driven.drawn
+        assert (changed != before and "2  ✖ down" in changed) or "2  down" in changed
+        driven.main.draw(is_new_data=False)
+        driven.main.query_one(widget).refresh()
+        await driven.settled()
+        assert driven.drawn == changed, "no line was forgotten"

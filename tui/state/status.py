@@ -163,15 +163,16 @@ def source_lines(frame: Frame) -> list[Line]:
     """Return a line for each stage: its source, its age, its cost, and what went wrong."""
     if not frame.stages:
         return [line(("nothing has been read yet", Tone.QUIET))]
-    header = f"{'what':<14}{'how':<10}{'age':>9}{'every':>9}{'took':>9}{'requests':>10}  trouble"
+    # With the problem's title it fits into a window of 80 columns.
+    header = f"{'what':<14}{'how':<9}{'age':>8}{'every':>8}{'took':>8}{'requests':>10}  problem"
     lines = [line((header, Tone.QUIET))]
     for stage, status in frame.stages.items():
         age = frame.age_ms(stage)
         how = NOTHING if status.source is None else status.source.value
         row = (
-            f"{stage.value.replace('_', ' '):<14}{how:<10}{span(None if age is None else age / 1000):>9}"
-            f"{span(None if status.interval_ms is None else status.interval_ms / 1000):>9}"
-            f"{NOTHING if status.cost_ms is None else f'{status.cost_ms:.0f} ms':>9}{status.requests:>10}  "
+            f"{stage.value.replace('_', ' '):<14}{how:<9}{span(None if age is None else age / 1000):>8}"
+            f"{span(None if status.interval_ms is None else status.interval_ms / 1000):>8}"
+            f"{NOTHING if status.cost_ms is None else f'{status.cost_ms:.0f} ms':>8}{status.requests:>10}  "
         )
         trouble = "; ".join([plain(status.error)] * bool(status.error) + [plain(name) for name in status.missing])
         lines.append(line(row, (trouble, Tone.WARN)))

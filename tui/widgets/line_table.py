@@ -74,6 +74,8 @@ class LineTable(Toned, ScrollView, can_focus=True):
         self._texts: dict[Any, tuple[str, ...]] = {}
         self._changed: dict[Any, frozenset[int]] = {}
         self._is_arranging = False
+        self._drawn: tuple[object, dict[int, Strip]] = None, {}
+        """The lines as they were drawn last, and what they depend on besides the rows."""
 
     def set_model(self, model: TableModel) -> None:
         self.model = model
@@ -90,7 +92,23 @@ class LineTable(Toned, ScrollView, can_focus=True):
         if is_new_data:
             self._find_changes()
         self._show_cursor()
-        self.refresh()
+        if is_new_data:
+            self._draw_what_differs()
+        else:
+            self._drawn = None, {}
+            self.refresh()
+
+    def _draw_what_differs(self) -> None:
+        """Draw the lines that new data has changed: a terminal may be slow, and most stay the same."""
+        look, before = self._look, self._drawn[1] if self._drawn[0] == self._look else {}
+        self._drawn = look, {y: self._strip(y) for y in range(self.size.height)}
+        for y, strip in self._drawn[1].items():
+            if before.get(y) != strip:
+                self.refresh(Region(0, y, self.size.width, 1))
+
+    @property
+    def _look(self) -> object:
+        return self.size, self.scroll_offset, self.has_focus, self.base_style
 
     @work(name="arrange rows")
     async def _arrange(self) -> None:
@@ -218,10 +236,14 @@ class LineTable(Toned, ScrollView, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """Draw one line: the titles, then rows."""
-        width = self.size.width
-        if self._laid_out_for != width:
+        if self._laid_out_for != self.size.width:
             # The table was not on the screen yet when its rows came.
             self._lay_out()
+        look, drawn = self._drawn
+        return drawn[y] if look == self._look and y in drawn else self._strip(y)
+
+    def _strip(self, y: int) -> Strip:
+        width = self.size.width
         if y == 0:
             return Strip(self._header()).adjust_cell_length(width, self.base_style)
         index = round(self.scroll_offset.y) + y - 1
@@ -298,6 +320,7 @@ class LineTable(Toned, ScrollView, can_focus=True):
     def move_cursor(self, index: int) -> None:
         """Put the cursor on a row; only this row and the one it was on are drawn again, unless the table scrolls."""
         before, top = self.model.cursor, self.scroll_offset.y
+        self._drawn = None, {}
         if index != before:
             self.model.cursor, self.model.is_opened = index, False
             self.post_message(self.Moved())
@@ -310,6 +333,7 @@ class LineTable(Toned, ScrollView, can_focus=True):
         """Show other columns behind the first one, one further right or left; return whether there are any."""
         before = self.model.skipped
         self.model.skipped = max(0, before + by)
+        self._drawn = None, {}
         self._lay_out()
         self.refresh()
         return self.model.skipped != before

@@ -13,7 +13,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.strip import Strip
 
@@ -41,11 +41,22 @@ class LinesView(Toned):
         self._make: Callable[[int, int], list[Line]] | None = None
 
     def set_lines(self, lines: Sequence[Line]) -> None:
-        new = list(lines)
-        if new != self._lines:
-            has_other_height = self._folds or len(new) != len(self._lines)
-            self._lines, self._folded = new, None
-            self.refresh(layout=has_other_height)
+        self._show(list(lines))
+
+    def _show(self, lines: list[Line]) -> None:
+        """Take other lines, and draw those that differ: a terminal may be slow, and most stay the same."""
+        before, self._lines = self._lines, lines
+        if self._folds or len(lines) != len(before):
+            self._folded = None
+            if lines != before:
+                self.refresh(layout=True)
+            return
+        for y, (old, new) in enumerate(zip(before, lines, strict=True)):
+            if old != new:
+                self._draw_line(y)
+
+    def _draw_line(self, y: int) -> None:
+        self.refresh(Region(0, y, self.size.width, 1))
 
     def set_maker(self, make: Callable[[int, int], list[Line]]) -> None:
         """Show the lines that ``make`` returns for a width and a height, and again after each resize."""
@@ -56,10 +67,12 @@ class LinesView(Toned):
         """Make the lines for the room there is."""
         if self._make is not None:
             # Without a room it is hidden: what it showed last is old once it is seen again.
-            self._lines = self._make(self.size.width, self.size.height) if self.size.width else []
-            self.refresh()
+            self._show(self._make(self.size.width, self.size.height) if self.size.width else [])
 
-    on_resize = remake
+    def on_resize(self) -> None:
+        """Make the lines for another room, and draw them all."""
+        self.remake()
+        self.refresh()
 
     @property
     def text(self) -> str:
@@ -101,8 +114,13 @@ class RowsView(LinesView):
 
     def set_rows(self, rows: Mapping[int, int], columns: tuple[int, int], chosen: int) -> None:
         """Say which line is which row, in which columns, and which row is chosen."""
+        before = self._chosen, self._columns
         self._rows, self._columns = rows, columns
         self._chosen = next((line for line, row in rows.items() if row == chosen), None)
+        if (self._chosen, columns) != before:
+            for y in (before[0], self._chosen):
+                if y is not None:
+                    self._draw_line(y)
 
     def render_line(self, y: int) -> Strip:
         """Draw one line; the chosen row has another background."""
