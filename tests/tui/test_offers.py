@@ -243,3 +243,10 @@ def test_why_works_on_the_screen_of_moves() -> None:
         assert isinstance(driven.app.screen, TextDialog)
 
     shown(look, FakeFeed(FakeCluster(3, {"orders": 6}), plays=False))
+
+
+@staged(shown)
+async def test_where_nothing_moves_there_is_no_throttle_to_change(driven: Driven, /) -> None:
+    driven.main.go_to(Location("reassignments"))
+    for action_id in ("reassignment.throttle", "reassignment.cancel"):
+        assert offered(driven, action_id) == NotNow("nothing is being moved"), action_id
