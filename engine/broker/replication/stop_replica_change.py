@@ -117,6 +117,8 @@ class StopReplicaChange:
         repeated: Collection[TopicPartition] | None = None
         if self._lists is not None:
             repeated = await carry_out(self._lists.repeated(self._names))
+            if not repeated:
+                return
         last: dict[TopicPartition, _Stop] = {}
         async for stop in self._stops():
             if repeated is None or stop.topic_partition in repeated:
