@@ -218,7 +218,8 @@ def _count_brokers(findings: TopicFindings, partition: PartitionSnapshot, live: 
     preferred = partition.preferred_leader
     if preferred in live and not partition.assignment.is_being_reassigned:
         findings.preferred[preferred] += 1
-        if partition.leader != preferred and preferred in partition.isr:
+        # Nobody leads where its log dir failed, though it is alive and alone in sync: no election helps there.
+        if partition.leader in live and partition.leader != preferred and preferred in partition.isr:
             findings.elsewhere[preferred] += 1
 
 

@@ -10,7 +10,7 @@ from cli.framework.remedies import spelled
 from engine.admin.health.checks import assess
 from engine.admin.health.leftover_throttles import Throttle, has_throttles
 from engine.admin.health.report import Check, HealthFacts, HealthStatus, Severity
-from engine.common.model import BrokerInfo, ReplicaAssignment
+from engine.common.model import NO_LEADER, BrokerInfo, ReplicaAssignment
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, SnapshotSource, TopicSnapshot
 
 
@@ -243,6 +243,9 @@ def test_leaders_that_are_not_the_preferred_ones() -> None:
     )
     behind = [partition((0, 1))] * 8 + [partition((0, 1), isr=(1,), leader=1)] * 2
     assert Check.PREFERRED_LEADER_IMBALANCE not in found(facts(*behind)), "an election would be refused"
+    nobody = [partition((0,), leader=NO_LEADER) for _ in range(4)]
+    failed = facts(*nobody, offline_log_dirs={0: ("/full",)})
+    assert Check.PREFERRED_LEADER_IMBALANCE not in found(failed), "its log dir failed: no election brings it back"
 
 
 def test_throttles_that_serve_nothing() -> None:
