@@ -96,6 +96,8 @@ def test_nothing_named_shows_the_help(tmp_path: Path) -> None:
         (["topics", "list", "-q", "-v"], "contradict", "klamm topics list --help"),
         (["topics", "list"], "no cluster is named", "klamm local up"),
         (["topics", "list", "--bootstrap-server", "nonsense:port"], "not an address", "HOST:PORT"),
+        (["topics", "list", "--bootstrap-server", "a..b:9092"], "not an address", "HOST:PORT"),
+        (["topics", "list", "--zookeeper", "a..b:2181"], "not an address", "HOST:PORT"),
         (["topics", "list", "--snapshot", "absent.json"], "no such snapshot file: absent.json", None),
         (["consume", "t", "--offset", "soon"], "--offset must be a number", "klamm consume --help"),
         (["dump"], "name the files", "klamm dump --help"),

@@ -223,10 +223,18 @@ def parse_addresses(text: str, default_port: int = 9092) -> tuple[tuple[str, int
         if not colon or (host.startswith("[") and not host.endswith("]")):
             host, port = part.strip(), str(default_port)
         host = host.removeprefix("[").removesuffix("]")
-        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        if not _is_host(host) or not port.isdigit() or not 0 < int(port) < 65536:
             raise BadRequest(f"not an address: {part!r}", hint="write HOST:PORT, several with commas between them")
         addresses.append((host, int(port)))
     return tuple(addresses)
+
+
+def _is_host(text: str) -> bool:
+    """Whether this may be a name or an address: ``a..b`` is neither."""
+    try:
+        return bool(text.encode("idna"))
+    except UnicodeError:
+        return False
 
 
 def _choose(naming: Naming, environment: Mapping[str, str], folder: Path) -> ClusterTarget:

@@ -16,7 +16,9 @@ def split_connect_string(text: str) -> tuple[str, str]:
     servers, slash, chroot = text.partition("/")
     servers = ",".join(server.strip() for server in servers.split(","))
     try:
-        collect_hosts(servers)
+        for host, _ in collect_hosts(servers)[0]:
+            # As whatever resolves it does: ``a..b`` is no name, and would end kazoo's thread.
+            host.encode("idna")
     except ValueError as error:
         raise ConfigError(
             f"Invalid ZooKeeper servers {text!r}, as in zookeeper.connect: expected HOST:PORT[,HOST:PORT…][/CHROOT]",

@@ -12,7 +12,7 @@ def test_connect_strings_are_taken_apart() -> None:
     assert split_connect_string("a:1,b:2/x/y") == ("a:1,b:2", "/x/y")
     assert split_connect_string("a:1") == ("a:1", "")
     assert split_connect_string(" a:1, b:2/x") == ("a:1,b:2", "/x")
-    for text in ("", "/chroot", "a:port", "a:99999", "a,,b"):
+    for text in ("", "/chroot", "a:port", "a:99999", "a,,b", "a..b:1", "a" * 64):
         with pytest.raises(ConfigError, match=r"HOST:PORT"):
             split_connect_string(text)
 
