@@ -594,6 +594,18 @@ def test_a_disk_that_no_retention_saves_offers_to_hold_the_producers_back_first(
     shown(look, FakeFeed(cluster, plays=False))
 
 
+def test_only_a_quota_that_was_seen_to_change_makes_what_was_foretold_count_no_more() -> None:
+    cluster = FakeCluster(3, {"orders": 1}, rate=1_000, partition_bytes=280_000_000_000)
+    cluster.create_topic("clickstream", 6)
+    board = board_of(FakeFeed(cluster, plays=False), 25)
+    before = board.dir_trends
+    assert board.filling
+    board.note_quota(22_000.0)
+    assert board.dir_trends == before, "it may have been there for a year"
+    board.note_quota(None)
+    assert all(trend.is_overtaken for trend in board.dir_trends), "it was removed"
+
+
 def test_a_broker_that_died_with_a_full_disk_points_at_the_disk() -> None:
     cluster = FakeCluster(3, {"big": 3}, rate=0, partition_bytes=640_000_000_000)
     feed = FakeFeed(cluster, plays=False)

@@ -123,6 +123,7 @@ class Board:
         """The newest plan of this cluster, in the working folder, that was begun and is not being carried out now."""
         self.producer_quota: float | None = None
         """How many bytes a second each client id may send to a broker, as last read while a disk was filling up."""
+        self._has_read_quota = False
         self._quota_changed_ms: int | None = None
         self._tallies = Tallies()
         self._sanity = SanityCheck()
@@ -215,9 +216,13 @@ class Board:
         self._unanswering = frozenset(id_ for id_ in self.silent if _NO_ANSWER in frame.words[id_].trouble)
 
     def note_quota(self, quota: float | None) -> None:
-        """Take the producers' quota as it was just read; what was foretold before it changed counts no more."""
-        if quota != self.producer_quota:
-            self.producer_quota, self._quota_changed_ms, self._dir_trends = quota, self.frame.at_ms, None
+        """Take the producers' quota as it was just read; what was foretold before it changed counts no more.
+
+        The first one read may have been in force for long: nobody saw it change.
+        """
+        if quota != self.producer_quota and self._has_read_quota:
+            self._quota_changed_ms, self._dir_trends = self.frame.at_ms, None
+        self.producer_quota, self._has_read_quota = quota, True
 
     # What is known
 
