@@ -5,6 +5,7 @@ from __future__ import annotations
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
 from engine.admin.analysis.restart_board import RestartAdvice, RestartBoard, Verdict
+from engine.common.quantities import plural
 
 _TONES = {
     Verdict.SAFE.words: Tone.GOOD, Verdict.LAST.words: Tone.GOOD, Verdict.DONE.words: Tone.QUIET,
@@ -58,9 +59,10 @@ def restart_order_report(board: RestartBoard) -> Report:
         note = "no broker can be restarted now" if is_known else "it is not known whether a broker can be restarted now"
     notes = [note]
     if down := [str(broker.broker) for broker in board.brokers if broker.verdict is Verdict.DOWN]:
+        it_never, its = ("it never comes", "its") if len(down) == 1 else ("they never come", "their")
         notes.append(
-            f"start broker {', '.join(down)} first; if it never comes back, move its replicas away: "
-            f"klamm plan decommission {','.join(down)}"
+            f"start {plural('broker', len(down))} {', '.join(down)} first; if {it_never} back, "
+            f"move {its} replicas away: klamm plan decommission {','.join(down)}"
         )
     if any(broker.only_here for broker in brokers):
         notes.append(_ONE_REPLICA)
