@@ -69,13 +69,16 @@ def test_other_themes_are_one_key_away() -> None:
     drive(run)
 
 
-def test_a_theme_that_differs_in_one_colour_is_drawn_at_once() -> None:
+@pytest.mark.parametrize("page", ["overview", "brokers"])
+def test_a_theme_that_differs_in_one_colour_is_drawn_at_once(page: str) -> None:
     async def run() -> None:
         palettes = {**PALETTES, "twin": replace(PALETTES["dark"], good="#123456")}
-        async with dashboard(palettes=palettes) as driven:
+        async with dashboard(page=page, palettes=palettes) as driven:
+            await driven.tick(2)
             driven.app.theme = "twin"
             await driven.settled()
-            assert "#123456" in driven.app.export_screenshot()
+            shown = driven.app.export_screenshot()
+            assert "#123456" in shown and PALETTES["dark"].good not in shown
 
     drive(run)
 

@@ -98,6 +98,11 @@ class LineTable(Toned, ScrollView, can_focus=True):
             self._drawn = None, {}
             self.refresh()
 
+    def notify_style_update(self) -> None:
+        """Forget the lines with the colours: a theme may differ in one of them."""
+        self._drawn = None, {}
+        super().notify_style_update()
+
     def _draw_what_differs(self) -> None:
         """Draw the lines that new data has changed: a terminal may be slow, and most stay the same."""
         look, before = self._look, self._drawn[1] if self._drawn[0] == self._look else {}
