@@ -546,8 +546,6 @@ def test_a_move_is_throttled_and_cancelled_by_keys(three_brokers: LocalCluster, 
         await driven.sees("Cancel reassignments: done")
         await driven.press("escape")
         await driven.sees("nothing is being moved")
-        await driven.press("H", "1", "0", "0", "0", "0", "enter")
-        await driven.sees("nothing is under way, so there is nothing to throttle")
 
     driven_live(target_of(three_brokers), scene)
     assert [sorted(replicas) for replicas in by_wire.replicas(name)] == [[0, 1]]
