@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TypeVar
 
 from engine.broker.log.log_manager import LogManager
 from engine.broker.network.connection_rates import ConnectionRates, CreationLimits
@@ -15,6 +19,7 @@ from engine.broker.server.settings import (
     address_limits,
     address_of,
     creation_limits,
+    is_address,
     listener_limits,
     protected_listeners,
 )
@@ -26,8 +31,11 @@ from engine.kafka.config.log_config import LogConfig
 from engine.kafka.config.quota_keys import QuotaKey, parse_quota
 from engine.kafka.config.values import java_integer
 from engine.kafka.zk.configs import desanitized
+from engine.runtime.offload import in_daemon_thread
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 def follow_settings(
@@ -85,32 +93,78 @@ def set_log_settings(log_manager: LogManager, config: BrokerConfig) -> None:
     )
 
 
+class _HostsInOrder:
+    """Looks up the hosts in settings, and applies these in the order in which they were set.
+
+    A thread looks names up: a name server may be silent for half a minute, in which the loop would serve no client.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[Callable[[], bool]] = deque()
+        """Each begins its turn, and says whether a thread looks names up for it."""
+
+    def take(self, hosts: Iterable[str], look_up: Callable[[], T], apply: Callable[[Callable[[], T]], None]) -> None:
+        """Call ``apply`` with what returns or raises as ``look_up`` has; now, if these hosts are all addresses."""
+
+        def found(future: asyncio.Future[T]) -> None:
+            apply(future.result)
+            self._waiting.popleft()
+            self._go_on()
+
+        def step() -> bool:
+            if are_names:
+                in_daemon_thread(look_up, "names of hosts").add_done_callback(found)
+            else:
+                apply(look_up)
+            return are_names
+
+        are_names = not all(map(is_address, hosts))
+        self._waiting.append(step)
+        if len(self._waiting) == 1:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        while self._waiting and not self._waiting[0]():
+            self._waiting.popleft()
+
+
 def follow_quotas(configs: DynamicConfigs, quotas: ClientQuotas, rates: ConnectionRates) -> None:
     """Make the quotas of users, client ids and addresses follow what is set."""
+    hosts = _HostsInOrder()
+
+    def limit_address(name: str, text: str | None, address: Callable[[], str | None]) -> None:
+        try:
+            limit = None if text is None else int(parse_quota(QuotaKey.CONNECTION_RATE, text))
+            rates.limit_address(address(), limit)
+        except (ValueError, OSError) as error:
+            logger.warning("Ignoring %s=%s of ips/%s: %s", QuotaKey.CONNECTION_RATE, text, name, error)
 
     def changed(folder: str, name: str, texts: Mapping[str, str]) -> None:
         if folder != IPS:
             quotas.update(folder, name, texts)
             return
-        limit = None
-        text = texts.get(QuotaKey.CONNECTION_RATE)
-        try:
-            limit = None if text is None else int(parse_quota(QuotaKey.CONNECTION_RATE, text))
-            rates.limit_address(None if name == DEFAULT_ENTITY else address_of(desanitized(name)), limit)
-        except (ValueError, OSError) as error:
-            logger.warning("Ignoring %s=%s of ips/%s: %s", QuotaKey.CONNECTION_RATE, text, name, error)
+        host = None if name == DEFAULT_ENTITY else desanitized(name)
+        hosts.take(
+            () if host is None else (host,),
+            lambda: None if host is None else address_of(host),
+            partial(limit_address, name, texts.get(QuotaKey.CONNECTION_RATE)),
+        )
 
     configs.follow_clients(changed)
 
 
 def follow_limits(configs: DynamicConfigs, network: SocketServer) -> None:
     """Make ``network``, which has the static connection limits, follow the current limits and their changes."""
+    hosts = _HostsInOrder()
 
-    def overrides_changed(overrides: Mapping[str, int]) -> None:
+    def limit_addresses(limits: Callable[[], Mapping[str, int]]) -> None:
         try:
-            network.change_limits(max_connections_per_ip_overrides=address_limits(overrides))
+            network.change_limits(max_connections_per_ip_overrides=limits())
         except ConfigError as error:
             logger.warning("The connection limits by address stay as they were: %s", error)
+
+    def overrides_changed(overrides: Mapping[str, int]) -> None:
+        hosts.take(overrides, lambda: address_limits(overrides), limit_addresses)
 
     def limits_changed(limits: tuple[int, int]) -> None:
         network.change_limits(max_connections=limits[0], max_connections_per_ip=limits[1])

@@ -101,8 +101,19 @@ def zookeeper_security(config: BrokerConfig) -> ZkSecurity:
     return replace(security, protects=config.zookeeper_set_acl)
 
 
+def is_address(host: str) -> bool:
+    """Return whether a host is named by its address, which nobody has to look up."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
 def address_of(host: str) -> str:
     """Return a host's address as connections show it; of several, as Java, the first of IPv4 if there is one.
+
+    It blocks while it looks a name up.
 
     Raises:
         OSError, UnicodeError: its name does not resolve.

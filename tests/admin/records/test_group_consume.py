@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import aclosing
 from typing import Any, cast
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from event_loop import until
 
 from engine.admin.cluster.client_properties import ClientProperties
 from engine.admin.cluster.wire import WireCluster
@@ -141,8 +142,3 @@ def send(servers: str, topic: str) -> None:
         for partition in (0, 1):
             producer.produce(topic, str(number), partition=partition)
     assert producer.flush(30) == 0
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    while not is_so():
-        await asyncio.sleep(0.05)

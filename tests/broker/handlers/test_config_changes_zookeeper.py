@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any, cast
 
-from event_loop import in_event_loop
+from event_loop import in_event_loop, until
 
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.incremental_alter_configs import incremental_alter_configs
@@ -77,12 +76,6 @@ async def stand(connect_string: str, *, has_controller: bool = True) -> AsyncIte
         for listener in made.listeners:
             await listener.stop()
         await client.close()
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 @in_event_loop

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from certificates import Authority
-from event_loop import staged
+from event_loop import staged, until
 from login_serving import LOGIN, Peer, exchange, policy, tell_principal
 from network_serving import answer_with_name, correlation_ids, metadata_request, read_frame, run, serving
 from virtual_time import ManualClock
@@ -123,12 +123,6 @@ async def test_brokers_get_in_where_clients_have_taken_all_connections() -> None
         await waiting[1]
         for connection in (*clients, *brokers, third):
             await connection.close()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 @staged(run)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hmac
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from event_loop import staged
+from event_loop import staged, until
 from network_serving import run, session
 from virtual_time import ManualClock
 
@@ -51,12 +50,6 @@ async def tokens(connect: str, clock: ManualClock) -> AsyncIterator[tuple[Delega
         await made.stop()
     finally:
         await client.close()
-
-
-async def until(condition: object) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():  # type: ignore[operator]
-            await asyncio.sleep(0.005)
 
 
 def log_in(first: DelegationTokens, token_id: str, password: bytes, mechanism: str = "SCRAM-SHA-512") -> LoggedIn:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock, call
 
 import pytest
+from event_loop import in_event_loop, until
 from log_folders import NOW_MS, data_batch
 from virtual_time import ManualClock
 
@@ -17,7 +20,7 @@ from engine.broker.network.request import RequestHead
 from engine.broker.network.routes import RouteTable
 from engine.broker.network.server import SocketServer
 from engine.broker.replication.throttle import ALL_REPLICAS
-from engine.broker.server.dynamic_effects import follow_limits, follow_settings, set_log_settings
+from engine.broker.server.dynamic_effects import follow_limits, follow_quotas, follow_settings, set_log_settings
 from engine.broker.server.settings import server_limits
 from engine.common.model import TopicPartition
 from engine.kafka.config.broker import BrokerConfig
@@ -28,7 +31,8 @@ from engine.kafka.config.values import LONG_MAX
 BASE = {"zookeeper.connect": "z:1", "broker.id": "1", "max.connections": "100"}
 
 
-def test_limits_of_connections_follow_their_settings(caplog: pytest.LogCaptureFixture) -> None:
+@in_event_loop
+async def test_limits_of_connections_follow_their_settings(caplog: pytest.LogCaptureFixture) -> None:
     configs = DynamicConfigs(BrokerConfig.from_properties(BASE))
     configs.apply("brokers", "1", {"max.connections": "8"})
     network = SocketServer(
@@ -45,9 +49,45 @@ def test_limits_of_connections_follow_their_settings(caplog: pytest.LogCaptureFi
     configs.apply("brokers", "1", {"max.connections.per.ip.overrides": "no-such-host.invalid:2"})
     assert network.limits.max_connections == 7
     assert network.limits.max_connections_per_ip_overrides == {"10.0.0.1": 2}
-    assert "no-such-host.invalid" in caplog.text
+    await until(lambda: "no-such-host.invalid" in caplog.text)
+    assert network.limits.max_connections_per_ip_overrides == {"10.0.0.1": 2}
     configs.apply("brokers", "<default>", {})
     assert network.limits.max_connections == 100
+
+
+@in_event_loop
+async def test_the_loop_does_not_wait_for_a_name_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Changes that come meanwhile are made afterwards, in their order."""
+    answers, asked = threading.Event(), []
+
+    def getaddrinfo(host: str, *_: Any, **__: Any) -> list[Any]:
+        asked.append(host)
+        if host.endswith(".example"):
+            assert answers.wait(30)
+            return [(socket.AF_INET, 0, 0, "", ("10.0.0.9", 0))]
+        return [(socket.AF_INET, 0, 0, "", (host, 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    configs = DynamicConfigs(BrokerConfig.from_properties(BASE))
+    network = SocketServer(
+        RouteTable({}, lambda request, body: None), RequestHead, server_limits(configs.static), ManualClock()
+    )
+    follow_limits(configs, network)
+    follow_quotas(configs, Mock(), network.rates)
+    limited = Mock()
+    monkeypatch.setattr(network.rates, "limit_address", limited)
+    configs.apply("brokers", "1", {"max.connections.per.ip.overrides": "slow.example:2"})
+    configs.apply("brokers", "1", {"max.connections.per.ip.overrides": "10.0.0.1:3"})
+    configs.apply("ips", "slow.example", {"connection_creation_rate": "4"})
+    configs.apply("ips", "10.0.0.1", {"connection_creation_rate": "5"})
+    configs.apply("ips", "<default>", {"connection_creation_rate": "6"})
+    assert network.limits.max_connections_per_ip_overrides == {} and not limited.called
+    answers.set()
+    await until(lambda: limited.call_count == 3)
+    assert limited.call_args_list == [call("10.0.0.9", 4), call("10.0.0.1", 5), call(None, 6)]
+    await until(lambda: network.limits.max_connections_per_ip_overrides == {"10.0.0.1": 3})
+    configs.apply("brokers", "1", {"max.connections.per.ip.overrides": "10.0.0.1:7"})
+    assert network.limits.max_connections_per_ip_overrides == {"10.0.0.1": 7}, "an address alone counts at once"
 
 
 def test_a_listener_that_opens_for_clients_leaves_the_brokers_theirs() -> None:

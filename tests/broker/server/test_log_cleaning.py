@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import uvloop
 from cleaning import is_worker, pairs_of
+from event_loop import until
 from log_folders import data_batch, run_due, write_checkpoints
 
 from engine.broker.log.cleaner.choice import LogToClean
@@ -100,12 +101,6 @@ def workers() -> list[str]:
     """Return the cleaner processes that this process started."""
     children = [pid for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()]
     return [pid for pid in children if is_worker(int(pid))]
-
-
-async def until(what: Callable[[], object]) -> None:
-    async with asyncio.timeout(TIMEOUT_S):
-        while not what():
-            await asyncio.sleep(0.01)
 
 
 def test_a_log_is_cleaned_and_noted(tmp_path: Path) -> None:

@@ -24,6 +24,13 @@ def in_event_loop(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
     return run
 
 
+async def until(condition: Callable[[], object]) -> None:
+    """Return once this is so, which takes no longer than a minute."""
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.002)
+
+
 def staged(
     play: Callable[..., None], *more: Any, **options: Any
 ) -> Callable[[Callable[..., Any]], Callable[..., None]]:
