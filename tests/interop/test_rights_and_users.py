@@ -281,6 +281,9 @@ def test_the_dashboard_marks_what_somebody_may_not_see(
     # The first by name: only one of the topics with hidden settings is named.
     run("topics", "create", "a-seen", "--partitions", "1", "--replication-factor", "1")
     run("acls", "add", "--allow-principal", "User:alice", "--topic", "a-seen", "--operation", "describe")
+    # Everybody else may see what belongs to strangers.
+    run("acls", "add", "--deny-principal", "User:alice", "--topic", "strange-", "--resource-pattern-type", "prefixed",
+        "--operation", "describe")  # fmt: skip
     picture, config = tmp_path / "top.svg", kafka.login("LOGIN", "SCRAM-SHA-512", "alice")
     where = ("-b", kafka.address("LOGIN"), "--command-config", str(config))
     ran = in_process("top", "--screen", "topics", "--screenshot", picture, *where, capture=capsys)
