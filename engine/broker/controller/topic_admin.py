@@ -202,7 +202,7 @@ class TopicAdmin:
         """
         if wanted.name in self._metadata_cache.topics:
             raise _exists(wanted.name)
-        count = max(wanted.num_partitions, len(wanted.assignments))
+        count = len(wanted.assignments) or self._partitions_of(wanted)
         async with self._turn_of(count):
             return await self._create_topic(wanted, count, validate_only, allow)
 
@@ -241,11 +241,13 @@ class TopicAdmin:
                 return wanted.assignments
             return {partition: wanted.assignments[partition] for partition in sorted(wanted.assignments)}
         config = self._config()
-        partitions = config.num_partitions if wanted.num_partitions == BROKER_DEFAULT else wanted.num_partitions
         factor = wanted.replication_factor
         if factor == BROKER_DEFAULT:
             factor = config.default_replication_factor
-        return assign_replicas(racks, partitions, factor, draw=self._draw)
+        return assign_replicas(racks, self._partitions_of(wanted), factor, draw=self._draw)
+
+    def _partitions_of(self, wanted: NewTopic) -> int:
+        return self._config().num_partitions if wanted.num_partitions == BROKER_DEFAULT else wanted.num_partitions
 
     async def _check_new(self, name: str, assignment: Assignment) -> None:
         check_topic_name(name)

@@ -180,7 +180,9 @@ async def test_one_request_at_a_time_makes_very_many_partitions(zk_chroot: str) 
         with pytest.MonkeyPatch.context() as patches:
             patches.setattr(admin, "_check_new", checked)
             patches.setattr(topic_admin, "assign_replicas", assigned)
-            many = [NewTopic(f"t{number}", offload.MANY + 1, 1) for number in range(5)]
+            own = BrokerConfig({**admin._config().originals, "num.partitions": f"{offload.MANY + 1}"})
+            patches.setattr(admin, "_config", lambda: own)
+            many = [NewTopic(f"t{number}", count, 1) for number, count in enumerate([offload.MANY + 1, -1] * 3)]
             await asyncio.gather(*(admin.create_topic(wanted, validate_only=True) for wanted in many))
         assert most == 1
 
