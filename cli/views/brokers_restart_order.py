@@ -49,7 +49,7 @@ def restart_order_report(board: RestartBoard) -> Report:
         for broker, row in zip(brokers, rows, strict=True)
     ]
     shown = [(row[0], broker.verdict.words, *row[2:]) for broker, row in zip(brokers, rows, strict=True)]
-    is_known = any(broker.verdict not in (Verdict.UNKNOWN, Verdict.DOWN) for broker in brokers)
+    is_known = all(broker.verdict is not Verdict.UNKNOWN for broker in brokers)
     is_done = bool(brokers) and all(broker.verdict is Verdict.DONE for broker in brokers)
     if is_done:
         note = "all brokers have been restarted"

@@ -27,10 +27,10 @@ async def read_restart_order(cluster: Cluster, since_ms: int | None = None) -> R
         since_ms: brokers that registered later, by ZooKeeper's clock, have been restarted already.
 
     Raises:
-        BadRequest: ``since_ms`` is given, and nobody says when brokers registered: only ZooKeeper does.
+        BadRequest: ``since_ms`` is given without ZooKeeper, which alone says when brokers registered.
         Unreachable: no side of the cluster that the target names answers, or lets klamm in.
     """
-    frame = await first_frame_with(cluster.target, _NEEDED, note_denied=cluster.note_denied)
-    if since_ms is not None and not frame.registrations:
+    if since_ms is not None and not cluster.target.may_ask_zookeeper:
         raise BadRequest("only ZooKeeper says when brokers registered", hint=NAME_ZOOKEEPER)
+    frame = await first_frame_with(cluster.target, _NEEDED, note_denied=cluster.note_denied)
     return restart_board(frame, Tallies().of_frame(frame), since_ms=since_ms)

@@ -81,6 +81,8 @@ _MOVING_LOG_DIRS_MS = 2_000
 """How often sizes are read while partitions move."""
 _ALSO_WATCHED = (Stage.REASSIGNMENTS, Stage.SETTINGS)
 """Stages that brokers are asked for only while ZooKeeper cannot answer."""
+_OF_BROKERS = frozenset({Stage.OFFSETS, Stage.LOG_DIRS, Stage.GROUPS, Stage.PROBES, Stage.METRICS})
+"""Stages that only brokers tell of."""
 
 
 class LiveFeed:
@@ -449,7 +451,8 @@ async def first_frame_with(
 ) -> Frame:
     """Watch a cluster until each of these stages was read once, or could not be. The caller bounds the time.
 
-    ``note_denied`` learns which rights were missing.
+    Where no broker is registered, nothing that only brokers tell is waited for. ``note_denied`` learns which rights
+    were missing.
 
     Raises:
         Unreachable: no side of the cluster that the target names answers, or lets klamm in.
@@ -459,7 +462,10 @@ async def first_frame_with(
     try:
         async for frame in feed.frames():
             _check_links(frame, target)
-            if frame.cluster is not None and frame.is_settled(stages):
+            if frame.cluster is None:
+                continue
+            has_brokers = bool(frame.cluster.live_broker_ids) or not frame.is_settled({Stage.MEMBERS})
+            if frame.is_settled(set(stages) - (frozenset() if has_brokers else _OF_BROKERS)):
                 return frame
     finally:
         note_denied(feed.denied)

@@ -16,7 +16,7 @@ from znode_writer import Write, znode_writer
 from engine.admin.cluster.target import ClusterTarget, Origin, Side
 from engine.admin.health.report import Check
 from engine.admin.watch.frame import Frame, Stage
-from engine.admin.watch.live_feed import LiveFeed
+from engine.admin.watch.live_feed import LiveFeed, first_frame_with
 from engine.common.snapshot import ClusterSnapshot
 from engine.local.addresses import own_loopback_address
 
@@ -154,6 +154,18 @@ async def test_an_epoch_that_was_read_too_early_is_read_again(zk_chroot: str) ->
                 await _frame_with(feed, lambda frame: frame.cluster is not None and frame.cluster.controller_epoch == 7)
         finally:
             await feed.close()
+
+
+@in_event_loop
+async def test_where_no_broker_is_registered_nothing_of_brokers_is_waited_for(zk_chroot: str) -> None:
+    """``klamm exporter --once`` and ``klamm brokers restart-order`` had no answer when all brokers were down."""
+    with znode_writer(zk_chroot) as write:
+        _write_cluster(write)
+    target = ClusterTarget("down", Origin.OPTIONS, zookeeper=zk_chroot)
+    async with asyncio.timeout(DEADLINE_S):
+        frame = await first_frame_with(target, tuple(Stage))
+    assert _is_read(frame) and frame.cluster is not None and not frame.cluster.live_broker_ids
+    assert frame.stage(Stage.PROBES).read_at_ms is None
 
 
 @in_event_loop
