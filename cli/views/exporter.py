@@ -131,7 +131,7 @@ _ROWS: Mapping[str, tuple[_Panel, ...]] = {
         _Panel("Controller", "none", (("klamm_cluster_controller_id", ""),), "stat"),
         _Panel("What klamm cluster health finds", "none", (("klamm_cluster_health_findings > 0", "{{check}}"),)),
         _Panel(
-            "Partitions in trouble", "none",
+            "Unhealthy partitions", "none",
             tuple((f"klamm_cluster_{why}", why) for why in ("leaderless", "under_replicated", "below_min", "at_min")),
         ),
         _Panel(
