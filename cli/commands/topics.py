@@ -324,7 +324,7 @@ async def _create_each(
     refusals: list[AdminError] = []
     for topic in wanted:
         # Those before it are done, so that only this one may still be created if the deadline comes.
-        done = f"{len(changes)} of {len(wanted)} topics are created; for the others run it again with --if-not-exists"
+        done = f"{len(changes)} of {len(wanted)} topics exist now; for the others run it again with --if-not-exists"
         invocation.left_running[:] = [done] if changes else []
         try:
             changes.append(await changer.create(topic, if_not_exists=if_not_exists))

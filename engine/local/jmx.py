@@ -83,15 +83,17 @@ def _program(java: Java, within_s: float) -> list[str] | None:
     # Path's own expanduser raises if there is no home.
     cache = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "klamm")  # noqa: PTH111
     classes = cache / f"jmx-reader-{sha256(_SOURCE.read_bytes()).hexdigest()[:16]}"
+    # Of a cache that somebody cleans, folders may be left.
+    main_class = classes / f"{_SOURCE.stem}.class"
     has_compiler, has_place = java.has_module("jdk.compiler"), cache.is_absolute()
-    if has_compiler and has_place and not classes.is_dir():
+    if has_compiler and has_place and not main_class.is_file():
         with suppress(OSError, subprocess.SubprocessError):
             cache.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=cache) as work:
                 _compile(java, Path(work), within_s)
                 # Another process may have been faster.
                 Path(work, "classes").rename(classes)
-    if has_place and classes.is_dir():
+    if has_place and main_class.is_file():
         return ["-cp", str(classes), _SOURCE.stem]
     return [str(_SOURCE)] if has_compiler else None
 

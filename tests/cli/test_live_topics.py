@@ -120,7 +120,7 @@ def test_a_deadline_amid_many_topics_says_how_far_it_came(
     ran = by_wire("topics", "create", *names, "--partitions", "1", "--timeout", "5", "-o", "json")
     assert (ran.code, ran.error["code"]) == (5, 5), ran.err
     assert ran.error["hint"] == (
-        "2 of 4 topics are created; for the others run it again with --if-not-exists; "
+        "2 of 4 topics exist now; for the others run it again with --if-not-exists; "
         f"the topic may still be created: klamm topics describe {names[2]} {' '.join(by_wire.where)}"
     )
     rest = by_wire("topics", "create", *names[:2], "--partitions", "1", "--if-not-exists", "-o", "json")

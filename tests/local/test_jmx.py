@@ -33,6 +33,16 @@ def test_its_classes_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "refused" in read()
 
 
+def test_a_cache_that_was_cleaned_is_filled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert "refused" in read()
+    (kept,) = (tmp_path / "klamm").iterdir()
+    for file in kept.iterdir():
+        file.unlink()
+    assert "refused" in read()
+    assert (kept / "JmxReader.class").is_file()
+
+
 def test_without_a_compiler_it_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(Java, "has_module", lambda *_: False)

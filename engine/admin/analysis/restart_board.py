@@ -127,9 +127,10 @@ def _advice(
 
 
 def _done_or(advice: RestartAdvice, frame: Frame, since_ms: int | None) -> RestartAdvice:
-    """Return the advice, or that a broker which has registered since then is done."""
+    """Return the advice, or that a broker which has registered since then is done, if it need not restart again."""
     registration = frame.registrations.get(advice.broker)
-    if since_ms is None or advice.verdict is Verdict.DOWN or registration is None or registration.created_ms is None:
+    is_due = advice.verdict in (Verdict.DOWN, Verdict.NEEDED)
+    if since_ms is None or is_due or registration is None or registration.created_ms is None:
         return advice
     return replace(advice, verdict=Verdict.DONE, reasons=()) if registration.created_ms >= since_ms else advice
 

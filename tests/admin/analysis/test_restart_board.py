@@ -133,6 +133,7 @@ def test_a_broker_with_a_failed_log_dir_needs_the_restart_for_which_its_partitio
     assert _verdicts(board) == {1: Verdict.WAIT, 2: Verdict.WAIT, 3: Verdict.NEEDED, 4: Verdict.WAIT}
     assert board.brokers[2].reasons == ("broker 3 has a failed log dir: mend that, then restart it",)
     assert board.next_broker is None
+    assert _verdicts(_board(cluster, since_ms=0)) == {**dict.fromkeys((1, 2, 4), Verdict.DONE), 3: Verdict.NEEDED}
     cluster.shrink_isr(TopicPartition("orders", 1), 2)
     assert _verdicts(_board(cluster))[3] is Verdict.WAIT, "another one is missing too"
 
