@@ -247,7 +247,8 @@ class TopicAdmin:
         return assign_replicas(racks, self._partitions_of(wanted), factor, draw=self._draw)
 
     def _partitions_of(self, wanted: NewTopic) -> int:
-        return self._config().num_partitions if wanted.num_partitions == BROKER_DEFAULT else wanted.num_partitions
+        config = self._config()
+        return config.num_partitions if wanted.num_partitions == BROKER_DEFAULT else wanted.num_partitions
 
     async def _check_new(self, name: str, assignment: Assignment) -> None:
         check_topic_name(name)

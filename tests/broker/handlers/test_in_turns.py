@@ -171,6 +171,7 @@ def context() -> Any:
         metadata_cache=cache,
         replica_manager=replicas,
         controller=SimpleNamespace(is_active=True),
+        config=SimpleNamespace(inter_broker_protocol_version=MetadataVersion.IBP_3_9_IV0),
     )
     return SimpleNamespace(api_version=4, broker=broker, size_bytes=0, session=SimpleNamespace(commits=[]))
 

@@ -378,7 +378,7 @@ class TestFiguresMove:
                 for name in ("MessageConversionsTimeMs", "TemporaryMemoryBytes", "TotalTimeMs")
             )
             assert 0 < time_ms["Max"] < 10_000 and time_ms["Min"] == 0
-            assert bytes_min <= size["Max"] < 100_000
+            assert bytes_min <= size["Max"] < 1_000_000
             assert time_ms["Count"] == size["Count"] == total["Count"], "one for each request, as in Kafka"
 
     def test_requests_that_wait_for_their_connections_turn(self, pages: str) -> None:
