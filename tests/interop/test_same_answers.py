@@ -304,10 +304,10 @@ IN_ZOOKEEPER: tuple[tuple[str, dict[str, str]], ...] = (
     (ALL_BROKERS, {"advertised.listeners": "PLAINTEXT://a:1", "log.retention.bytes": "18"}),
     (ALL_BROKERS, {"log.cleaner.threads": "9", "log.retention.bytes": "19"}),
     (ALL_BROKERS, {}),
-    ("topics/odd", {"nope": "x", "min.insync.replicas": "2"}),
-    ("topics/odd", {"message.format.version": "0.9.0", "retention.ms": "7"}),
-    ("topics/odd", {"cleanup.policy": "compact", "remote.storage.enable": "true"}),
-    ("topics/odd", {}),
+    ("topics/odd-set", {"nope": "x", "min.insync.replicas": "2"}),
+    ("topics/odd-set", {"message.format.version": "0.9.0", "retention.ms": "7"}),
+    ("topics/odd-set", {"cleanup.policy": "compact", "remote.storage.enable": "true"}),
+    ("topics/odd-set", {}),
 )
 """What somebody writes past the brokers, which nobody has checked. Kafka cannot describe a topic with a bad value."""
 
@@ -315,7 +315,7 @@ IN_ZOOKEEPER: tuple[tuple[str, dict[str, str]], ...] = (
 def test_settings_that_only_zookeeper_has_seen(brokers: Brokers) -> None:
     both = brokers.both
     both.differences.clear()
-    made = CreatableTopic(name="odd", num_partitions=1, replication_factor=1)
+    made = CreatableTopic(name="odd-set", num_partitions=1, replication_factor=1)
     both.prepare(CreateTopicsRequest(topics=[made], timeout_ms=15_000), 7)
     mark, is_in_time = "log.index.interval.bytes", within(60)
     for number, (entity, texts) in enumerate(IN_ZOOKEEPER, 4001):
@@ -334,7 +334,7 @@ def test_settings_that_only_zookeeper_has_seen(brokers: Brokers) -> None:
                 time.sleep(0.05)
         # What is stored is told a moment before it counts.
         time.sleep(0.2)
-        about = (TOPIC, "odd") if entity.startswith("topics") else (BROKER, "0")
+        about = (TOPIC, "odd-set") if entity.startswith("topics") else (BROKER, "0")
         keys = None if entity.startswith("topics") else [*{key for _, some in IN_ZOOKEEPER for key in some}]
         both.ask(f"{entity} {texts}", described(about, keys=keys, synonyms=True), [4], unlike={"error_message"})
     assert not both.differences, "\n".join(both.differences)

@@ -392,6 +392,9 @@ class PerfProducer:
         for link in self._links.values():
             if link.waits_since is not None and (now - link.waits_since) * _MS > self._settings.request_timeout_ms:
                 link.client.broken(f"no answer within {self._settings.request_timeout_ms} ms")
+            if link.lanes and not link.client.is_connected and self._locate_at is None:
+                # It ended while it owed no answer: nothing else tells.
+                self._locate_at = now
         limit_ms = self._settings.delivery_timeout_ms or self._load.give_up_s * _MS
         if (now - self._moved_s) * _MS > limit_ms:
             raise self._gave_up(limit_ms / _MS)

@@ -376,8 +376,9 @@ class BrokerClient:
             logger.warning("the login at %s could not be renewed: %s", self.address, error)
             self.broken(f"the login could not be renewed: {error or 'no answer in time'}")
         finally:
-            self._renewing = None
-            self._send_held()
+            if self._renewing is asyncio.current_task():
+                self._renewing = None
+                self._send_held()
 
     def _send_held(self) -> None:
         held, self._held = self._held, None
@@ -576,6 +577,11 @@ class BrokerClient:
         if self._renewal is not None:
             self._renewal.cancel()
             self._renewal = None
+        if self._renewing is not None:
+            # Its next step would come amid the login of the next connection, which what it held is not for.
+            if self._renewing is not asyncio.current_task():
+                self._renewing.cancel()
+            self._renewing = self._held = None
         waiting, self._waiting = self._waiting, {}
         for request in waiting.values():
             if not request.future.done():

@@ -1,4 +1,4 @@
-"""A performance test whose records nobody accepts ends in time, and names the setting that gives it more."""
+"""A performance test that loses its brokers: how it goes on, and that it ends in time and says what gives it more."""
 
 from __future__ import annotations
 
@@ -15,6 +15,12 @@ from engine.admin.perf.producer import Load, PerfProducer
 from engine.admin.perf.producer_settings import ProducerSettings
 from engine.admin.perf.templates import TemplatePool, random_letters
 from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
 from engine.kafka.protocol.records.attributes import Codec
 
 
@@ -33,3 +39,32 @@ async def test_the_limit_that_was_reached_is_named(delivery_timeout_ms: int | No
             with pytest.raises(OutcomeUnknown, match=r"no broker has confirmed records within 0\.3 s") as failure:
                 await test.run(lambda _: None, lambda _: None)
             assert str(failure.value.hint) == f"check: the offsets; or give it more time with {hint}"
+
+
+@in_event_loop
+async def test_a_connection_that_ends_while_nothing_is_in_flight_is_opened_again() -> None:
+    """As when a login could not be renewed. It gave up after half a minute, with every record still to be sent."""
+
+    def stored(request: ProduceRequest) -> ProduceResponse:
+        answers = [PartitionProduceResponse(index=0, base_offset=0)]
+        return ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=answers)])
+
+    async with asyncio.timeout(30), scripted_cluster(1) as brokers:
+        brokers.leaders = {"t": [0]}
+        brokers.brokers[0].answers[ApiKey.PRODUCE] = stored
+        target = ClusterTarget("scripted", Origin.OPTIONS, bootstrap=tuple(brokers.bootstrap))
+        templates = TemplatePool(random_letters(10), 16_384, Codec.NONE, None)
+        async with Cluster(target, timeout_s=10) as cluster:
+            load = Load(("t",), 3, throughput=10, give_up_s=5)
+            test = PerfProducer(await cluster.wire(), load, ProducerSettings(is_idempotent=False), templates)
+            await test.open()
+            (link,) = test._links.values()
+            broken: list[int] = []
+
+            def on_progress(acked: int) -> None:
+                if acked and not broken and not link.in_flight:
+                    broken.append(acked)
+                    link.client.broken("the login could not be renewed")
+
+            await test.run(lambda _: None, on_progress)
+            assert broken and test.totals.records_sent == 3

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from event_loop import in_event_loop, staged
+from event_loop import in_event_loop, staged, until
 from login_serving import LOGIN, policy
 from network_serving import answer_with_name, run, serving
 from virtual_time import ManualClock
 
 import engine.kafka.client.broker_client as client_module
+import engine.kafka.client.sasl.login as login_module
 from engine.broker.network.request import Deferred, RequestHead
 from engine.kafka.client.broker_client import BrokerClient, ConnectFailed, SetupTimeouts
 from engine.kafka.client.errors import ConnectionLost, NoCommonVersion, RequestTimedOut
@@ -22,6 +23,13 @@ from engine.kafka.client.security import security_of
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
+
+AS_ALICE = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required username=alice "
+    "password=alice-pw;",
+}
 
 
 @in_event_loop
@@ -204,10 +212,8 @@ async def test_a_request_without_an_answer_ends_the_connection() -> None:
 async def test_a_broker_that_is_silent_after_the_login_has_not_hung_up() -> None:
     """That a token may have expired was said of each connection that klamm ended before the first answer."""
     logins = policy(ManualClock(), {})
-    login = "org.apache.kafka.common.security.plain.PlainLoginModule required username=alice password=alice-pw;"
-    entries = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": login}
     async with serving({ApiKey.METADATA: lambda *_: Deferred()} | LOGIN, logins=logins) as (_, host, port):
-        client = BrokerClient(host, port, client_id="c", security=security_of(entries))
+        client = BrokerClient(host, port, client_id="c", security=security_of(AS_ALICE))
         await client.connect()
         impatient, other = (
             asyncio.create_task(client.send(asking("t"), 4, timeout_ms=timeout_ms)) for timeout_ms in (50, 30_000)
@@ -217,6 +223,41 @@ async def test_a_broker_that_is_silent_after_the_login_has_not_hung_up() -> None
         with pytest.raises(ConnectionLost, match="no answer to Metadata") as lost:
             await other
         assert lost.value.hint is None
+        await client.close()
+
+
+@staged(run)
+async def test_a_renewal_ends_with_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a token took long to come, the handshake went out amid the next connection, which the broker refused."""
+    logins = policy(ManualClock(), {}, connections_max_reauth_ms="20")
+    tokens, asked, exchange_for = threading.Event(), [], login_module.exchange_for
+
+    def slow_at_second(*about: Any) -> Any:
+        asked.append(about)
+        assert len(asked) != 2 or tokens.wait(30)
+        return exchange_for(*about)
+
+    monkeypatch.setattr(login_module, "exchange_for", slow_at_second)
+    async with asyncio.timeout(30), serving({ApiKey.METADATA: answer_with_name} | LOGIN, logins=logins) as served:
+        _, host, port = served
+        client = BrokerClient(host, port, client_id="c", security=security_of(AS_ALICE))
+        await client.connect()
+        await until(lambda: len(asked) == 2)
+        renewing = client._renewing
+        assert renewing is not None
+        late = asyncio.create_task(client.send(asking("late"), 4))
+        await asyncio.sleep(0)
+        client.broken("the broker hung up")
+        with pytest.raises(ConnectionLost):
+            await late
+        await client.connect()
+        if client._renewal is not None:
+            client._renewal.cancel()
+        responses = client.totals.responses
+        tokens.set()
+        await asyncio.wait([renewing])
+        assert (client.is_connected, client.totals.responses) == (True, responses)
+        assert name_of(await client.send(asking("again"), 4)) == "again"
         await client.close()
 
 
