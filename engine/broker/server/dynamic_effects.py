@@ -105,27 +105,34 @@ class _HostsInOrder:
 
     def take(self, hosts: Iterable[str], look_up: Callable[[], T], apply: Callable[[Callable[[], T]], None]) -> None:
         """Call ``apply`` with what returns or raises as ``look_up`` has; now, if these hosts are all addresses."""
+        are_names = not all(map(is_address, hosts))
+
+        def end(outcome: Callable[[], T]) -> None:
+            try:
+                apply(outcome)
+            except Exception:
+                # Those behind it have their turn all the same.
+                logger.exception("A setting that names hosts has no effect")
+            self._waiting.popleft()
 
         def found(future: asyncio.Future[T]) -> None:
-            apply(future.result)
-            self._waiting.popleft()
+            end(future.result)
             self._go_on()
 
-        def step() -> bool:
+        def begin() -> bool:
             if are_names:
                 in_daemon_thread(look_up, "names of hosts").add_done_callback(found)
             else:
-                apply(look_up)
+                end(look_up)
             return are_names
 
-        are_names = not all(map(is_address, hosts))
-        self._waiting.append(step)
+        self._waiting.append(begin)
         if len(self._waiting) == 1:
             self._go_on()
 
     def _go_on(self) -> None:
         while self._waiting and not self._waiting[0]():
-            self._waiting.popleft()
+            pass
 
 
 def follow_quotas(configs: DynamicConfigs, quotas: ClientQuotas, rates: ConnectionRates) -> None:

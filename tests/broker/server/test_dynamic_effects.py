@@ -74,7 +74,7 @@ async def test_the_loop_does_not_wait_for_a_name_server(monkeypatch: pytest.Monk
     )
     follow_limits(configs, network)
     follow_quotas(configs, Mock(), network.rates)
-    limited = Mock()
+    limited = Mock(side_effect=[RuntimeError("a fault"), None, None])
     monkeypatch.setattr(network.rates, "limit_address", limited)
     configs.apply("brokers", "1", {"max.connections.per.ip.overrides": "slow.example:2"})
     configs.apply("brokers", "1", {"max.connections.per.ip.overrides": "10.0.0.1:3"})

@@ -372,13 +372,14 @@ class TestFiguresMove:
         ):
             told = self.told(pages, f"kafka.server:type=BrokerTopicMetrics,name={name},topic={topic}")
             assert (topic, name, told.get("Count")) == (topic, name, count)
-        for request, bytes_min in (("Produce", 500), ("Fetch", 4 * 34)):
+        # What other tests of this file fetch meanwhile grows with the load of the machine.
+        for request, bytes_min, bytes_max in (("Produce", 500, 100_000), ("Fetch", 4 * 34, 1_000_000)):
             time_ms, size, total = (
                 self.told(pages, f"kafka.network:type=RequestMetrics,name={name},request={request}")
                 for name in ("MessageConversionsTimeMs", "TemporaryMemoryBytes", "TotalTimeMs")
             )
             assert 0 < time_ms["Max"] < 10_000 and time_ms["Min"] == 0
-            assert bytes_min <= size["Max"] < 1_000_000
+            assert bytes_min <= size["Max"] < bytes_max
             assert time_ms["Count"] == size["Count"] == total["Count"], "one for each request, as in Kafka"
 
     def test_requests_that_wait_for_their_connections_turn(self, pages: str) -> None:
