@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 
@@ -46,6 +47,8 @@ from engine.kafka.zk.security import OPEN, ZkSecurity
 from engine.kafka.zk.session_keeper import SessionEvent
 from engine.kafka.zk.topics import TopicsZNode, TopicZNode
 from engine.kafka.zk.watches import WatchEvent, WatchEventKind
+
+log = logging.getLogger(__name__)
 
 CONNECT_S = 10.0
 LOOK_EVERY_S = 2.0
@@ -125,6 +128,7 @@ class ZooKeeperSide:
             await self._run_sessions()
         finally:
             looking.cancel()
+            await asyncio.wait([looking])
 
     async def _run_sessions(self) -> None:
         back_off_ms = BACK_OFF_MS
@@ -500,7 +504,12 @@ class ZooKeeperSide:
         """Look at each server now and then: a session shows only the one that it is with."""
         while True:
             if not self._is_paused:
-                down = await servers_down(self._connect, self._security)
+                try:
+                    down = await servers_down(self._connect, self._security)
+                except Exception:
+                    # The other looks go on.
+                    log.exception("the servers of ZooKeeper could not be looked at")
+                    down = ()
                 if down != self._knowledge.zookeepers_down:
                     self._knowledge.zookeepers_down = down
                     self._on_news(True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 from event_loop import in_event_loop
@@ -192,6 +193,9 @@ async def test_a_server_of_zookeeper_that_is_down_is_a_finding_until_it_is_back(
                 assert frame.zookeepers_down == (f"{host}:21811 refuses connections; 1 of 2 servers serve",)
                 async with await asyncio.start_server(serve, host, 21811):
                     await _frame_with(feed, lambda frame: not frame.zookeepers_down)
+                looks = Mock(side_effect=[RuntimeError("a fault"), *[("once more",)] * 1_000])
+                monkeypatch.setattr("engine.admin.watch.by_znode.servers_down", AsyncMock(side_effect=looks))
+                await _frame_with(feed, lambda frame: frame.zookeepers_down == ("once more",))
         finally:
             await feed.close()
 
