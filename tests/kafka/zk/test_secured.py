@@ -28,7 +28,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredZooKeepe
 
 
 async def opened(connect: str, security: ZkSecurity) -> ZkClient:
-    return await ZkClient.connect(connect, security=security, session_timeout_ms=10_000)
+    return await ZkClient.connect(connect, security=security, session_timeout_ms=60_000)
 
 
 def identities(acl: tuple[Acl, ...]) -> list[tuple[str, str, int]]:
@@ -121,7 +121,7 @@ def test_who_is_not_admitted_is_told_why_at_once(server: SecuredZooKeeper, name:
     began = time.monotonic()
     with pytest.raises(kind, match=said) as told:
         asyncio.run(opened(connect, security))
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 30, "it waits for no time-out"
     assert told.value.hint
     assert "Secr3t" not in f"{told.value} {told.value.hint} {security}"
 

@@ -34,13 +34,18 @@ def end_session(cluster: LocalCluster, broker_id: int) -> None:
     session_id = _owner(cluster, broker_id)
     if session_id is None:
         return
-    client = KazooClient(cluster.zookeeper.connect_string, client_id=(session_id, _password(session_id)))
+    close_session(cluster.zookeeper.connect_string, session_id)
+    assert _owner(cluster, broker_id) != session_id
+
+
+def close_session(connect_string: str, session_id: int) -> None:
+    """Close somebody else's session: ZooKeeper removes its ephemeral znodes."""
+    client = KazooClient(connect_string, client_id=(session_id, _password(session_id)))
     try:
         client.start()
     finally:
         client.stop()
         client.close()
-    assert _owner(cluster, broker_id) != session_id
 
 
 def _owner(cluster: LocalCluster, broker_id: int) -> int | None:
