@@ -263,13 +263,13 @@ def _command(words: str, command: KlammCommand, entry: Entry) -> Iterator[str]:
     if own:
         yield from own
         yield ""
-    for what, needs in (
+    for rights_page, needs in (
         ("[these ACLs](rights.md)", needs_of(words)),
         ("[these znodes](rights.md#through-zookeeper), with `--zookeeper` alone", znode_needs_of(words)),
     ):
         if needs:
             rights = ", ".join(f"{need} ({need.consequence})" if need.consequence else str(need) for need in needs)
-            yield f"Needs {what}: {rights}.\n"
+            yield f"Needs {rights_page}: {rights}.\n"
     panels = {_panel(param) for param in command.params}
     shared = [panel.lower() for panel in (CLUSTER_PANEL, COMMON_PANEL) if panel in panels]
     yield f"Takes the shared options: {', '.join(shared)}.\n"

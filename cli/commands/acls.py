@@ -250,8 +250,8 @@ async def _removed(invocation: Invocation, cluster: Cluster, rules: Sequence[Acl
     from cli.views.acls import changes_report
     from engine.admin.acls.access import remove_acls
 
-    what = f"remove {_counted(rules)} from {cluster.target.title}"
-    if not invocation.confirm(what, _lines(rules), is_destructive=True):
+    change = f"remove {_counted(rules)} from {cluster.target.title}"
+    if not invocation.confirm(change, _lines(rules), is_destructive=True):
         return changes_report({"would_remove": rules})
     return changes_report({"removed": await remove_acls(cluster, rules)})
 
@@ -286,12 +286,12 @@ async def explain(
     from engine.admin.acls.values import parse_operation, parse_principal, parse_resource
     from engine.kafka.acls import AclFilter
 
-    who, what = parse_principal(principal), parse_operation(operation)
+    who, operation_asked = parse_principal(principal), parse_operation(operation)
     kind, name = parse_resource(resource)
     async with open_cluster(invocation) as cluster:
         rules = await read_acls(cluster, [AclFilter(kind, name, matches_name=True)])
         files = await read_authorizer_files(cluster)
-    return explanation_report(checks.explain(rules, who, host, what, kind, name, files))
+    return explanation_report(checks.explain(rules, who, host, operation_asked, kind, name, files))
 
 
 @group.command(
@@ -404,9 +404,9 @@ async def apply(
         extra = differences.extra if prune else ()
         if not differences.missing and not extra:
             return changes_report({}, nothing="the cluster has all rules of the file already")
-        what = f"add {_counted(differences.missing)} and remove {len(extra)} in {cluster.target.title}"
+        change = f"add {_counted(differences.missing)} and remove {len(extra)} in {cluster.target.title}"
         lines = [*_lines(differences.missing, "+ "), *_lines(extra, "- ")]
-        if not invocation.confirm(what, lines, is_destructive=True):
+        if not invocation.confirm(change, lines, is_destructive=True):
             return changes_report({"would_add": differences.missing, "would_remove": extra})
         refusals = await add_acls(cluster, differences.missing) if differences.missing else []
         # Until the missing rule is added, the extra one may be all that lets somebody work.

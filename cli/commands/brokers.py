@@ -298,10 +298,10 @@ async def demote(
             invocation.talk.warn(f"{whose} may lead partitions of {named}: they stay with their leaders")
         for broker, reason in wanted.silent.items():
             invocation.talk.warn(f"broker {broker} may lead hidden topics: it does not show its log dirs: {reason}")
-        what = f"demote {whose} in {cluster.target.title}"
+        change = f"demote {whose} in {cluster.target.title}"
         idle = _DONE_ALREADY if wanted.is_whole else "nothing else to do"
         report = await _reorder(
-            invocation, cluster, wanted.moves, wanted.elections, path, what, is_forced=force, idle=idle
+            invocation, cluster, wanted.moves, wanted.elections, path, change, is_forced=force, idle=idle
         )
     return report if wanted.is_whole else report.ending(max(report.exit_code, ExitCode.BAD_ANSWER))
 
@@ -337,10 +337,10 @@ async def restore(
         async with asyncio.timeout(invocation.timeout_s):
             await plan.check_cluster(cluster)
             await check_restores(cluster, plan.moves, str(file))
-        what = f"restore the order of replicas of {file.name} in {cluster.target.title}"
+        change = f"restore the order of replicas of {file.name} in {cluster.target.title}"
         names = [move.name for move in plan.moves]
         path = rollback_file or new_rollback_path("rollback", ".json")
-        return await _reorder(invocation, cluster, plan.moves, names, path, what, is_forced=force)
+        return await _reorder(invocation, cluster, plan.moves, names, path, change, is_forced=force)
 
 
 async def _reorder(
@@ -349,7 +349,7 @@ async def _reorder(
     moves: Sequence[PartitionMove],
     elections: Sequence[TopicPartition],
     rollback_file: Path,
-    what: str,
+    change: str,
     *,
     is_forced: bool,
     idle: str = _DONE_ALREADY,
@@ -380,7 +380,7 @@ async def _reorder(
         lines = []
     topics = {move.name.topic for move in moves}
     is_risky = bool(topics) and await minds_plan(invocation, cluster, topics, is_forced=is_forced)
-    question = f"{what}: {counted(len(elections), 'partition')}"
+    question = f"{change}: {counted(len(elections), 'partition')}"
     if not invocation.confirm(question, lines, is_destructive=is_risky):
         return planned_report(prepared.planned, None)
     if prepared.has_work:

@@ -129,12 +129,12 @@ async def _elect(invocation: Invocation, election: ElectionType, scope: Election
         is_unclean = election is ElectionType.UNCLEAN
         able = [preview for preview in needed if preview.obstacle is None]
         asked = counted(len(able or needed), "partition")
-        what = f"elect {election.value} leaders of {asked} in {cluster.target.title}"
+        change = f"elect {election.value} leaders of {asked} in {cluster.target.title}"
         if is_unclean:
-            what += ", losing records that only dead replicas have" if able else ", all of whose replicas are dead"
+            change += ", losing records that only dead replicas have" if able else ", all of whose replicas are dead"
         details = () if invocation.is_dry_run else preview_lines(able)
         # If no replica can be elected, there is nothing to confirm. The controller is asked anyway, and says why.
         needs_word = bool(able) or is_unclean or invocation.is_dry_run
-        if needs_word and not invocation.confirm(what, details, is_destructive=is_unclean):
+        if needs_word and not invocation.confirm(change, details, is_destructive=is_unclean):
             return await report([preview.as_result() for preview in previews])
         return await report(await run_election(cluster, election, previews))

@@ -214,8 +214,8 @@ async def _alter(invocation: Invocation, entity: Entity, additions: dict[str, st
             deletions = list(await quotas_of(cluster, entity))
         await alter_entity(cluster, entity, additions, deletions, validate_only=True)
         changes = await read_changes(cluster, entity, additions, deletions)
-        what = f"{'set' if additions else 'remove'} quotas of {entity} in {cluster.target.title}"
-        is_wanted = invocation.confirm(what, [f"  {change}" for change in changes], is_destructive=False)
+        sentence = f"{'set' if additions else 'remove'} quotas of {entity} in {cluster.target.title}"
+        is_wanted = invocation.confirm(sentence, [f"  {change}" for change in changes], is_destructive=False)
         if is_wanted:
             await alter_entity(cluster, entity, additions, deletions)
     return altered_report(entity, changes, is_dry_run=not is_wanted)

@@ -83,8 +83,8 @@ async def delete(
         if not going:
             return deletions_report(previews)
         records = sum(deletion.records for deletion in going)
-        what = f"delete {counted(records, 'record')} of {counted(len(going), 'partition')} in {cluster.target.title}"
-        if not invocation.confirm(what, deletion_lines(going), is_destructive=True):
+        change = f"delete {counted(records, 'record')} of {counted(len(going), 'partition')} in {cluster.target.title}"
+        if not invocation.confirm(change, deletion_lines(going), is_destructive=True):
             return deletions_report(previews)
         return deletions_report(await delete_records(cluster, previews, waits=wait))
 

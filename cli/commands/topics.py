@@ -391,8 +391,8 @@ async def alter(
             invocation.talk.warn(warning)
         if wanted.is_irreversible or not THROTTLE_SETTINGS.isdisjoint((*wanted.additions, *wanted.deletions)):
             is_destructive |= await minds_plan(invocation, cluster, [wanted.name], is_forced=force)
-        what = f"alter topic {wanted.name} in {cluster.target.title}"
-        if invocation.confirm(what, lines if invocation.tells_details else (), is_destructive=is_destructive):
+        sentence = f"alter topic {wanted.name} in {cluster.target.title}"
+        if invocation.confirm(sentence, lines if invocation.tells_details else (), is_destructive=is_destructive):
             change = await changer.alter(wanted)
     return topic_changes_report([change])
 
@@ -468,12 +468,12 @@ async def delete(
         if not names:
             invocation.talk.say(f"no such topic{invocation.as_seen_by}, nothing to do")
             return topic_changes_report([])
-        what = f"topic {names[0]}" if len(names) == 1 else counted(len(names), "topic")
+        subject = f"topic {names[0]}" if len(names) == 1 else counted(len(names), "topic")
         listed = [f"  {name}" for name in names] if len(names) > 1 else []
         for warning in deletion_warnings(names):
             invocation.talk.warn(warning)
         await minds_plan(invocation, cluster, names, is_forced=force)
-        if not invocation.confirm(f"delete {what} in {cluster.target.title}", listed, is_destructive=True):
+        if not invocation.confirm(f"delete {subject} in {cluster.target.title}", listed, is_destructive=True):
             would_be = [TopicChange(name, TopicOutcome.WOULD_BE_DELETED) for name in names]
             return topic_changes_report(would_be, exit_code=invocation.tell_failures([*lacking.values()]))
         changes, refusals = await changer.delete(names, waits=wait)

@@ -264,8 +264,8 @@ async def abort(
         raise UsageError("give --start-offset, or all of --producer-id, --producer-epoch and --coordinator-epoch")
     async with open_cluster(invocation, for_change=True) as cluster:
         marker = await _marker(await cluster.wire(), where, start_offset, explicit, is_forced=force)
-        what = f"abort the transaction of producer {marker.producer_id} in {where} in {cluster.target.title}"
-        if not invocation.confirm(what, is_destructive=True):
+        change = f"abort the transaction of producer {marker.producer_id} in {where} in {cluster.target.title}"
+        if not invocation.confirm(change, is_destructive=True):
             return aborted_report(marker, EndResult.WOULD_BE_ABORTED)
         await end(cluster, marker)
     return aborted_report(marker, EndResult.ABORTED)
@@ -315,8 +315,8 @@ async def force_terminate(invocation: Invocation, ids: Ids = None, transactional
         raise UsageError("give one transactional id")
     async with open_cluster(invocation, for_change=True) as cluster:
         before = await describe_to_terminate(await cluster.wire(), names[0])
-        what = f"fence the producer of {names[0]} in {cluster.target.title}"
-        if not invocation.confirm(what, termination_lines(before), is_destructive=True):
+        change = f"fence the producer of {names[0]} in {cluster.target.title}"
+        if not invocation.confirm(change, termination_lines(before), is_destructive=True):
             return terminated_report(before, before, EndResult.WOULD_BE_TERMINATED)
         after = await end(cluster, names[0])
     return terminated_report(before, after, EndResult.TERMINATED)

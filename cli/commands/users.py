@@ -126,8 +126,8 @@ async def remove(
         if not chosen or len(chosen) < len(set(wanted)):
             hint = Phrase("who has which: ", Operation.LIST_USERS)
             raise NotFound("no such credential", where=f"user {name}", hint=hint)
-        what = f"remove the password of {name} for {' and '.join(chosen)} from {cluster.target.title}"
-        if not invocation.confirm(what, is_destructive=True):
+        change = f"remove the password of {name} for {' and '.join(chosen)} from {cluster.target.title}"
+        if not invocation.confirm(change, is_destructive=True):
             return _changed(name, chosen, "would_remove")
         await change_credentials(cluster, name, [], chosen)
     rules = invocation.pasteable(f"klamm acls remove --all-of {shlex.quote(f'User:{name}')}")

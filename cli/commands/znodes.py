@@ -112,8 +112,8 @@ async def _change(invocation: Invocation, cluster: Cluster, changes: Sequence[Ac
     if not changes:
         invocation.talk.say("every znode has this access list already")
         return acl_changes_report([])
-    what = f"{'close' if is_secure else 'open'} {len(changes)} znodes of {cluster.target.title}"
+    sentence = f"{'close' if is_secure else 'open'} {len(changes)} znodes of {cluster.target.title}"
     details = [f"{change.path}: {' '.join(change.before or ('?',))} → {' '.join(change.after)}" for change in changes]
-    if not invocation.confirm(what, details, is_destructive=True):
+    if not invocation.confirm(sentence, details, is_destructive=True):
         return acl_changes_report(changes)
     return acl_changes_report(await change_acls(cluster, changes, is_secure=is_secure))

@@ -49,10 +49,10 @@ class Failure:
     @property
     def line(self) -> str:
         """What, and where: one line without control characters."""
-        what = self.message.strip().rstrip(".")
-        if self.kafka_error is not None and self.kafka_error != what:
-            what = f"{what} ({self.kafka_error})"
-        return escape_controls(f"{what}: {self.where}" if self.where else what)
+        text = self.message.strip().rstrip(".")
+        if self.kafka_error is not None and self.kafka_error != text:
+            text = f"{text} ({self.kafka_error})"
+        return escape_controls(f"{text}: {self.where}" if self.where else text)
 
     def as_json(self) -> dict[str, object]:
         fields: dict[str, object] = {
@@ -167,11 +167,11 @@ def _timed_out(error: BaseException, is_accepted: bool) -> Failure:
 def _os_failure(error: OSError) -> Failure:
     from engine.common.errors import said_by
 
-    what = (error.strerror or said_by(error)).lower()
+    message = (error.strerror or said_by(error)).lower()
     where = str(error.filename) if error.filename is not None else None
     if error.errno in _NETWORK_ERRNOS:
-        return Failure(ExitCode.UNREACHABLE, "unreachable", what, where)
-    return Failure(ExitCode.USAGE, "usage", what, where)
+        return Failure(ExitCode.UNREACHABLE, "unreachable", message, where)
+    return Failure(ExitCode.USAGE, "usage", message, where)
 
 
 def _internal(error: BaseException) -> Failure:

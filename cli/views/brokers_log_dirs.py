@@ -72,8 +72,8 @@ def log_dirs_report(
     replicas = [row[:-1] for row in rows if row[2] is not None]
     notes = _notes(dirs)
     if not names_topics and len(replicas) > SHOWN_MAX and is_for_people:
-        column, what = (5, "furthest behind") if order == "lag" else (4, "largest")
-        notes += (f"the {SHOWN_MAX} {what} of {len(replicas)} replicas; all: --topic-list '.*', or -o plain",)
+        column, superlative = (5, "furthest behind") if order == "lag" else (4, "largest")
+        notes += (f"the {SHOWN_MAX} {superlative} of {len(replicas)} replicas; all: --topic-list '.*', or -o plain",)
         replicas = heapq.nlargest(SHOWN_MAX, replicas, key=lambda row: cast("int", row[column] or 0))
     dirs = [replace(d, replicas=tuple(r for _, r in _ordered([(d, r) for r in d.replicas], order))) for d in dirs]
     by_dir = totals_by_dir(dirs)

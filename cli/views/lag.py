@@ -303,7 +303,7 @@ def _why_group(group: GroupLag) -> str:
 
 
 def _group_section(group: GroupLag, is_not_ok: bool) -> Section:
-    what = group.type if not isinstance(group, QueryLag) else f"{group.kind.replace('_', ' ')} {group.path}"
+    kind = group.type if not isinstance(group, QueryLag) else f"{group.kind.replace('_', ' ')} {group.path}"
     state = "" if group.state is None else f", {group.state}"
     rows = [
         (
@@ -317,7 +317,7 @@ def _group_section(group: GroupLag, is_not_ok: bool) -> Section:
         for partition in _chosen(group, is_not_ok)
     ]
     return Section(
-        f"{_shown_name(group)} ({what}{state}): {group.status}",
+        f"{_shown_name(group)} ({kind}{state}): {group.status}",
         Table(_PARTITION_SHOWN, rows),
         () if group.error is None else (group.error,),
     )

@@ -269,7 +269,7 @@ def diff_report(difference: PlanDifference) -> Report:
         return Report(difference, table, (Section(text=("the plans are the same",)),))
     figure_count = len(difference.figures)
     verb = "differs" if len(rows) + figure_count == 1 else "differ"
-    parts = [counted(n, what) for n, what in ((len(rows), "partition"), (figure_count, "figure")) if n]
+    parts = [counted(n, noun) for n, noun in ((len(rows), "partition"), (figure_count, "figure")) if n]
     notes = [f"{' and '.join(parts)} {verb}"]
     return Report(difference, table, sections, notes, exit_code=ExitCode.BAD_ANSWER)
 

@@ -283,13 +283,13 @@ async def cancel(
         prepared = await prepare_cancellation(cluster, None if plan is None else plan.moves, is_forced=force)
         running = prepared.running
         lines = [f"{n}: back to {_listed(p.assignment.origin_replicas)}" for n, p in running.items()]
-        what = f"cancel {counted(len(running), 'reassignment')} in {cluster.target.title}"
+        change = f"cancel {counted(len(running), 'reassignment')} in {cluster.target.title}"
         is_risky = is_all
         if running:
             topics = {name.topic for name in running}
             is_risky |= await minds_plan(invocation, cluster, topics, is_forced=force)
         if running:
-            invocation.confirm(what, lines, is_destructive=is_risky)
+            invocation.confirm(change, lines, is_destructive=is_risky)
         if invocation.is_dry_run:
             if moving := await find_log_dir_moves(cluster, prepared.plan):
                 invocation.goes_ahead(f"stop {counted(len(moving), 'move')} between log dirs")
