@@ -96,15 +96,15 @@ class Search:
         self.unit = max(1.0, float(weights.mean())) if len(weights) else 1.0
         achieved = sum(map(self.first_cost, self._start_columns()[: len(weights)])) if self.is_start_level else 1 << 62
         self.bound, scale, first_prices = max(
-            (self._best_bound(prices) for prices in self._guesses()), key=lambda found: found[0]
+            (self._best_bound(prices) for prices in self._guesses()), key=lambda bounded: bounded[0]
         )
         if self.bound < achieved:
             self.bound, scale, first_prices = self._best_bound(self._first_prices(achieved))
         is_priced = any(first_prices[n] for n, row in enumerate(self.model.rows) if row.kind is Aim.BYTES)
         if not is_priced and self.bound * scale == self._scaled_bound(first_prices, scale)[0]:
-            found, leader_bound = self._leader_changes(first_prices, scale)
-            if found is not None:
-                return Outcome(_solution(found), self.bound, leader_bound)
+            solution, leader_bound = self._leader_changes(first_prices, scale)
+            if solution is not None:
+                return Outcome(_solution(solution), self.bound, leader_bound)
         near = self._near_by() if self.placed else None
         return Outcome(near or self._any_integer(), self.bound, None)
 
@@ -249,10 +249,10 @@ class Search:
         for round_number in range(_ROUNDS_MAX):
             prices = master.solve()
             second = np.where(is_counted, np.rint(prices * fine), 0.0)
-            found, whole = self._priced_second(first, scale, second, step, fine)
+            improving, whole = self._priced_second(first, scale, second, step, fine)
             if 8 * (int(np.abs(second).max(initial=0)) + fine) < step:
                 bound = max(-(-whole // fine), -1 if bound is None else bound)
-            added = master.add(found, self.leader_cost)
+            added = master.add(improving, self.leader_cost)
             self.progress(f"leaders, round {round_number + 1}: {len(master.columns)} ways, {added} new")
             if not added or self.work.is_over:
                 break
@@ -458,10 +458,10 @@ class _Standstill:
     found: float = math.inf
     bound: float = -math.inf
 
-    def is_over(self, found: float, bound: float) -> bool:
+    def is_over(self, cost: float, bound: float) -> bool:
         """Take one check of the solver into account."""
         is_higher = math.isinf(self.bound) or bound > self.bound + abs(self.bound) * _NEWS
-        if is_higher or found < self.found * (1 - _NEWS):
-            self.looks, self.found, self.bound = 0, found, bound
+        if is_higher or cost < self.found * (1 - _NEWS):
+            self.looks, self.found, self.bound = 0, cost, bound
         self.looks += 1
         return self.looks > (_PATIENCE if math.isinf(self.found) else _PATIENCE_FOUND)

@@ -58,9 +58,9 @@ def run_limited(
     def look(event: Any) -> None:
         nonlocal checks
         checks += 1
-        found, bound = event.data_out.mip_primal_bound, event.data_out.mip_dual_bound
-        is_in_vain = math.isinf(found) and checks > checks_max // vain_share
-        if checks > checks_max or is_in_vain or (is_enough is not None and is_enough(found, bound)):
+        cost, bound = event.data_out.mip_primal_bound, event.data_out.mip_dual_bound
+        is_in_vain = math.isinf(cost) and checks > checks_max // vain_share
+        if checks > checks_max or is_in_vain or (is_enough is not None and is_enough(cost, bound)):
             event.interrupt()
 
     solver.cbMipInterrupt += look

@@ -196,11 +196,11 @@ class Nearby:
             may_break = breach > _SMALL or (breach > 0 and in_vain % 2)
             part = self.work.part(self.work.whole // _SHARE)
             program = RoundProgram(self.model, now, cells, self._unit, breach_cost if may_break else None, part)
-            found, is_solved = program.run()
-            if found.breach(self.model) >= breach:
+            candidate, is_solved = program.run()
+            if candidate.breach(self.model) >= breach:
                 breach_cost = min(_BREACH_MAX, breach_cost * _BREACH_GROWS)
-            if self._is_better(found, now, breach_cost):
-                now, in_vain = found, 0
+            if self._is_better(candidate, now, breach_cost):
+                now, in_vain = candidate, 0
             else:
                 in_vain += 1
                 pairs = pairs * _GROWS if is_solved else max(_PAIRS_MIN, pairs / _SHRINKS)
@@ -325,8 +325,8 @@ class RoundProgram:
             margin = _MARGIN if is_broken and is_sized and row.high - row.low > 2 * _MARGIN else 0.0
             low, high, indexes = row.low - rest + margin, row.high - rest - margin, mine.tolist()
             if self.breach_cost is not None:
-                found = sum(value * self._start[cell] for cell, value in zip(indexes, values, strict=True))
-                indexes += [self._add_var(self.breach_cost, highspy.kHighsInf, off) for off in _off(low, high, found)]
+                present = sum(value * self._start[cell] for cell, value in zip(indexes, values, strict=True))
+                indexes += [self._add_var(self.breach_cost, highspy.kHighsInf, off) for off in _off(low, high, present)]
                 values += [1.0, -1.0]
             self._add_row(low, high, indexes, values)
 

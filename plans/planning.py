@@ -257,10 +257,10 @@ def _replace_notes(problem: Problem, after: Lists) -> list[str]:
     )
     if not elsewhere:
         return []
-    what = f"{elsewhere} replicas of brokers that are replaced go"
+    subject = f"{elsewhere} replicas of brokers that are replaced go"
     if elsewhere == 1:
-        what = "1 replica of a broker that is replaced goes"
-    return [f"{what} elsewhere: racks, capacity or a replica that is already there rule out the new broker"]
+        subject = "1 replica of a broker that is replaced goes"
+    return [f"{subject} elsewhere: racks, capacity or a replica that is already there rule out the new broker"]
 
 
 def _waiting_notes(problem: Problem, after: Lists) -> list[str]:
@@ -275,9 +275,9 @@ def _waiting_notes(problem: Problem, after: Lists) -> list[str]:
     if not waited_for:
         return []
     names = ", ".join(str(problem.brokers[broker].id) for broker in sorted(waited_for))
-    what = f"broker {names}, which is" if len(waited_for) == 1 else f"brokers {names}, which are"
+    subject = f"broker {names}, which is" if len(waited_for) == 1 else f"brokers {names}, which are"
     them = "it" if len(waited_for) == 1 else "them"
-    return [f"some moves would wait for {what} dead: start {them}, or decommission {them} first"]
+    return [f"some moves would wait for {subject} dead: start {them}, or decommission {them} first"]
 
 
 def _stranded_notes(problem: Problem, after: Lists) -> list[str]:

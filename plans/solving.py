@@ -415,13 +415,13 @@ def level_notes(problem: Problem, solved: Solved) -> list[str]:
     """Explain shares that differ between racks, and say what is not level."""
     notes = []
     counts, leads = broker_counts(problem, solved.after)
-    for name, levels, found in (
+    for name, levels, totals in (
         ("replicas", solved.replica_levels, counts),
         ("leaders", solved.leader_levels, leads),
     ):
         if levels is None or not levels.low:
             continue
-        if not levels.is_met(found):
+        if not levels.is_met(totals):
             notes.append(f"{name} are not as level as they could be: no such plan was found")
         low, high = min(levels.low.values()), max(levels.high.values())
         if high - low > 1:

@@ -61,10 +61,10 @@ class _Standstill:
     looks: int = 0
     bound: float = 0.0
 
-    def is_over(self, found: float, bound: float) -> bool:
+    def is_over(self, cost: float, bound: float) -> bool:
         """Take one check of the solver into account; both figures are counts of moves."""
         least = ceil(bound - _NOISE) if isfinite(bound) else bound
-        self.looks = self.looks + 1 if least == self.bound and found - least == 1 else 0
+        self.looks = self.looks + 1 if least == self.bound and cost - least == 1 else 0
         self.bound = least
         return self.looks >= _PATIENCE
 
@@ -91,25 +91,25 @@ class WholeProgram:
         by_bytes = _BYTES_SHARE if self._size > _BYTES_LARGE else 1
         is_near = self._is_near if self.work.gap else None
         share, is_enough = (_SHARE, _Standstill().is_over) if is_counted else (by_bytes, is_near)
-        found, dual = self._minimise(costs, share, is_enough)
+        solution, dual = self._minimise(costs, share, is_enough)
         if self._is_impossible():
             return Outcome(None, None, None, is_impossible=True)
         grain = gcd(*weights) or 1
         least = max(0, ceil((dual - _NOISE) * unit / grain)) * grain
-        if is_counted and found is not None:
-            found, least = self._one_less(costs, found, least)
-        if found is None or self._first(found) > least or self.work.is_over:
-            return Outcome(found, least, None)
+        if is_counted and solution is not None:
+            solution, least = self._one_less(costs, solution, least)
+        if solution is None or self._first(solution) > least or self.work.is_over:
+            return Outcome(solution, least, None)
         # Half a unit more, so that no rounding forbids the result.
         self._begin_again(costs, (least + grain / 2) / unit)
-        self.start, self.is_start_good = found, True
+        self.start, self.is_start_good = solution, True
         fewer, dual = self._minimise(self._leader_costs())
         changes = len(weights) + dual
-        return Outcome(fewer or found, least, max(0, ceil(changes - _NOISE)))
+        return Outcome(fewer or solution, least, max(0, ceil(changes - _NOISE)))
 
-    def _is_near(self, found: float, bound: float) -> bool:
+    def _is_near(self, cost: float, bound: float) -> bool:
         """Whether the result is near enough to the bound."""
-        return isfinite(found) and found - bound <= found * self.work.gap
+        return isfinite(cost) and cost - bound <= cost * self.work.gap
 
     def _one_less(self, costs: Any, best: Solution, least: int) -> tuple[Solution, int]:
         """Ask for one move less until there is no such plan. That answer often comes before a bound that implies it."""
