@@ -51,9 +51,9 @@ class Places(Provider):
         part = query.lower()
         hits = [place for place in places(screen) if part in place[0].lower()]
         hits.sort(key=lambda place: not place[0].lower().startswith(part))
-        for name, what, location in hits[:PLACES_MAX]:
+        for name, kind, location in hits[:PLACES_MAX]:
             score = 1.0 if name.lower().startswith(part) else 0.5
-            yield Hit(score, plain(name), lambda location=location: screen.go_to(location), help=what)
+            yield Hit(score, plain(name), lambda location=location: screen.go_to(location), help=kind)
 
 
 class Palette(CommandPalette, EarlyKeys[None]):

@@ -154,9 +154,9 @@ class DeleteGroups(Operation):
             table = [(Cell(row.group), _deleted(row.result), Cell(row.error or "")) for row in rows]
             return Outcome(self.title, ("group", "result", "why"), tuple(table), failure_texts(failures))
 
-        what = f"group {wanted.names[0]}" if len(wanted.names) == 1 else counted(len(wanted.names), "group")
+        subject = f"group {wanted.names[0]}" if len(wanted.names) == 1 else counted(len(wanted.names), "group")
         return Prepared(
-            f"Delete {what} in {cluster.target.name}, with all committed offsets?",
+            f"Delete {subject} in {cluster.target.name}, with all committed offsets?",
             shortened(wanted.names),
             (*stays, "a consumer that comes back begins where auto.offset.reset says"),
             command,

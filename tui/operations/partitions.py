@@ -165,9 +165,9 @@ class VerifyReplicas(Operation):
 
     async def prepare(self, cluster: Cluster) -> Prepared:
         words = ["replicas", "verify", *repeated("--topic", self.topics)]
-        what = self.topics[0] if len(self.topics) == 1 else counted(len(self.topics), "topic")
+        subject = self.topics[0] if len(self.topics) == 1 else counted(len(self.topics), "topic")
         command = "" if self.only else command_text(words, cluster.target)
-        return Prepared(f"Compare the replicas of {self.only or what}", command=command, run=self._run)
+        return Prepared(f"Compare the replicas of {self.only or subject}", command=command, run=self._run)
 
     async def _run(self, cluster: Cluster) -> Outcome:
         results = await verify_topics(cluster, select_topics(self.topics), lambda compared: None, only=self.only)

@@ -61,9 +61,9 @@ class CreateTopic(Operation):
             configs=parse_topic_configs(configs.split()),
         )
         check_new_topic(topic)
-        for what, number in (("partitions", topic.partition_count), ("replication factor", topic.replication_factor)):
+        for label, number in (("partitions", topic.partition_count), ("replication factor", topic.replication_factor)):
             if number is None and not has_defaults:
-                raise BadRequest(f"{what}: a number is needed", hint="the cluster's defaults are not in ZooKeeper")
+                raise BadRequest(f"{label}: a number is needed", hint="the cluster's defaults are not in ZooKeeper")
         return CreateTopic(topic)
 
     async def prepare(self, cluster: Cluster) -> Prepared:
@@ -135,9 +135,9 @@ class DeleteTopics(Operation):
         changer = await topic_changer(cluster)
         for name in self.names:
             await changer.exists(name, if_exists=False)
-        what = f"topic {self.names[0]}" if len(self.names) == 1 else counted(len(self.names), "topic")
+        subject = f"topic {self.names[0]}" if len(self.names) == 1 else counted(len(self.names), "topic")
         return Prepared(
-            f"Delete {what} in {cluster.target.name}, with all records?",
+            f"Delete {subject} in {cluster.target.name}, with all records?",
             (*self._sums, *shortened(self.names)),
             ("records of deleted topics are gone for good", *deletion_warnings(self.names)),
             command_text(["topics", "delete", *self.names], cluster.target),
@@ -166,20 +166,20 @@ async def new_topic_hints(cluster: Cluster) -> dict[str, str]:
     return {name: f"{DEFAULT_HINT}, {values[key]}" for name, key in _DEFAULTS.items() if values.get(key)}
 
 
-def whole_number(what: str, text: str) -> int | None:
+def whole_number(name: str, text: str) -> int | None:
     """Return the number in a field; None if it is empty; raises BadRequest if it is no whole number."""
     try:
         return int(text.replace(" ", "")) if text.strip() else None
     except ValueError:
-        raise BadRequest(f"{what} must be a whole number, not {text.strip()!r}") from None
+        raise BadRequest(f"{name} must be a whole number, not {text.strip()!r}") from None
 
 
-def quantity(parse: Callable[[str], Number], what: str, text: str) -> Number | None:
+def quantity(parse: Callable[[str], Number], name: str, text: str) -> Number | None:
     """Return the size, rate or time in a field; None if it is empty; raises BadRequest if it is none."""
     try:
         return parse(text.strip()) if text.strip() else None
     except ValueError as error:
-        raise BadRequest(f"{what}: {error}") from error
+        raise BadRequest(f"{name}: {error}") from error
 
 
 def _row(change: TopicChange) -> tuple[Cell, ...]:

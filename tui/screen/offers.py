@@ -311,9 +311,9 @@ def _delete_records(view: View, items: Sequence[Any]) -> Offer:
     if not items:
         return NotNow("choose a partition")
     names = tuple(item.name for item in items)
-    what = str(names[0]) if len(names) == 1 else f"{len(names)} partitions"
+    subject = str(names[0]) if len(names) == 1 else f"{len(names)} partitions"
     needed = FieldNeeded("before", "Records before this offset", hint="-1: all that are committed")
-    return Ask(f"Delete records of {what}", (needed,), lambda v: DeleteRecords.of(names, v["before"]))
+    return Ask(f"Delete records of {subject}", (needed,), lambda v: DeleteRecords.of(names, v["before"]))
 
 
 def _abort_hanging(view: View, items: Sequence[Any]) -> Offer:

@@ -56,11 +56,11 @@ class Toned(Widget):
             style = self._styles[tone] = self.base_style + Style(color=own, bold=tone in _BOLD or None) + behind
         return style
 
-    def behind(self, what: str) -> Style:
+    def behind(self, tone: str) -> Style:
         """Return the background alone of what is ``selected`` or ``changed``."""
-        if what not in self._styles:
-            self._styles[what] = Style(bgcolor=self._colour(what))
-        return self._styles[what]
+        if tone not in self._styles:
+            self._styles[tone] = Style(bgcolor=self._colour(tone))
+        return self._styles[tone]
 
     def _colour(self, name: str) -> RichColor:
         """Return one of the theme's colours."""
