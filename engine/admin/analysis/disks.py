@@ -170,13 +170,13 @@ def room_advice(
     if grower is not None and grower.is_copied:
         ways.append(Phrase(f"cancel the moves of {grower.topic} to it: ", Operation.LIST_REASSIGNMENTS))
     if grower is not None and grower.is_deleted and _retention_changed_ms(trend, frame, history) is None:
-        what = (
+        settings = (
             "file.delete.delay.ms (else files stay for a minute) and the retention"
             if trend.is_urgent
             else "the retention"
         )
         where = Do(Operation.ALTER_TOPIC_CONFIGS, grower.topic)
-        ways.append(Phrase(f"lower {what} of {grower.topic}: ", where, " (its oldest records go within minutes)"))
+        ways.append(Phrase(f"lower {settings} of {grower.topic}: ", where, " (its oldest records go within minutes)"))
     elif grower is None and not frees:
         ways.append(Phrase("shorten the retention of large topics: ", Operation.ALTER_CONFIGS))
     if (roomier := _roomier_broker(trend, trends)) is not None:

@@ -219,7 +219,7 @@ def _used(frame: Frame) -> Iterable[tuple[DirKey, float]]:
 
 
 def _growers(then: ReplicaLogs, now: ReplicaLogs, seconds: float) -> Mapping[DirKey, tuple[float, str]]:
-    found: dict[DirKey, tuple[float, str]] = {}
+    growers: dict[DirKey, tuple[float, str]] = {}
     for topic, rows in now.by_topic.items():
         before = then.by_topic.get(topic)
         if before is rows:
@@ -235,8 +235,8 @@ def _growers(then: ReplicaLogs, now: ReplicaLogs, seconds: float) -> Mapping[Dir
                 grown[broker, log_dir] = grown.get((broker, log_dir), 0) + sign * in_all
         for key, grown_bytes in grown.items():
             if grown_bytes > 0:
-                found[key] = max(found.get(key, (0.0, "")), (grown_bytes / seconds, topic))
-    return found
+                growers[key] = max(growers.get(key, (0.0, "")), (grown_bytes / seconds, topic))
+    return growers
 
 
 def _in_logs(frame: Frame) -> Iterable[tuple[DirKey, float]]:

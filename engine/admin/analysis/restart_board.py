@@ -154,51 +154,51 @@ def _has_failed_dir(frame: Frame, broker: int) -> bool:
 
 def _waiting(frame: Frame, tally: Tally, down: tuple[int, ...], *, but_for: int = NO_LEADER) -> tuple[str, ...]:
     """Return what has to end before any broker is stopped; without partitions that only ``but_for`` can bring back."""
-    found = []
+    reasons = []
     if down:
-        found.append(f"broker {', '.join(map(str, down))} {'is' if len(down) == 1 else 'are'} down")
+        reasons.append(f"broker {', '.join(map(str, down))} {'is' if len(down) == 1 else 'are'} down")
     if tally.leaderless > tally.unelected[but_for]:
-        found.append(
+        reasons.append(
             f"{counted(tally.leaderless, 'partition')} have no leader".replace("partition have", "partition has")
         )
     if tally.under_replicated and not tally.missing.keys() <= {but_for}:
         who = ", ".join(str(broker) for broker, _ in tally.missing.most_common(3) if broker not in down)
         catching = f" (waiting for {who})" if who else ""
-        found.append(f"{counted(tally.under_replicated, 'partition')} under-replicated{catching}")
+        reasons.append(f"{counted(tally.under_replicated, 'partition')} under-replicated{catching}")
     if tally.moving:
-        found.append(f"{counted(tally.moving, 'partition')} being reassigned")
+        reasons.append(f"{counted(tally.moving, 'partition')} being reassigned")
     if frame.link(Side.ZOOKEEPER).state not in (LinkState.CONNECTED, LinkState.UNUSED):
         # Nobody would lead what the broker leads now, and it could not register again.
-        found.append("ZooKeeper does not answer")
+        reasons.append("ZooKeeper does not answer")
     if frame.cluster is not None and frame.cluster.controller_id == NO_CONTROLLER:
-        found.append("there is no controller")
+        reasons.append("there is no controller")
     silent = sorted(broker for broker, words in frame.words.items() if words.trouble)
     if silent:
-        found.append(f"broker {', '.join(map(str, silent))} does not answer")
-    return tuple(found)
+        reasons.append(f"broker {', '.join(map(str, silent))} does not answer")
+    return tuple(reasons)
 
 
 def _unknown(frame: Frame, tally: Tally) -> tuple[str, ...]:
     """Return why the effect of stopping a broker is unknown."""
-    found = []
+    reasons = []
     age_ms = frame.age_ms(Stage.METADATA)
     if age_ms is None:
         return ("partitions are not known yet",)
     oldest_ms = max((frame.at_ms - at_ms for at_ms in frame.read_at_ms.values()), default=age_ms)
     if max(age_ms, oldest_ms) > STALE_MS:
-        found.append(f"the states of partitions are {max(age_ms, oldest_ms) // 1000} s old")
+        reasons.append(f"the states of partitions are {max(age_ms, oldest_ms) // 1000} s old")
     elif all(link.state is not LinkState.CONNECTED for link in frame.links.values()):
-        found.append("the cluster cannot be reached")
+        reasons.append("the cluster cannot be reached")
     hidden = [right for right in frame.denied if right.operation is AclOperation.DESCRIBE]
     if any(right.resource_type is ResourceType.CLUSTER for right in hidden):
-        found.append("moves are hidden, and topics may be")
+        reasons.append("moves are hidden, and topics may be")
     if topics := [right.name for right in hidden if right.resource_type is ResourceType.TOPIC]:
-        found.append(
+        reasons.append(
             f"{counted(len(topics), 'topic')} {'is' if len(topics) == 1 else 'are'} hidden, such as {topics[0]}"
         )
     if tally.no_min:
-        found.append(f"min.insync.replicas of {counted(tally.no_min, 'partition')} is not known")
-    return tuple(found)
+        reasons.append(f"min.insync.replicas of {counted(tally.no_min, 'partition')} is not known")
+    return tuple(reasons)
 
 
 def _registered_s(frame: Frame, broker: int) -> float | None:

@@ -325,8 +325,8 @@ class FiguresReader:
         asked = [broker for broker in brokers if broker.id not in silent]
         self._known = {broker: self._known[broker] for broker in asked if broker in self._known}
         new = [broker for broker in asked if broker not in self._known]
-        found = await _sources(self._cluster, new, pattern, jmx_ports)
-        sources = {broker.id: found.get(broker.id) or self._known[broker] for broker in asked}
+        sources_found = await _sources(self._cluster, new, pattern, jmx_ports)
+        sources = {broker.id: sources_found.get(broker.id) or self._known[broker] for broker in asked}
         wanted = [*patterns(requests=False, topics=False), *(traffic_patterns() if topics else ())]
         readings = await _read_sources(sources, self._read_jmx, wanted, _WATCH_LIMIT_S, _WATCH_ALL_S, measures=False)
         answers = {

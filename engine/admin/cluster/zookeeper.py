@@ -183,10 +183,10 @@ async def _down(connect: str, security: ZkSecurity) -> tuple[int, list[str]]:
     if len(servers) < 2:
         return len(servers), []
     says_a_word = security.tls is None
-    found = await asyncio.gather(*(_look_at(*server, says_a_word=says_a_word) for server in servers))
+    states = await asyncio.gather(*(_look_at(*server, says_a_word=says_a_word) for server in servers))
     return len(servers), [
         f"{address_text(*server)} {_WHY_DOWN[each]}"
-        for server, each in zip(servers, found, strict=True)
+        for server, each in zip(servers, states, strict=True)
         if each in _WHY_DOWN
     ]
 

@@ -65,18 +65,18 @@ async def find_offsets_of_groups(cluster: Cluster, groups: Sequence[str], topics
     names, failures = await ids_in(cluster, groups)
     for error in failures:
         raise error
-    found: list[Found] = []
+    offsets: list[Found] = []
     nothing: NothingCommitted | None = None
     for name in names:
         try:
-            found.append(await find_offsets_to_delete(cluster, name, topics))
+            offsets.append(await find_offsets_to_delete(cluster, name, topics))
         except NothingCommitted as error:
             if name in groups:
                 raise
             nothing = error
-    if not found and nothing is not None:
+    if not offsets and nothing is not None:
         raise nothing
-    return found
+    return offsets
 
 
 async def find_offsets_to_delete(
@@ -92,48 +92,50 @@ async def find_offsets_to_delete(
         BadRequest: it exists both on brokers and in ZooKeeper.
         Refused: this is a dry run, and the change would be refused.
     """
-    found = await find_groups(cluster, GroupScope((group,)), takes_patterns=False)
-    for error in (*found.failures, *in_both(found).values()):
+    groups = await find_groups(cluster, GroupScope((group,)), takes_patterns=False)
+    for error in (*groups.failures, *in_both(groups).values()):
         raise error
     committed: GroupOffsets | Unknown
-    if found.zookeeper:
+    if groups.zookeeper:
         from engine.admin.groups.old_consumers import read_old_groups
 
         old = (await read_old_groups(await cluster.zookeeper(), [group]))[group]
         committed, read = old.offsets, {partition.topic for partition in old.owners}
     else:
         wire = await cluster.wire()
-        committed = (await committed_offsets(wire, [group], coordinators=found.coordinators))[group]
-        described = found.described.get(group)
+        committed = (await committed_offsets(wire, [group], coordinators=groups.coordinators))[group]
+        described = groups.described.get(group)
         read = set(described.subscribed_topics() or ()) if described is not None else set()
         for member in described.members if described is not None else ():
             read.update(partition.topic for partition in member.assignment or ())
     if isinstance(committed, Unknown):
         raise as_error(committed, f"group {group}")
     if cluster.is_dry_run:
-        lacking = await lacking_on_groups(cluster, AclOperation.DELETE, found.brokers, coordinators=found.coordinators)
+        lacking = await lacking_on_groups(
+            cluster, AclOperation.DELETE, groups.brokers, coordinators=groups.coordinators
+        )
         lacking |= await cluster.lacking(AclOperation.READ, [topic for topic, _ in topics.topics])
         for refusal in lacking.values():
             raise refusal
-    return found, [
+    return groups, [
         row for topic, wanted in topics.topics for row in _meant(group, topic, wanted, committed, is_read=topic in read)
     ]
 
 
-def doubts_of(found: Sequence[Found]) -> list[str]:
+def doubts_of(offsets: Sequence[Found]) -> list[str]:
     """Return a warning for each group whose members may subscribe to a topic without anybody knowing."""
     return [
         f"group {name}: what its members subscribe to is not known now, so the cluster may refuse"
-        for groups, rows in found
+        for groups, rows in offsets
         for name in dict.fromkeys(row.group for row in rows if row.result is DeletionResult.WOULD_BE_DELETED)
         if name in groups.described and groups.described[name].subscribed_topics() is None
     ]
 
 
-def refusals_of(found: Sequence[DeletedOffset]) -> list[AdminError]:
+def refusals_of(outcomes: Sequence[DeletedOffset]) -> list[AdminError]:
     """Return why offsets cannot be deleted that were found, for each group."""
     names: dict[str, list[str]] = {}
-    for row in found:
+    for row in outcomes:
         if row.result is DeletionResult.FAILED:
             names.setdefault(row.group, []).append(str(row.name))
     return [_explained(_SUBSCRIBED, partitions_text(group, own)) for group, own in names.items()]

@@ -46,15 +46,15 @@ async def describe(cluster: Cluster, scope: GroupScope, wanted: Wanted = Wanted.
 
     What could not be read is among the failures; a group that was listed is included anyway, with an unknown state.
     """
-    found = await find_groups(cluster, scope)
-    at_brokers, old = await _at_brokers(cluster, found, wanted), await _in_zookeeper(cluster, found, wanted)
-    failures = list(found.failures)
+    chosen = await find_groups(cluster, scope)
+    at_brokers, old = await _at_brokers(cluster, chosen, wanted), await _in_zookeeper(cluster, chosen, wanted)
+    failures = list(chosen.failures)
     for group in at_brokers:
         if group.failure is not None:
             failures.append(group.failure)
     groups = [*(group.described for group in at_brokers), *old]
     return GroupsDescribed(
-        tuple(sorted(groups, key=lambda group: (group.group, group.type))), tuple(failures), found.others
+        tuple(sorted(groups, key=lambda group: (group.group, group.type))), tuple(failures), chosen.others
     )
 
 
@@ -88,20 +88,20 @@ class _AtBrokers:
     failure: AdminError | None = None
 
 
-async def _at_brokers(cluster: Cluster, found: FoundGroups, wanted: Wanted) -> list[_AtBrokers]:
-    if not found.brokers:
+async def _at_brokers(cluster: Cluster, chosen: FoundGroups, wanted: Wanted) -> list[_AtBrokers]:
+    if not chosen.brokers:
         return []
     wire = await cluster.wire()
-    described: Mapping[str, GroupDescription | Unknown] = found.described
+    described: Mapping[str, GroupDescription | Unknown] = chosen.described
     committed: Mapping[str, GroupOffsets | Unknown] = {}
     if wanted is Wanted.OFFSETS and not described:
-        both = await describe_and_fetch(wire, found.brokers, coordinators=found.coordinators)
+        both = await describe_and_fetch(wire, chosen.brokers, coordinators=chosen.coordinators)
         described = {name: group for name, (group, _) in both.items()}
         committed = {name: offsets for name, (_, offsets) in both.items()}
     elif wanted is Wanted.OFFSETS:
-        committed = await committed_offsets(wire, found.brokers, coordinators=found.coordinators)
+        committed = await committed_offsets(wire, chosen.brokers, coordinators=chosen.coordinators)
     elif not described:
-        described = await describe_groups(wire, found.brokers, coordinators=found.coordinators)
+        described = await describe_groups(wire, chosen.brokers, coordinators=chosen.coordinators)
     alive = {
         n: g for n, g in described.items() if not isinstance(g, GroupDescription) or g.state is not GroupState.DEAD
     }
@@ -128,12 +128,12 @@ def _described(
     return _AtBrokers(described_group(group, offsets, ends, nodes), failure)
 
 
-async def _in_zookeeper(cluster: Cluster, found: FoundGroups, wanted: Wanted) -> list[DescribedGroup]:
-    if not found.zookeeper:
+async def _in_zookeeper(cluster: Cluster, chosen: FoundGroups, wanted: Wanted) -> list[DescribedGroup]:
+    if not chosen.zookeeper:
         return []
     from engine.admin.groups.old_consumers import read_old_groups
 
-    groups = await read_old_groups(await cluster.zookeeper(), found.zookeeper)
+    groups = await read_old_groups(await cluster.zookeeper(), chosen.zookeeper)
     ends: Ends | None = None
     if wanted is Wanted.OFFSETS:
         ends = await ends_of(cluster, {p for group in groups.values() for p in (*group.offsets, *group.owners)})

@@ -96,9 +96,9 @@ async def plan_reset(
     """
     if spec.offsets is not None and scope.is_all:
         scope = GroupScope(tuple(spec.offsets))
-    found = await find_groups(cluster, scope, may_be_absent=topics is not None or spec.to is ResetTo.FILE)
+    groups = await find_groups(cluster, scope, may_be_absent=topics is not None or spec.to is ResetTo.FILE)
     named = None if topics is None else await _partitions_of(cluster, topics)
-    standings = [*await _at_brokers(cluster, found), *await _in_zookeeper(cluster, found)]
+    standings = [*await _at_brokers(cluster, groups), *await _in_zookeeper(cluster, groups)]
     if is_backup:
         standings = _readable(standings)
     meant = {standing.group: _meant(standing, named, spec) for standing in standings}
@@ -112,7 +112,7 @@ async def plan_reset(
         _plan(standing, meant[standing.group], spec, facts, skips_deleted=skips_deleted, is_backup=is_backup)
         for standing in standings
     ]
-    return PlannedReset(tuple(sorted(plans, key=lambda plan: plan.group)), found.failures, found.others)
+    return PlannedReset(tuple(sorted(plans, key=lambda plan: plan.group)), groups.failures, groups.others)
 
 
 async def _allowed(
@@ -177,16 +177,16 @@ def in_both(groups: FoundGroups) -> dict[str, AdminError]:
     }
 
 
-async def _at_brokers(cluster: Cluster, found: FoundGroups) -> list[_Standing]:
-    if not found.brokers:
+async def _at_brokers(cluster: Cluster, groups: FoundGroups) -> list[_Standing]:
+    if not groups.brokers:
         return []
     wire = await cluster.wire()
-    described: Mapping[str, GroupDescription | Unknown] = found.described
+    described: Mapping[str, GroupDescription | Unknown] = groups.described
     if not described:
-        described = await describe_groups(wire, found.brokers, coordinators=found.coordinators)
-    committed = await committed_offsets(wire, found.brokers, coordinators=found.coordinators)
-    twice = in_both(found)
-    return [_standing(name, described[name], committed[name], twice.get(name)) for name in found.brokers]
+        described = await describe_groups(wire, groups.brokers, coordinators=groups.coordinators)
+    committed = await committed_offsets(wire, groups.brokers, coordinators=groups.coordinators)
+    twice = in_both(groups)
+    return [_standing(name, described[name], committed[name], twice.get(name)) for name in groups.brokers]
 
 
 def _standing(
@@ -203,13 +203,13 @@ def _standing(
     return _Standing(name, group.type, group.coordinator, offsets, refusal, is_absent(group))
 
 
-async def _in_zookeeper(cluster: Cluster, found: FoundGroups) -> list[_Standing]:
-    if not found.zookeeper:
+async def _in_zookeeper(cluster: Cluster, chosen: FoundGroups) -> list[_Standing]:
+    if not chosen.zookeeper:
         return []
     from engine.admin.groups.old_consumers import read_old_groups
 
-    twice = in_both(found)
-    groups = await read_old_groups(await cluster.zookeeper(), [name for name in found.zookeeper if name not in twice])
+    twice = in_both(chosen)
+    groups = await read_old_groups(await cluster.zookeeper(), [name for name in chosen.zookeeper if name not in twice])
     return [
         _Standing(
             name,

@@ -129,8 +129,8 @@ async def find_groups(
     names, failures = scope.names, list[AdminError]()
     if takes_patterns:
         names, failures = await ids_in(cluster, names)
-    found = await _find_named(cluster, names, may_be_absent=may_be_absent) if names else FoundGroups((), (), {})
-    return replace(found, failures=(*found.failures, *failures))
+    groups = await _find_named(cluster, names, may_be_absent=may_be_absent) if names else FoundGroups((), (), {})
+    return replace(groups, failures=(*groups.failures, *failures))
 
 
 async def ids_in(cluster: Cluster, texts: Sequence[str]) -> tuple[tuple[str, ...], list[AdminError]]:

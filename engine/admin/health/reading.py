@@ -115,15 +115,15 @@ def _offline_log_dirs(snapshot: ClusterSnapshot, complain: Complain) -> dict[int
     """Return the failed log dirs that a snapshot names; what it does not know goes to ``complain``."""
     if snapshot.failed_log_dirs is None:
         complain("this snapshot does not show whether log dirs have failed; one taken with sizes does")
-    found: dict[int, tuple[str, ...]] = {}
+    log_dirs: dict[int, tuple[str, ...]] = {}
     for failed in snapshot.failed_log_dirs or ():
         if failed.log_dir is None:
             complain(
                 f"this snapshot does not show whether log dirs of broker {failed.broker} have failed: {failed.error}"
             )
         else:
-            found[failed.broker] = (*found.get(failed.broker, ()), failed.log_dir)
-    return found
+            log_dirs[failed.broker] = (*log_dirs.get(failed.broker, ()), failed.log_dir)
+    return log_dirs
 
 
 async def _with_min_isr(facts: HealthFacts, reader: TopicReader) -> HealthFacts:

@@ -136,11 +136,11 @@ class TopicMemory:
         return known[2] if known is not None and known[0] is topic and known[1] == min_isr else None
 
     def _of_topic(self, topic: TopicSnapshot, setting: _Setting, min_isr: int) -> TopicFindings:
-        found = self._known(topic, min_isr)
-        if found is None:
-            found = _topic(topic, setting, min_isr)
-            self._topics[topic.name] = topic, min_isr, found
-        return found
+        findings = self._known(topic, min_isr)
+        if findings is None:
+            findings = _topic(topic, setting, min_isr)
+            self._topics[topic.name] = topic, min_isr, findings
+        return findings
 
 
 def partition_checks(facts: HealthFacts) -> Callable[[TopicSnapshot, PartitionSnapshot], set[Check]]:
@@ -151,8 +151,8 @@ def partition_checks(facts: HealthFacts) -> Callable[[TopicSnapshot, PartitionSn
         if topic.is_marked_for_deletion:
             return set()
         min_isr = facts.min_isr.get(topic.name, DEFAULT_MIN_ISR)
-        found = {check for check, _ in _troubles(partition, setting, min_isr)}
-        return found | {Check.RACK_VIOLATIONS} if _shares_rack(partition, setting.racks) else found
+        checks = {check for check, _ in _troubles(partition, setting, min_isr)}
+        return checks | {Check.RACK_VIOLATIONS} if _shares_rack(partition, setting.racks) else checks
 
     return checks
 

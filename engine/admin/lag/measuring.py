@@ -334,9 +334,9 @@ async def readers_within_pace(
     try:
         async with asyncio.timeout(beside_limit_s(wire)):
             commits = await _read_commits(wire, some, now_ms, patience_s)
-            steps = {reader: found for reader in commits if (found := steps_of(commits[reader], some[reader]))}
+            steps = {reader: taken for reader in commits if (taken := steps_of(commits[reader], some[reader]))}
             places = {
-                Place(name, commit.offset) for (_, name), found in steps.items() for step in found for commit in step
+                Place(name, commit.offset) for (_, name), taken in steps.items() for step in taken for commit in step
             }
             times = await read_times(wire, places, patience_s=patience_s)
     except (*FAILURES, TimeoutError):
@@ -347,8 +347,8 @@ async def readers_within_pace(
             came_ms.setdefault(name, {})[offset] = record.timestamp_ms
     return frozenset(
         reader
-        for reader, found in steps.items()
-        if is_within_pace(found, came_ms.get(reader[1], {}), now_ms, is_owned=reader not in unowned)
+        for reader, taken in steps.items()
+        if is_within_pace(taken, came_ms.get(reader[1], {}), now_ms, is_owned=reader not in unowned)
     )
 
 

@@ -86,10 +86,10 @@ class _Half:
         return sorted(name for name in {*self.offsets, *self.owners} if is_wanted(name.topic))
 
 
-async def take_sample(cluster: Cluster, found: FoundGroups, is_wanted: IsWanted, isolation: IsolationLevel) -> Sample:
+async def take_sample(cluster: Cluster, chosen: FoundGroups, is_wanted: IsWanted, isolation: IsolationLevel) -> Sample:
     """Sample the groups once; groups deleted since they were found are left out."""
-    halves, failures = await _at_brokers(cluster, found)
-    halves += await _in_zookeeper(cluster, found)
+    halves, failures = await _at_brokers(cluster, chosen)
+    halves += await _in_zookeeper(cluster, chosen)
     names = sorted({name for half in halves for name in half.partitions(is_wanted)})
     committed_first = {
         name for half in halves for name, offset in half.offsets.items() if isinstance(offset, CommittedOffset)
@@ -111,11 +111,11 @@ async def take_sample(cluster: Cluster, found: FoundGroups, is_wanted: IsWanted,
     return Sample(time_ms, groups, tuple(failures))
 
 
-async def _at_brokers(cluster: Cluster, found: FoundGroups) -> tuple[list[_Half], list[AdminError]]:
-    if not found.brokers:
+async def _at_brokers(cluster: Cluster, chosen: FoundGroups) -> tuple[list[_Half], list[AdminError]]:
+    if not chosen.brokers:
         return [], []
     wire = await cluster.wire()
-    answers = await describe_and_fetch(wire, found.brokers, coordinators=found.coordinators or None)
+    answers = await describe_and_fetch(wire, chosen.brokers, coordinators=chosen.coordinators or None)
     halves: list[_Half] = []
     failures: list[AdminError] = []
     for name, (described, committed) in answers.items():
@@ -142,12 +142,12 @@ def _half_at_broker(name: str, described: GroupDescription | Unknown, committed:
     return _Half(name, described.type, described.state, described.members, owners, offsets, error, described.protocol)
 
 
-async def _in_zookeeper(cluster: Cluster, found: FoundGroups) -> list[_Half]:
-    if not found.zookeeper:
+async def _in_zookeeper(cluster: Cluster, chosen: FoundGroups) -> list[_Half]:
+    if not chosen.zookeeper:
         return []
     from engine.admin.groups.old_consumers import read_old_groups
 
-    groups = await read_old_groups(await cluster.zookeeper(), found.zookeeper)
+    groups = await read_old_groups(await cluster.zookeeper(), chosen.zookeeper)
     return [
         _Half(
             group.group,

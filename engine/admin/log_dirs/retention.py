@@ -57,7 +57,7 @@ def text_of(
     """
     if "delete" not in configs["cleanup.policy"]:
         return ()
-    what, who, of = "what is older is", "all brokers", ""
+    expired, who, of = "what is older is", "all brokers", ""
     if away:
         who, of = "the brokers that answer", " on a broker that answers"
     if bytes_max is not None:
@@ -66,9 +66,9 @@ def text_of(
         over = sum(max(0, size - bytes_max) for size in sizes)
         if sizes and not over:
             return (f"nothing is deleted now: no replica{of} has more than {size_text(bytes_max)}",)
-        what = f"up to {size_text(over)} of {size_text(sum(sizes))} on {who} are" if sizes else "what exceeds it is"
+        expired = f"up to {size_text(over)} of {size_text(sum(sizes))} on {who} are" if sizes else "what exceeds it is"
     check, delay = (span_text(int(configs[key]) // 1000) or "0s" for key in (_CHECK_MS, _DELAY_MS))
-    lines = (f"{what} deleted, at a check every {check}", f"the space comes back {delay} after that ({_DELAY_MS})")
+    lines = (f"{expired} deleted, at a check every {check}", f"the space comes back {delay} after that ({_DELAY_MS})")
     if not away:
         return lines
     if len(away) == 1:

@@ -86,8 +86,8 @@ def what_is_left(waves: Sequence[Wave], standings: Mapping[TopicPartition, Stand
 
     A wave of which nothing is left stays, as an empty one.
     """
-    found, over = standings or {}, (Standing.DONE, Standing.GONE)
-    return tuple(tuple(move for move in wave if found.get(move.name) not in over) for wave in waves)
+    standing_of, over = standings or {}, (Standing.DONE, Standing.GONE)
+    return tuple(tuple(move for move in wave if standing_of.get(move.name) not in over) for wave in waves)
 
 
 def beside(plan: Path, suffix: str) -> Path:
@@ -178,7 +178,7 @@ class PlanRun:
             question += (
                 ", without a throttle" if self.throttle is None else f", at {rate_text(self.throttle.start)} a broker"
             )
-        count, gone = sum(map(len, waves)), sum(found is Standing.GONE for found in (standings or {}).values())
+        count, gone = sum(map(len, waves)), sum(standing is Standing.GONE for standing in (standings or {}).values())
         if done := count - len(moves) - gone:
             question += f", {done} of {count} done already"
         return f"{question}, {gone} no longer exist{'s' if gone == 1 else ''}" if gone else question

@@ -61,9 +61,9 @@ async def check_planned_for(cluster: Cluster, cluster_id: str | None, where: str
         raise BadRequest(message, where=where, hint="name the cluster that it was written for")
 
 
-def require_partitions(names: Sequence[TopicPartition], found: Mapping[TopicPartition, object]) -> None:
+def require_partitions(names: Sequence[TopicPartition], partitions: Mapping[TopicPartition, object]) -> None:
     """Raise BadRequest if a named partition does not exist."""
-    missing = [name for name in names if name not in found]
+    missing = [name for name in names if name not in partitions]
     if missing:
         hint = Phrase("list what exists with: ", Operation.DESCRIBE_TOPICS)
         raise BadRequest(f"unable to find {plural('partition', len(missing))}: {first_few(missing)}", hint=hint)

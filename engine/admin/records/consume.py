@@ -433,10 +433,10 @@ async def next_record(wire: WireCluster, name: TopicPartition, offset: int, *, g
     return None
 
 
-def _by_partition(found: Mapping[str, LedTopic]) -> dict[TopicPartition, int]:
+def _by_partition(topics: Mapping[str, LedTopic]) -> dict[TopicPartition, int]:
     """Return the leaders of all partitions."""
     return {
-        TopicPartition(topic, index): leader for topic, some in found.items() for index, leader in some.leaders.items()
+        TopicPartition(topic, index): leader for topic, some in topics.items() for index, leader in some.leaders.items()
     }
 
 

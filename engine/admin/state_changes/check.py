@@ -210,10 +210,10 @@ class StateChangeCheck:
                 return
 
     def _refused(self, start: bytes, broker_id: int | None, event: Refused) -> None:
-        check, what = _REFUSALS[event.reason]
+        check, reason = _REFUSALS[event.reason]
         # A broker says it again with every request about the partition.
         count = self._count_offline(broker_id, (event.partition,)) if check is Check.OFFLINE_LOG_DIR else 1
-        self.book.note(check, start, f"{event.partition}: broker {broker_id} {what}", count=count)
+        self.book.note(check, start, f"{event.partition}: broker {broker_id} {reason}", count=count)
 
     def _count_offline(self, broker_id: int | None, partitions: Iterable[TopicPartition]) -> int:
         """Return how many of these replicas were not known to be in a failed log dir."""

@@ -179,8 +179,8 @@ def _described(path: Path, head: bytes) -> LogFile | LogProblem:
     lines = (without_merged_prefixes(text) if is_merged else text).split(b"\n")
     entries = [line for line in lines if is_start(line)]
     if not entries:
-        what = "is binary" if b"\0" in head or not _is_text(head) else "has no line that begins with a time"
-        return LogProblem(source_name(path), ProblemKind.NOT_A_LOG, f"{what}: not a state-change log")
+        fault = "is binary" if b"\0" in head or not _is_text(head) else "has no line that begins with a time"
+        return LogProblem(source_name(path), ProblemKind.NOT_A_LOG, f"{fault}: not a state-change log")
     ids = {parse_head(head_of(entry)).broker_id for entry in entries} - {None}
     return LogFile(
         path,

@@ -100,13 +100,13 @@ class UtcClock:
 
     def starts(self, starts: list[bytes]) -> list[bytes]:
         """Return the starts in UTC; what is not a time stays as it is."""
-        found = []
+        shifted = []
         for start in starts:
             minute = start[:_MINUTE_BYTES]
             if minute != self._last_minute:
                 self._enter(minute)
-            found.append(self._utc_minute(minute) + start[_MINUTE_BYTES:])
-        return found
+            shifted.append(self._utc_minute(minute) + start[_MINUTE_BYTES:])
+        return shifted
 
     def _enter(self, minute: bytes) -> None:
         self._last_minute = minute

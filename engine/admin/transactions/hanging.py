@@ -119,19 +119,19 @@ async def find_holding(wire: WireCluster, names: Collection[TopicPartition]) -> 
     return OpenTransactions(still_open, open_ones.failures + judged.failures)
 
 
-async def explained(wire: WireCluster, found: Iterable[OpenTransaction]) -> OpenTransactions:
+async def explained(wire: WireCluster, transactions: Iterable[OpenTransaction]) -> OpenTransactions:
     """Return the transactions with what their coordinators say; those about which too little is known are left out."""
-    found = list(found)
-    if not found:
+    transactions = list(transactions)
+    if not transactions:
         return OpenTransactions(())
-    producers = tuple(dict.fromkeys(transaction.producer.producer_id for transaction in found))
+    producers = tuple(dict.fromkeys(transaction.producer.producer_id for transaction in transactions))
     listed = await list_transactions(wire, TransactionFilter(producer_ids=producers))
     ids = {transaction.producer_id: transaction for transaction in listed.transactions}
     coordinators = {transaction.transactional_id: transaction.coordinator for transaction in listed.transactions}
     described = await describe_transactions(wire, coordinators, coordinators=coordinators)
     failures = list(listed.failures)
     judged = []
-    for transaction in found:
+    for transaction in transactions:
         known = ids.get(transaction.producer.producer_id)
         if known is None:
             if not listed.failures:

@@ -192,10 +192,10 @@ class Knowledge:
 
     # Topics
 
-    def take_topic_znodes(self, found: Mapping[str, tuple[bytes | None, Assignments] | None]) -> bool:
+    def take_topic_znodes(self, znodes: Mapping[str, tuple[bytes | None, Assignments] | None]) -> bool:
         """Take the content of these topics' znodes (None: it is gone); return whether anything changed."""
         topics = dict(self.topics)
-        for name, content in found.items():
+        for name, content in znodes.items():
             if content is None:
                 self.assignments.pop(name, None)
                 topics.pop(name, None)

@@ -148,9 +148,9 @@ class LogsMaker:
             places = before.places
         numbers = {place: number for number, place in enumerate(places)}
         topics: dict[str, Rows] = {}
-        for topic, found in self._rows.items():
+        for topic, replicas in self._rows.items():
             rows = array("q")
-            for partition, place, size_bytes, lag in sorted(found):
+            for partition, place, size_bytes, lag in sorted(replicas):
                 rows.extend((partition, numbers[place], size_bytes, lag))
             known = before.by_topic.get(topic)
             topics[topic] = known if known == rows and places is before.places and known is not None else rows

@@ -134,7 +134,7 @@ _UNKNOWN = ZnodeStat(-1, -1, -1, -1, -1, -1, -1, 0, 0, 0, -1)
 """For a znode that may be known by name only."""
 
 
-async def _add(zk: ZkClient, found: dict[str, Znode], paths: Sequence[str], *, raw: bool) -> None:
+async def _add(zk: ZkClient, znodes: dict[str, Znode], paths: Sequence[str], *, raw: bool) -> None:
     """Read znodes. What a znode is can be seen without the right to read it."""
     hidden = []
     for path, answer in zip(paths, await zk.get_many(paths), strict=True):
@@ -143,14 +143,14 @@ async def _add(zk: ZkClient, found: dict[str, Znode], paths: Sequence[str], *, r
         elif isinstance(answer, ZooKeeperError):
             _only_no_node(answer)
         else:
-            found[path] = _znode(path, *answer, raw=raw)
+            znodes[path] = _znode(path, *answer, raw=raw)
     for path, stat in zip(hidden, await zk.exists_many(hidden), strict=True):
         if isinstance(stat, ZooKeeperError) and not isinstance(stat, NoAuth):
             _only_no_node(stat)
         elif stat is not None:
             # Since ZooKeeper 3.8.3, seeing that a znode exists needs the right to read it.
             known = stat if isinstance(stat, ZnodeStat) else _UNKNOWN
-            found[path] = replace(_znode(path, b"", known, raw=raw), complaint=f"its ACL hides it from you: {path}")
+            znodes[path] = replace(_znode(path, b"", known, raw=raw), complaint=f"its ACL hides it from you: {path}")
 
 
 def _acl(read: tuple[tuple[Acl, ...], object] | ZooKeeperError, *, raw: bool) -> tuple[str, ...] | None:
@@ -272,53 +272,53 @@ def _partitions(partitions: tuple[TopicPartition, ...]) -> list[dict[str, object
     return [{"topic": topic, "partition": partition} for topic, partition in partitions]
 
 
-def _broker(found: BrokerRegistration) -> object:
+def _broker(registration: BrokerRegistration) -> object:
     return {
-        "id": found.broker.id,
-        "endpoints": [str(endpoint) for endpoint in found.broker.endpoints],
-        "security_protocols": {e.listener_name: e.security_protocol.name for e in found.broker.endpoints},
-        "rack": found.broker.rack,
-        "broker_epoch": found.broker.broker_epoch,
-        "registered": _time(found.timestamp_ms),
-        "features": found.features,
-        "version": found.json_version,
+        "id": registration.broker.id,
+        "endpoints": [str(endpoint) for endpoint in registration.broker.endpoints],
+        "security_protocols": {e.listener_name: e.security_protocol.name for e in registration.broker.endpoints},
+        "rack": registration.broker.rack,
+        "broker_epoch": registration.broker.broker_epoch,
+        "registered": _time(registration.timestamp_ms),
+        "features": registration.features,
+        "version": registration.json_version,
     }
 
 
-def _topic(found: TopicIdReplicaAssignment) -> object:
+def _topic(topic: TopicIdReplicaAssignment) -> object:
     return {
-        "topic": found.topic,
-        "topic_id": None if found.topic_id is None else topic_id_text(found.topic_id),
-        "partitions": {str(p): list(a.replicas) for p, a in found.assignment.items()},
-        "adding_replicas": {str(p): list(a.adding_replicas) for p, a in found.assignment.items() if a.adding_replicas},
+        "topic": topic.topic,
+        "topic_id": None if topic.topic_id is None else topic_id_text(topic.topic_id),
+        "partitions": {str(p): list(a.replicas) for p, a in topic.assignment.items()},
+        "adding_replicas": {str(p): list(a.adding_replicas) for p, a in topic.assignment.items() if a.adding_replicas},
         "removing_replicas": {
-            str(p): list(a.removing_replicas) for p, a in found.assignment.items() if a.removing_replicas
+            str(p): list(a.removing_replicas) for p, a in topic.assignment.items() if a.removing_replicas
         },
     }
 
 
-def _state(found: LeaderIsrAndControllerEpoch) -> object:
-    leadership = found.leader_and_isr
+def _state(state: LeaderIsrAndControllerEpoch) -> object:
+    leadership = state.leader_and_isr
     return {
         "leader": leadership.leader,
         "isr": list(leadership.isr),
         "leader_epoch": leadership.leader_epoch,
-        "controller_epoch": found.controller_epoch,
+        "controller_epoch": state.controller_epoch,
         "leader_recovery_state": leadership.leader_recovery_state.name,
         "zk_version": leadership.partition_epoch,
     }
 
 
-def _controller(found: ControllerRegistration) -> object:
+def _controller(registration: ControllerRegistration) -> object:
     return {
-        "broker": found.broker_id,
-        "elected": _time(found.timestamp_ms),
-        "kraft_controller_epoch": found.kraft_controller_epoch,
+        "broker": registration.broker_id,
+        "elected": _time(registration.timestamp_ms),
+        "kraft_controller_epoch": registration.kraft_controller_epoch,
     }
 
 
-def _config(found: Mapping[str, str]) -> object:
-    return {key: _redacted(key, value) for key, value in found.items()}
+def _config(settings: Mapping[str, str]) -> object:
+    return {key: _redacted(key, value) for key, value in settings.items()}
 
 
 def _redacted(key: str, value: str) -> str:
@@ -330,28 +330,32 @@ def _redacted(key: str, value: str) -> str:
     return f"{iterations[0] if iterations else ''} {_REDACTED}".strip()
 
 
-def _reassignments(found: Mapping[TopicPartition, tuple[int, ...]]) -> object:
-    return [{"topic": tp.topic, "partition": tp.partition, "replicas": list(r)} for tp, r in found.items()]
+def _reassignments(reassignments: Mapping[TopicPartition, tuple[int, ...]]) -> object:
+    return [{"topic": tp.topic, "partition": tp.partition, "replicas": list(r)} for tp, r in reassignments.items()]
 
 
-def _features(found: FinalizedFeatures) -> object:
-    return {"status": found.status.name, "features": found.features, "version": found.json_version}
+def _features(finalized: FinalizedFeatures) -> object:
+    return {"status": finalized.status.name, "features": finalized.features, "version": finalized.json_version}
 
 
-def _producer_ids(found: ProducerIdBlock) -> object:
+def _producer_ids(block: ProducerIdBlock) -> object:
     return {
-        "broker": found.broker_id,
-        "first_producer_id": found.first_producer_id,
-        "last_producer_id": found.last_producer_id,
+        "broker": block.broker_id,
+        "first_producer_id": block.first_producer_id,
+        "last_producer_id": block.last_producer_id,
     }
 
 
-def _migration(found: MigrationState) -> object:
-    return {name: getattr(found, name) for name in found.__slots__}
+def _migration(state: MigrationState) -> object:
+    return {name: getattr(state, name) for name in state.__slots__}
 
 
-def _consumer(found: ConsumerSubscription) -> object:
-    return {"subscription": found.subscription, "pattern": found.pattern, "registered": _time(found.timestamp_ms)}
+def _consumer(subscription: ConsumerSubscription) -> object:
+    return {
+        "subscription": subscription.subscription,
+        "pattern": subscription.pattern,
+        "registered": _time(subscription.timestamp_ms),
+    }
 
 
 def _access_entries(entries: tuple[AclEntry, ...]) -> object:
@@ -374,15 +378,15 @@ def _acl_change(pattern: ResourcePattern) -> object:
     }
 
 
-def _token(found: DelegationToken) -> object:
+def _token(token: DelegationToken) -> object:
     return {
-        "token_id": found.token_id,
-        "owner": found.owner,
-        "token_requester": found.token_requester,
-        "renewers": list(found.renewers),
-        "issued": _time(found.issue_timestamp_ms),
-        "expires": _time(found.expiry_timestamp_ms),
-        "ends": _time(found.max_timestamp_ms),
+        "token_id": token.token_id,
+        "owner": token.owner,
+        "token_requester": token.token_requester,
+        "renewers": list(token.renewers),
+        "issued": _time(token.issue_timestamp_ms),
+        "expires": _time(token.expiry_timestamp_ms),
+        "ends": _time(token.max_timestamp_ms),
     }
 
 
