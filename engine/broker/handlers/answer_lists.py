@@ -61,10 +61,10 @@ class AnswerLists:
             return portion.piece_of(out)
 
         def decoded(data: bytes) -> list[Any]:
-            found = self._decode(data, 0)[0]
+            message = self._decode(data, 0)[0]
             for field in path[:-1]:
-                found = getattr(found, field)[0]
-            return cast("list[Any]", getattr(found, path[-1]))
+                message = getattr(message, field)[0]
+            return cast("list[Any]", getattr(message, path[-1]))
 
         element = structs[depth + 1]
         if not hasattr(element, "wire_fields"):

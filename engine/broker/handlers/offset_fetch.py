@@ -123,9 +123,9 @@ def _response(error: ErrorCode, answers: _Answers) -> OffsetFetchResponse:
     )
 
 
-def _note(answers: _Answers, found: Mapping[TopicPartition, FetchedOffset], answer: Any) -> None:
+def _note(answers: _Answers, offsets: Mapping[TopicPartition, FetchedOffset], answer: Any) -> None:
     """Add the offsets found to the answers, in the class for the request's version."""
-    for (topic, index), read in found.items():
+    for (topic, index), read in offsets.items():
         value, code = (_NONE, read) if isinstance(read, ErrorCode) else (read or _NONE, ErrorCode.NONE)
         answers.setdefault(topic, {})[index] = answer(
             partition_index=index,

@@ -156,22 +156,22 @@ def _split(
     return offsets, missing
 
 
-def _response(context: RequestContext, found: CommitErrors, missing: ErrorCodes | None) -> TxnOffsetCommitResponse:
-    return at_once(_steps(context, found, missing))
+def _response(context: RequestContext, errors: CommitErrors, missing: ErrorCodes | None) -> TxnOffsetCommitResponse:
+    return at_once(_steps(context, errors, missing))
 
 
 def _steps(
-    context: RequestContext, found: CommitErrors, missing: ErrorCodes | None
+    context: RequestContext, errors: CommitErrors, missing: ErrorCodes | None
 ) -> Generator[None, None, TxnOffsetCommitResponse]:
     if context.api_version < LOADING_SINCE:
         loading, unavailable = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE
-        found = {partition: unavailable if error is loading else error for partition, error in found.items()}
+        errors = {partition: unavailable if error is loading else error for partition, error in errors.items()}
     if missing is None:
-        topics = yield from by_topic(found.items(), _answer)
+        topics = yield from by_topic(errors.items(), _answer)
         return TxnOffsetCommitResponse(
             topics=[TxnOffsetCommitResponseTopic(name=topic, partitions=partitions) for topic, partitions in topics]
         )
-    for number, ((topic, index), error) in enumerate(found.items()):
+    for number, ((topic, index), error) in enumerate(errors.items()):
         missing.add(topic, index, error)
         if number % PER_STEP == 0:
             yield

@@ -81,7 +81,7 @@ class Meter:
         """Return the attributes of its MBean."""
         if self.count == self._seen:
             self._decay(ticks)
-        one, five, fifteen = self._rates or (0.0, 0.0, 0.0)
+        rates, five, fifteen = self._rates or (0.0, 0.0, 0.0)
         elapsed_s = now_s - self.since_s
         return {
             "Count": self.count,
@@ -89,7 +89,7 @@ class Meter:
             "FifteenMinuteRate": fifteen,
             "FiveMinuteRate": five,
             "MeanRate": self.count / elapsed_s if self.count and elapsed_s > 0 else 0.0,
-            "OneMinuteRate": one,
+            "OneMinuteRate": rates,
             "RateUnit": self.rate_unit,
         }
 

@@ -142,7 +142,7 @@ class _Quota:
             return self._found[client]
         if len(self._found) >= USERS_MAX:
             self._found.clear()
-        found = None
+        account_and_limit = None
         if self.limits:
             owner, limit = self.limits.of(user, client_id) or (self.limits.shared_by(user, client_id), NO_LIMIT)
             account = self._accounts.get(owner)
@@ -154,9 +154,9 @@ class _Quota:
                     account = self._accounts.get(owner)
             if account is None and (limit != NO_LIMIT or len(self._accounts) < USERS_MAX):
                 account = self._accounts[owner] = _Account(owner, self.key, self.window, now_ms)
-            found = None if account is None else (account, limit)
-        self._found[client] = found
-        return found
+            account_and_limit = None if account is None else (account, limit)
+        self._found[client] = account_and_limit
+        return account_and_limit
 
     def _make_room(self, now_ms: int) -> None:
         """Forget the clients that have nothing in the window. To look at all costs too much for every newcomer."""
@@ -177,7 +177,7 @@ class _Quota:
             self._found.clear()
 
     def usage(self, now_ms: int) -> list[Usage]:
-        found = []
+        usages = []
         for owner, account in self._accounts.items():
             limited = self.limits.of(*owner)
             if limited is None:
@@ -190,8 +190,8 @@ class _Quota:
                 wait_ms = round(min(INT_MAX, account.counter.ms_until(limit, now_ms)))
             else:
                 used = account.counter.per_second(now_ms)
-            found.append(Usage(self.key, owner.user, owner.client_id, limit, used, wait_ms))
-        return found
+            usages.append(Usage(self.key, owner.user, owner.client_id, limit, used, wait_ms))
+        return usages
 
     def figures(self, now_ms: int, most: int | None) -> Iterator[tuple[Owner, dict[str, float]]]:
         """Yield the attributes of each owner's MBean; if there are more than ``most``, first of those who had to wait.
@@ -345,10 +345,12 @@ class ClientQuotas:
     def fetch_bytes_max(self, request: RequestHead) -> int:
         """Return how much one answer may hold: more would be throttled even after a silence."""
         quota = self._quotas[QuotaKey.FETCH]
-        found = quota.account_of(*_client(request), self._clock.monotonic_ms())
-        if not found:
+        account_and_limit = quota.account_of(*_client(request), self._clock.monotonic_ms())
+        if not account_and_limit:
             return INT_MAX
-        return max(0, int(min(INT_MAX, found[1] * (quota.window.samples - 1) * quota.window.sample_ms / 1000)))
+        return max(
+            0, int(min(INT_MAX, account_and_limit[1] * (quota.window.samples - 1) * quota.window.sample_ms / 1000))
+        )
 
     def throttle_fetch(self, request: RequestHead, size_bytes: int) -> int:
         """Count the answer to a consumer; return for how many milliseconds it gets an empty one instead."""
@@ -371,13 +373,13 @@ class ClientQuotas:
             strict_since: the first version whose clients know THROTTLING_QUOTA_EXCEEDED; None: they ask for something
                 else, do not know of the change, and do not wait for it.
         """
-        found = self.is_on and self._quotas[QuotaKey.CONTROLLER_MUTATION].account_of(
+        account_and_limit = self.is_on and self._quotas[QuotaKey.CONTROLLER_MUTATION].account_of(
             *_client(request), self._clock.monotonic_ms()
         )
-        if not found:
+        if not account_and_limit:
             return UNLIMITED
         is_strict = strict_since is not None and request.api_version >= strict_since
-        account, limit = found
+        account, limit = account_and_limit
         assert account.mutations is not None, "tokens come with a rate"
         quota = MutationQuota(account.counter, account.mutations, limit, self._clock, is_strict=is_strict)
         if request.use is not None and strict_since is not None:
@@ -414,9 +416,9 @@ class ClientQuotas:
     def _throttle(self, key: QuotaKey, request: RequestHead, throttle_ms: int, now_ms: int) -> None:
         """Mute a connection because of this quota, and note that."""
         quota = self._quotas[key]
-        found = quota.account_of(*_client(request), now_ms)
-        if found is not None:
-            quota.throttle(found[0], throttle_ms, now_ms)
+        account_and_limit = quota.account_of(*_client(request), now_ms)
+        if account_and_limit is not None:
+            quota.throttle(account_and_limit[0], throttle_ms, now_ms)
         throttles = self.throttles.get(request.api_key)
         if throttles is None:
             throttles = self.throttles[request.api_key] = Occasional()
@@ -425,10 +427,10 @@ class ClientQuotas:
 
     def _count(self, key: QuotaKey, request: RequestHead, amount: float, now_ms: int) -> int:
         """Count what a client has used; return for how many milliseconds it has to wait."""
-        found = self._quotas[key].account_of(*_client(request), now_ms)
-        if found is None:
+        account_and_limit = self._quotas[key].account_of(*_client(request), now_ms)
+        if account_and_limit is None:
             return 0
-        account, limit = found
+        account, limit = account_and_limit
         account.counter.record(amount, now_ms)
         wait_ms = account.counter.ms_until(limit, now_ms)
         if key is QuotaKey.REQUEST:

@@ -118,9 +118,9 @@ def address_of(host: str) -> str:
     Raises:
         OSError, UnicodeError: its name does not resolve.
     """
-    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    addresses = [str(address[0]) for family, *_, address in found if family == socket.AF_INET]
-    return addresses[0] if addresses else address_in_java(str(found[0][4][0]))
+    resolved = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    addresses = [str(address[0]) for family, *_, address in resolved if family == socket.AF_INET]
+    return addresses[0] if addresses else address_in_java(str(resolved[0][4][0]))
 
 
 def listener_limits(config: BrokerConfig) -> dict[str, int]:

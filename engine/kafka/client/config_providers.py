@@ -64,13 +64,13 @@ def resolve_references(
 
 def _declared_providers(entries: Mapping[str, str]) -> dict[str, str]:
     """Return the kind of each provider by its name."""
-    found = {}
+    providers = {}
     for name in filter(None, (part.strip() for part in entries.get("config.providers", "").split(","))):
         class_name = entries.get(f"config.providers.{name}.class", "")
         if class_name not in _CLASSES:
             raise ConfigError(f"config.providers.{name}.class={class_name} is not one of Kafka's own config providers")
-        found[name] = _CLASSES[class_name]
-    return found
+        providers[name] = _CLASSES[class_name]
+    return providers
 
 
 def _value(

@@ -212,9 +212,9 @@ def _sized(data: bytes | None) -> bytes:
     return b"\xff\xff\xff\xff" if data is None else _INT32.pack(len(data)) + data
 
 
-def _corrupt(header: BatchHeader, what: str) -> KafkaError:
-    return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the message at offset {header.base_offset} {what}")
+def _corrupt(header: BatchHeader, fault: str) -> KafkaError:
+    return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the message at offset {header.base_offset} {fault}")
 
 
-def _invalid(header: BatchHeader, what: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_RECORD, f"invalid message set at offset {header.base_offset}: {what}")
+def _invalid(header: BatchHeader, fault: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, f"invalid message set at offset {header.base_offset}: {fault}")

@@ -266,11 +266,11 @@ class _Append:
         refused = []
         for index, message in enumerate(messages):
             if source.is_wrapper and not message.is_valid:
-                what = f"the checksum of inner message {index} does not match"
-                raise RefusedAppend(ErrorCode.CORRUPT_MESSAGE, what, {RefusedAs.INVALID_CRC: 1})
+                message_text = f"the checksum of inner message {index} does not match"
+                raise RefusedAppend(ErrorCode.CORRUPT_MESSAGE, message_text, {RefusedAs.INVALID_CRC: 1})
             if message.magic != source.magic:
-                what = f"magic {message.magic} of the record does not match magic {source.magic} around it"
-                refused.append((ErrorCode.INVALID_RECORD, RecordError(index, what, RefusedAs.INVALID_MAGIC)))
+                message_text = f"magic {message.magic} of the record does not match magic {source.magic} around it"
+                refused.append((ErrorCode.INVALID_RECORD, RecordError(index, message_text, RefusedAs.INVALID_MAGIC)))
             elif (fault := self._fault(index, message.key, message.timestamp_ms, source.timestamp_type)) is not None:
                 refused.append(fault)
             if len(refused) > REFUSED_MAX:
@@ -316,18 +316,18 @@ class _Append:
     ) -> tuple[ErrorCode, RecordError] | None:
         rules = self.rules
         if rules.is_compacted and key is None:
-            what = "a compacted topic cannot accept a record without key"
-            return ErrorCode.INVALID_RECORD, RecordError(index, what, RefusedAs.NO_KEY)
+            message = "a compacted topic cannot accept a record without key"
+            return ErrorCode.INVALID_RECORD, RecordError(index, message, RefusedAs.NO_KEY)
         if rules.timestamp_type is TimestampType.CREATE_TIME and timestamp_ms != layout.NO_TIMESTAMP:
             if not self._is_out_of_bounds(timestamp_ms):
                 return None
             earliest = self.now_ms - rules.timestamp_before_max_ms
             latest = self.now_ms + rules.timestamp_after_max_ms
-            what = f"timestamp {timestamp_ms} is out of range: it should be within [{earliest}, {latest}]"
-            return ErrorCode.INVALID_TIMESTAMP, RecordError(index, what)
+            message = f"timestamp {timestamp_ms} is out of range: it should be within [{earliest}, {latest}]"
+            return ErrorCode.INVALID_TIMESTAMP, RecordError(index, message)
         if timestamp_type is TimestampType.LOG_APPEND_TIME:
-            what = "a producer must not set the timestamp type to LogAppendTime"
-            return ErrorCode.INVALID_TIMESTAMP, RecordError(index, what)
+            message = "a producer must not set the timestamp type to LogAppendTime"
+            return ErrorCode.INVALID_TIMESTAMP, RecordError(index, message)
         return None
 
     def _is_out_of_bounds(self, timestamp_ms: int) -> bool:
