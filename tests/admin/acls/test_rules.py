@@ -55,8 +55,8 @@ def test_what_cannot_be_added(wish: Wish, said: str) -> None:
 
 def test_whoever_names_nobody_removes_all_rules_of_the_resources() -> None:
     assert Wish((TOPIC, GROUP)).removals() == [AclFilter(*TOPIC), AclFilter(*GROUP)]
-    (one,) = Wish((TOPIC,), allow_principals=ALICE).removals()
-    assert (one.principal, one.operation, one.permission) == (*ALICE, AclOperation.ALL, Permission.ALLOW)
+    (wish,) = Wish((TOPIC,), allow_principals=ALICE).removals()
+    assert (wish.principal, wish.operation, wish.permission) == (*ALICE, AclOperation.ALL, Permission.ALLOW)
     assert Wish((TOPIC,), "match").removals() == [AclFilter(*TOPIC, None, matches_name=True)]
     assert Wish(principals=ALICE).filters() == [AclFilter(pattern_type=None, principal="User:alice")]
     with pytest.raises(BadRequest, match="on which resources"):
@@ -91,8 +91,8 @@ def test_why_somebody_may() -> None:
     rules = [rule("allow User:alice read topic:orders"), rule("deny User:alice describe topic:ord~")]
 
     def told(operation: str, who: str = "User:alice", name: str = "orders") -> tuple[bool, str]:
-        found = explain(rules, who, "1.2.3.4", parse_operation(operation), ResourceType.TOPIC, name)
-        return found.allowed, found.because
+        explanation = explain(rules, who, "1.2.3.4", parse_operation(operation), ResourceType.TOPIC, name)
+        return explanation.allowed, explanation.because
 
     assert told("read") == (True, "a rule says: allow User:alice read on topic orders")
     assert told("describe") == (False, "a rule says: deny User:alice describe on topics that begin with ord")
@@ -121,8 +121,8 @@ def test_what_brokers_files_add_to_the_rules(
     files: dict[str, str | None] | None, name: str, is_allowed: bool, said: str
 ) -> None:
     rules = [rule("allow User:alice read topic:orders")]
-    found = explain(rules, "User:bob", "1.2.3.4", AclOperation.READ, ResourceType.TOPIC, name, files)
-    assert (found.allowed, said in found.because) == (is_allowed, True), found.because
+    explanation = explain(rules, "User:bob", "1.2.3.4", AclOperation.READ, ResourceType.TOPIC, name, files)
+    assert (explanation.allowed, said in explanation.because) == (is_allowed, True), explanation.because
 
 
 @pytest.mark.parametrize(
@@ -164,8 +164,8 @@ def test_an_ipv6_address_is_written_as_brokers_write_it() -> None:
     (added,) = wish.rules()
     assert (added.entry.host, lint([added])) == (long, [])
     assert rule("allow User:alice read topic:t ::1") == added
-    (found,) = lint([replace(added, entry=replace(added.entry, host="::1"))])
-    assert (found.problem.value, long in found.because) == ("never_matches", True)
+    (warning,) = lint([replace(added, entry=replace(added.entry, host="::1"))])
+    assert (warning.problem.value, long in warning.because) == ("never_matches", True)
     assert explain([added], "User:alice", "::1", AclOperation.READ, *TOPIC).allowed
 
 
@@ -208,5 +208,5 @@ def test_a_file_comes_back_as_it_was_and_says_where_it_is_wrong(tmp_path: Path) 
 
 def test_a_file_is_compared_with_a_cluster() -> None:
     a, b, c = (rule(f"allow User:{who} read topic:t") for who in "abc")
-    found = compare([b, a], [c, b])
-    assert (found.missing, found.extra) == ((a,), (c,))
+    differences = compare([b, a], [c, b])
+    assert (differences.missing, differences.extra) == ((a,), (c,))

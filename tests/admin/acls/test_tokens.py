@@ -71,13 +71,13 @@ def play(scene: Callable[[ScriptedCluster, Cluster], Awaitable[None]], code: int
 
 @staged(play)
 async def test_the_tokens_by_owner(scripted: ScriptedCluster, cluster: Cluster, /) -> None:
-    found = await list_tokens(cluster, ["User:alice", "User:bob"])
+    tokens = await list_tokens(cluster, ["User:alice", "User:bob"])
     renewers = ("User:carol",)
-    assert found == [
+    assert tokens == [
         Token("first", "User:alice", "User:alice", renewers, 1, 2, 3, base64.b64encode(b"one").decode()),
         Token("second", "User:bob", "User:alice", renewers, 1, 2, 3, base64.b64encode(b"two").decode()),
     ]
-    assert "b25l" not in repr(found), "an HMAC is a password"
+    assert "b25l" not in repr(tokens), "an HMAC is a password"
     await list_tokens(cluster)
     named, everybody = scripted.brokers[0].requests(DescribeDelegationTokenRequest)
     assert [(owner.principal_type, owner.principal_name) for owner in named.owners] == [

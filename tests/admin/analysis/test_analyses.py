@@ -56,8 +56,8 @@ def test_a_live_broker_that_is_missed_has_another_cause(fail: str, cause: Cause)
     getattr(cluster, fail)(2)
     cluster.shrink_isr(ORDERS, 2)
     frame = cluster.frame()
-    (found,) = missing_brokers(frame, _tally(frame))
-    assert found.cause is cause and found.detail
+    (missing,) = missing_brokers(frame, _tally(frame))
+    assert missing.cause is cause and missing.detail
 
 
 def test_an_election_gives_leaders_back_to_the_preferred_replicas_that_are_in_sync() -> None:
@@ -83,10 +83,10 @@ def test_partitions_are_counted_by_their_margin_over_min_isr() -> None:
     topic = cluster.frame().cluster.topic("orders")  # type: ignore[union-attr]
     assert topic is not None
     alive = frozenset(range(1, 5))
-    told = tally_of(topic, 1, alive)
-    assert (told.below_min, told.at_min, told.one_above, told.well_above, told.no_min) == (0, 1, 1, 2, 0)
-    told = tally_of(topic, 2, alive)
-    assert (told.below_min, told.at_min, told.one_above, told.well_above) == (1, 1, 2, 0)
+    tally = tally_of(topic, 1, alive)
+    assert (tally.below_min, tally.at_min, tally.one_above, tally.well_above, tally.no_min) == (0, 1, 1, 2, 0)
+    tally = tally_of(topic, 2, alive)
+    assert (tally.below_min, tally.at_min, tally.one_above, tally.well_above) == (1, 1, 2, 0)
     assert tally_of(topic, None, alive).no_min == 4
     assert tally_of(replace(topic, is_marked_for_deletion=True), 1, alive).partitions == 0
 
@@ -111,10 +111,10 @@ def test_counts_are_those_of_the_health_checks() -> None:
         words = {broker: replace(said, caps_min_isr=caps) for broker, said in judged.words.items()}
         judged = replace(judged, words=words)
         report = assess(facts_of(judged), examples_max=None)
-        found = {reason.check: reason.count for reason in report.reasons}
+        counts = {reason.check: reason.count for reason in report.reasons}
         tally = _tally(judged)
         assert (tally.leaderless, tally.below_min) == (
-            found.get(Check.OFFLINE_PARTITIONS, 0), found.get(Check.UNDER_MIN_ISR, 0),
+            counts.get(Check.OFFLINE_PARTITIONS, 0), counts.get(Check.UNDER_MIN_ISR, 0),
         )  # fmt: skip
         assert tally.leaderless == 2
 
@@ -366,16 +366,16 @@ def test_a_disk_that_is_full_before_a_lower_retention_makes_room_needs_its_produ
 ) -> None:
     frame, history = _played(_big_and_small(), 25)
     trend = replace(dir_trends(frame, history)[0], full_in_s=left_s)
-    told = str(room_advice(trend, [trend], frame, history))
-    assert told.startswith("hold the producers back, ") is is_urgent, told
-    assert ("then lower file.delete.delay.ms" in told) is is_urgent, told
+    advice = str(room_advice(trend, [trend], frame, history))
+    assert advice.startswith("hold the producers back, ") is is_urgent, advice
+    assert ("then lower file.delete.delay.ms" in advice) is is_urgent, advice
     held = str(room_advice(trend, [trend], frame, history, is_held=True))
     assert held.startswith("lower file.delete.delay.ms" if is_urgent else "lower the retention"), held
     history.altered.append(
         Event(frame.at_ms, EventKind.TOPIC_CONFIG_CHANGED, "big", after="retention.bytes=1", topic="big")
     )
-    told = str(room_advice(trend, [trend], frame, history))
-    assert (", too late at this rate: hold the producers back" in told) is is_urgent, told
+    advice = str(room_advice(trend, [trend], frame, history))
+    assert (", too late at this rate: hold the producers back" in advice) is is_urgent, advice
     assert "too late" not in str(room_advice(trend, [trend], frame, history, is_held=True))
     assert trend.grower is not None
     copied = replace(trend, grower=trend.grower._replace(is_copied=True))
@@ -387,8 +387,8 @@ def test_a_disk_that_is_full_before_a_lower_retention_makes_room_needs_its_produ
 def test_a_log_dir_that_has_stopped_filling_says_so() -> None:
     frame, history = _played(_big_and_small(), 25)
     (trend,) = dir_trends(frame, history)
-    told = str(room_advice(replace(trend, recent_per_s=-5.0), [trend], frame, history))
-    assert told == "it has stopped filling: see whether that lasts"
+    advice = str(room_advice(replace(trend, recent_per_s=-5.0), [trend], frame, history))
+    assert advice == "it has stopped filling: see whether that lasts"
 
 
 def test_a_retention_that_was_just_changed_is_not_advised_again() -> None:
@@ -429,8 +429,8 @@ def test_an_absence_without_a_beginning_or_an_end_is_told_as_such() -> None:
 def test_a_registration_in_the_future_is_doubted() -> None:
     frame = small_cluster().frame()
     registrations = {1: BrokerRegistration(frame.at_ms - 9000), 3: BrokerRegistration(frame.at_ms + 60_000)}
-    told = SanityCheck().check(replace(frame, registrations=registrations))
-    assert [(finding.doubt, finding.subject) for finding in told] == [(Doubt.FUTURE_REGISTRATION, "broker 3")]
+    findings = SanityCheck().check(replace(frame, registrations=registrations))
+    assert [(finding.doubt, finding.subject) for finding in findings] == [(Doubt.FUTURE_REGISTRATION, "broker 3")]
 
 
 def test_what_lasts_stays_told_until_it_is_over_and_what_went_back_stays() -> None:
@@ -444,9 +444,9 @@ def test_what_lasts_stays_told_until_it_is_over_and_what_went_back_stays() -> No
     for _ in range(LASTS_MS // 1_000):
         assert Doubt.LEADER_NOT_A_REPLICA not in {finding.doubt for finding in check.check(cluster.frame())}
         cluster.advance()
-    told = check.check(cluster.frame())
-    assert {finding.doubt for finding in told} == {Doubt.LEADER_NOT_IN_ISR, Doubt.LEADER_NOT_A_REPLICA}
-    assert {finding.at_ms for finding in told} == {first.at_ms}, "seen first at the same time"
+    findings = check.check(cluster.frame())
+    assert {finding.doubt for finding in findings} == {Doubt.LEADER_NOT_IN_ISR, Doubt.LEADER_NOT_A_REPLICA}
+    assert {finding.at_ms for finding in findings} == {first.at_ms}, "seen first at the same time"
     cluster.move_leader(ORDERS, 2)
     older = cluster.frame()
     assert check.check(older) == []
@@ -456,8 +456,8 @@ def test_what_lasts_stays_told_until_it_is_over_and_what_went_back_stays() -> No
         for t in older.cluster.topics
     )
     back = replace(older, sequence=99, cluster=replace(older.cluster, topics=topics, controller_epoch=3))
-    told = check.check(back)
-    assert {finding.doubt for finding in told} >= {Doubt.LEADER_EPOCH_WENT_BACK, Doubt.CONTROLLER_EPOCH_WENT_BACK}
+    findings = check.check(back)
+    assert {finding.doubt for finding in findings} >= {Doubt.LEADER_EPOCH_WENT_BACK, Doubt.CONTROLLER_EPOCH_WENT_BACK}
     later = check.check(replace(back, sequence=100))
     assert {finding.doubt for finding in later} >= {Doubt.LEADER_EPOCH_WENT_BACK, Doubt.CONTROLLER_EPOCH_WENT_BACK}
 
@@ -498,7 +498,7 @@ def test_the_epoch_of_a_state_is_compared_with_that_of_the_controller_in_each_fr
         assert whole.cluster is not None
         known = replace(whole.cluster, controller_epoch=epoch)
         frame = replace(whole, sequence=whole.sequence + seconds, at_ms=whole.at_ms + 1_000 * seconds, cluster=known)
-        return [one.subject for one in check.check(frame) if one.doubt is Doubt.CONTROLLER_EPOCH_AHEAD]
+        return [finding.subject for finding in check.check(frame) if finding.doubt is Doubt.CONTROLLER_EPOCH_AHEAD]
 
     assert [ahead(seconds, None) for seconds in (0, 1, 20)] == [[]] * 3
     assert [ahead(seconds, 7) for seconds in (21, 22, 40)] == [[], [], ["orders-0"]]
@@ -516,7 +516,7 @@ def test_two_controllers_and_a_dead_one_are_told() -> None:
     cluster = small_cluster()
     frame = cluster.frame()
     words = {broker: replace(said, controller_id=2) if broker == 3 else said for broker, said in frame.words.items()}
-    (told,) = lasting(replace(frame, words=words))
-    assert told.doubt is Doubt.TWO_CONTROLLERS and "broker 3 believes it is 2" in told.evidence
+    (only,) = lasting(replace(frame, words=words))
+    assert only.doubt is Doubt.TWO_CONTROLLERS and "broker 3 believes it is 2" in only.evidence
     cluster.move_controller(9)
     assert Doubt.CONTROLLER_NOT_ALIVE in {finding.doubt for finding in lasting(cluster.frame())}

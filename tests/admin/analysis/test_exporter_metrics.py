@@ -138,7 +138,7 @@ def test_the_guide_names_each_metric() -> None:
     cluster.add_query("etl", "orders", reads=50)
     cluster.reassign(TopicPartition("orders", 0), (3, 2, 1))
     cluster.advance(5_000)
-    found = {metric.name for metric in FrameMetrics(ALL).of_frame(cluster.frame())}
+    names = {metric.name for metric in FrameMetrics(ALL).of_frame(cluster.frame())}
     named = set(re.findall(r"^\| `((?:klamm|kafka)_[a-z_]+)", GUIDE.read_text("utf-8"), re.MULTILINE))
-    assert found - named == set()
-    assert named - found == set()
+    assert names - named == set()
+    assert named - names == set()

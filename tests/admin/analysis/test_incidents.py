@@ -35,12 +35,12 @@ def folds_of(incidents: Incidents) -> list[int]:
 def test_what_follows_from_a_failure_is_told_by_kind_with_its_first_time() -> None:
     incidents = Incidents(LOST, 100)
     assert folds_of(incidents) == [1, -1, -1, -1, 0, 0], "a replica of another broker left for another reason"
-    one = incidents[1]
-    shrunk = one.effects[EventKind.ISR_SHRANK]
+    incident = incidents[1]
+    shrunk = incident.effects[EventKind.ISR_SHRANK]
     assert (shrunk.count, shrunk.first_ms) == (2, 3_200)
-    assert one.new_leaders == {1: 1}
-    assert one.ended_ms is None and len(one.out) == 2
-    assert one.lasted_s(61_000) == 60
+    assert incident.new_leaders == {1: 1}
+    assert incident.ended_ms is None and len(incident.out) == 2
+    assert incident.lasted_s(61_000) == 60
 
 
 def test_it_ends_when_the_last_replica_has_caught_up_not_when_the_broker_is_back() -> None:
@@ -130,8 +130,8 @@ def test_what_happened_then_is_the_gravest_in_the_order_of_time() -> None:
         down(9_000, 3),
         up(30_000, 2),
     ]
-    told = [(run.event.at_ms, run.event.kind) for run in around(events, 2_600)]
-    assert told == [
+    kinds = [(run.event.at_ms, run.event.kind) for run in around(events, 2_600)]
+    assert kinds == [
         (1_000, EventKind.LEADER_CHANGED), (2_000, EventKind.ISR_SHRANK), (2_500, EventKind.BROKER_DOWN),
         (30_000, EventKind.BROKER_UP),
     ]  # fmt: skip

@@ -101,8 +101,8 @@ def test_a_copy_that_waits_for_minutes_is_pointed_out_without_a_guess() -> None:
     waiting = board.copies[0]
     assert (waiting.state, waiting.waits_long, waiting.is_at_least) == (CopyState.WAITING, True, False)
     assert why_of(waiting) == "waiting 5m 49s, nothing copied: others are copied from broker 1 first"
-    told = why_of(replace(waiting, stalled_s=1200.0, is_at_least=True))
-    assert told.startswith("waiting at least 20m, nothing copied")
+    reason = why_of(replace(waiting, stalled_s=1200.0, is_at_least=True))
+    assert reason.startswith("waiting at least 20m, nothing copied")
 
 
 def test_a_copy_that_never_begins_stands_still_when_no_other_is_copied() -> None:
@@ -324,8 +324,8 @@ def test_a_copy_that_was_never_read_is_measured_and_not_empty() -> None:
     assert (copy.state, copy.copied_bytes, board.total_bytes) == (CopyState.MEASURING, None, 0)
     shown = Board()
     shown.frame, shown.history = frame, history
-    told = str(PAGE.summary(View(shown, Location("reassignments")), 120))
-    assert "1 partition moving" in told and "measuring" in told and "0 B" not in told
+    summary = str(PAGE.summary(View(shown, Location("reassignments")), 120))
+    assert "1 partition moving" in summary and "measuring" in summary and "0 B" not in summary
     cluster.heal_stage(Stage.LOG_DIRS)
     _, board = _after(cluster, 5, history)
     assert board.copies[0].copied_bytes == 500_000_000
@@ -336,8 +336,8 @@ def test_the_time_without_a_byte_counts_on_between_two_readings() -> None:
     cluster.reassign(ORDERS, (1, 2, 4))
     _after(cluster, 11, history)
     cluster._stalled.add(ORDERS)
-    told = [_after(cluster, seconds, history)[1].copies[0].stalled_s for seconds in (10, 1, 4)]
-    assert told == [10, 11, 15]
+    stalled_s = [_after(cluster, seconds, history)[1].copies[0].stalled_s for seconds in (10, 1, 4)]
+    assert stalled_s == [10, 11, 15]
 
 
 def test_the_throttle_lines_name_all_brokers_that_send_and_receive() -> None:
@@ -352,8 +352,8 @@ def test_the_throttle_lines_name_all_brokers_that_send_and_receive() -> None:
         cluster.advance()
         board.take(cluster.frame())
     lines = PAGE.summary(View(board, Location("reassignments")), 120)
-    told = ["".join(text for text, _ in line) for line in lines[1:]]
-    assert told == [
+    texts = ["".join(text for text, _ in line) for line in lines[1:]]
+    assert texts == [
         "brokers 1, 3 send under a throttle of 1.0 MB/s",
         "broker 2 sends under a throttle of 2.0 MB/s",
         "brokers 7, 8, 9 receive under a throttle of 1.0 MB/s   H changes them",
@@ -363,9 +363,9 @@ def test_the_throttle_lines_name_all_brokers_that_send_and_receive() -> None:
 def test_sides_with_the_same_throttle_share_a_sentence_and_a_burst_is_called_one() -> None:
     both = [ThrottleAdvice(1, is_leader, 1_000, 2_100.0, 0, 9, ThrottleVerdict.IS_THE_LIMIT, None, 1_000_000)
             for is_leader in (True, False)]  # fmt: skip
-    ((told, _),) = throttle_texts(both)
+    ((texts, _),) = throttle_texts(both)
     more = "the throttle is the limit: 1.0 MB/s would let it end within an hour"
-    assert told == f"broker 1 sends and receives under a throttle of 1.0 kB/s; {more}"
+    assert texts == f"broker 1 sends and receives under a throttle of 1.0 kB/s; {more}"
     assert both[0].is_burst and not replace(both[0], used=1_900.0).is_burst and not replace(both[0], used=None).is_burst
 
 

@@ -39,13 +39,13 @@ def with_group(frame: Frame, state: GroupState, *members: GroupMember, after_ms:
 
 
 def story() -> list[Frame]:
-    one, two, three = member(1), member(2), member(3)
-    frames = [with_group(first_frame(), GroupState.STABLE, one, two)]
+    first, second, third = member(1), member(2), member(3)
+    frames = [with_group(first_frame(), GroupState.STABLE, first, second)]
     for state, members in (
-        (GroupState.PREPARING_REBALANCE, (one, two)),
-        (GroupState.COMPLETING_REBALANCE, (one, three)),
-        (GroupState.STABLE, (one, three)),
-        (GroupState.STABLE, (one,)),
+        (GroupState.PREPARING_REBALANCE, (first, second)),
+        (GroupState.COMPLETING_REBALANCE, (first, third)),
+        (GroupState.STABLE, (first, third)),
+        (GroupState.STABLE, (first,)),
     ):
         frames.append(with_group(frames[-1], state, *members))
     return frames
@@ -87,9 +87,9 @@ def test_the_page_of_a_group_shows_its_past() -> None:
         board.take(frame)
     for height, count in ((40, 4), (24, 1)):
         view = View(board, Location("group", group="billing"), height=height)
-        told = ["".join(text for text, _ in line) for line in GROUP_PAGE.summary(view, 100)]
-        at = next(index for index, text in enumerate(told) if "rebalanced at least 3 times" in text)
-        shown = told[at + 1 : at + 1 + count]
+        lines = ["".join(text for text, _ in line) for line in GROUP_PAGE.summary(view, 100)]
+        at = next(index for index, text in enumerate(lines) if "rebalanced at least 3 times" in text)
+        shown = lines[at + 1 : at + 1 + count]
         assert len(shown) == count and "2 → 1 members   app at /10.0.0.3 left" in shown[0]
         if count > 1:
             assert "CompletingRebalance → Stable   after 5s" in shown[1]
@@ -108,8 +108,8 @@ def test_members_that_come_and_go_are_named_where_their_group_is_in_trouble() ->
         board.take(frame)
         (problem,) = [problem for problem in problems_of(board) if problem.key == "group billing"]
         named = [example for example in problem.examples if "times in the last minute" in example]
-        told = ["its members left or joined 3 times in the last minute: see whether they crash"]
-        assert named == (told if at == 3 else [])
+        reasons = ["its members left or joined 3 times in the last minute: see whether they crash"]
+        assert named == (reasons if at == 3 else [])
     aside = [
         "".join(text for text, _ in line) for line in aside_of(View(board, Location("groups")), "groups", stall, 90)
     ]

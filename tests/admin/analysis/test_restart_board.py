@@ -104,8 +104,8 @@ def test_partitions_without_another_replica_are_told_apart() -> None:
     for number in range(3):
         for broker in (2, 3):
             cluster.shrink_isr(TopicPartition("pairs", number), broker)
-    told = _board(cluster).brokers[0].reasons[0]
-    assert told.endswith("would have no leader (2 of them have no other replica, such as orders-0)")
+    reason = _board(cluster).brokers[0].reasons[0]
+    assert reason.endswith("would have no leader (2 of them have no other replica, such as orders-0)")
 
 
 def test_partitions_with_other_replicas_are_told_from_those_without() -> None:

@@ -96,8 +96,8 @@ def test_a_group_that_has_stopped_is_warned_of(
 ) -> None:
     standstills = Standstills()
     for frame in frames_of(story, 0, at_s):
-        told = standstills.take(frame)
-    (group,) = told.groups
+        events = standstills.take(frame)
+    (group,) = events.groups
     assert group.lag.status is status
     assert reason is None or group.lag.reason is reason
     assert standstills.still_s(group) == still_s
@@ -157,7 +157,7 @@ def test_a_seek_to_another_time_starts_afresh() -> None:
     standstills = Standstills()
     for frame in frames_of(READS_WELL, 0, 60):
         standstills.take(frame)
-    told = [standstills.take(frame) for frame in frames_of(READS_WELL, 41, 49)]
-    assert not any(frame.events for frame in told)
-    assert told[-1].groups[0].lag.status is LagStatus.OK
-    assert standstills.still_s(told[-1].groups[0]) is None
+    events = [standstills.take(frame) for frame in frames_of(READS_WELL, 41, 49)]
+    assert not any(frame.events for frame in events)
+    assert events[-1].groups[0].lag.status is LagStatus.OK
+    assert standstills.still_s(events[-1].groups[0]) is None

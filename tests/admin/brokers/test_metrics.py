@@ -70,21 +70,21 @@ def test_a_page_by_the_usual_rules() -> None:
     assert beans["TotalTimeMs", "Produce"] == {"99thPercentile": 12.5, "Count": 30.0}
     assert ("ThrottleTimeMs", "FetchConsumer") not in beans
     assert not has_rates(beans)
-    found = figures_of(beans, 3, requests=True, topics=True)
-    assert (found.under_replicated, found.isr_shrinks, found.produce_p99_ms) == (2, Rate(4.0), 12.5)
+    figures = figures_of(beans, 3, requests=True, topics=True)
+    assert (figures.under_replicated, figures.isr_shrinks, figures.produce_p99_ms) == (2, Rate(4.0), 12.5)
     # The page has its mean since the start, which says nothing about now.
-    assert found.handler_idle_percent is None
-    assert found.requests is not None and [request.api for request in found.requests] == ["Produce"]
-    assert found.topics is not None and [topic.topic for topic in found.topics] == ['or"d\\e\nrs', "orders"]
+    assert figures.handler_idle_percent is None
+    assert figures.requests is not None and [request.api for request in figures.requests] == ["Produce"]
+    assert figures.topics is not None and [topic.topic for topic in figures.topics] == ['or"d\\e\nrs', "orders"]
 
 
 def test_a_page_by_no_rules_tells_rates() -> None:
     beans = beans_of_page(NO_RULES)
     assert has_rates(beans)
-    found = figures_of(beans, 0, requests=False, topics=True)
-    assert (found.bytes_in.one_minute, found.produce_p99_ms, found.under_replicated) == (3.5, 8.0, 1)
-    assert found.handler_idle_percent == 25.0
-    assert found.topics is not None and found.topics[0].bytes_in.total == 11.0
+    figures = figures_of(beans, 0, requests=False, topics=True)
+    assert (figures.bytes_in.one_minute, figures.produce_p99_ms, figures.under_replicated) == (3.5, 8.0, 1)
+    assert figures.handler_idle_percent == 25.0
+    assert figures.topics is not None and figures.topics[0].bytes_in.total == 11.0
 
 
 def test_a_long_word_on_a_page_is_read_once() -> None:
@@ -99,11 +99,11 @@ def test_two_readings_of_counts_make_rates() -> None:
     after = beans_of_page(
         USUAL.replace(" 120.0", " 150.0").replace("9.0E9", "10.5E9").replace("shrinks_total 4.0", "shrinks_total 1.0")
     )
-    found = figures_of(after, 0, before, 2.0, requests=False, topics=False)
-    assert (found.messages_in.measured, found.messages_in.now, found.measured_s) == (15.0, 15.0, 2.0)
-    assert found.handler_idle_percent == 75.0
+    figures = figures_of(after, 0, before, 2.0, requests=False, topics=False)
+    assert (figures.messages_in.measured, figures.messages_in.now, figures.measured_s) == (15.0, 15.0, 2.0)
+    assert figures.handler_idle_percent == 75.0
     # Started anew between the two.
-    assert (found.isr_shrinks.total, found.isr_shrinks.measured) == (1.0, None)
+    assert (figures.isr_shrinks.total, figures.isr_shrinks.measured) == (1.0, None)
 
 
 @pytest.mark.parametrize(
@@ -135,15 +135,15 @@ def test_no_more_is_asked_for_than_is_shown() -> None:
     ],
 )
 def test_where_a_pattern_leads(pattern: str, shown: str, teller: Teller) -> None:
-    found = source_of(pattern, 4, "k1")
-    assert (str(found), found.teller) == (shown, teller)
-    assert "@" not in repr(found), "no login is shown"
+    source = source_of(pattern, 4, "k1")
+    assert (str(source), source.teller) == (shown, teller)
+    assert "@" not in repr(source), "no login is shown"
 
 
 def test_ipv6_and_logins() -> None:
     assert str(source_of("jmx://{host}:9999", 0, "::1")) == "jmx://[::1]:9999"
-    found = source_of("jmx://admin:s%40t@{host}:9999", 0, "k1")
-    assert (found.user, found.password) == ("admin", "s@t")
+    source = source_of("jmx://admin:s%40t@{host}:9999", 0, "k1")
+    assert (source.user, source.password) == ("admin", "s@t")
 
 
 @pytest.mark.parametrize(
@@ -168,8 +168,8 @@ def test_a_password_that_stands_elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_p
     (tmp_path / "secrets").write_text("jmx=s/e:c@r#t%41\n")
     pattern = f"jmxs://${{env:JMX_USER}}:${{file:{tmp_path}/secrets:jmx}}@{{host}}:9999"
     check_pattern(pattern)
-    found = source_of(resolved_pattern(pattern), 4, "k1")
-    assert (found.user, found.password, str(found)) == ("{id}:x", "s/e:c@r#t%41", "jmxs://k1:9999")
+    source = source_of(resolved_pattern(pattern), 4, "k1")
+    assert (source.user, source.password, str(source)) == ("{id}:x", "s/e:c@r#t%41", "jmxs://k1:9999")
     monkeypatch.delenv("JMX_USER")
     # Whoever writes it into a profile need not have the password yet.
     check_pattern(pattern)
@@ -312,8 +312,8 @@ async def test_a_broker_that_hangs_has_a_reason_in_its_time() -> None:
 
     async with serving(drips) as port:
         async with asyncio.timeout(10):
-            found = await read_by_http(5, source(port), [], 0.3, measures=True)
-    assert (found.broker, found.beans, found.trouble) == (5, None, "no answer within 0.3 s")
+            reading = await read_by_http(5, source(port), [], 0.3, measures=True)
+    assert (reading.broker, reading.beans, reading.trouble) == (5, None, "no answer within 0.3 s")
 
 
 # Again and again, for a dashboard
@@ -373,5 +373,5 @@ def test_the_traffic_of_a_topic_is_that_of_its_leaders_together() -> None:
     orders = TopicFigures("orders", bytes_in=Rate(one_minute=10.04), bytes_out=Rate(1.0))
     more = TopicFigures("orders", bytes_in=Rate(one_minute=5.0), bytes_out=Rate(measured=2.0))
     faded = TopicFigures("idle", bytes_in=Rate(one_minute=1e-9))
-    found = traffic_of([told(0, orders, faded), told(1, more), BrokerFigures(2, trouble="no answer")])
-    assert found == {"orders": TopicTraffic(15.0, 2.0), "idle": TopicTraffic(0.0, None)}
+    traffic = traffic_of([told(0, orders, faded), told(1, more), BrokerFigures(2, trouble="no answer")])
+    assert traffic == {"orders": TopicTraffic(15.0, 2.0), "idle": TopicTraffic(0.0, None)}

@@ -74,5 +74,5 @@ def test_a_page_for_prometheus() -> None:
         'kafka_server_quota_byte_rate{resource="Produce",user="alice%40corp",clientId=""} 7.0\n'
         'kafka_server_quota_throttle_time{resource="Produce",user="alice%40corp",clientId=""} 3.0\n'
     )
-    (found,) = usages_of(BrokerReading(1, beans=beans_of_page(page)), QUOTAS)
-    assert (found.user, found.client_id, found.used, found.throttled_ms) == ("alice@corp", None, 7.0, 3.0)
+    (usage,) = usages_of(BrokerReading(1, beans=beans_of_page(page)), QUOTAS)
+    assert (usage.user, usage.client_id, usage.used, usage.throttled_ms) == ("alice@corp", None, 7.0, 3.0)

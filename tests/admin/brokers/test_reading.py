@@ -146,8 +146,8 @@ async def test_what_a_broker_has_told_before_it_fell_silent_is_kept(
 async def test_of_the_brokers_themselves(cluster: Cluster, _: ScriptedCluster, /) -> None:
     reader = broker_reader(cluster)
     assert await reader.registrations() == {}
-    found = await reader.log_dirs([0], SNAPSHOT.topics[:1])
-    assert [(log_dir.broker, log_dir.log_dir, [r.topic for r in log_dir.replicas]) for log_dir in found] == [
+    log_dirs = await reader.log_dirs([0], SNAPSHOT.topics[:1])
+    assert [(log_dir.broker, log_dir.log_dir, [r.topic for r in log_dir.replicas]) for log_dir in log_dirs] == [
         (0, "/data", ["t"])
     ]
     assert await reader.sizes([U0]) == {U0: 6}, "a partition is as large as its largest replica"

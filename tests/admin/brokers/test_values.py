@@ -74,11 +74,11 @@ def test_totals() -> None:
 
 def test_sizes_go_into_a_snapshot_and_come_out_of_it() -> None:
     sized = with_sizes(SNAPSHOT, DIRS)
-    found = log_dirs_of(sized)
-    assert [(log_dir.broker, log_dir.log_dir, log_dir.size_bytes, log_dir.total_bytes) for log_dir in found] == [
+    log_dirs = log_dirs_of(sized)
+    assert [(log_dir.broker, log_dir.log_dir, log_dir.size_bytes, log_dir.total_bytes) for log_dir in log_dirs] == [
         (0, "/x", 30, None), (0, "/y", 4, None), (1, "/x", 0, None), (2, None, 0, None),
     ]  # fmt: skip
-    assert [log_dir.error for log_dir in found] == [None, None, "KAFKA_STORAGE_ERROR", "silent"]
+    assert [log_dir.error for log_dir in log_dirs] == [None, None, "KAFKA_STORAGE_ERROR", "silent"]
     assert [log_dir.replica_count for log_dir in log_dirs_of(sized, [0], ["b"])] == [1, 0]
     assert [log_dir.error for log_dir in log_dirs_of(sized, [1])] == ["KAFKA_STORAGE_ERROR"]
     with pytest.raises(NotFound, match="no such brokers: 7"):

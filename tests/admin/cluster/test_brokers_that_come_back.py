@@ -72,7 +72,7 @@ async def test_a_broker_that_came_back_is_asked(scene: Scene) -> None:
 
 
 def test_moves_between_log_dirs_that_could_not_be_stopped_are_told() -> None:
-    told: list[str] = []
+    warnings: list[str] = []
 
     async def playing(*, is_silent: bool) -> None:
         async with asyncio.timeout(60), scripted_cluster(2) as brokers:
@@ -83,9 +83,9 @@ def test_moves_between_log_dirs_that_could_not_be_stopped_are_told() -> None:
                 moves.without_dirs = {BACK}
             else:
                 brokers.brokers = brokers.brokers[:1]
-            async with Cluster(target, complain=told.append, timeout_s=20) as cluster:
+            async with Cluster(target, complain=warnings.append, timeout_s=20) as cluster:
                 assert await stop_log_dir_moves(cluster, PLAN) == []
 
     asyncio.run(playing(is_silent=False))
     asyncio.run(playing(is_silent=True))
-    assert told == [f"broker {BACK} does not answer: its moves to other log dirs go on once it does"] * 2
+    assert warnings == [f"broker {BACK} does not answer: its moves to other log dirs go on once it does"] * 2

@@ -98,9 +98,9 @@ async def test_a_change_waits_for_the_controller_after_one_that_has_died(
     while wire.has_connection(0):
         await asyncio.sleep(0.01)
     wire.operation_s = 0.2
-    with pytest.raises(Unreachable, match=r"cannot connect") as told:
+    with pytest.raises(Unreachable, match=r"cannot connect") as caught:
         await create_topic(wire, NewTopic("t", 1, 1), timeout_ms=1000)
-    assert (told.value.where, "another is elected" in str(told.value.hint)) == ("broker 0, the controller", True)
+    assert (caught.value.where, "another is elected" in str(caught.value.hint)) == ("broker 0, the controller", True)
     tell = second.answers[ApiKey.METADATA]
 
     def replaced(request: Any) -> Any:
@@ -119,9 +119,9 @@ async def test_a_controller_that_stands_still_holds_up_nobody_for_long(
     cluster: ScriptedCluster, wire: WireCluster, /
 ) -> None:
     cluster.brokers[0].answers[ApiKey.LIST_PARTITION_REASSIGNMENTS] = lambda _: SILENCE
-    with pytest.raises(Unreachable, match=r"no answer within 0.3 s") as told:
+    with pytest.raises(Unreachable, match=r"no answer within 0.3 s") as caught:
         await read_reassignments(wire, limit_s=0.3)
-    assert (told.value.where, wire.silent) == ("broker 0, the controller", {0: "no answer within 0.3 s"})
+    assert (caught.value.where, wire.silent) == ("broker 0, the controller", {0: "no answer within 0.3 s"})
     cluster.leaders = {"t": [1]}
     for broker in cluster.brokers:
         broker.answers[ApiKey.DESCRIBE_CONFIGS] = lambda _: DescribeConfigsResponse()
@@ -148,9 +148,9 @@ async def test_who_only_reads_is_told_soon_that_the_controller_is_silent(
     second.answers[ApiKey.LIST_PARTITION_REASSIGNMENTS] = lambda _: ListPartitionReassignmentsResponse()
     wire.operation_s = 1.0
     reader = WireReassignments(wire, timeout_ms=800)
-    with pytest.raises(Unreachable, match=r"no answer within 0.4 s") as told:
+    with pytest.raises(Unreachable, match=r"no answer within 0.4 s") as caught:
         await reader.running()
-    assert told.value.where == "broker 0, the controller"
+    assert caught.value.where == "broker 0, the controller"
     wire.operation_s = 60.0
     wire.change_count = 1
     asking = asyncio.create_task(reader.running())
@@ -168,9 +168,9 @@ async def test_a_check_that_changes_nothing_is_not_waited_for_as_long_as_a_chang
     first.answers[ApiKey.CREATE_TOPICS] = lambda _: SILENCE
     wire.operation_s = 1.0
     topic = NewTopic("t", 3, 2)
-    with pytest.raises(Unreachable, match=r"no answer to CreateTopics within 0.4 s$") as told:
+    with pytest.raises(Unreachable, match=r"no answer to CreateTopics within 0.4 s$") as caught:
         await create_topic(wire, topic, timeout_ms=800, validate_only=True)
-    assert (str(told.value.where), wire.change_count) == (f"{first.host}:{first.port}", 0)
+    assert (str(caught.value.where), wire.change_count) == (f"{first.host}:{first.port}", 0)
     with pytest.raises(OutcomeUnknown, match=r"within 0.9 s; the request may still take effect"):
         await create_topic(wire, topic, timeout_ms=800)
 
@@ -185,9 +185,9 @@ async def test_a_dry_run_does_not_wait_until_a_silent_controller_is_replaced(
     wire = WireCluster(cluster.bootstrap[1:], request_timeout_s=1.0, is_dry_run=True)
     try:
         for ask in (wire.reachable_controller_id, lambda: read_reassignments(wire)):
-            with pytest.raises(Unreachable, match=r"within 0.4 s$") as told:
+            with pytest.raises(Unreachable, match=r"within 0.4 s$") as caught:
                 await ask()
-            assert str(told.value.where) == "broker 0, the controller"
+            assert str(caught.value.where) == "broker 0, the controller"
         # There is no answer of a dead one to wait for: the next one is elected, and asked.
         await first.stop()
         cluster.controller_id = 1

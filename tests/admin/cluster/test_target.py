@@ -266,12 +266,12 @@ def test_the_properties_of_a_profile_and_its_jaas_file(
     with pytest.raises(BadRequest, match=r"sasl\.jaas\.config is missing") as missing:
         resolve(tmp_path, environment, cluster="p")
     assert str(missing.value.where) == "properties of the profile p"
-    found = resolve(tmp_path, environment, cluster="p", jaas_config=write_jaas(tmp_path / "j.conf", "me"))
-    assert (identity(found), found.client_properties.request_timeout_ms) == ("me by PLAIN", 7000)
+    target = resolve(tmp_path, environment, cluster="p", jaas_config=write_jaas(tmp_path / "j.conf", "me"))
+    assert (identity(target), target.client_properties.request_timeout_ms) == ("me by PLAIN", 7000)
     jaas = f'bootstrap_servers = "b:1"\njaas-config = "{write_jaas(tmp_path / "own.conf", "own")}"'
     write_profiles(tmp_path, f"[clusters.p]\n{jaas}\n[clusters.p.properties]\n{table}")
-    found = resolve(tmp_path, environment, cluster="p")
-    assert (identity(found), found.jaas_file) == ("own by PLAIN", None), "its own file need not be named again"
+    target = resolve(tmp_path, environment, cluster="p")
+    assert (identity(target), target.jaas_file) == ("own by PLAIN", None), "its own file need not be named again"
     named = resolve(tmp_path, environment, cluster="p", jaas_config=str(tmp_path / "j.conf"))
     assert identity(named) == "me by PLAIN"
 

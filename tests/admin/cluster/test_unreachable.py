@@ -38,11 +38,11 @@ from engine.local.zookeeper import EmbeddedZooKeeper
 
 def test_a_zookeeper_that_is_not_there_is_not_waited_for() -> None:
     started = time.monotonic()
-    with pytest.raises(ZooKeeperDead, match="ZooKeeper refuses connections") as told:
+    with pytest.raises(ZooKeeperDead, match="ZooKeeper refuses connections") as caught:
         asyncio.run(open_zookeeper(f"{own_loopback_address()}:1", timeout_s=60))
     assert time.monotonic() - started < CONNECT_TIMEOUT_MAX_S
-    assert "is it running there?" in str(told.value.hint)
-    assert "side=wire" not in str(told.value.hint)
+    assert "is it running there?" in str(caught.value.hint)
+    assert "side=wire" not in str(caught.value.hint)
 
 
 def test_a_zookeeper_whose_name_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,10 +54,10 @@ def test_a_zookeeper_whose_name_nobody_knows(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr("engine.admin.cluster.zookeeper._open", still_opening)
     monkeypatch.setattr("engine.admin.cluster.zookeeper._resolve", unresolved)
-    with pytest.raises(Unreachable, match="ZooKeeper cannot be reached") as told:
+    with pytest.raises(Unreachable, match="ZooKeeper cannot be reached") as caught:
         asyncio.run(open_zookeeper("nohost:2181/kafka", timeout_s=0.1))
-    assert str(told.value.where) == "nohost:2181/kafka (the name cannot be resolved)"
-    assert str(told.value.hint) == CHECK_NAME
+    assert str(caught.value.where) == "nohost:2181/kafka (the name cannot be resolved)"
+    assert str(caught.value.hint) == CHECK_NAME
 
 
 @pytest.mark.parametrize("turns", range(5))
@@ -84,8 +84,8 @@ def test_a_session_that_opens_as_its_caller_gives_up_is_closed(turns: int, monke
         loop, session = asyncio.get_running_loop(), Opened()
         monkeypatch.setattr("engine.admin.cluster.zookeeper._open", opens_and_is_not_wanted)
         caller = asyncio.create_task(open_zookeeper("one:2181", timeout_s=30))
-        (told,) = await asyncio.gather(caller, return_exceptions=True)
-        assert session.is_open == (told is session)
+        (result,) = await asyncio.gather(caller, return_exceptions=True)
+        assert session.is_open == (result is session)
         assert turns > 1 or not session.is_open, "the caller is still waiting then"
 
     asyncio.run(run())
@@ -94,10 +94,10 @@ def test_a_session_that_opens_as_its_caller_gives_up_is_closed(turns: int, monke
 def test_who_listens_and_is_no_zookeeper_is_told_apart() -> None:
     with socket.create_server((own_loopback_address(), 0)) as listening:
         host, port = listening.getsockname()
-        with pytest.raises(Unreachable, match="ZooKeeper does not answer") as told:
+        with pytest.raises(Unreachable, match="ZooKeeper does not answer") as caught:
             asyncio.run(open_zookeeper(f"{host}:{port}", timeout_s=5, has_brokers=True))
-    assert "bootstrap servers" in str(told.value.hint)
-    assert "the brokers may answer: side=wire" in str(told.value.hint)
+    assert "bootstrap servers" in str(caught.value.hint)
+    assert "the brokers may answer: side=wire" in str(caught.value.hint)
 
 
 def test_a_name_of_several_addresses_is_refused_only_if_each_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,10 +168,10 @@ async def test_servers_of_an_ensemble_that_do_not_serve_are_named() -> None:
         over_tls = ZkSecurity(tls=TlsSettings())
         down_over_tls = await servers_down(",".join(f"{host}:21810" for host in hosts), over_tls)
         without_majority = f"{hosts[1]}:21810,{hosts[3]}:21810"
-        with pytest.raises(ZooKeeperDead) as told:
+        with pytest.raises(ZooKeeperDead) as caught:
             await open_zookeeper(without_majority, timeout_s=3)
     assert down_over_tls == (f"{hosts[3]}:21810 refuses connections; 3 of 4 servers serve",)
-    assert str(told.value.hint) == (
+    assert str(caught.value.hint) == (
         f"{hosts[1]}:21810 runs without the others: it gives no sessions; {hosts[3]}:21810 refuses connections"
     )
     assert down == (
@@ -192,9 +192,9 @@ def test_a_zookeeper_without_a_cluster_stays_an_error(
     async def ask_twice() -> None:
         async with Cluster(ClusterTarget("c", Origin.OPTIONS, zk_chroot, brokers), expects_znodes=True) as cluster:
             for _ in range(2):
-                with pytest.raises(Unreachable, match="no cluster's znodes are there") as told:
+                with pytest.raises(Unreachable, match="no cluster's znodes are there") as caught:
                     await cluster.zookeeper()
-                assert type(told.value) is error
+                assert type(caught.value) is error
 
     with znode_writer(zk_chroot) as write:
         write({"/something": b"else"}, False)
@@ -209,9 +209,9 @@ def test_a_zookeeper_named_as_a_broker(zookeeper: EmbeddedZooKeeper) -> None:
         async with Cluster(target, timeout_s=20) as cluster:
             await (await cluster.wire()).nodes()
 
-    with pytest.raises(Unreachable) as told:
+    with pytest.raises(Unreachable) as caught:
         asyncio.run(ask())
-    assert "none listens there: name a ZooKeeper with ZooKeeper address" in str(told.value.hint)
+    assert "none listens there: name a ZooKeeper with ZooKeeper address" in str(caught.value.hint)
 
 
 def test_a_refused_connection_is_told_in_words() -> None:
@@ -258,10 +258,13 @@ def test_a_listener_that_closes_connections_is_asked_what_it_wants(what: str, tm
             async with Cluster(target, timeout_s=20) as cluster:
                 await (await cluster.wire()).nodes()
 
-    with pytest.raises(LoginRefused) as told:
+    with pytest.raises(LoginRefused) as caught:
         run(ask)
-    assert said in told.value.message and str(told.value.hint).startswith(f"set {hint}"), (told.value, told.value.hint)
-    assert "s3cret" not in f"{told.value} {told.value.hint}"
+    assert said in caught.value.message and str(caught.value.hint).startswith(f"set {hint}"), (
+        caught.value,
+        caught.value.hint,
+    )
+    assert "s3cret" not in f"{caught.value} {caught.value.hint}"
 
 
 def test_a_broker_that_hangs_up_after_the_login_may_think_that_a_token_has_expired() -> None:
@@ -280,6 +283,6 @@ def test_a_broker_that_hangs_up_after_the_login_may_think_that_a_token_has_expir
             async with Cluster(target, timeout_s=20) as cluster:
                 await (await cluster.wire()).nodes()
 
-    with pytest.raises(Unreachable) as told:
+    with pytest.raises(Unreachable) as caught:
         run(ask)
-    assert "a token has expired" in str(told.value.hint)
+    assert "a token has expired" in str(caught.value.hint)

@@ -18,21 +18,21 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_who_is_silent_is_told_with_the_longest_wait(clock: list[float]) -> None:
-    found = Waits()
-    with found.on("a:1"):
+    waits = Waits()
+    with waits.on("a:1"):
         clock[0] += 2
-        with found.on("a:1"), found.on("b:1"):
+        with waits.on("a:1"), waits.on("b:1"):
             clock[0] += 1
-            assert found.silent(2.0) == {"a:1": 3.0}
-            assert found.silent(1.0) == {"a:1": 3.0, "b:1": 1.0}
-    assert found.silent(0.0) == {}
+            assert waits.silent(2.0) == {"a:1": 3.0}
+            assert waits.silent(1.0) == {"a:1": 3.0, "b:1": 1.0}
+    assert waits.silent(0.0) == {}
 
 
 def test_only_what_was_given_up_just_now_counts_and_is_kept(clock: list[float]) -> None:
-    found = Waits()
+    waits = Waits()
 
     def give_up(address: str, waited_s: float) -> None:
-        with pytest.raises(asyncio.CancelledError), found.on(address):
+        with pytest.raises(asyncio.CancelledError), waits.on(address):
             clock[0] += waited_s
             raise asyncio.CancelledError
 
@@ -40,7 +40,7 @@ def test_only_what_was_given_up_just_now_counts_and_is_kept(clock: list[float]) 
     clock[0] += 5
     give_up("b:1", 0.9)
     give_up("a:1", 0.1)
-    assert found.longest() == "b:1"
-    assert len(found._cut_short) == 2, "a dashboard would collect them for as long as it runs"
+    assert waits.longest() == "b:1"
+    assert len(waits._cut_short) == 2, "a dashboard would collect them for as long as it runs"
     clock[0] += 5
-    assert found.longest() is None
+    assert waits.longest() is None

@@ -128,10 +128,10 @@ async def test_both_are_named_when_nobody_can_be_found_either(cluster: ScriptedC
     first = cluster.brokers[0]
     await first.stop()
     wire = WireCluster([(first.host, first.port)], find_more=find_more)
-    with pytest.raises(Unreachable, match="no broker can be reached") as told:
+    with pytest.raises(Unreachable, match="no broker can be reached") as caught:
         await wire.nodes()
     await wire.close()
-    assert str(told.value.where) == f"{first.host}:{first.port}, zoo:2181"
+    assert str(caught.value.where) == f"{first.host}:{first.port}, zoo:2181"
 
 
 @staged(play)
@@ -142,10 +142,10 @@ async def test_a_name_that_nobody_knows_is_told(
         raise ConnectFailed("cannot connect", address=client.address) from socket.gaierror(socket.EAI_NONAME, "unknown")
 
     monkeypatch.setattr(BrokerClient, "connect", connect)
-    with pytest.raises(Unreachable, match="no broker can be reached") as told:
+    with pytest.raises(Unreachable, match="no broker can be reached") as caught:
         await WireCluster([("nohost", 19099)]).nodes()
-    assert str(told.value.where) == "nohost:19099 (the name cannot be resolved)"
-    assert str(told.value.hint).startswith("check the spelling of the name")
+    assert str(caught.value.where) == "nohost:19099 (the name cannot be resolved)"
+    assert str(caught.value.hint).startswith("check the spelling of the name")
 
 
 @staged(play)
@@ -154,9 +154,9 @@ async def test_credentials_are_not_waited_for_without_a_word(cluster: ScriptedCl
     answers[ApiKey.DESCRIBE_CLIENT_QUOTAS] = lambda _: DescribeClientQuotasResponse(entries=[])
     answers[ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS] = lambda _: SILENCE
     wire.operation_s = 0.5
-    with pytest.raises(Unreachable, match=r"no answer within 0.4 s") as told:
+    with pytest.raises(Unreachable, match=r"no answer within 0.4 s") as caught:
         await describe_clients(wire, EntityType.USER, None)
-    assert told.value.where == "broker 0, the controller"
+    assert caught.value.where == "broker 0, the controller"
 
 
 @pytest.mark.parametrize(
@@ -307,10 +307,10 @@ async def test_where_nobody_but_a_frozen_broker_is_the_time_out_is_told(_: Scrip
     with socket.create_server(("127.0.0.1", 0)) as frozen:
         address = frozen.getsockname()
         wire = WireCluster([("127.0.0.1", 1), address], properties=ClientProperties(request_timeout_ms=200))
-        with pytest.raises(Unreachable, match="no answer") as told:
+        with pytest.raises(Unreachable, match="no answer") as caught:
             await wire.nodes()
-        assert told.value.where == f"127.0.0.1:{address[1]}"
-        assert told.value.hint == GIVE_TIME
+        assert caught.value.where == f"127.0.0.1:{address[1]}"
+        assert caught.value.hint == GIVE_TIME
 
 
 @pytest.mark.parametrize(
@@ -393,11 +393,11 @@ async def test_whoever_waits_is_told_that_klamm_closed_the_connection(
     cluster: ScriptedCluster, wire: WireCluster, /
 ) -> None:
     cluster.brokers[0].answers[ApiKey.METADATA] = lambda _: SILENCE
-    for reason, told in ((None, "klamm closed the connection"), ("klamm opens another", "klamm opens another")):
+    for reason, sentence in ((None, "klamm closed the connection"), ("klamm opens another", "klamm opens another")):
         await wire.version(await wire._any_client(), ApiKey.METADATA)
         waiting = asyncio.create_task(wire.metadata([]))
         await asyncio.sleep(0)
         await (wire.close() if reason is None else wire.close(reason))
         with pytest.raises(AnswerLost) as error:
             await waiting
-        assert error.value.message == told
+        assert error.value.message == sentence

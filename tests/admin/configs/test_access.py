@@ -61,11 +61,11 @@ async def test_a_broker_whose_certificate_has_expired_gets_a_new_one_through_zoo
     monkeypatch.setattr("engine.admin.configs.access._alter_by_wire", refused)
     target = ClusterTarget("t", Origin.OPTIONS, zookeeper=connect, bootstrap=NOBODY, via=Side.WIRE)
     async with Cluster(target, timeout_s=10) as cluster:
-        there = f"; the settings of a broker that cannot be asked are in ZooKeeper: {via}"
-        for entity, hint in ((Entity(EntityType.BROKER, "0"), there), (Entity(EntityType.TOPIC, "t"), "")):
-            with pytest.raises(LoginRefused) as told:
+        way_back = f"; the settings of a broker that cannot be asked are in ZooKeeper: {via}"
+        for entity, hint in ((Entity(EntityType.BROKER, "0"), way_back), (Entity(EntityType.TOPIC, "t"), "")):
+            with pytest.raises(LoginRefused) as caught:
                 await alter_entity(cluster, entity, {"listener.name.ssl.ssl.keystore.location": "/new"}, [])
-            assert str(told.value.hint) == f"the broker needs a new one{hint}"
+            assert str(caught.value.hint) == f"the broker needs a new one{hint}"
 
 
 @pytest.mark.parametrize(

@@ -67,8 +67,10 @@ async def test_those_that_may_not_be_read_do_not_hide_the_others_and_are_not_cal
     assert await described(zk, EntityType.BROKER) == [("0", 0), ("2", 0), ("10", 1), (None, 1)]
     assert await described(zk, EntityType.USER) == [("u", 1), ("v", 0)]
     for path, entity in hidden:
-        found = await reader.describe_all(entity.type, include_all=False)
-        assert [path in (entry.error or "") for entry in found] == [entry.entity_name == entity.name for entry in found]
+        configs = await reader.describe_all(entity.type, include_all=False)
+        assert [path in (entry.error or "") for entry in configs] == [
+            entry.entity_name == entity.name for entry in configs
+        ]
         with pytest.raises(NoAuth, match=path):
             await reader.describe(entity, include_all=False)
 
@@ -83,9 +85,9 @@ async def test_those_that_nobody_understands_are_an_error_and_hide_no_others(
 ) -> None:
     before = len(await described(zk, kind))
     await zk.set(f"/config/{entity}", b"{")
-    found = await ZkConfigReader(zk).describe_all(kind, include_all=False)
-    assert len(found) == before
-    (damaged,) = [entry for entry in found if entry.error is not None]
+    configs = await ZkConfigReader(zk).describe_all(kind, include_all=False)
+    assert len(configs) == before
+    (damaged,) = [entry for entry in configs if entry.error is not None]
     assert damaged.configs == () and f"/config/{entity}" in damaged.error
     with pytest.raises(ZnodeFormatError, match=f"/config/{entity}"):
         await ZkConfigReader(zk).describe(Entity(kind, damaged.entity_name), include_all=False)

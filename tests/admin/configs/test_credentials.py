@@ -43,9 +43,9 @@ async def settings(znodes: KafkaZkClient) -> dict[str, str]:
 async def test_a_new_credential_leaves_the_others_and_the_quotas(zk_chroot: str) -> None:
     async with opened(zk_chroot) as (cluster, znodes):
         await change_credentials(cluster, USER, parse_credentials({"SCRAM-SHA-512": "password=s,e=cret"}), [])
-        found = await settings(znodes)
-        stored = ScramCredential.decode(found.pop("SCRAM-SHA-512"))
-        assert found == SETTINGS
+        credentials = await settings(znodes)
+        stored = ScramCredential.decode(credentials.pop("SCRAM-SHA-512"))
+        assert credentials == SETTINGS
         assert stored == ScramCredential.of_password("SCRAM-SHA-512", "s,e=cret", stored.salt, 8192)
         changes = await znodes.client.children("/config/changes")
         assert len(changes) == 2, "brokers are told"

@@ -145,9 +145,9 @@ async def test_who_asks_by_settings_is_refused(
     cluster: ScriptedCluster, reader: WireTopicReader, /, options: DescribeOptions
 ) -> None:
     cluster.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = lambda _: SILENCE
-    with pytest.raises(Unreachable, match=r"not known") as told:
+    with pytest.raises(Unreachable, match=r"not known") as caught:
         await describe_topics(reader, select_topics(["t"]), options)
-    assert "ZooKeeper" in str(told.value.hint)
+    assert "ZooKeeper" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize("whose", ["one", "all"])
@@ -158,14 +158,14 @@ async def test_who_asks_for_settings_alone_hears_whose_silence_it_is(
     cluster.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = lambda _: SILENCE
     wire = WireCluster(cluster.bootstrap, properties=ClientProperties(), request_timeout_s=1.0)
     try:
-        with pytest.raises(Unreachable, match=r"no answer within 0.8 s") as told:
+        with pytest.raises(Unreachable, match=r"no answer within 0.8 s") as caught:
             if whose == "one":
                 await WireConfigReader(wire).describe(Entity(EntityType.TOPIC, "t"), include_all=False)
             else:
                 await WireConfigReader(wire).describe_all(EntityType.TOPIC, include_all=False)
     finally:
         await wire.close()
-    assert "ZooKeeper" in str(told.value.hint)
+    assert "ZooKeeper" in str(caught.value.hint)
 
 
 @staged(play, None)
@@ -228,8 +228,8 @@ async def test_where_zookeeper_itself_counts_as_dead_nobody_is_asked_for_setting
     complaints: list[str] = []
     silence = SettingsSilence()
     with dead_zookeeper(how) as zookeeper:
-        told = await find_zookeeper_away(cluster, zookeeper, silence)
-    assert told.counts_as_dead
+        error = await find_zookeeper_away(cluster, zookeeper, silence)
+    assert error.counts_as_dead
     for _again in range(2):
         async with Cluster(brokers_of(cluster), settings=silence) as opened:
             wire = await opened.wire()
@@ -256,8 +256,8 @@ async def test_zookeeper_is_looked_at_before_brokers_are_asked_for_what_it_keeps
                 alter_configs(wire, Entity(EntityType.TOPIC, "t"), {"retention.ms": "7"}, [], validate_only=True),
                 create_topic(wire, NewTopic("t"), timeout_ms=1000, validate_only=True),
             )
-            for found in await asyncio.gather(*checks, return_exceptions=True):
-                assert (type(found), str(found)) == (Unreachable, DEAD_ZOOKEEPER)
+            for outcome in await asyncio.gather(*checks, return_exceptions=True):
+                assert (type(outcome), str(outcome)) == (Unreachable, DEAD_ZOOKEEPER)
     broker = cluster.brokers[0]
     for asked in (DescribeConfigsRequest, IncrementalAlterConfigsRequest, CreateTopicsRequest):
         assert not broker.requests(asked)
@@ -305,16 +305,16 @@ def test_where_no_way_leads_to_zookeeper_a_broker_is_asked_once(
         answer = answering([ErrorCode.NONE]) if hears_it else lambda _: SILENCE
         cluster.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = answer
         silence = SettingsSilence()
-        told = await find_zookeeper_away(cluster, zookeeper, silence)
-        assert (str(told), told.counts_as_dead) == ("ZooKeeper cannot be reached", False)
+        error = await find_zookeeper_away(cluster, zookeeper, silence)
+        assert (str(error), error.counts_as_dead) == ("ZooKeeper cannot be reached", False)
         async with Cluster(brokers_of(cluster), settings=silence) as opened:
             reader = WireTopicReader(await opened.wire(), on_unknown=complaints.append)
-            found = await asyncio.gather(*(reader.topics(["t"]) for _again in range(3)))
+            answers = await asyncio.gather(*(reader.topics(["t"]) for _again in range(3)))
         asked = len(cluster.brokers[0].requests(DescribeConfigsRequest))
         if hears_it:
-            assert ([entry.configs for (entry,) in found], complaints) == ([{"retention.ms": "7"}] * 3, [])
+            assert ([entry.configs for (entry,) in answers], complaints) == ([{"retention.ms": "7"}] * 3, [])
         else:
-            assert ([entry.configs for (entry,) in found], asked) == ([None] * 3, 1)
+            assert ([entry.configs for (entry,) in answers], asked) == ([None] * 3, 1)
             assert set(complaints) == {"settings of 1 topic are not known: no answer within 0.1 s"}
 
     play(scene, None)
@@ -373,9 +373,9 @@ async def find_zookeeper_away(
 ) -> ZooKeeperUnreachable:
     """Do what a command does first: ask ZooKeeper, and get no answer."""
     async with Cluster(brokers_of(cluster, zookeeper), settings=silence, timeout_s=1.0) as opened:
-        with pytest.raises(ZooKeeperUnreachable) as told:
+        with pytest.raises(ZooKeeperUnreachable) as caught:
             await opened.zookeeper()
-    return told.value
+    return caught.value
 
 
 @in_event_loop
@@ -385,11 +385,11 @@ async def test_a_broker_that_stands_still_hides_no_settings_of_others() -> None:
         cluster.brokers[1].answers[ApiKey.DESCRIBE_CONFIGS] = lambda _: SILENCE
         wire = WireCluster(cluster.bootstrap, properties=ClientProperties(), request_timeout_s=1.0)
         try:
-            told = await WireConfigReader(wire).describe_all(EntityType.BROKER, include_all=True)
+            configs = await WireConfigReader(wire).describe_all(EntityType.BROKER, include_all=True)
         finally:
             await wire.close()
         # The last are the defaults of all brokers, which any broker reports.
-        assert [(entry.entity_name, len(entry.configs), entry.error) for entry in told] == [
+        assert [(entry.entity_name, len(entry.configs), entry.error) for entry in configs] == [
             ("0", 1, None), ("1", 0, "no answer within 0.4 s"), (None, 1, None),
         ]  # fmt: skip
 

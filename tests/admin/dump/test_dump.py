@@ -247,9 +247,9 @@ def test_right_indexes_and_their_preallocated_tails(tmp_path: Path) -> None:
     for path in (index, time_index):
         assert list(dump_file(path, QUIET)) == []
     assert findings(index, SANITY) == [Finding(FindingKind.SANE)]
-    (found,) = findings(time_index, SANITY)
-    assert found.finding is FindingKind.CORRUPT, "Kafka's check takes the last zeros for the last entry"
-    assert found.message == (
+    (row,) = findings(time_index, SANITY)
+    assert row.finding is FindingKind.CORRUPT, "Kafka's check takes the last zeros for the last entry"
+    assert row.message == (
         "the last timestamp (0) is below the first (1013): the file ends in zeros, as it does while a broker uses it"
     )
 
@@ -384,8 +384,8 @@ def test_damaged_files_are_dumped_as_far_as_they_go(tmp_path: Path, folder: str)
             path.write_bytes(data[: noise.randrange(len(data) + 1)] if noise.random() < 0.2 else data)
         for path in files_to_dump(target):
             lines = [row_line(row, path, decoder_for(path, DATA)) for row in dump_file(path, DATA)]
-            found = findings(path)
-            lines += list(problem_lines(path, found))
+            rows = findings(path)
+            lines += list(problem_lines(path, rows))
             line_count += sum(map(bool, lines))
-            finding_count += sum(each.finding is not FindingKind.EMPTY for each in found)
+            finding_count += sum(each.finding is not FindingKind.EMPTY for each in rows)
     assert (line_count > finding_count, finding_count > 20) == (True, True), "rows beside findings"

@@ -53,9 +53,9 @@ def test_preferred_leaders(
     replicas: tuple[int, ...], isr: tuple[int, ...], leader: int, live: set[int], after: int, obstacle: str | None
 ) -> None:
     name = TopicPartition("t", 0)
-    (found,) = preview(ElectionType.PREFERRED, {name: partition(replicas, isr, leader)}, live)
-    assert (found.after, found.obstacle) == (after, obstacle)
-    assert found.is_needed == (obstacle is not None or leader != after)
+    (election,) = preview(ElectionType.PREFERRED, {name: partition(replicas, isr, leader)}, live)
+    assert (election.after, election.obstacle) == (after, obstacle)
+    assert election.is_needed == (obstacle is not None or leader != after)
 
 
 @pytest.mark.parametrize(
@@ -69,8 +69,8 @@ def test_preferred_leaders(
     ],
 )
 def test_unclean_leaders(isr: tuple[int, ...], leader: int, live: set[int], after: int, result: ElectionResult) -> None:
-    (found,) = preview(ElectionType.UNCLEAN, {TopicPartition("t", 0): partition((1, 2, 3), isr, leader)}, live)
-    assert (found.after, found.as_result().result) == (after, result)
+    (election,) = preview(ElectionType.UNCLEAN, {TopicPartition("t", 0): partition((1, 2, 3), isr, leader)}, live)
+    assert (election.after, election.as_result().result) == (after, result)
 
 
 def test_each_partition_belongs_to_the_topic_beside_it() -> None:

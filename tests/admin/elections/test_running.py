@@ -99,12 +99,12 @@ async def test_only_what_is_not_led_as_preferred_is_asked_for(
     previews = await preview_election(cluster, PREFERRED, ALL)
     assert elections.log == []
     assert [preview.is_needed for preview in previews] == [False, True, True, True]
-    found = await run_election(cluster, PREFERRED, previews)
+    outcomes = await run_election(cluster, PREFERRED, previews)
     assert elections.log == ["accepted", "elect [1, 2, 3]"]
-    assert [(outcome.before, outcome.after) for outcome in found] == [(0, 0), (1, 0), (1, 0), (1, 1)]
+    assert [(outcome.before, outcome.after) for outcome in outcomes] == [(0, 0), (1, 0), (1, 0), (1, 1)]
     elected = ElectionResult.ELECTED
-    assert results(found) == [ElectionResult.NOT_NEEDED, elected, elected, ElectionResult.FAILED]
-    assert found[3].error == "preferred replica 0 is not in sync (PREFERRED_LEADER_NOT_AVAILABLE)"
+    assert results(outcomes) == [ElectionResult.NOT_NEEDED, elected, elected, ElectionResult.FAILED]
+    assert outcomes[3].error == "preferred replica 0 is not in sync (PREFERRED_LEADER_NOT_AVAILABLE)"
 
 
 @staged(play)
@@ -132,9 +132,9 @@ async def test_what_is_not_led_as_expected_in_time_is_under_way(
     elections.deaf = {1}
     elections.errors = {2: ErrorCode.ELECTION_NOT_NEEDED}
     previews = await preview_election(cluster, PREFERRED, ElectionScope((("t", 1), ("t", 2))))
-    found = await run_election(cluster, PREFERRED, previews)
-    assert results(found) == [ElectionResult.UNDER_WAY, ElectionResult.NOT_NEEDED]
-    assert found[0].error == "leader is 1 when the time was up"
+    outcome = await run_election(cluster, PREFERRED, previews)
+    assert results(outcome) == [ElectionResult.UNDER_WAY, ElectionResult.NOT_NEEDED]
+    assert outcome[0].error == "leader is 1 when the time was up"
 
 
 @staged(play, version_max={ApiKey.ELECT_LEADERS: 0})

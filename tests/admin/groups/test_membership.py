@@ -92,17 +92,17 @@ def test_who_is_not_taken_for_long_is_told_why(monkeypatch: pytest.MonkeyPatch) 
         async def _home(self) -> int:
             return 0
 
-    told: list[str] = []
+    reasons: list[str] = []
 
     async def joining() -> None:
-        membership = Settled(cast("WireCluster", NotYet()), "g", ["t"], give_up_s=math.inf, complain=told.append)
+        membership = Settled(cast("WireCluster", NotYet()), "g", ["t"], give_up_s=math.inf, complain=reasons.append)
         task = asyncio.create_task(membership.join())
         while asked < 5:
             await asyncio.sleep(0.01)
         task.cancel()
 
     asyncio.run(asyncio.wait_for(joining(), 30))
-    assert told == ["waiting for the coordinator of group g: COORDINATOR_NOT_AVAILABLE"]
+    assert reasons == ["waiting for the coordinator of group g: COORDINATOR_NOT_AVAILABLE"]
 
 
 @pytest.mark.parametrize(

@@ -64,10 +64,10 @@ async def test_partitions_that_nobody_knows_of_are_rows_with_a_reason(
     world: ScriptedGroups, cluster: Cluster, /
 ) -> None:
     world.offsets = {"g1": {("t", 0): 60, ("t", 2): 5, ("gone", 0): 3}, "g2": {}}
-    found = await describe(cluster, all_of())
-    assert found.failures == ()
-    one, two = found.groups
-    assert [(p.name, p.current_offset, p.log_end_offset, p.lag, p.error) for p in one.partitions] == [
+    described = await describe(cluster, all_of())
+    assert described.failures == ()
+    group, two = described.groups
+    assert [(p.name, p.current_offset, p.log_end_offset, p.lag, p.error) for p in group.partitions] == [
         (("gone", 0), 3, None, None, "the topic or partition does not exist"),
         (("t", 0), 60, 100, 40, None),
         (("t", 2), 5, None, None, "no leader"),
@@ -81,9 +81,9 @@ async def test_a_group_that_may_not_be_seen_does_not_hide_the_others(
 ) -> None:
     world.offsets = {"g1": {}, "g2": {}}
     world.errors = {"g2": ErrorCode.GROUP_AUTHORIZATION_FAILED}
-    found = await describe(cluster, all_of("g1", "g2", "g4"), Wanted.STATE)
-    assert [group.group for group in found.groups] == ["g1"]
-    assert told(found.failures) == [
+    described = await describe(cluster, all_of("g1", "g2", "g4"), Wanted.STATE)
+    assert [group.group for group in described.groups] == ["g1"]
+    assert told(described.failures) == [
         ("GROUP_AUTHORIZATION_FAILED", "group g2"),
         ("consumer group 'g4' does not exist", None),
     ]
@@ -137,8 +137,8 @@ async def test_a_frozen_broker_is_not_asked_who_coordinates(world: ScriptedGroup
     world.offsets = {"g1": {("t", 1): 60}}
     frozen = world.cluster.brokers[0].answers
     frozen |= dict.fromkeys(frozen, lambda _: SILENCE)
-    found = await describe(cluster, all_of("g1"))
-    assert [[row.log_end_offset for row in group.partitions] for group in found.groups] == [[100]]
+    described = await describe(cluster, all_of("g1"))
+    assert [[row.log_end_offset for row in group.partitions] for group in described.groups] == [[100]]
 
 
 @staged(play)
@@ -151,9 +151,9 @@ async def test_a_frozen_broker_uses_up_its_time_once(
     world.offsets = {"g1": {("t", 0): 60}, "g2": {("t", 0): 60, ("t", 1): 61}}
     frozen = world.cluster.brokers[1].answers
     frozen |= {key: lambda _: SILENCE for key in frozen if key is not ApiKey.METADATA}
-    found = await describe(cluster, all_of())
-    assert told(found.failures) == [("the groups of broker 1 are not known: no answer within 2 s", None)]
-    ((group, rows),) = [(group.group, group.partitions) for group in found.groups]
+    described = await describe(cluster, all_of())
+    assert told(described.failures) == [("the groups of broker 1 are not known: no answer within 2 s", None)]
+    ((group, rows),) = [(group.group, group.partitions) for group in described.groups]
     assert (group, [(row.log_end_offset, row.error) for row in rows]) == (
         "g2",
         [(100, None), (None, "no answer within 0.5 s: broker 1")],
@@ -292,8 +292,8 @@ async def test_a_group_may_be_named_by_a_pattern_of_whole_ids(world: ScriptedGro
         "app.b",
     ]
     in_t = parse_topic_scope(["t"])
-    found = await find_offsets_of_groups(cluster, ["app.*", "app.b"], in_t)
-    assert [(row.group, row.offset) for _, rows in found for row in rows] == [("app.a", 5), ("app.b", 6)]
+    offsets = await find_offsets_of_groups(cluster, ["app.*", "app.b"], in_t)
+    assert [(row.group, row.offset) for _, rows in offsets for row in rows] == [("app.a", 5), ("app.b", 6)]
     for names in (["app.*", "app.a2"], ["app.a2.*"]):
         with pytest.raises(NothingCommitted, match="nothing in topic 't'"):
             await find_offsets_of_groups(cluster, names, in_t)

@@ -70,15 +70,15 @@ def test_a_whole_cluster_in_every_era(versions: dict[ApiKey, int]) -> None:
         assert {g.coordinator == world.home(g.group) for g in listing.groups} == {True}
 
         described = await describe_groups(wire, [*world.offsets, "g999"])
-        one = described["g7"]
-        assert isinstance(one, GroupDescription)
-        assert (one.coordinator, one.state, one.protocol, one.type) == (
+        description = described["g7"]
+        assert isinstance(description, GroupDescription)
+        assert (description.coordinator, description.state, description.protocol, description.type) == (
             1,
             GroupState.STABLE,
             "range",
             GroupType.CLASSIC,
         )
-        assert [m.assignment for m in one.members] == [(TopicPartition("t", 0), TopicPartition("t", 1)), None]
+        assert [m.assignment for m in description.members] == [(TopicPartition("t", 0), TopicPartition("t", 1)), None]
         gone = described["g999"]
         assert isinstance(gone, GroupDescription)
         assert gone.state is GroupState.DEAD
@@ -116,9 +116,9 @@ async def test_a_coordinator_that_has_moved_is_looked_for_again(world: ScriptedG
     world.moved = {"g2"}
     described = await describe_groups(wire, ["g1", "g2"], coordinators={"g1": 1, "g2": 1})
     assert [type(group) for group in described.values()] == [GroupDescription, GroupDescription]
-    found = described["g2"]
-    assert isinstance(found, GroupDescription)
-    assert found.coordinator == 0, "the hint was wrong, the cluster was asked"
+    description = described["g2"]
+    assert isinstance(description, GroupDescription)
+    assert description.coordinator == 0, "the hint was wrong, the cluster was asked"
 
 
 @staged(play)
@@ -151,8 +151,8 @@ async def test_a_broker_that_hangs_up_costs_its_groups_only(world: ScriptedGroup
 
 @staged(play)
 async def test_coordinators_are_asked_for_in_batches(world: ScriptedGroups, wire: WireCluster, /) -> None:
-    found = await find_coordinators(wire, [f"g{n}" for n in range(1200)])
-    assert found["g5"] == 1
+    coordinators = await find_coordinators(wire, [f"g{n}" for n in range(1200)])
+    assert coordinators["g5"] == 1
     assert sum(len(b.requests(FindCoordinatorRequest)) for b in world.cluster.brokers) == 3
 
 
@@ -166,8 +166,8 @@ async def test_groups_of_the_new_protocols_are_described_as_far_as_they_can_be(
         broker.answers[ApiKey.CONSUMER_GROUP_DESCRIBE] = world.describe_new
     listing = await list_groups(wire)
     assert [group.type for group in listing.groups] == ["consumer", "consumer", "share", "streams", "classic"]
-    found = await describe_groups(wire, [*world.offsets, "g7"])
-    new = found["g2"]
+    described_groups = await describe_groups(wire, [*world.offsets, "g7"])
+    new = described_groups["g2"]
     assert isinstance(new, GroupDescription)
     assert (new.type, new.state, new.protocol_type, new.protocol, new.coordinator) == (
         GroupType.CONSUMER, GroupState.RECONCILING, "consumer", "uniform", 0,
@@ -175,9 +175,9 @@ async def test_groups_of_the_new_protocols_are_described_as_far_as_they_can_be(
     (member,) = new.members
     assert (member.member_id, member.group_instance_id, member.client_id, member.host) == ("m", "i", "c", "/h")
     assert member.assignment == (TopicPartition("t", 0), TopicPartition("t", 1))
-    assert str(found["g3"]) == "it is a share group: those are listed, not described"
-    assert str(found["g4"]) == "it is a streams group: those are listed, not described"
-    classic, absent = found["g5"], found["g7"]
+    assert str(described_groups["g3"]) == "it is a share group: those are listed, not described"
+    assert str(described_groups["g4"]) == "it is a streams group: those are listed, not described"
+    classic, absent = described_groups["g5"], described_groups["g7"]
     assert isinstance(classic, GroupDescription) and classic.type is GroupType.CLASSIC
     assert isinstance(absent, GroupDescription) and absent.state is GroupState.DEAD
     for broker in world.cluster.brokers:

@@ -81,12 +81,12 @@ def test_topics_with_partitions() -> None:
 
 
 def test_files_of_one_group_and_of_several() -> None:
-    one = parse_offsets_file("t,0,5\r\n\r\nt,1,-3\n", "f", only_group="g")
-    assert one == {"g": {TopicPartition("t", 0): 5, TopicPartition("t", 1): -3}}
+    offsets_of_g = parse_offsets_file("t,0,5\r\n\r\nt,1,-3\n", "f", only_group="g")
+    assert offsets_of_g == {"g": {TopicPartition("t", 0): 5, TopicPartition("t", 1): -3}}
     several = '"g,1",t,0,5\nh,t,0,6\n'
     for only_group in ("g", None):
-        found = parse_offsets_file(several, "f", only_group=only_group)
-        assert found == {"g,1": {TopicPartition("t", 0): 5}, "h": {TopicPartition("t", 0): 6}}
+        offsets = parse_offsets_file(several, "f", only_group=only_group)
+        assert offsets == {"g,1": {TopicPartition("t", 0): 5}, "h": {TopicPartition("t", 0): 6}}
 
 
 @pytest.mark.parametrize(

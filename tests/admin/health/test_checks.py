@@ -85,8 +85,8 @@ def test_an_offline_partition_names_the_broker_that_can_bring_it_back(isr: tuple
 
 def test_what_a_broker_had_on_a_failed_log_dir_waits_for_no_election() -> None:
     lost = replace(facts(partition((0, 3), (0,), -1)), offline_log_dirs={0: ("/d",)}, awaits_leaders=True)
-    told = "t-0 (leader none, replicas 0,3; a log dir of broker 0, last in sync, has failed)"
-    assert found(lost)[Check.OFFLINE_PARTITIONS] == (told,)
+    example = "t-0 (leader none, replicas 0,3; a log dir of broker 0, last in sync, has failed)"
+    assert found(lost)[Check.OFFLINE_PARTITIONS] == (example,)
     assert Check.OFFLINE_PARTITIONS not in found(replace(lost, offline_log_dirs={}))
 
 
@@ -182,10 +182,10 @@ def test_controllers(controller_id: int, seen: dict[int, int | None], check: Che
 def test_a_zookeeper_that_lost_its_data_is_named_as_the_cause(cluster_id: str | None) -> None:
     healthy = facts(live=())
     lost = replace(healthy.snapshot, topics=(), controller_id=-1, cluster_id=cluster_id)
-    told = "no broker is the controller"
+    example = "no broker is the controller"
     if cluster_id is None:
-        told += ": no cluster is in this ZooKeeper, or not under this chroot (it has no /cluster/id)"
-    assert found(replace(healthy, snapshot=lost)) == {Check.NO_CONTROLLER: (told,)}
+        example += ": no cluster is in this ZooKeeper, or not under this chroot (it has no /cluster/id)"
+    assert found(replace(healthy, snapshot=lost)) == {Check.NO_CONTROLLER: (example,)}
     by_wire = replace(lost, source=SnapshotSource.WIRE)
     assert found(replace(healthy, snapshot=by_wire))[Check.NO_CONTROLLER] == ("no broker is the controller",)
 
@@ -400,8 +400,8 @@ def test_topics_that_cannot_be_read_are_critical() -> None:
 
 def test_the_worst_cases_come_first() -> None:
     thin = [partition((0, 1, 2), isr=isr) for isr in ((0, 1), (0,), (0, 1))]
-    (told,) = (found(replace(facts(*thin), min_isr={"t": 3}))[Check.UNDER_MIN_ISR],)
-    assert [line.split()[1] for line in told] == ["(1", "(2", "(2"]
+    (examples,) = (found(replace(facts(*thin), min_isr={"t": 3}))[Check.UNDER_MIN_ISR],)
+    assert [line.split()[1] for line in examples] == ["(1", "(2", "(2"]
     lost = [partition((3, 4)), partition((4, 0))]
     assert found(facts(*lost))[Check.MISSING_BROKERS] == ("broker 4: 2 replicas", "broker 3: 1 replica")
     led_by_others = [partition((0, 1), leader=1), *(partition((1, 0), leader=0) for _ in range(2))]

@@ -98,11 +98,11 @@ def test_every_check_has_its_clusters() -> None:
 @pytest.mark.parametrize("check", Check)
 def test_a_check_finds_what_is_wrong_and_nothing_in_its_near_miss(check: Check) -> None:
     wrong, right = CLUSTERS[check]
-    found = {reason.check: reason for reason in assess(wrong).reasons}
-    assert check in found, sorted(found)
-    assert found[check].severity is check.severity
+    reasons = {reason.check: reason for reason in assess(wrong).reasons}
+    assert check in reasons, sorted(reasons)
+    assert reasons[check].severity is check.severity
     assert check.advice, "a person is told what to do"
-    is_critical = any(reason.severity is Severity.CRITICAL for reason in found.values())
+    is_critical = any(reason.severity is Severity.CRITICAL for reason in reasons.values())
     assert assess(wrong).status is (HealthStatus.CRITICAL if is_critical else HealthStatus.WARNING)
     assert check not in {reason.check for reason in assess(right).reasons}
 

@@ -138,9 +138,9 @@ async def test_a_controller_that_was_elected_meanwhile_is_the_only_one(
             nonlocal probed
             probed += 1
             brokers.controller_id = 1
-            found = await probe(snapshot, **options)
+            outcome = await probe(snapshot, **options)
             brokers.controller_id = 0 if is_for_long else 1
-            return found
+            return outcome
 
         monkeypatch.setattr(reading, "probe_brokers", elects)
         target = ClusterTarget("t", Origin.OPTIONS, bootstrap=tuple(brokers.bootstrap))
@@ -206,8 +206,8 @@ async def test_a_second_look_at_the_controller_asks_anew_who_is_there_and_no_bro
             assert facts.seen_controllers == {0: 2, 2: 2}
         else:
             assert checks == {Check.SILENT_BROKERS, Check.SEVERAL_CONTROLLERS}
-            what = "the controller is that of a moment ago, because it could not be read again"
-            assert heard == [f"{what}: {why}"]
+            complaint = "the controller is that of a moment ago, because it could not be read again"
+            assert heard == [f"{complaint}: {why}"]
 
 
 @pytest.mark.parametrize("is_frozen", [False, True])
@@ -225,10 +225,10 @@ async def test_a_controller_that_waits_for_zookeeper_is_no_silent_broker(is_froz
             (await cluster.wire()).silent[0] = SILENCE
             facts = await read_health_facts(cluster)
         assert (facts.silent_brokers, facts.idle_controller) == (({0: SILENCE}, None) if is_frozen else ({}, SILENCE))
-        found = {reason.check: reason.examples for reason in assess(facts).reasons}
-        told = (f"broker 0 is the controller, and answers, but not as the controller: {SILENCE}; is ZooKeeper up?",)
-        assert found.get(Check.NO_CONTROLLER) == (None if is_frozen else told)
-        assert (Check.SILENT_BROKERS in found) == is_frozen
+        examples = {reason.check: reason.examples for reason in assess(facts).reasons}
+        example = (f"broker 0 is the controller, and answers, but not as the controller: {SILENCE}; is ZooKeeper up?",)
+        assert examples.get(Check.NO_CONTROLLER) == (None if is_frozen else example)
+        assert (Check.SILENT_BROKERS in examples) == is_frozen
 
 
 @pytest.mark.parametrize(

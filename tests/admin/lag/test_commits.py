@@ -123,11 +123,11 @@ class Cluster:
 def within_pace(cluster: object, committed: int = 30, *, is_unowned: bool = False) -> bool:
     readers = {("seldom", ORDERS): committed}
     unowned = readers.keys() if is_unowned else ()
-    found = asyncio.run(
+    within = asyncio.run(
         readers_within_pace(cast("WireCluster", cluster), readers, NOW_MS, patience_s=0.0, unowned=unowned)
     )
-    assert found <= readers.keys()
-    return bool(found)
+    assert within <= readers.keys()
+    return bool(within)
 
 
 STEADY = [commit("seldom", 180, 10), commit("seldom", 120, 20), commit("seldom", 60, 30)]

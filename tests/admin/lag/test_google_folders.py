@@ -23,8 +23,8 @@ def test_folders_that_only_names_tell_of(google: Any) -> None:
     for name in ("offsets/0", "offsets/1", "sources/0/0", "metadata"):
         with google.open_output_stream(f"{BUCKET}/q/{name}") as file:
             file.write(b"12")
-    found = {entry.name: (entry.is_folder, entry.size_bytes) for entry in ArrowStore(google).list(f"{BUCKET}/q/")}
-    assert found == {"offsets": (True, 0), "sources": (True, 0), "metadata": (False, 2)}
+    entries = {entry.name: (entry.is_folder, entry.size_bytes) for entry in ArrowStore(google).list(f"{BUCKET}/q/")}
+    assert entries == {"offsets": (True, 0), "sources": (True, 0), "metadata": (False, 2)}
 
 
 def test_a_folder_that_is_not_there(google: Any) -> None:

@@ -49,7 +49,7 @@ class Meter:
 
 @in_virtual_time
 async def test_who_watches_lag_does_not_see_what_a_stopped_group_read_before() -> None:
-    told: dict[int, float | None] = {}
+    rates: dict[int, float | None] = {}
     async with aclosing(watch_lag(cast("LagMeter", Meter()), INTERVAL_S)) as watched:
         async for look in watched:
             assert isinstance(look, tuple)
@@ -57,12 +57,12 @@ async def test_who_watches_lag_does_not_see_what_a_stopped_group_read_before() -
             (group,) = answer.groups
             (partition,) = group.partitions
             assert partition.out_per_sec == group.out_per_sec
-            told[round(answer.time.timestamp())] = group.out_per_sec
-            if len(told) == 8:
+            rates[round(answer.time.timestamp())] = group.out_per_sec
+            if len(rates) == 8:
                 break
-    assert told[STOPPED_AT_S] == told[10] == RATE / 2
-    assert told[STOPPED_AT_S + 5] not in (None, 0.0), "one look without a commit says nothing"
-    assert told[STOPPED_AT_S + 10] == told[STOPPED_AT_S + 20] == 0.0
+    assert rates[STOPPED_AT_S] == rates[10] == RATE / 2
+    assert rates[STOPPED_AT_S + 5] not in (None, 0.0), "one look without a commit says nothing"
+    assert rates[STOPPED_AT_S + 10] == rates[STOPPED_AT_S + 20] == 0.0
 
 
 def test_what_was_not_measured_again_says_nothing_of_a_standstill() -> None:
@@ -70,16 +70,16 @@ def test_what_was_not_measured_again_says_nothing_of_a_standstill() -> None:
     paces, first = Paces(), measured(10)
     paces.take([first], 10_000)
     for at_s in range(15, 60, INTERVAL_S):
-        (told,) = paces.take([replace(first, state=GroupState.EMPTY)], at_s * 1000)
-        assert (told.state, told.out_per_sec, paces.still_s(told)) == (GroupState.EMPTY, RATE / 2, None)
+        (changes,) = paces.take([replace(first, state=GroupState.EMPTY)], at_s * 1000)
+        assert (changes.state, changes.out_per_sec, paces.still_s(changes)) == (GroupState.EMPTY, RATE / 2, None)
 
 
 def test_groups_of_one_name_have_paces_of_their_own() -> None:
-    paces, told = Paces(), ()
+    paces, lags = Paces(), ()
     for at_s in range(10, 45, INTERVAL_S):
-        told = paces.take([measured(at_s), measured(at_s, GroupType.ZOOKEEPER, stops=False)], at_s * 1000)
-    assert [pace.out_per_sec for pace in told] == [0.0, RATE / 2]
-    assert [paces.still_s(pace) for pace in told] == [20.0, None]
+        lags = paces.take([measured(at_s), measured(at_s, GroupType.ZOOKEEPER, stops=False)], at_s * 1000)
+    assert [pace.out_per_sec for pace in lags] == [0.0, RATE / 2]
+    assert [paces.still_s(pace) for pace in lags] == [20.0, None]
 
 
 def test_queries_of_spark_pass_as_they_are() -> None:
@@ -90,7 +90,7 @@ def test_queries_of_spark_pass_as_they_are() -> None:
 
 def test_a_group_that_has_only_a_marker_before_it_has_not_stopped() -> None:
     """A record that comes after a long time behind the marker has waited for no longer than since it came."""
-    paces, told = Paces(), []
+    paces, changes = Paces(), []
     # It has read two records and stands before a marker for a minute; then one comes, and it commits nothing more.
     for at_s, committed, end in (
         (0, 5, 6),
@@ -107,6 +107,6 @@ def test_a_group_that_has_only_a_marker_before_it_has_not_stopped() -> None:
         unread = {Place(NAME, committed): None if end - committed == 1 else UnreadRecord(10, 75_000)}
         lag = group_lag(sample, {NAME: [Point(at_s * 1000, committed, end)]}, unread, at_s * 1000)
         paces.take([lag], at_s * 1000)
-        told.append((at_s, paces.still_s(lag), paces.is_late(lag)))
-    assert told[:-1] == [(at_s, None, False) for at_s in (0, 5, 10, 70, 75, 80)]
-    assert told[-1] == (100, 25.0, True)
+        changes.append((at_s, paces.still_s(lag), paces.is_late(lag)))
+    assert changes[:-1] == [(at_s, None, False) for at_s in (0, 5, 10, 70, 75, 80)]
+    assert changes[-1] == (100, 25.0, True)

@@ -22,8 +22,8 @@ KEY = ("g\n", GroupType.CLASSIC)
 
 
 def look(time_ms: int, committed: int | None = 5, end: int | None = 9) -> Sample:
-    one = PartitionSample(committed, end, 0, True)
-    group = GroupSample(KEY[0], KEY[1], GroupState.STABLE, {NAME: one})
+    sample = PartitionSample(committed, end, 0, True)
+    group = GroupSample(KEY[0], KEY[1], GroupState.STABLE, {NAME: sample})
     return Sample(time_ms, {KEY: group})
 
 

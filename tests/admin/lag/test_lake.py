@@ -50,8 +50,8 @@ def lake(tmp_path: Path) -> Lake:
 def test_a_file_per_sample_and_chunk_by_day(lake: Lake, tmp_path: Path) -> None:
     for minute in (-1, 0, 1):
         keep(lake, minute, {"lag": minute}, chunk=0) if minute >= 0 else lake.write(MIDNIGHT_MS - 1, 0, 1, rows({}))
-    found = sorted(str(path.relative_to(tmp_path / "lag")) for path in (tmp_path / "lag").rglob("*.parquet"))
-    assert found == [
+    paths = sorted(str(path.relative_to(tmp_path / "lag")) for path in (tmp_path / "lag").rglob("*.parquet"))
+    assert paths == [
         f"day=2026-11-21/{MIDNIGHT_MS - 1}-0000000000-001.parquet",
         f"day=2026-11-22/{MIDNIGHT_MS}-0000000000-000.parquet",
         f"day=2026-11-22/{MIDNIGHT_MS + MINUTE}-0000000001-000.parquet",

@@ -58,9 +58,9 @@ def total(found: set[Place]) -> dict[tuple[str, str], tuple[int, int]]:
 def test_recorded_checkpoints(version: str, scene: str, tmp_path: Path) -> None:
     for name, expected in SCENES[scene].items():
         query = read_checkpoint(locate(str(restore(RECORDED / version / scene / name, tmp_path))))
-        found = places(query)
-        assert {place[:3] for place in found} == {place[:3] for place in expected}
-        assert total(found) == total(expected)
+        committed = places(query)
+        assert {place[:3] for place in committed} == {place[:3] for place in expected}
+        assert total(committed) == total(expected)
         assert (query.kind, query.name, query.job) == (ReaderKind.CHECKPOINT, None, name)
         taken = [
             batch.committed_ms - batch.planned_ms for batch in query.finished if batch.planned_ms and batch.committed_ms
@@ -259,8 +259,8 @@ def test_a_query_is_one_whatever_tells_of_it(tmp_path: Path) -> None:
     traces = QueryTraces((str(tmp_path / "all"),), (str(tmp_path / "log"),))
     queries, failures = traces.read()
     assert failures == []
-    told = {query.path: (query.name, query.run_id, places(query)) for query in queries}
-    assert told == {
+    by_path = {query.path: (query.name, query.run_id, places(query)) for query in queries}
+    assert by_path == {
         str(folder): ("told", "r-7", {("0", "orders", 0, 8, 3)}),
         str(other): ("told", None, {("0", "orders", 0, 1, 1)}),
         str(foreign): (None, None, {("0", "orders", 0, 1, 1)}),
@@ -374,8 +374,8 @@ def test_checkpoints_and_event_logs_in_stores(bucket: str) -> None:
     assert (query.kind, query.path) == (ReaderKind.CHECKPOINT, f"{bucket}/killed/killed")
     assert total(places(query)) == {("0", "payments"): (20, 10)}
     assert query.job == "killed", "its name is in the event log"
-    ((told,), _) = QueryTraces((), (f"{bucket}/killed/events",)).read()
-    assert total(places(told)) == {("0", "payments"): (10, 10)}
+    ((killed,), _) = QueryTraces((), (f"{bucket}/killed/events",)).read()
+    assert total(places(killed)) == {("0", "payments"): (10, 10)}
     with pytest.raises(NotFound, match="no such folder"):
         find_checkpoints(locate(f"{bucket}/absent"))
 

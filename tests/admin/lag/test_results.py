@@ -38,8 +38,13 @@ def test_sums_are_over_what_is_known() -> None:
         times={Place(A, 5): UnreadRecord(5, NOW - 700), Place(A, 8): UnreadRecord(8, NOW - 100)},
     )
     assert (group.lag, group.time_lag_ms, group.partition_count, group.unknown_partition_count) == (4, 700, 3, 2)
-    one, leaderless, fresh = group.partitions
-    assert (one.lag, one.time_lag_ms, one.span_ms, one.consumer_id) == (4, 700, 600, "m-1")
+    partition_lag, leaderless, fresh = group.partitions
+    assert (partition_lag.lag, partition_lag.time_lag_ms, partition_lag.span_ms, partition_lag.consumer_id) == (
+        4,
+        700,
+        600,
+        "m-1",
+    )
     assert (leaderless.lag, leaderless.time_lag_ms, leaderless.committed_offset) == (None, None, 5)
     assert (fresh.lag, fresh.reason) == (None, Reason.NOTHING_COMMITTED)
 
@@ -169,11 +174,11 @@ def test_a_reader_stands_still_only_in_front_of_records(
     time_lag_ms: int | None,
 ) -> None:
     group = answer({A: sample(5, 9)}, {A: STILL}, {Place(A, 5): record}, behind)
-    (one,) = group.partitions
-    assert (one.status, one.reason, one.is_behind) == told
+    (partition_lag,) = group.partitions
+    assert (partition_lag.status, partition_lag.reason, partition_lag.is_behind) == told
     assert (group.status, group.reason) == told[:2]
-    assert (one.time_lag_ms, one.lag) == (time_lag_ms, 4), "offsets are counted as Kafka's tools do"
-    assert one.clear_in_ms == (0 if one.reason is Reason.NO_RECORDS else None)
+    assert (partition_lag.time_lag_ms, partition_lag.lag) == (time_lag_ms, 4), "offsets are counted as Kafka's tools do"
+    assert partition_lag.clear_in_ms == (0 if partition_lag.reason is Reason.NO_RECORDS else None)
 
 
 def test_where_records_were_not_read_a_look_behind_tells() -> None:

@@ -123,8 +123,8 @@ def test_holes_of_compaction() -> None:
     first = encode_batch([record(5), record(6)], base_offset=5, last_offset=19)
     second = encode_batch([record(25)], base_offset=20)
     log = one_partition((19, first), (25, second))
-    found = times(log, Place(A, 5), Place(A, 7), Place(A, 20))
-    assert {place.offset: at for place, at in found.items()} == {
+    read_times = times(log, Place(A, 5), Place(A, 7), Place(A, 20))
+    assert {place.offset: at for place, at in read_times.items()} == {
         5: UnreadRecord(5, 50),
         7: UnreadRecord(25, 250),
         20: UnreadRecord(25, 250),
@@ -143,22 +143,22 @@ def test_a_large_batch_beside_other_partitions_is_asked_for_alone() -> None:
     log = Log(
         {A: [(3, encode_batch([big], base_offset=3))], B: [(3, encode_batch([big], base_offset=3))]}, {A: 4, B: 4}
     )
-    found = times(log, Place(A, 3), Place(B, 3))
-    assert found == {Place(A, 3): UnreadRecord(3, 30), Place(B, 3): UnreadRecord(3, 30)}
+    read_times = times(log, Place(A, 3), Place(B, 3))
+    assert read_times == {Place(A, 3): UnreadRecord(3, 30), Place(B, 3): UnreadRecord(3, 30)}
     assert log.partition_bytes[-1] == 1, "alone, the first batch comes whole"
 
 
 def test_many_places_of_a_partition() -> None:
     batches = [(n, encode_batch([record(n)], base_offset=n)) for n in range(50)]
     places = [Place(A, n) for n in range(50)]
-    found = times(one_partition(*batches), *places)
-    assert found == {place: UnreadRecord(place.offset, place.offset * 10) for place in places}
+    read_times = times(one_partition(*batches), *places)
+    assert read_times == {place: UnreadRecord(place.offset, place.offset * 10) for place in places}
 
 
 @pytest.mark.parametrize("data", [b"\x00" * 61, b"garbage that is long enough to look like a batch" * 3])
 def test_damage_is_unknown(data: bytes) -> None:
-    found = times(one_partition((5, data)), Place(A, 5))
-    assert isinstance(found[Place(A, 5)], Unknown)
+    read_times = times(one_partition((5, data)), Place(A, 5))
+    assert isinstance(read_times[Place(A, 5)], Unknown)
 
 
 def test_a_record_cut_off_is_unknown() -> None:
@@ -175,9 +175,9 @@ def test_errors_of_the_broker_are_unknown() -> None:
             return response
 
     log = Refusing({A: [(5, encode_batch([record(5)], base_offset=5))]}, {A: 6})
-    found = times(log, Place(A, 5))[Place(A, 5)]
-    assert isinstance(found, Unknown)
-    assert found.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    read_time = times(log, Place(A, 5))[Place(A, 5)]
+    assert isinstance(read_time, Unknown)
+    assert read_time.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
     absent = Place(TopicPartition("absent", 0), 5)
     assert isinstance(times(log, absent)[absent], Unknown)
 

@@ -289,8 +289,8 @@ def test_where_all_unread_records_are_aborted_nobody_knows() -> None:
     for reason in Reason:
         for status in LagStatus:
             verdict = Verdict(status, reason)
-            told = with_aborted(verdict)
-            assert told == (Verdict(LagStatus.UNKNOWN, Reason.ONLY_ABORTED) if is_doubtful(verdict) else verdict)
+            judged = with_aborted(verdict)
+            assert judged == (Verdict(LagStatus.UNKNOWN, Reason.ONLY_ABORTED) if is_doubtful(verdict) else verdict)
             if is_doubtful(verdict):
                 assert status.is_trouble
                 seen.add(reason)

@@ -116,16 +116,16 @@ def test_a_record_behind_a_marker_has_not_waited_since_the_marker_came(monkeypat
     monkeypatch.setattr(measuring, "read_times", read)
     monkeypatch.setattr(measuring, "readers_within_pace", nobody)
     meter = LagMeter(cast("Any", Brokers()), None, lambda topic: True, LagOptions())
-    history, told = History(), []
+    history, reasons = History(), []
     looks = [(0, 9, 10), (10, 9, 10), (20, 9, 10), (30, 9, 11), (60, 9, 11), (90, 9, 11), (95, 11, 11)]
     for second, committed, end in looks:
         partitions = {name: PartitionSample(committed, end, 0, True, "m-1")}
         groups = {("g", kind): GroupSample("g", kind, GroupState.STABLE, partitions)}
         history.add(Sample(second * 1_000, cast("Any", groups)))
         (group,) = asyncio.run(meter._groups(cast("Any", groups), history))
-        told.append((group.status, group.reason))
+        reasons.append((group.status, group.reason))
     fine = (LagStatus.OK, Reason.NO_RECORDS)
-    assert told == [
+    assert reasons == [
         *[fine] * 3,
         *[(LagStatus.OK, Reason.KEEPS_UP)] * 2,
         (LagStatus.STALL, Reason.STANDS_STILL),

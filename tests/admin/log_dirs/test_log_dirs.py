@@ -66,8 +66,8 @@ def short(dirs: list[LogDir]) -> list[tuple[int, str | None, int, str | None]]:
 
 @staged(play)
 async def test_a_broker_that_is_gone_is_named(_: ScriptedCluster, cluster: Cluster, /) -> None:
-    found = short(await read_all_log_dirs(cluster))
-    assert found == [(0, "/data", 2, None), (1, "/data", 2, None), (7, None, 0, "not alive")]
+    rows = short(await read_all_log_dirs(cluster))
+    assert rows == [(0, "/data", 2, None), (1, "/data", 2, None), (7, None, 0, "not alive")]
 
 
 @staged(play)
@@ -84,8 +84,8 @@ async def test_one_that_stands_still_takes_no_longer_than_in_other_commands(
     brokers: ScriptedCluster, cluster: Cluster, /
 ) -> None:
     brokers.brokers[1].answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda _: SILENCE
-    found = short(await read_log_dirs(cluster))
-    assert found == [(0, "/data", 2, None), (1, None, 0, "no answer within 0.4 s")]
+    rows = short(await read_log_dirs(cluster))
+    assert rows == [(0, "/data", 2, None), (1, None, 0, "no answer within 0.4 s")]
     again = short(await read_log_dirs(cluster, limit_s=0.2))
     assert again[1] == (1, None, 0, "no answer within 0.2 s")
     assert (await cluster.wire()).silent == {1: "no answer within 0.4 s"}

@@ -66,8 +66,8 @@ def told(brokers: ScriptedCluster, broker_id: int, request: ListOffsetsRequest) 
 
 @staged(play)
 async def test_each_partition_has_an_answer_in_the_order_asked(_: ScriptedCluster, cluster: Cluster, /) -> None:
-    found = await look_up(await cluster.wire(), {T2: -1, T1: 1, T0: 0}, LATEST)
-    assert [(row.partition, row.leader, row.offset, row.error) for row in found] == [
+    offsets = await look_up(await cluster.wire(), {T2: -1, T1: 1, T0: 0}, LATEST)
+    assert [(row.partition, row.leader, row.offset, row.error) for row in offsets] == [
         (2, -1, None, "LEADER_NOT_AVAILABLE"),
         (1, 1, 101, None),
         (0, 0, 100, None),
@@ -76,8 +76,8 @@ async def test_each_partition_has_an_answer_in_the_order_asked(_: ScriptedCluste
 
 @staged(play)
 async def test_a_leader_that_has_moved_is_found(_: ScriptedCluster, cluster: Cluster, /) -> None:
-    found = await look_up(await cluster.wire(), {T0: 1, T1: 0}, LATEST)
-    assert [(row.leader, row.offset, row.error) for row in found] == [(0, 100, None), (1, 101, None)]
+    offsets = await look_up(await cluster.wire(), {T0: 1, T1: 0}, LATEST)
+    assert [(row.leader, row.offset, row.error) for row in offsets] == [(0, 100, None), (1, 101, None)]
 
 
 @staged(play, version_max=6)
@@ -96,7 +96,7 @@ async def test_a_frozen_leader_leaves_time_to_tell_of_the_others(
     monkeypatch.setattr("engine.admin.cluster.asking._ANSWER_SHARE", 0.2)
     brokers.brokers[1].answers[ApiKey.LIST_OFFSETS] = lambda _: SILENCE
     wire = await cluster.wire()
-    found = await look_up(wire, {T0: 0, T1: 1}, LATEST)
-    assert [(row.offset, row.error) for row in found] == [(100, None), (None, "no answer within 2 s: broker 1")]
+    offsets = await look_up(wire, {T0: 0, T1: 1}, LATEST)
+    assert [(row.offset, row.error) for row in offsets] == [(100, None), (None, "no answer within 2 s: broker 1")]
     ends = await end_offsets(wire, [T0, T1])
     assert ends[T0] == 100 and isinstance(ends[T1], Unknown)

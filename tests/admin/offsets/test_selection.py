@@ -70,8 +70,8 @@ def test_what_is_not_well_formed(topics: list[str], partitions: str | None, rule
 
 def test_rules_that_match_nothing_are_named() -> None:
     selection = select_partitions([], None, "ct:0,absent,foo:7-9,foo:5-,t1:9")
-    found = selection.choose(KNOWN)
-    assert list(map(str, selection.unmatched(found))) == ["absent", "foo:7-9", "foo:5-", "t1:9"]
+    choice = selection.choose(KNOWN)
+    assert list(map(str, selection.unmatched(choice))) == ["absent", "foo:7-9", "foo:5-", "t1:9"]
 
 
 @given(st.integers(0, 9), st.integers(0, 9))
@@ -98,8 +98,8 @@ def test_the_end_of_a_range_is_not_in_it(low: int, high: int) -> None:
     ],
 )
 def test_times(text: str, timestamp: int, version: int) -> None:
-    found = parse_offset_time(text)
-    assert (found.timestamp, found.version_min) == (timestamp, version)
+    moment = parse_offset_time(text)
+    assert (moment.timestamp, moment.version_min) == (timestamp, version)
 
 
 @pytest.mark.parametrize("text", ["noon", "-6", "", "1.5", "9223372036854775808", "2023-13-01", "Latest"])

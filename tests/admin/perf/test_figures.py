@@ -22,9 +22,9 @@ def test_percentiles_are_those_of_the_sorted_list(values: list[float]) -> None:
     ordered = sorted(values)
     for share in (0.0, 0.5, 0.95, 0.99, 0.999, 1.0):
         exact = ordered[min(int(share * len(values)), len(values) - 1)]
-        found = tally.percentile(share)
-        assert found is not None
-        assert abs(found - exact) <= 0.1
+        percentile = tally.percentile(share)
+        assert percentile is not None
+        assert abs(percentile - exact) <= 0.1
     assert tally.max_ms == max(values)
     assert tally.avg_ms == pytest.approx(sum(values) / len(values))
 

@@ -50,14 +50,14 @@ class Brokers:
     def _dirs(self, broker_id: int) -> DescribeLogDirsResponse:
         total = (1000 + broker_id) * MB  # Disks of their own, although all brokers are on one host.
         error = ErrorCode.KAFKA_STORAGE_ERROR if broker_id in self.failed else ErrorCode.NONE
-        one = DescribeLogDirsResult(
+        log_dir = DescribeLogDirsResult(
             error_code=error,
             log_dir="/data",
             topics=[],
             total_bytes=total if self.tells_sizes else -1,
             usable_bytes=self.free[broker_id] if self.tells_sizes else -1,
         )
-        return DescribeLogDirsResponse(results=[one])
+        return DescribeLogDirsResponse(results=[log_dir])
 
     def _create(self, request: Any) -> CreateTopicsResponse:
         names = [topic.name for topic in request.topics]
@@ -207,12 +207,12 @@ def test_a_lost_answer_stops_the_suite() -> None:
 
 
 def test_what_a_case_may_write() -> None:
-    one = Case("x", "y", record_bytes=100, partitions=6)
-    assert bytes_on_disks(one, 1000) == 10 * (100 + 12), "with what a record's fields need"
+    case = Case("x", "y", record_bytes=100, partitions=6)
+    assert bytes_on_disks(case, 1000) == 10 * (100 + 12), "with what a record's fields need"
     three = Case("x", "y", producers=3, record_bytes=100, partitions=6, replicas=2)
     assert bytes_on_disks(three, 1000) == 6 * 1120
     assert bytes_on_broker(three, 1000, 2) == 3 * 1120, "all that is sent"
-    assert bytes_on_broker(one, 1000, 3) == 374, "two of six partitions"
+    assert bytes_on_broker(case, 1000, 3) == 374, "two of six partitions"
     assert bytes_on_broker(Case("x", "y", partitions=1), 1000, 3) == 1120
     assert bytes_on_broker(Case("x", "y", partitions=6, replicas=2), 1000, 4) == 747, "maybe both of the last two"
     assert bytes_on_disks(Case("x", "y", record_bytes=5000), 1000) == 5012, "at least one record"
@@ -333,8 +333,8 @@ def test_the_preview_names_disks_that_are_not_watched_and_cases_without_room() -
         "  broker 2 does not say how large its disks are, so they are not watched: only Kafka 3.3 and later does"
     )
     assert silent.endswith("so they are not watched: no answer within 5 s")
-    found = re.fullmatch(r"  left out for lack of room: 1 of 3 cases; none with --producer-bytes (\d+)", short)
-    assert found is not None and 0 < int(found[1]) < 2 * MB
+    matched = re.fullmatch(r"  left out for lack of room: 1 of 3 cases; none with --producer-bytes (\d+)", short)
+    assert matched is not None and 0 < int(matched[1]) < 2 * MB
     whole = disks_of(LogDir(0, "/data", None, 0, 0, 100_000 * MB, 90_000 * MB))
     assert "may wait for room" in preview_lines(chosen, SuiteOptions(), 1, whole)[-1], "nothing else to say"
 

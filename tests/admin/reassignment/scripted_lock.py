@@ -43,8 +43,8 @@ class ScriptedLock:
             }
 
     def _find(self, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-        found = [Coordinator(key=key, node_id=0, host=self._host, port=9092) for key in request.coordinator_keys]
-        return FindCoordinatorResponse(coordinators=found)
+        coordinators = [Coordinator(key=key, node_id=0, host=self._host, port=9092) for key in request.coordinator_keys]
+        return FindCoordinatorResponse(coordinators=coordinators)
 
     def _describe(self, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
         members = [

@@ -48,9 +48,9 @@ def test_a_place_that_never_answers_is_told_with_where_to_look(monkeypatch: pyte
         async with Cluster(target, timeout_s=0.01) as cluster, operator_lock(cluster, Holder.myself("apply plan.json")):
             pass
 
-    with pytest.raises(Unreachable, match="cannot find out whether the plan lock is free") as told:
+    with pytest.raises(Unreachable, match="cannot find out whether the plan lock is free") as caught:
         asyncio.run(scene())
-    assert spelled(told.value.hint or "").endswith("see who is alive: klamm brokers list")
+    assert spelled(caught.value.hint or "").endswith("see who is alive: klamm brokers list")
 
 
 @in_event_loop
@@ -80,7 +80,9 @@ async def test_a_znode_of_an_earlier_session_is_no_other_operators() -> None:
     with EmbeddedZooKeeper(host=own_loopback_address(), fsync=False, settings=lasting) as server:
         target = ClusterTarget("x", Origin.OPTIONS, zookeeper=server.connect_string)
         async with asyncio.timeout(60 * slowness()), Cluster(target, timeout_s=3.0 * slowness()) as cluster:
-            mine, other = (ZnodeLock(cluster, Holder.myself(what), 2.0) for what in ("apply a.json", "apply b.json"))
+            mine, other = (
+                ZnodeLock(cluster, Holder.myself(purpose), 2.0) for purpose in ("apply a.json", "apply b.json")
+            )
             await mine.take()
             server.kill()
             while await mine.is_mine():

@@ -69,12 +69,12 @@ async def test_brokers_are_asked(usable_bytes: int, expected: list[RoomShortage]
         target = ClusterTarget("scripted", Origin.OPTIONS, bootstrap=tuple(brokers.bootstrap))
         async with Cluster(target, timeout_s=20) as cluster:
             prepared = await prepare_reassignment(cluster, [PartitionMove(T0, (1, 2))], Throttle(None))
-            told = await read_volumes(cluster)
-            assert [(room.broker, room.log_dir) for room in told] == [
+            volumes = await read_volumes(cluster)
+            assert [(room.broker, room.log_dir) for room in volumes] == [
                 (broker, path) for broker in (0, 1, 2) for path in (DIR, OTHER_DIR)
             ]
             sizes = await read_sizes(cluster, [T0])
-            assert room_shortages(prepared.planned, sizes, told) == expected
+            assert room_shortages(prepared.planned, sizes, volumes) == expected
 
 
 def test_of_a_plan_counts_what_its_waves_copy() -> None:

@@ -203,11 +203,11 @@ async def test_throttles_of_others_are_deleted_once_nothing_moves(cluster: Clust
     settings.deaf_for = 0
     theirs = {(BROKER, "0"): {**RATES}, (TOPIC, "u"): {LEADER_REPLICAS: "0:0"}}
     settings.stored = {**theirs}
-    found = (await clear_throttles(cluster, frozenset(), None, names_foreign=True)).foreign
+    cleared = (await clear_throttles(cluster, frozenset(), None, names_foreign=True)).foreign
     of_broker, of_topic = Entity(EntityType.BROKER, "0"), Entity(EntityType.TOPIC, "u")
-    assert found == {of_broker: RATES, of_topic: {LEADER_REPLICAS: "0:0"}}
+    assert cleared == {of_broker: RATES, of_topic: {LEADER_REPLICAS: "0:0"}}
     assert settings.stored == theirs, "they are named, and stay"
-    assert await delete_throttles(cluster, found) == {}
+    assert await delete_throttles(cluster, cleared) == {}
     assert not any(settings.stored.values())
 
 

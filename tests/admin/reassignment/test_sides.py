@@ -96,10 +96,10 @@ def play(
 
 def test_what_moves_stands_before_what_waits_for_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     moving = ReplicaAssignment((0, 1, 2), adding_replicas=(2,))
-    found = RunningReassignments({TopicPartition("z", 1): moving, TopicPartition("b", 0): moving}, {T0: (0,)})
+    listed = RunningReassignments({TopicPartition("z", 1): moving, TopicPartition("b", 0): moving}, {T0: (0,)})
 
     async def running(self: WireReassignments) -> RunningReassignments:
-        return found
+        return listed
 
     monkeypatch.setattr(WireReassignments, "running", running)
     cluster = Unconnected(ClusterTarget("x", Origin.OPTIONS, None, (("b", 1),)))

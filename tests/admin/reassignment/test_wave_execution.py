@@ -275,8 +275,10 @@ async def test_a_throttle_that_somebody_asks_for_holds_at_once_and_in_the_waves_
         if len(rates) == 1:
             control.set_throttle(ThrottleRange.of(40_000))
             return
-        told = {found[FOLLOWER_RATE] for (kind, _), found in stage.moves.settings.items() if kind == BROKER}
-        assert told == {"40000"}
+        follower_rates = {
+            settings[FOLLOWER_RATE] for (kind, _), settings in stage.moves.settings.items() if kind == BROKER
+        }
+        assert follower_rates == {"40000"}
         stage.moves.finish()
 
     stage.watcher.on_show = show
@@ -454,8 +456,8 @@ def test_the_throttle_is_halved_while_a_broker_answers_slowly(monkeypatch: pytes
 async def test_a_stalled_copy_names_the_broker_that_does_not_answer(stage: Stage, /) -> None:
     stage.watcher.on_show = lambda progress: stage.moves.without_dirs.add(2)
     result = await stage.execute(FIRST, stall_s=0.5)
-    told = "the copy has stalled for 0.5 s: t-0 waits for broker 2, which does not answer"
-    assert (result.outcome, result.reason) == (Outcome.STOPPED, told)
+    warning = "the copy has stalled for 0.5 s: t-0 waits for broker 2, which does not answer"
+    assert (result.outcome, result.reason) == (Outcome.STOPPED, warning)
     waits = "wave 1: t-0 waits for broker 2, which does not answer"
     assert stage.watcher.said.count(waits) == 1, "told at once, not only when the patience is over"
 

@@ -32,8 +32,8 @@ def test_before_a_whole_stretch_there_is_a_rate_and_no_time_left() -> None:
 def test_bursts_of_a_throttled_copy_make_a_steady_rate() -> None:
     """A broker that may copy 100 bytes a second fetches 1000 at once, and then nothing for ten seconds."""
     meter = WaveMeter({T0: 30_000}, 1)
-    found = [meter.update(1, NONE, {T0: 30_000 - now // 10 * 1000}, 100, now) for now in range(0, 200, 2)]
-    steady = [wave for wave in found if wave.left_s_max is not None][5:]
+    progress = [meter.update(1, NONE, {T0: 30_000 - now // 10 * 1000}, 100, now) for now in range(0, 200, 2)]
+    steady = [wave for wave in progress if wave.left_s_max is not None][5:]
     assert len(steady) > 50
     assert all(66 <= wave.rate <= 134 for wave in steady), [wave.rate for wave in steady]
     for wave in steady:
@@ -80,8 +80,13 @@ def test_only_the_last_minute_counts() -> None:
 
 
 def test_unknown_sizes_stay_unknown() -> None:
-    found = WaveMeter({T0: None, T1: 5}, 1).update(1, frozenset({T1}), {}, None, 0.0)
-    assert (found.moved_bytes, found.total_bytes, found.left_s_min, found.done_count) == (None, None, None, 1)
+    progress = WaveMeter({T0: None, T1: 5}, 1).update(1, frozenset({T1}), {}, None, 0.0)
+    assert (progress.moved_bytes, progress.total_bytes, progress.left_s_min, progress.done_count) == (
+        None,
+        None,
+        None,
+        1,
+    )
 
 
 def test_a_broker_that_falls_silent_takes_nothing_back() -> None:

@@ -43,13 +43,13 @@ CAPS = st.builds(WaveCaps, st.one_of(st.none(), st.integers(1, 5)), st.one_of(st
 
 def copied(wave: tuple[WaveMove, ...], unknown: int) -> Mapping[tuple[int, str], list[int]]:
     """Return the bytes copied into and out of each broker; an unknown size counts as ``unknown``."""
-    found: dict[tuple[int, str], list[int]] = {}
+    copies: dict[tuple[int, str], list[int]] = {}
     for move in wave:
         size = unknown if move.size_bytes is None else move.size_bytes
         for broker in move.adding:
             for end in ((broker, "in"), (move.before[0], "out")):
-                found.setdefault(end, []).append(size)
-    return found
+                copies.setdefault(end, []).append(size)
+    return copies
 
 
 @given(plans(), CAPS)
@@ -137,8 +137,8 @@ MOVE = WaveMove(PartitionMove(TopicPartition("t", 0), (2, 1)), (0, 1))
 def test_where_a_partition_stands(
     assignment: ReplicaAssignment | None, listed: tuple[int, ...] | None, standing: Standing
 ) -> None:
-    found = None if assignment is None else PartitionSnapshot(0, assignment)
-    assert standing_of(MOVE, found, listed) is standing
+    partition = None if assignment is None else PartitionSnapshot(0, assignment)
+    assert standing_of(MOVE, partition, listed) is standing
 
 
 BEGUN = JournalRecord(({"event": "begun", "what": "apply plan.json"}, {"event": "stopped"}))
@@ -151,8 +151,8 @@ def test_what_is_not_at_its_new_place_is_told_by_its_old_one() -> None:
     def told(
         record: JournalRecord | None, *replicas: tuple[int, ...], holder: Holder | None = None
     ) -> list[tuple[str, str | None]]:
-        found = [PartitionSnapshot(index, ReplicaAssignment(replica)) for index, replica in enumerate(replicas)]
-        statuses = [status_of(move.move, seen) for move, seen in zip((first, second), found, strict=True)]
+        partitions = [PartitionSnapshot(index, ReplicaAssignment(replica)) for index, replica in enumerate(replicas)]
+        statuses = [status_of(move.move, seen) for move, seen in zip((first, second), partitions, strict=True)]
         return [
             (status.state.value, status.reason)
             for status in seen_from_before(statuses, (first, second), record, holder)

@@ -435,8 +435,8 @@ async def test_a_group_joins_anew_for_a_topic_that_was_not_there_when_it_joined(
     cluster.topic_ids = {"t": OLD, "b": topic_id}
     complaints: list[str] = []
 
-    def create(told: str) -> None:
-        complaints.append(told)
+    def create(notice: str) -> None:
+        complaints.append(notice)
         cluster.leaders["b"] = [0]
 
     own = frozenset({TopicPartition("t", 0)})
@@ -447,8 +447,8 @@ async def test_a_group_joins_anew_for_a_topic_that_was_not_there_when_it_joined(
         cluster.leaders["b"] = [0]
     async with aclosing(consumer.batches()) as batches:
         count = sum([len(some.records) async for some in batches])
-    told = [] if until_end else ["topic b does not exist any more: waiting for it to be created again"]
-    assert (count, complaints, consumer.is_gone("t")) == (30, told, False)
+    notices = [] if until_end else ["topic b does not exist any more: waiting for it to be created again"]
+    assert (count, complaints, consumer.is_gone("t")) == (30, notices, False)
 
 
 @staged(play)
@@ -570,12 +570,12 @@ async def test_a_damaged_batch_is_not_read_and_what_comes_before_it_is(
     lead(cluster, 0, {0: log})
     consumer = Consumer(wire, "t", ConsumeOptions((0,), EARLIEST_TIMESTAMP, until_end=True, give_up_s=5.0))
     await consumer.open()
-    found: list[int] = []
+    offsets: list[int] = []
     with pytest.raises(Refused) as caught:
         async with aclosing(consumer.batches()) as batches:
             async for some in batches:
-                found += [record.record.offset for record in some.records]
-    assert found == [*range(base)]
+                offsets += [record.record.offset for record in some.records]
+    assert offsets == [*range(base)]
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
     assert str(caught.value) == f"the checksum of the batch at offset {base} is wrong"
     assert str(caught.value.where) == "topic t partition 0 on broker 0"

@@ -20,8 +20,8 @@ ONE = {"topic": "t", "partition": 0, "offset": 5}
 
 
 def test_a_file_of_offsets() -> None:
-    found = parse_offset_file(offsets_text(ONE, ONE | {"partition": 1, "offset": -1}), "f")
-    assert found == {TopicPartition("t", 0): 5, TopicPartition("t", 1): -1}
+    offsets = parse_offset_file(offsets_text(ONE, ONE | {"partition": 1, "offset": -1}), "f")
+    assert offsets == {TopicPartition("t", 0): 5, TopicPartition("t", 1): -1}
     assert parse_offset_file(json.dumps({"partitions": [ONE]}), "f")
 
 

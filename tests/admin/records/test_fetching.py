@@ -63,23 +63,23 @@ def test_the_broker_is_asked_by_name_though_it_knows_newer_versions() -> None:
 
 
 def test_each_partition_has_its_answer_and_one_that_is_missing_is_named() -> None:
-    found = PartitionData(partition_index=0, high_watermark=7, records=b"records")
+    data = PartitionData(partition_index=0, high_watermark=7, records=b"records")
     refused = PartitionData(partition_index=0, error_code=1, records=b"")
     unasked = PartitionData(partition_index=5, records=b"")
-    response = FetchResponse(responses=[of_topic("b", refused), of_topic("a", unasked, found)])
+    response = FetchResponse(responses=[of_topic("b", refused), of_topic("a", unasked, data)])
     _, answers = fetched(response, A0, A1, B0)
     assert answers.keys() == {A0, A1, B0}
-    told = answers[A0]
-    assert isinstance(told, PartitionData)
-    assert (told.high_watermark, bytes(told.records)) == (7, b"records")
+    answer = answers[A0]
+    assert isinstance(answer, PartitionData)
+    assert (answer.high_watermark, bytes(answer.records)) == (7, b"records")
     assert answers[A1] == Unknown("the broker left it out of its answer")
     assert answers[B0] == Unknown("OFFSET_OUT_OF_RANGE", ErrorCode.OFFSET_OUT_OF_RANGE)
 
 
 def test_a_request_that_is_refused_as_a_whole() -> None:
-    found = PartitionData(partition_index=0, high_watermark=7, records=b"records")
+    data = PartitionData(partition_index=0, high_watermark=7, records=b"records")
     with pytest.raises(Refused, match="FETCH_SESSION_ID_NOT_FOUND") as refused:
-        fetched(FetchResponse(error_code=70, responses=[of_topic("a", found)]), A0)
+        fetched(FetchResponse(error_code=70, responses=[of_topic("a", data)]), A0)
     assert refused.value.where == "broker 0"
 
 

@@ -80,7 +80,7 @@ def test_a_member_without_partitions_waits_and_joins_no_more(live_cluster: Local
         running = [asyncio.create_task(member.run()) for member in members]
 
         def joined(member: Member) -> list[str]:
-            return [told for told in member.told if told.startswith("joined")]
+            return [text for text in member.told if text.startswith("joined")]
 
         await until(lambda: {told.split(" with ")[1] for m in members for told in joined(m)[-1:]} == shares)
         counts = [len(joined(member)) for member in members]

@@ -49,8 +49,8 @@ class Log:
     def read(self, offset: int) -> tuple[ErrorCode, bytes]:
         if not self.start <= offset <= self.end:
             return ErrorCode.OFFSET_OUT_OF_RANGE, b""
-        found = [batch for batch in self.batches if read_batch_header(batch).last_offset >= offset]
-        return ErrorCode.NONE, b"".join(found[:2])
+        batches = [batch for batch in self.batches if read_batch_header(batch).last_offset >= offset]
+        return ErrorCode.NONE, b"".join(batches[:2])
 
 
 class Brokers:
@@ -123,10 +123,10 @@ def test_another_batch_is_found_at_its_offset_with_both_sides_decoded() -> None:
     other = [*SOUND[:4], batch(20, "v20", "XXX", "v22", "v23", "v24"), *SOUND[5:]]
     result, _ = verified(Brokers({1: Log(list(SOUND)), 2: Log(other), 3: Log(list(SOUND))}, 50))
     assert agreement(result) == [True, False, True]
-    found = result.first_difference
-    assert found is not None
-    assert (found.offset, found.kind) == (20, DifferenceKind.CHECKSUM)
-    values = [[(record["offset"], record["value"]) for record in side.records] for side in found.sides]
+    difference = result.first_difference
+    assert difference is not None
+    assert (difference.offset, difference.kind) == (20, DifferenceKind.CHECKSUM)
+    values = [[(record["offset"], record["value"]) for record in side.records] for side in difference.sides]
     assert values == [[(21, "v21")], [(21, "XXX")]]
 
 

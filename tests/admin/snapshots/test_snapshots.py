@@ -183,18 +183,18 @@ def test_a_recorded_cluster_with_a_waiting_deletion(recorded: Callable[[str], st
 
 def test_the_rest_of_a_cluster_is_read_where_brokers_settings_are_a_secret(zk_chroot: str) -> None:
     """As ``zookeeper.set.acl=true`` makes them, and whoever has no login is told so."""
-    told: list[str] = []
+    complaints: list[str] = []
 
     async def check() -> ClusterSnapshot:
         await load_tree(zk_chroot, "reassignment-under-way")
         async with await ZkClient.connect(zk_chroot, session_timeout_ms=6_000) as zk:
             await zk.set_acl("/config/brokers", (Acl(2, "world", "anyone"),))
         target = ClusterTarget("test", Origin.OPTIONS, zookeeper=zk_chroot)
-        async with Cluster(target, complain=told.append) as cluster:
+        async with Cluster(target, complain=complaints.append) as cluster:
             snapshot = await read_snapshot(cluster, ManualClock(5))
-            told.extend(right.resource for right in cluster.hidden_znodes)
+            complaints.extend(right.resource for right in cluster.hidden_znodes)
             return snapshot
 
     snapshot = asyncio.run(check())
     assert (len(snapshot.brokers), len(snapshot.topics), snapshot.broker_configs) == (3, 3, {})
-    assert told == ["znode:/config/brokers"]
+    assert complaints == ["znode:/config/brokers"]

@@ -41,9 +41,9 @@ def test_a_gzip_that_is_cut_off_gives_what_it_has(tmp_path: Path) -> None:
     whole = log.read_bytes()
     log.write_bytes(whole[: len(whole) // 2])
     plan = plan_of(good_log(tmp_path), log)
-    found = [line for label, line in merged_lines(plan) if label == "broker-2"]
-    assert found[:-1] == lines[: len(found) - 1]
-    assert 500 < len(found) < 1500
+    merged = [line for label, line in merged_lines(plan) if label == "broker-2"]
+    assert merged[:-1] == lines[: len(merged) - 1]
+    assert 500 < len(merged) < 1500
     assert kinds(plan.problems) == {"state-change.log.gz": ProblemKind.DAMAGED}
     assert plan.problems[0].message == "the gzip is cut off; the result contains what comes before that"
     assert len([1 for label, _ in merged_lines(plan_of(good_log(tmp_path), log)) if label == "broker-1"]) == len(GOOD)
@@ -104,8 +104,8 @@ def test_what_cannot_be_read_is_named_and_the_rest_goes_on(tmp_path: Path) -> No
     dangling.symlink_to(tmp_path / "nowhere")
     plan = plan_of(good_log(tmp_path), dangling, Path("/proc/self/mem"))
     assert [line for _, line in merged_lines(plan)] == GOOD
-    found = {problem.source: problem.message for problem in plan.problems}
-    assert found == {
+    problems = {problem.source: problem.message for problem in plan.problems}
+    assert problems == {
         str(dangling): "cannot be read: no such file or directory",
         "/proc/self/mem": "cannot be read: input/output error",
     }
@@ -214,12 +214,12 @@ def test_lines_far_out_of_order_are_told_and_come_when_they_are_met(tmp_path: Pa
         mock.patch.object(entry_reader, "_BLOCK_BYTES", 1000),
     ):
         plan = plan_of(log, other)
-        found = merged_lines(plan)
-    assert len(found) == len(lines) + 500
+        merged = merged_lines(plan)
+    assert len(merged) == len(lines) + 500
     late = [problem for problem in plan.problems if problem.kind is ProblemKind.LATE]
     assert [(problem.source, problem.count) for problem in late] == [(str(log), 2)]
-    at = [line[:25] for _, line in found].index(start(5))
-    assert start(1350) < found[at - 1][1][:25] < start(1420)
+    at = [line[:25] for _, line in merged].index(start(5))
+    assert start(1350) < merged[at - 1][1][:25] < start(1420)
 
 
 def test_an_entry_without_end_is_cut_but_lost_is_nothing(tmp_path: Path) -> None:
@@ -256,12 +256,12 @@ def test_pipes_are_read_once(tmp_path: Path) -> None:
         writer.start()
     try:
         plan = plan_of(*pipes)
-        found = merged_lines(plan)
+        merged = merged_lines(plan)
     finally:
         for writer in writers:
             writer.join(timeout=20)
     for broker, path in enumerate(pipes, 1):
-        assert [line for label, line in found if label == f"broker-{broker}"] == lines[path]
+        assert [line for label, line in merged if label == f"broker-{broker}"] == lines[path]
     assert plan.problems == []
 
 
@@ -277,8 +277,8 @@ class TestFindingLogs:
         ]
         for name in [*names, "broker-1/server.log", "broker-1/controller.log", "state-change-notes.txt"]:
             write_log(tmp_path / name, GOOD)
-        found = [str(path.relative_to(tmp_path)) for path in find_logs([tmp_path])]
-        assert sorted(found) == sorted(names)
+        paths = [str(path.relative_to(tmp_path)) for path in find_logs([tmp_path])]
+        assert sorted(paths) == sorted(names)
 
     def test_each_log_counts_once(self, tmp_path: Path) -> None:
         log = good_log(tmp_path)
@@ -289,8 +289,8 @@ class TestFindingLogs:
     def test_logs_regex_as_kafka_has_it(self, tmp_path: Path) -> None:
         for name in ("state-change.log", "state-change.log.1", "server.log"):
             write_log(tmp_path / name, GOOD)
-        found = find_logs([], f"{tmp_path}/state-change.*")
-        assert [path.name for path in found] == ["state-change.log", "state-change.log.1"]
+        paths = find_logs([], f"{tmp_path}/state-change.*")
+        assert [path.name for path in paths] == ["state-change.log", "state-change.log.1"]
         for regex, message in ((f"{tmp_path}/a[", "not a regular"), (f"{tmp_path}/x", "no file's name")):
             with pytest.raises((BadRequest, NotFound), match=message):
                 find_logs([], regex)

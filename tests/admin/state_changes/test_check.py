@@ -42,8 +42,8 @@ def bad(result: CheckResult) -> dict[str, int]:
 
 
 def finding(result: CheckResult, wanted: Check) -> Finding:
-    (found,) = [finding for finding in result.findings if finding.check is wanted]
-    return found
+    (only,) = [finding for finding in result.findings if finding.check is wanted]
+    return only
 
 
 class Night:
@@ -224,7 +224,7 @@ class Moves:
 
 
 def counts(result: CheckResult, *wanted: Check) -> tuple[int, ...]:
-    counted = {found.check: found.count for found in result.findings}
+    counted = {finding.check: finding.count for finding in result.findings}
     return tuple(counted.get(check, 0) for check in wanted)
 
 
@@ -499,8 +499,8 @@ def test_who_was_offline_longest_is_named_first(night: Night) -> None:
             1,
             f"Controller 1 epoch 3 changed partition [{name},0] from OfflinePartition to OnlinePartition with leader 2",
         )
-    found = finding(night.result(), Check.OFFLINE_PARTITIONS)
-    assert [example.split()[2] for example in found.examples] == ["u-0:", "t-0:"]
+    offline = finding(night.result(), Check.OFFLINE_PARTITIONS)
+    assert [example.split()[2] for example in offline.examples] == ["u-0:", "t-0:"]
     book = FindingBook(2)
     for name, seconds in (("a", 15), ("b", 11), ("c", 180), ("d", 15)):
         book.note(Check.OFFLINE_PARTITIONS, None, name, gravity=seconds)
@@ -549,7 +549,7 @@ def test_a_topic_that_is_made_again_begins_anew(night: Night) -> None:
     )
     night.at(3).state("t-0", 3, "3", 0, 0, moved="NewPartition")
     checking = night.check()
-    assert [found.examples for found in checking.result().findings] == [
+    assert [finding.examples for finding in checking.result().findings] == [
         ("2026-11-21 02:00:00.000 t-0: ? → 1 (leader epoch 8)",)
     ]
     assert checking.states == {TopicPartition("t", 0): PrintedState(3, 0, (3,), 0, is_recovering=False)}
@@ -564,9 +564,9 @@ def test_nothing_at_all(tmp_path: Path) -> None:
 def test_examples_are_bounded_and_counts_are_not(night: Night) -> None:
     for number in range(10):
         night.at(number).broker(2, f"Error number {number}", "ERROR")
-    found = finding(night.result(examples_max=2), Check.ERRORS)
-    assert (found.count, len(found.examples)) == (10, 2)
-    assert (found.first_start, found.last_start) == (start(0).encode(), start(9).encode())
+    errors = finding(night.result(examples_max=2), Check.ERRORS)
+    assert (errors.count, len(errors.examples)) == (10, 2)
+    assert (errors.first_start, errors.last_start) == (start(0).encode(), start(9).encode())
     assert finding(night.result(examples_max=0), Check.ERRORS).examples == ()
 
 
@@ -600,4 +600,4 @@ def test_the_last_state_against_the_cluster(
         snapshot = PartitionSnapshot(0, assignment, leader, isr, leader_epoch=leader_epoch, zk_version=version)
     book = FindingBook(3)
     compare_partition(T0, logged, snapshot, book)
-    assert [found.check for found in book.findings] == ([] if expected is None else [expected])
+    assert [checks.check for checks in book.findings] == ([] if expected is None else [expected])

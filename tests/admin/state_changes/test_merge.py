@@ -41,18 +41,18 @@ TRACES = (
 def histories(draw: st.DrawFn) -> list[Entry]:
     """Entries of some brokers in the order in which a merge must give them."""
     ms = 0
-    found: list[Entry] = []
+    entries: list[Entry] = []
     for number in range(draw(st.integers(1, 40))):
         ms += draw(st.sampled_from([0, 0, 0, 1, 1, 7, 3_600_000]))
         message = f"{draw(st.sampled_from(MESSAGES))} #{number}"
-        found.append(entry(ms, draw(st.integers(0, 3)), message, draw(st.sampled_from(TRACES))))
-    return sorted(found, key=lambda event: (event.ms, event.broker))
+        entries.append(entry(ms, draw(st.integers(0, 3)), message, draw(st.sampled_from(TRACES))))
+    return sorted(entries, key=lambda event: (event.ms, event.broker))
 
 
 @st.composite
 def files(draw: st.DrawFn, history: list[Entry]) -> list[tuple[str, list[str], bool]]:
     """Each broker's log, cut into rolled files anywhere, but gzipped only where an entry ends."""
-    found = []
+    paths = []
     for broker in sorted({log.broker for log in history}):
         own = [log for log in history if log.broker == broker]
         lines = [line for log in own for line in log.lines]
@@ -66,10 +66,10 @@ def files(draw: st.DrawFn, history: list[Entry]) -> list[tuple[str, list[str], b
             is_gzip = low in ends and high in ends and draw(st.booleans())
             name = f"broker-{broker}/state-change.log" + ("" if high == len(lines) else f".2026-11-21-{number:02d}")
             # A piece after a gzip cannot continue its last entry; Kafka rolls between entries.
-            if found and found[-1][2] and low not in ends:
+            if paths and paths[-1][2] and low not in ends:
                 return draw(files(history))
-            found.append((name + (".gz" if is_gzip else ""), lines[low:high], is_gzip))
-    return found
+            paths.append((name + (".gz" if is_gzip else ""), lines[low:high], is_gzip))
+    return paths
 
 
 @settings(max_examples=60, deadline=None)
@@ -105,10 +105,10 @@ def test_logs_out_of_order_lose_nothing(data: st.DataObject) -> None:
             lines = [line for log in shuffled if log.broker == broker for line in log.lines]
             write_log(Path(folder) / f"broker-{broker}" / "state-change.log", lines)
         plan = plan_of(Path(folder))
-        found = merged_lines(plan)
-        assert Counter(found) == Counter((f"broker-{log.broker}", line) for log in history for line in log.lines)
+        merged = merged_lines(plan)
+        assert Counter(merged) == Counter((f"broker-{log.broker}", line) for log in history for line in log.lines)
         if not any(problem.kind is ProblemKind.LATE for problem in plan.problems):
-            times = [line[:25] for _, line in found if line.startswith("[2026")]
+            times = [line[:25] for _, line in merged if line.startswith("[2026")]
             assert times == sorted(times)
 
 
@@ -128,9 +128,9 @@ def test_filters_give_what_the_rows_say(data: st.DataObject) -> None:
             write_log(Path(folder) / f"broker-{broker}" / "state-change.log", lines)
         every = merged_rows(plan_of(Path(folder)))
         wish = MergeWish(start(low)[1:-1], start(high)[1:-1], topics, (), brokers, IN_UTC)
-        found = merged_rows(plan_of(Path(folder), wish=wish))
+        rows = merged_rows(plan_of(Path(folder), wish=wish))
     ids = {int(broker) for text in brokers for broker in text.split(",")}
-    assert found == [
+    assert rows == [
         row
         for row in every
         if row.topic in topics
@@ -144,9 +144,9 @@ def test_the_same_millisecond_goes_by_broker_and_then_by_log(tmp_path: Path) -> 
     for broker in (10, 2):
         lines = [entry(5, broker, f"line {number}").text for number in range(3)]
         write_log(tmp_path / f"broker-{broker}" / "state-change.log", lines)
-    found = merged_lines(plan_of(tmp_path))
-    assert [label for label, _ in found] == ["broker-2"] * 3 + ["broker-10"] * 3
-    assert [line.split("] ")[2][:6] for _, line in found] == ["line 0", "line 1", "line 2"] * 2
+    merged = merged_lines(plan_of(tmp_path))
+    assert [label for label, _ in merged] == ["broker-2"] * 3 + ["broker-10"] * 3
+    assert [line.split("] ")[2][:6] for _, line in merged] == ["line 0", "line 1", "line 2"] * 2
 
 
 def test_partitions_of_a_topic(tmp_path: Path) -> None:
@@ -162,8 +162,8 @@ def test_partitions_of_a_topic(tmp_path: Path) -> None:
         ],
     )
     wish = MergeWish(topics=["t"], partitions=["1,12"], zones=IN_UTC)
-    found = [line for _, line in merged_lines(plan_of(log, wish=wish)) if line.startswith("[")]
-    assert [line[:25] for line in found] == [start(1), start(4), start(5)]
+    lines = [line for _, line in merged_lines(plan_of(log, wish=wish)) if line.startswith("[")]
+    assert [line[:25] for line in lines] == [start(1), start(4), start(5)]
 
 
 def test_a_log_of_many_brokers_keeps_them_apart(tmp_path: Path) -> None:

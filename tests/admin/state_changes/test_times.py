@@ -87,8 +87,8 @@ def test_the_hour_that_comes_twice() -> None:
     local = ["01:59:59", "02:10:00", "02:50:00", "02:05:00", "02:50:00", "03:10:00"]
     utc = ["23:59:59", "00:10:00", "00:50:00", "01:05:00", "01:50:00", "02:10:00"]
     starts = [f"[2026-10-25 {time},000]".encode() for time in local]
-    found = UtcClock(BERLIN).starts(starts)
-    assert [start[12:20].decode() for start in found] == utc
+    starts_in_utc = UtcClock(BERLIN).starts(starts)
+    assert [start[12:20].decode() for start in starts_in_utc] == utc
     assert not has_one_offset(BERLIN, starts[0], starts[-1])
     assert has_one_offset(BERLIN, b"[2026-11-01 00:00:00,000]", b"[2026-12-01 00:00:00,000]")
     assert not has_one_offset(BERLIN, b"[2026-03-01 00:00:00,000]", b"[2026-12-01 00:00:00,000]")

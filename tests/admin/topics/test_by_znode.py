@@ -55,10 +55,10 @@ async def test_topics_that_are_whole(zk: ZkClient, /) -> None:
 async def test_what_nobody_understands_of_one_is_told_and_left_out_or_raised(zk: ZkClient, /, path: str) -> None:
     await zk.set(path, b"{")
     complaints: list[str] = []
-    found = await ZkTopicReader(zk, on_unreadable=complaints.append).topics(NAMES)
+    topics = await ZkTopicReader(zk, on_unreadable=complaints.append).topics(NAMES)
     whole = ("b", 1, {"retention.ms": "5"})
-    assert told(found) == ([("a", 1, {}), whole] if path.startswith("/config") else [whole])
-    assert found[0].configs is None or found[0].name == "b"
+    assert told(topics) == ([("a", 1, {}), whole] if path.startswith("/config") else [whole])
+    assert topics[0].configs is None or topics[0].name == "b"
     assert len(complaints) == 1
     assert path in complaints[0]
     with pytest.raises(ZnodeFormatError, match=path):

@@ -69,7 +69,7 @@ ALIVE = frozenset({0, 1})
     ],
 )
 def test_filters_are_those_of_kafka(case: PartitionSnapshot, min_isr: int, expected: set[str]) -> None:
-    found = {which.value for which in PartitionFilter if matches(case, [which], min_isr=min_isr, live_brokers=ALIVE)}
-    assert found == expected
+    filters = {which.value for which in PartitionFilter if matches(case, [which], min_isr=min_isr, live_brokers=ALIVE)}
+    assert filters == expected
     assert matches(case, list(PartitionFilter), min_isr=min_isr, live_brokers=ALIVE) == bool(expected)
     assert matches(case, [], min_isr=min_isr, live_brokers=ALIVE)

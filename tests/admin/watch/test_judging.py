@@ -131,8 +131,8 @@ def test_a_zookeeper_that_only_brokers_outlive_is_critical(
     frame = replace(frame, links={Side.ZOOKEEPER: lost, Side.WIRE: Link(wire)})
     report = HealthMemory().judge(frame)
     assert report is not None
-    found = {reason.check: reason.examples for reason in report.reasons}
-    assert found.get(Check.ZOOKEEPER_UNREACHABLE) == (("no answer within 4 s",) if is_trouble else None)
+    examples = {reason.check: reason.examples for reason in report.reasons}
+    assert examples.get(Check.ZOOKEEPER_UNREACHABLE) == (("no answer within 4 s",) if is_trouble else None)
 
 
 def test_without_any_reading_of_partitions_nothing_is_said() -> None:
@@ -285,11 +285,11 @@ async def test_the_lock_is_looked_up_while_something_is_throttled(monkeypatch: p
     feed = LiveFeed(ClusterTarget("t", Origin.OPTIONS, bootstrap=(("127.0.0.1", 1),)))
     cluster = small_cluster()
     cluster.set_topic_config("orders", "leader.replication.throttled.replicas", "0:1")
-    for told in ("bo since 2026: apply plan.json", ""):
+    for holder in ("bo since 2026: apply plan.json", ""):
         snapshot = cluster.frame().cluster
         assert snapshot is not None
         await feed._readings._read_plan_lock(snapshot)
-        assert feed._knowledge.frame(1, {}, {}).plan == told
+        assert feed._knowledge.frame(1, {}, {}).plan == holder
     calm = small_cluster().frame().cluster
     assert calm is not None
     await feed._readings._read_plan_lock(calm)

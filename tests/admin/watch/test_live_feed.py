@@ -357,8 +357,8 @@ async def test_queries_of_spark_are_measured_as_klamm_lag_measures_them(cluster:
         meter = LagMeter(opened, None, lambda topic: True, LagOptions(), QueryTraces((place,)))
         answer, _ = await meter.measure()
     (query,) = frame.queries
-    (row,), (told,) = query.lags, answer.groups
-    assert (row.status, row.reason, row.lag, row.batch_id) == (told.status, told.reason, told.lag, 3)
+    (row,), (answers,) = query.lags, answer.groups
+    assert (row.status, row.reason, row.lag, row.batch_id) == (answers.status, answers.reason, answers.lag, 3)
     assert [(partition.planned, partition.committed, partition.end) for partition in row.partitions] == [
         (0, 0, 0),
         (5, 0, 0),
@@ -451,8 +451,8 @@ async def test_zookeeper_that_stands_still_is_told_with_cause_and_age_while_brok
         try:
             frame = await watching.until(lambda f: f.link(Side.ZOOKEEPER).state is LinkState.LOST)
             assert standing_of(frame) is Standing.DEGRADED
-            told = "; ".join(causes_of(frame))
-            assert f"ZooKeeper {cluster.zookeeper_connect} lost: " in told and "last answer" in told
+            causes = "; ".join(causes_of(frame))
+            assert f"ZooKeeper {cluster.zookeeper_connect} lost: " in causes and "last answer" in causes
             lost_ms = frame.at_ms
             frame = await watching.until(lambda f: f.at_ms > lost_ms + 1_500)
             assert (frame.age_ms(Stage.METADATA) or 0) < 3_000, "brokers tell what they know"

@@ -253,9 +253,9 @@ def test_results_of_all_stages_in_any_order_take_nothing_back(results: list[tupl
                 knowledge.take_marks({"orders": 1} if number % 2 else {})
         frame = knowledge.frame(number, {}, {})
         assert frame.cluster is not None and frame.sequence > sequence
-        sequence, told = frame.sequence, frame.cluster.topic("orders").partitions[0]
-        assert told.leader_epoch == newest_epoch
-        assert told.leader == 1 + newest_epoch % 3, "the leader of that epoch, and of no other"
+        sequence, facts = frame.sequence, frame.cluster.topic("orders").partitions[0]
+        assert facts.leader_epoch == newest_epoch
+        assert facts.leader == 1 + newest_epoch % 3, "the leader of that epoch, and of no other"
 
 
 _REPLICAS = ([1, 2, 3], [1, 2])

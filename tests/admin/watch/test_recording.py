@@ -199,9 +199,9 @@ async def test_a_feed_is_recorded_without_a_terminal(tmp_path: Path) -> None:
         feed.tick()
         await asyncio.sleep(0.001)
     await feed.close()
-    told = await recording
-    assert told.frames == 6 and told.seconds == 5.0
-    assert told.size_bytes == (tmp_path / "r").stat().st_size
+    ending = await recording
+    assert ending.frames == 6 and ending.seconds == 5.0
+    assert ending.size_bytes == (tmp_path / "r").stat().st_size
     recorded = Recording(tmp_path / "r")
     assert recorded.count == 6
     recorded.close()

@@ -81,9 +81,9 @@ def test_after_a_time_in_which_nobody_was_heard_answers_need_not_come_together(o
     asking.due = {0: back_ms, 1: back_ms}
     if comes_back:
         asking.due[2] = back_ms + 900
-    told = [told for _ in range(40) if (told := asking.run(LOOK_MS))]
+    silence = [silence for _ in range(40) if (silence := asking.run(LOOK_MS))]
     if comes_back:
-        assert told == []
+        assert silence == []
     else:
         assert asking.told == {2: out_ms + 4_000}, "it has not answered since before"
 
@@ -122,7 +122,7 @@ def test_a_broker_that_always_takes_long_is_soon_given_the_time_among_however_ma
     asking = _Asking(brokers)
     asking.took_ms[1] = 1_900
     asking.run(5_000)
-    assert [told for _ in range(200) if (told := asking.run(LOOK_MS))] == []
+    assert [silence for _ in range(200) if (silence := asking.run(LOOK_MS))] == []
 
 
 def test_a_broker_that_is_gone_is_not_silent() -> None:
@@ -194,12 +194,12 @@ class _Listening:
         self.listener = Listener(ClientProperties(), _Client.clock)
 
     async def looks(self, ms: int, *brokers: BrokerInfo) -> list[dict[int, int]]:
-        told = []
+        silences = []
         for _ in range(0, ms, LOOK_MS):
-            told.append(await self.listener.look(brokers))
+            silences.append(await self.listener.look(brokers))
             await asyncio.sleep(0.001)
             _Client.clock.advance(LOOK_MS)
-        return told
+        return silences
 
 
 @in_event_loop
@@ -207,10 +207,10 @@ async def test_a_machine_that_is_off_is_silent_all_the_time_and_a_closed_port_ne
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     listening = _Listening(monkeypatch)
-    told = await listening.looks(20_000, _broker(0, 1), _broker(1, 3_000), _broker(2, 2))
+    silences = await listening.looks(20_000, _broker(0, 1), _broker(1, 3_000), _broker(2, 2))
     assert _Client.questions == 20, "one a second"
     assert {client.host for client in _Client.open_ones} <= {"k0", "k1"}, "what failed is closed"
-    assert all(answer.keys() == {1} for answer in told[SILENT_MS // LOOK_MS + 2 :])
+    assert all(answer.keys() == {1} for answer in silences[SILENT_MS // LOOK_MS + 2 :])
     await listening.listener.close()
     assert not _Client.open_ones and len(asyncio.all_tasks()) == 1
 

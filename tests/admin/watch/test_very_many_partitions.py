@@ -43,9 +43,9 @@ LOGS = st.dictionaries(
 @given(st.lists(ENDS, max_size=4))
 def test_ends_are_those_of_a_plain_dictionary(readings: list[dict[TopicPartition, int]]) -> None:
     ends, plain = LogEnds(), dict[TopicPartition, PartitionOffsets]()
-    for at_ms, told in enumerate(readings):
-        ends = ends.with_ends((name, end, at_ms) for name, end in told.items())
-        plain |= {name: PartitionOffsets(end, at_ms) for name, end in told.items()
+    for at_ms, reading in enumerate(readings):
+        ends = ends.with_ends((name, end, at_ms) for name, end in reading.items())
+        plain |= {name: PartitionOffsets(end, at_ms) for name, end in reading.items()
                   if name not in plain or plain[name].end != end}  # fmt: skip
         assert ends == plain and set(ends) == set(plain) and len(ends) == len(plain)
         assert all(ends.end(name) == (plain[name].end if name in plain else None) for name in EVERY_NAME)
@@ -76,18 +76,18 @@ def test_ends_of_partitions_that_are_gone_can_be_left_out(told: dict[TopicPartit
 @given(LOGS)
 def test_logs_are_those_of_a_plain_dictionary(told: dict[TopicPartition, list[ReplicaLog]]) -> None:
     logs = ReplicaLogs.of(told)
-    plain = {name: tuple(sorted(found, key=lambda log: (log.broker, log.is_future))) for name, found in told.items()}
+    plain = {name: tuple(sorted(kept, key=lambda log: (log.broker, log.is_future))) for name, kept in told.items()}
     assert logs == plain and set(logs) == set(plain) and len(logs) == len(plain)
-    for name, found in plain.items():
+    for name, kept in plain.items():
         assert list(logs.numbers(name)) == [
-            (log_dir.broker, log_dir.is_future, log_dir.size_bytes, log_dir.offset_lag) for log_dir in found
+            (log_dir.broker, log_dir.is_future, log_dir.size_bytes, log_dir.offset_lag) for log_dir in kept
         ]
     assert not list(logs.numbers(TopicPartition("a", 5))) and not list(logs.numbers(TopicPartition("d", 0)))
     assert sorted(map(repr, logs.logs())) == sorted(
-        repr((name.topic, name.partition, log)) for name, found in told.items() for log in found
+        repr((name.topic, name.partition, log)) for name, kept in told.items() for log in kept
     )
     for topic in ("a", "b", "c", "d"):
-        known = [log.size_bytes for name, found in told.items() if name.topic == topic for log in found]
+        known = [log.size_bytes for name, kept in told.items() if name.topic == topic for log in kept]
         assert logs.topic_bytes(topic) == (sum(known) if known else None)
     assert logs.get(TopicPartition("a", 5)) is None and logs.get(TopicPartition("d", 0)) is None
 

@@ -69,9 +69,9 @@ def test_neither_is_the_raw_form_of_secrets_whole_or_damaged(path: str, stored: 
     assert "Secr3t" not in whole and json.loads(whole)["version"] == 1
     assert ("iterations=8192" in whole) == path.startswith("/config/users")
     for length in range(1, len(stored)):
-        found = decode_znode(path, stored[:length].encode(), STAT)
-        told = f"{found.value} {found.complaint}"
-        assert found.complaint is not None and "Secr3t" not in told and "enc:" not in told, stored[:length]
+        znode = decode_znode(path, stored[:length].encode(), STAT)
+        text = f"{znode.value} {znode.complaint}"
+        assert znode.complaint is not None and "Secr3t" not in text and "enc:" not in text, stored[:length]
     assert raw_text(path, b"\xff" + stored.encode()) == "[redacted]"
 
 
@@ -93,8 +93,8 @@ def walk(connect: str, path: str, depth: int | None = None) -> list[Znode]:
 
 def test_a_whole_tree_in_order(recorded: Callable[[str], str]) -> None:
     connect = recorded("secure")
-    found = walk(connect, "/")
-    assert [z.path for z in found] == sorted((path for path, _ in znodes("secure")), key=lambda path: path.split("/"))
+    walked = walk(connect, "/")
+    assert [z.path for z in walked] == sorted((path for path, _ in znodes("secure")), key=lambda path: path.split("/"))
     below = walk(connect, "/kafka-acl", 1)
     assert below[0].path == "/kafka-acl"
     assert {z.path.count("/") for z in below} == {1, 2}
