@@ -73,10 +73,10 @@ class _Selector(selectors.DefaultSelector):  # type: ignore[misc, valid-type]
         if timeout is None or timeout <= 0 or not self._ice.is_frozen:
             return super().select(timeout)
         started = self._ice.real()
-        found = super().select(timeout / SPEED)
+        ready = super().select(timeout / SPEED)
         # The load of the machine does not count: a timer that fires late has waited as long as it wanted to.
         self._ice.waited_s += min(timeout, (self._ice.real() - started) * SPEED)
-        return found
+        return ready
 
 
 class _Poller:

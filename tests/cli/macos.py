@@ -96,20 +96,20 @@ def only_on_linux(stub: str) -> set[str]:
 
 
 def _names(body: list[ast.stmt], platform: str) -> list[str]:
-    found: list[str] = []
+    names: list[str] = []
     for statement in body:
         if isinstance(statement, ast.If):
             branch = statement.body if _holds(statement.test, platform) else statement.orelse
-            found += _names(branch, platform)
+            names += _names(branch, platform)
         elif isinstance(statement, ast.FunctionDef | ast.ClassDef):
-            found.append(statement.name)
+            names.append(statement.name)
         elif isinstance(statement, ast.AnnAssign):
-            found.append(ast.unparse(statement.target))
+            names.append(ast.unparse(statement.target))
         elif isinstance(statement, ast.Assign):
-            found += [ast.unparse(target) for target in statement.targets]
+            names += [ast.unparse(target) for target in statement.targets]
         elif isinstance(statement, ast.ImportFrom):
-            found += [alias.asname or alias.name for alias in statement.names]
-    return found
+            names += [alias.asname or alias.name for alias in statement.names]
+    return names
 
 
 def _holds(test: ast.expr, platform: str) -> bool:

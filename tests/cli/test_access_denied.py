@@ -23,14 +23,14 @@ from engine.common.errors import ErrorCode, KafkaError
     ],
 )
 def test_it_names_the_resource_and_whom_to_ask(code: ErrorCode, where: str | None, resource: str) -> None:
-    found = failure_of(Refused(code, where=where)).as_json()
-    assert (found["code"], found["kind"], found["kafka_error"]) == (4, "authorization", code.name)
-    assert found["hint"] == f"access denied: ask an administrator of the cluster for an ACL on {resource}"
+    failure = failure_of(Refused(code, where=where)).as_json()
+    assert (failure["code"], failure["kind"], failure["kafka_error"]) == (4, "authorization", code.name)
+    assert failure["hint"] == f"access denied: ask an administrator of the cluster for an ACL on {resource}"
 
 
 def test_a_code_that_no_operation_has_put_in_words_is_of_the_same_kind() -> None:
-    found = failure_of(KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no")).as_json()
-    assert (found["code"], found["kind"]) == (4, "authorization")
+    failure = failure_of(KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no")).as_json()
+    assert (failure["code"], failure["kind"]) == (4, "authorization")
 
 
 def test_other_refusals_stay_refusals() -> None:

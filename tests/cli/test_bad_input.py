@@ -111,16 +111,16 @@ class Untouched:
 
     def _tree(self) -> Tree:
         """Return the data, version and last change of every znode."""
-        found: Tree = {}
+        tree: Tree = {}
         level = ["/"]
         while level:
             answers = [(path, self._reader.get_async(path), self._reader.get_children_async(path)) for path in level]
             level = []
             for path, data, children in answers:
                 text, stat = data.get(10)
-                found[path] = (text, stat.version, stat.mzxid)
+                tree[path] = (text, stat.version, stat.mzxid)
                 level += [f"{path.rstrip('/')}/{name}" for name in children.get(10)]
-        return found
+        return tree
 
     def close(self) -> None:
         self._reader.stop()

@@ -44,7 +44,7 @@ class Named(NamedTuple):
 
 def commands() -> list[Named]:
     """Return the commands in the tables of the pages, klamm's and Kafka's, each once."""
-    found: dict[str, Named] = {}
+    commands: dict[str, Named] = {}
     for page in PAGES:
         is_refused = False
         for line in (DOCS / "guides" / f"{page}.md").read_text("utf-8").splitlines():
@@ -53,10 +53,10 @@ def commands() -> list[Named]:
             if line.startswith("|"):
                 for text in _SPAN.findall(line):
                     if text.startswith("klamm "):
-                        found[text] = Named(text.removeprefix("klamm "), False)
+                        commands[text] = Named(text.removeprefix("klamm "), False)
                     elif text.startswith(_OF_KAFKA):
-                        found[text] = Named(text, is_refused or "--formatter" in text)
-    return list(found.values())
+                        commands[text] = Named(text, is_refused or "--formatter" in text)
+    return list(commands.values())
 
 
 RESET = "--group G --topic T --to-earliest"

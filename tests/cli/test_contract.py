@@ -114,12 +114,12 @@ GOING_ON_AFTERWARDS = {"topics delete", "reassign execute", "reassign verify", "
 
 
 def _commands() -> dict[str, Any]:
-    found = {}
+    commands = {}
     for entry in ENTRIES:
         command: Any = load(entry)
         for word, subcommand in getattr(command, "commands", {"": command}).items():
-            found[f"{entry.name} {word}".strip()] = subcommand
-    return found
+            commands[f"{entry.name} {word}".strip()] = subcommand
+    return commands
 
 
 COMMANDS = _commands()

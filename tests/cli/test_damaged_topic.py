@@ -59,10 +59,10 @@ def test_what_the_engine_logs_is_a_warning_said_once(damaged: str, tmp_path: Pat
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps({"version": 1, "partitions": [move]}))
     ran = klamm("reassign", "verify", "--reassignment-json-file", plan, "--zookeeper", damaged, folder=tmp_path)
-    told = [line for line in ran.err.splitlines() if NOTHING_BUT in line]
-    assert any("Leaving out a topic" in line for line in told), ran.err
-    assert all(line.startswith("warning: ") for line in told)
-    assert len(set(told)) == len(told)
+    warnings = [line for line in ran.err.splitlines() if NOTHING_BUT in line]
+    assert any("Leaving out a topic" in line for line in warnings), ran.err
+    assert all(line.startswith("warning: ") for line in warnings)
+    assert len(set(warnings)) == len(warnings)
 
 
 def test_all_leaders_can_be_elected_but_its_own(damaged: str, capsys: Capture) -> None:
@@ -85,8 +85,8 @@ def test_settings_that_are_not_there_or_not_readable_hide_no_topic(
 
     asyncio.run(damage())
     ran = in_process("topics", "describe", "--zookeeper", zk_chroot, "-o", "json", capture=capsys)
-    found = {topic["topic"]: topic["configs"] for topic in json.loads(ran.out)}
-    assert found["lag"] == configs
+    by_topic = {topic["topic"]: topic["configs"] for topic in json.loads(ran.out)}
+    assert by_topic["lag"] == configs
     assert ("cannot understand the content of /config/topics/lag" in ran.err) == (configs is None)
     named = in_process("topics", "describe", "lag", "--zookeeper", zk_chroot, "-o", "json", capture=capsys)
     (described,) = named.json
@@ -116,16 +116,16 @@ def test_settings_of_a_broker_that_are_not_readable_hide_nothing_else(
     with znode_writer(zk_chroot) as write:
         write({"/config/brokers/0": b'{"version":1,"config":{"log.cleaner.threads":"1"}}'}, False)
         write({f"/config/brokers/{broker}": b"damaged"}, False)
-    told = f"cannot understand the content of /config/brokers/{broker}: not JSON"
+    complaint = f"cannot understand the content of /config/brokers/{broker}: not JSON"
     where = ("--zookeeper", zk_chroot)
     listed = in_process("configs", "describe", "--entity-type", "brokers", *where, "-o", "json", capture=capsys)
-    found = {entry["entity_name"]: entry for entry in json.loads(listed.out)}
+    entries = {entry["entity_name"]: entry for entry in json.loads(listed.out)}
     name = None if broker == "<default>" else broker
-    assert (listed.code, found[name]["configs"]) == (1, []) and told in found[name]["error"]
-    assert f"not known: brokers {broker}: {told}" in listed.err
+    assert (listed.code, entries[name]["configs"]) == (1, []) and complaint in entries[name]["error"]
+    assert f"not known: brokers {broker}: {complaint}" in listed.err
     if name is None:
-        assert [config["value"] for config in found["0"]["configs"]] == ["1"]
+        assert [config["value"] for config in entries["0"]["configs"]] == ["1"]
     health = in_process("cluster", "health", *where, "-o", "json", capture=capsys)
-    assert json.loads(health.out)["reasons"] and told in health.err
+    assert json.loads(health.out)["reasons"] and complaint in health.err
     taken = in_process("cluster", "snapshot", tmp_path / "s.json", *where, capture=capsys)
-    assert (taken.code, told in taken.err) == (0, True)
+    assert (taken.code, complaint in taken.err) == (0, True)

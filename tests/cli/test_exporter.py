@@ -38,8 +38,8 @@ def printed(what: str, capture: Capture, *words: str) -> str:
 
 def rules(capture: Capture) -> list[dict[str, Any]]:
     (group,) = yaml.safe_load(printed("alerts", capture))["groups"]
-    found: list[dict[str, Any]] = group["rules"]
-    return found
+    alert_rules: list[dict[str, Any]] = group["rules"]
+    return alert_rules
 
 
 def group_of_three(name: str, where: tuple[str, ...], capture: Capture) -> None:
@@ -106,8 +106,8 @@ def test_the_rules_are_rules_and_fire(capsys: Capture, tmp_path: Path) -> None:
     (tmp_path / "alerts.yml").write_text(printed("alerts", capsys), "utf-8")
     findings = 'klamm_cluster_health_findings{check="offline_partitions",severity="critical"}'
     status = 'kafka_consumergroup_group_status{group="g",source="classic",status="STALL"}'
-    told = {"severity": "critical", "check": "offline_partitions"}
-    fires = {"alertname": "KafkaOfflinePartitions", "exp_alerts": [{"exp_labels": told}]}
+    labels = {"severity": "critical", "check": "offline_partitions"}
+    fires = {"alertname": "KafkaOfflinePartitions", "exp_alerts": [{"exp_labels": labels}]}
     case = {
         "interval": "1m",
         "input_series": [
@@ -123,7 +123,7 @@ def test_the_rules_are_rules_and_fire(capsys: Capture, tmp_path: Path) -> None:
     }
     (rule,) = [rule for rule in rules(capsys) if rule["alert"] == "KafkaOfflinePartitions"]
     expected = {**rule["annotations"], "summary": "offline partitions: 3"}
-    fires["exp_alerts"] = [{"exp_labels": told, "exp_annotations": expected}]
+    fires["exp_alerts"] = [{"exp_labels": labels, "exp_annotations": expected}]
     case["alert_rule_test"][1].update(fires)  # type: ignore[index, attr-defined]
     (tmp_path / "test.yml").write_text(yaml.safe_dump({"rule_files": ["alerts.yml"], "tests": [case]}), "utf-8")
     for words in (["check", "rules", "alerts.yml"], ["test", "rules", "test.yml"]):
@@ -135,12 +135,12 @@ def test_the_rules_are_rules_and_fire(capsys: Capture, tmp_path: Path) -> None:
 
 
 def test_each_check_has_an_alert_and_each_alert_a_guide(capsys: Capture) -> None:
-    found = rules(capsys)
+    alerts = rules(capsys)
     for check in Check:
-        (rule,) = [rule for rule in found if f'check="{check.value}"' in rule["expr"]]
+        (rule,) = [rule for rule in alerts if f'check="{check.value}"' in rule["expr"]]
         assert rule["labels"]["severity"] == check.severity.value
         assert rule["annotations"]["todo"]
-    for rule in found:
+    for rule in alerts:
         assert (ROOT / rule["annotations"]["guide"]).is_file(), rule
     assert set(_GUIDES) < set(Check)
 
@@ -197,20 +197,20 @@ def test_health_and_log_dirs_are_told_for_prometheus(
 ) -> None:
     monkeypatch.setenv("KLAMM_BOOTSTRAP_SERVER", live_cluster.bootstrap_servers)
     ran = in_process("cluster", "health", "-o", "prometheus", capture=capsys)
-    told = ran.out.splitlines()
-    assert ("klamm_cluster_health 2" in told) == (ran.code == 1)
-    assert len([line for line in told if line.startswith("klamm_cluster_health ")]) == 1
-    assert 'klamm_cluster_health_findings{check="offline_log_dirs",severity="critical"} 0' in told
-    told = in_process("brokers", "log-dirs", "-o", "prometheus", capture=capsys).out.splitlines()
+    lines = ran.out.splitlines()
+    assert ("klamm_cluster_health 2" in lines) == (ran.code == 1)
+    assert len([line for line in lines if line.startswith("klamm_cluster_health ")]) == 1
+    assert 'klamm_cluster_health_findings{check="offline_log_dirs",severity="critical"} 0' in lines
+    lines = in_process("brokers", "log-dirs", "-o", "prometheus", capture=capsys).out.splitlines()
     folders = {
         f'broker="{broker.id}",log_dir="{folder}"'
         for broker in live_cluster.status().brokers
         for folder in broker.log_dirs
     }
     for name in ("size_bytes", "replicas", "usable_bytes"):
-        found = {
-            line.partition("{")[2].partition("}")[0] for line in told if line.startswith(f"klamm_log_dir_{name}{{")
+        labels = {
+            line.partition("{")[2].partition("}")[0] for line in lines if line.startswith(f"klamm_log_dir_{name}{{")
         }
-        assert found == folders
+        assert labels == folders
     by_topic = in_process("brokers", "log-dirs", "--summary", "topic", "-o", "prometheus", capture=capsys).out
     assert "log_dir=" not in by_topic

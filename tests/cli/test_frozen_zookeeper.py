@@ -60,9 +60,9 @@ def test_brokers_are_asked_where_both_are_named(frozen: LocalCluster, capsys: Ca
 def test_health_counts_a_silent_zookeeper(frozen: LocalCluster, capsys: Capture) -> None:
     where = ("-b", frozen.bootstrap_servers, "--zookeeper", frozen.zookeeper_connect, "--timeout", "8")
     ran = in_process("cluster", "health", *where, "-o", "json", capture=capsys)
-    found = {reason["check"]: reason for reason in ran.json["reasons"]}
-    assert (ran.code, set(found)) == (1, {"unknown_settings", "zookeeper_unreachable"})
-    assert found["zookeeper_unreachable"]["severity"] == "critical"
+    reasons = {reason["check"]: reason for reason in ran.json["reasons"]}
+    assert (ran.code, set(reasons)) == (1, {"unknown_settings", "zookeeper_unreachable"})
+    assert reasons["zookeeper_unreachable"]["severity"] == "critical"
     gone = f"{own_loopback_address()}:1"
     where = ("-b", frozen.bootstrap_servers, "--zookeeper", f"{frozen.zookeeper_connect},{gone}", "--timeout", "8")
     ran = in_process("cluster", "health", *where, "-o", "json", capture=capsys)

@@ -96,5 +96,5 @@ def test_without_zookeeper_it_is_code_3(capsys: pytest.CaptureFixture[str]) -> N
 def test_a_snapshot_knows_no_groups(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "s.json").write_text("{}")
     ran = in_process("groups", "list", "--snapshot", tmp_path / "s.json", capture=capsys)
-    told = f"error: a snapshot does not know this, only a live cluster: {tmp_path}/s.json"
-    assert (ran.code, ran.err.splitlines()[0]) == (2, told)
+    complaint = f"error: a snapshot does not know this, only a live cluster: {tmp_path}/s.json"
+    assert (ran.code, ran.err.splitlines()[0]) == (2, complaint)

@@ -215,9 +215,9 @@ def _wait_until_known(cluster: LocalCluster, capture: Capture) -> None:
 
 
 def _looks_closer(cluster: LocalCluster, capture: Capture) -> None:
-    found = run(cluster, "offsets", "-o", "json", capture=capture).json
-    told = {(row["topic"], row["partition"]): (row["offset"], row["leader"], row["error"]) for row in found}
-    assert told == {
+    rows = run(cluster, "offsets", "-o", "json", capture=capture).json
+    answers = {(row["topic"], row["partition"]): (row["offset"], row["leader"], row["error"]) for row in rows}
+    assert answers == {
         ("both", 0): (2, 0, None),
         ("both", 1): (0, 0, None),
         ("gone", 0): (None, -1, "LEADER_NOT_AVAILABLE"),
@@ -230,8 +230,8 @@ def _looks_closer(cluster: LocalCluster, capture: Capture) -> None:
     assert (live["id"], live["alive"], live["partitions"]["led"]) == (0, True, 3)
     refused = run(cluster, "records delete --topic gone --partition 0 --before-offset -1 --yes", capture=capture)
     assert (refused.code, "LEADER_NOT_AVAILABLE" in refused.err) == (4, True)
-    told = run(cluster, "brokers log-dirs", "-o", "json", capture=capture).json
-    assert [(row["broker"], row["error"]) for row in told] == [(0, None), (1, "not alive")]
+    answers = run(cluster, "brokers log-dirs", "-o", "json", capture=capture).json
+    assert [(row["broker"], row["error"]) for row in answers] == [(0, None), (1, "not alive")]
     named = run(cluster, "brokers log-dirs --broker-list 0,1", capture=capture)
     assert (named.code, "not alive: 1" in named.err) == (2, True)
     # The low watermark is that of the live replicas.

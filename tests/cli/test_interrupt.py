@@ -136,9 +136,9 @@ def test_on_a_terminal_a_command_says_whom_it_waits_for(tmp_path: Path, words: s
             command, cwd=tmp_path, env=environment(tmp_path), stderr=theirs, stdout=subprocess.PIPE
         ) as it:
             os.close(theirs)
-            told = b""
-            while f"waiting for {whom}{address}, silent for ".encode() not in told:
-                told += screen.read(1000)
+            output = b""
+            while f"waiting for {whom}{address}, silent for ".encode() not in output:
+                output += screen.read(1000)
             it.send_signal(signal.SIGINT)
             assert it.wait(30) == ExitCode.INTERRUPTED
 

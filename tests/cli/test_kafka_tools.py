@@ -256,14 +256,14 @@ def test_every_tool_and_every_change_is_tried() -> None:
 
 
 def test_properties_that_the_formatter_lacks_are_refused_by_name(tmp_path: Path) -> None:
-    for prop, told in (
+    for prop, complaint in (
         ("key.deserializer=x", "--property key.deserializer=x: klamm loads no Java classes"),
         ("print.colour=true", "kafka-console-consumer has no print.colour; it has print.timestamp, "),
         ("print.key", "--property must be NAME=VALUE, not 'print.key'"),
     ):
         line = ("kafka-console-consumer", "--topic", "t", "--property", prop, "--bootstrap-server", "127.0.0.1:1")
         ran = klamm(*line, folder=tmp_path)
-        assert (ran.code, told in ran.err) == (2, True), ran.err
+        assert (ran.code, complaint in ran.err) == (2, True), ran.err
 
 
 @pytest.mark.parametrize(("tool", "instead"), [(name, tool.instead) for name, tool in ABSENT_TOOLS.items()])
@@ -330,8 +330,8 @@ def test_through_the_program(tmp_path: Path) -> None:
     folder = tmp_path
     version = klamm("kafka-topics.sh", "--version", folder=folder)
     assert (version.code, version.out.split()[0]) == (0, "klamm")
-    told = klamm("kafka-topics", "--help", folder=folder)
-    assert (told.code, "describe" in told.out) == (0, True)
+    ran = klamm("kafka-topics", "--help", folder=folder)
+    assert (ran.code, "describe" in ran.out) == (0, True)
     wrong = klamm("kafka-log-dirs", "--describe", "--frobnicate", folder=folder)
     assert (wrong.code, wrong.err.splitlines()[1]) == (2, "hint: klamm brokers log-dirs --help")
     sideways = klamm("kafka-leader-election", "--election-type", "sideways", folder=folder)
@@ -353,8 +353,8 @@ def test_a_refused_option_says_what_to_use_instead(tool: str, option: str, capsy
     assert isinstance(change, Refuse)
     for line in ([tool, option, "x"], [f"{tool}.sh", f"{option}=x"]):
         ran = in_process(*line, capture=capsys)
-        told = f"error: {tool} {option} is not supported here: {change.instead}"
-        assert (ran.code, ran.err.startswith(told)) == (2, True), ran.err
+        complaint = f"error: {tool} {option} is not supported here: {change.instead}"
+        assert (ran.code, ran.err.startswith(complaint)) == (2, True), ran.err
 
 
 def test_the_page_has_every_option_of_every_tool() -> None:

@@ -168,8 +168,10 @@ def test_a_lower_bound_says_that_partitions_are_unknown() -> None:
     leaderless = partition(1, LagStatus.UNKNOWN, Reason.NO_LEADER, 0, None, error="no leader")
     groups = (group("other", LagStatus.UNKNOWN, Reason.TOO_FEW_SAMPLES, (known, leaderless)),)
     shown = lag_report(LagAnswer(NOW, groups), fails_on=LagStatus.STALL, has_partitions=False, is_not_ok=False)
-    told = printed(shown, OutputFormat.TABLE)
-    assert "≥ 50" in told and "orders-0: too few samples to tell; 1 of 2 partitions unknown" in " ".join(told.split())
+    output = printed(shown, OutputFormat.TABLE)
+    assert "≥ 50" in output and "orders-0: too few samples to tell; 1 of 2 partitions unknown" in " ".join(
+        output.split()
+    )
 
 
 def test_records_dated_ahead_of_this_clock_leave_the_time_lag_unknown_and_say_why() -> None:
@@ -186,15 +188,17 @@ def test_records_dated_ahead_of_this_clock_leave_the_time_lag_unknown_and_say_wh
 
 def test_the_tally_counts_the_sources_of_a_query_that_has_several() -> None:
     known = partition(0, LagStatus.OK, Reason.CAUGHT_UP, 0, 0)
-    one = group("q", LagStatus.OK, Reason.CAUGHT_UP, (known,))
-    values = {field.name: getattr(one, field.name) for field in fields(one)} | {"kind": ReaderKind.CHECKPOINT}
+    query_group = group("q", LagStatus.OK, Reason.CAUGHT_UP, (known,))
+    values = {field.name: getattr(query_group, field.name) for field in fields(query_group)} | {
+        "kind": ReaderKind.CHECKPOINT
+    }
     queries = tuple(QueryLag(**values, path=path) for path in ("a", "a", "b"))
 
     def tally(*groups: GroupLag) -> tuple[str, ...]:
         answer = LagAnswer(NOW, groups)
         return lag_report(answer, fails_on=LagStatus.STALL, has_partitions=False, is_not_ok=False).notes
 
-    assert tally(one, *queries) == ("1 group, 2 Spark queries (3 sources): 4 OK",)
+    assert tally(query_group, *queries) == ("1 group, 2 Spark queries (3 sources): 4 OK",)
     assert tally(*queries[1:]) == ("2 Spark queries: 2 OK",)
 
 
@@ -265,9 +269,9 @@ def test_two_runs_by_cron_know_what_one_does_not(
     assert program("lag", "--group", name, "--samples", "1").rows[0][3] == "UNKNOWN"
     with (tmp_path / "lag.jsonl").open("a") as file:
         file.write("cut off in the mid")
-    told = program(*look)
-    assert f"warning: {tmp_path / 'lag.jsonl'}: line 4 is damaged and was left out" in told.err.splitlines()
-    assert told.json[0]["status"] == "STOP"
+    verdict = program(*look)
+    assert f"warning: {tmp_path / 'lag.jsonl'}: line 4 is damaged and was left out" in verdict.err.splitlines()
+    assert verdict.json[0]["status"] == "STOP"
 
 
 def test_groups_without_lag_need_one_look(program: Program, topic_name: str, live_cluster: LocalCluster) -> None:

@@ -146,9 +146,9 @@ def test_an_event_log_tells_that_the_batch_in_flight_runs_no_more(
     logs.mkdir()
 
     def row(*words: str) -> dict[str, Any]:
-        (found,) = program("lag", "--checkpoint", "q", *words, "-o", "json").json
-        assert isinstance(found, dict)
-        return found
+        (lag_row,) = program("lag", "--checkpoint", "q", *words, "-o", "json").json
+        assert isinstance(lag_row, dict)
+        return lag_row
 
     def said(found: dict[str, Any]) -> tuple[object, ...]:
         return found["status"], found["reason"]
@@ -157,8 +157,8 @@ def test_an_event_log_tells_that_the_batch_in_flight_runs_no_more(
     assert said(running) == ("RUNNING", "batch_runs")
     since = datetime.fromisoformat(running["in_flight_since"])
     assert 0 < (datetime.now(UTC) - since).total_seconds() < 60
-    told = " ".join(program("lag", "--checkpoint", "q", "-o", "table").out.split())
-    assert f"its batch is not finished since {since:%H:%M:%S} UTC" in told
+    output = " ".join(program("lag", "--checkpoint", "q", "-o", "table").out.split())
+    assert f"its batch is not finished since {since:%H:%M:%S} UTC" in output
     (logs / "local-1").write_text(event_lines(batches, has_ended=True))
     stopped = row("--event-log", "events")
     assert stopped["in_flight_since"] == running["in_flight_since"]
@@ -222,18 +222,18 @@ def test_event_logs_judge_by_what_the_query_saw(program: Program, topic_name: st
         "growing": ("event_log", "BEHIND", 60, "r-1"),
         "falling": ("event_log", "OK", 30, "r-1"),
     }
-    found = {row["group"]: row for row in ran.json}
-    assert found["growing"]["clear_in_ms"] is None, "never, as things are"
+    rows = {row["group"]: row for row in ran.json}
+    assert rows["growing"]["clear_in_ms"] is None, "never, as things are"
     # From the plan of its second batch on it read 60 records, while 8 came.
-    expected_ms = 30 * found["falling"]["window_ms"] / (60 - 8)
-    assert found["falling"]["clear_in_ms"] == pytest.approx(expected_ms, rel=0.01)
+    expected_ms = 30 * rows["falling"]["window_ms"] / (60 - 8)
+    assert rows["falling"]["clear_in_ms"] == pytest.approx(expected_ms, rel=0.01)
     assert ran.code == 0
     assert program("lag", "--event-log", "events", "--fail-on", "warn").code == 1
 
 
 def test_one_topic_in_two_sources(program: Program, topic_name: str, tmp_path: Path) -> None:
-    one, two = TopicPartition(topic_name, 0), TopicPartition(topic_name, 1)
-    made = [Made(ago(9), ago(8), ({one: 40}, {one: 70, two: 100}))]
+    first, second = TopicPartition(topic_name, 0), TopicPartition(topic_name, 1)
+    made = [Made(ago(9), ago(8), ({first: 40}, {first: 70, second: 100}))]
     write_checkpoint(tmp_path / "q", made)
     rows = program("lag", "--checkpoint", "q", "-o", "json").json
     assert sorted((row["group"], row["source"], row["lag"], row["partition_count"]) for row in rows) == [
@@ -264,11 +264,11 @@ def test_a_query_is_sampled_as_often_as_asked_and_the_last_sample_counts(
     read, at_s = QueryTraces.read, list[float]()
 
     def reading(self: QueryTraces) -> tuple[list[Query], list[AdminError]]:
-        found = read(self)
+        reading = read(self)
         at_s.append(time.monotonic())
         ends.append(ends[-1] + 10)
         write_checkpoint(checkpoint, history(topic_name, *ends))
-        return found
+        return reading
 
     monkeypatch.setattr(QueryTraces, "read", reading)
     words = ("lag", "--checkpoint", str(checkpoint), "-o", "json")

@@ -38,15 +38,15 @@ def test_verbose_says_who_was_asked_and_quiet_says_nothing(
     words: str, live_cluster: LocalCluster, topic_name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     where = _with_a_setting(topic_name, live_cluster, capsys)
-    told = in_process(*words.split(), *where, "--verbose", capture=capsys)
-    assert told.code == 0, told.err
-    assert told.err.startswith(f"cluster: {live_cluster.bootstrap_servers}")
-    assert READERS[words] in told.err
+    ran = in_process(*words.split(), *where, "--verbose", capture=capsys)
+    assert ran.code == 0, ran.err
+    assert ran.err.startswith(f"cluster: {live_cluster.bootstrap_servers}")
+    assert READERS[words] in ran.err
     by_znodes = in_process(*words.split(), "--zookeeper", live_cluster.zookeeper_connect, "-v", capture=capsys)
     assert "connected to ZooKeeper" in by_znodes.err
     quiet = in_process(*words.split(), *where, "--quiet", capture=capsys)
     assert (quiet.code, quiet.err) == (0, "")
-    assert quiet.out.splitlines() or not told.out
+    assert quiet.out.splitlines() or not ran.out
 
 
 def test_via_forces_a_side(live_cluster: LocalCluster, capsys: pytest.CaptureFixture[str]) -> None:

@@ -66,10 +66,10 @@ def test_followers_that_find_nothing_new_are_counted_all_the_same(measured: Loca
     def fetches() -> float:
         with urllib.request.urlopen(page, timeout=30) as answer:
             text = answer.read().decode()
-        found = re.search(
+        total = re.search(
             r'^kafka_server_brokertopicmetrics_totalfetchrequests_total{topic="traffic"} (.+)$', text, re.M
         )
-        return float(found[1]) if found else 0.0
+        return float(total[1]) if total else 0.0
 
     # The first of them may still have news.
     wait_for(lambda: fetches() > 0, "a follower has fetched")

@@ -82,8 +82,10 @@ def test_an_unclean_election_is_asked_for_twice(
         sides = {"both": (by_wire, by_znodes.where), "wire": (by_wire, ()), "znodes": (by_znodes, ())}
         for name, (klamm, where) in sides.items():
             held_up = klamm("topics", "delete", doomed[name], "--yes", *where, "--timeout", "20", "-o", "json")
-            told = held_up.json[0]
-            assert (held_up.code, told["result"], told["held_up_by"]) == (5, "marked_for_deletion", [2]), held_up.err
+            election = held_up.json[0]
+            assert (held_up.code, election["result"], election["held_up_by"]) == (5, "marked_for_deletion", [2]), (
+                held_up.err
+            )
             assert "waits for broker 2, which is dead" in held_up.err
             for words in ([], ["--if-not-exists"]):
                 shape = ("--partitions", "1", "--replication-factor", "1")
@@ -275,8 +277,10 @@ def test_a_target_that_dies_is_named_while_it_is_waited_for(
         running.kill()
         running.wait()
         three_brokers.start_broker(2)
-    (told,) = json.loads(out)
-    assert (running.returncode, told["state"], told["reason"]) == (5, "in_progress", "waits for dead broker 2"), said
+    (status,) = json.loads(out)
+    assert (running.returncode, status["state"], status["reason"]) == (5, "in_progress", "waits for dead broker 2"), (
+        said
+    )
     assert "; waits for dead broker 2\n" in said, "the live view has told it too"
     assert said.splitlines()[-1] == "it goes on when the broker is back; to stop it: klamm reassign cancel"
     assert by_wire("reassign", "execute", *files, "--additional", "--throttle", "90000000").code in (0, 5)
@@ -323,10 +327,12 @@ def test_replicas_are_compared_until_a_byte_goes_bad(
     monkeypatch.setattr(progress, "_LOG_PACE_S", 0.0)
     good = by_znodes("replicas", "verify", "--topic", f"{topic_name}.*", "-o", "json")
     assert good.code == 0, good.err
-    told = [line for line in good.err.splitlines() if line.startswith("compared ")]
-    assert told, "how far it is, of how much, and how long it will take"
-    assert all(re.fullmatch(r"compared \d+ of 3000 offsets \[.*\] \d+/s, \d+ s left", line) for line in told), told
-    assert told[-1].startswith("compared 3000 of 3000 offsets")
+    compared = [line for line in good.err.splitlines() if line.startswith("compared ")]
+    assert compared, "how far it is, of how much, and how long it will take"
+    assert all(re.fullmatch(r"compared \d+ of 3000 offsets \[.*\] \d+/s, \d+ s left", line) for line in compared), (
+        compared
+    )
+    assert compared[-1].startswith("compared 3000 of 3000 offsets")
     for klamm in (by_wire, by_znodes):
         carried = klamm("cluster", "load", topic_name, "-o", "json").json
         assert [(broker["broker"], broker["replica_count"], broker["leader_count"]) for broker in carried] == [
@@ -529,9 +535,9 @@ def test_a_broker_is_demoted_and_restored(
     done = klamm_by(*demote, "--yes")
     assert done.code == 1, "a partition has no other replica"
     assert f"{lonely}-0 stays with its leader: there is no other replica" in done.err
-    (told,) = [line for line in done.err.splitlines() if f"{way_back}" in line]
-    told, _, options = told.partition(f"; to go back: klamm brokers restore {way_back} ")
-    assert (told, shlex.split(options)) == (f"the rollback is in {way_back}", list(klamm_by.where))
+    (notice,) = [line for line in done.err.splitlines() if f"{way_back}" in line]
+    notice, _, options = notice.partition(f"; to go back: klamm brokers restore {way_back} ")
+    assert (notice, shlex.split(options)) == (f"the rollback is in {way_back}", list(klamm_by.where))
     assert by_znodes.replicas(topic_name) == [[1, 0], [2, 0], [1, 2]]
     assert by_znodes.leaders(topic_name) == [1, 2, 1]
     again = klamm_by("brokers", "demote", "0", "--yes")

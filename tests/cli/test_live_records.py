@@ -96,9 +96,9 @@ def test_bytes_that_are_no_text_survive(program: Program, topic_name: str) -> No
 
 def test_where_to_start_and_when_to_stop(program: Program, topic_name: str) -> None:
     program("produce", topic_name, "--partition", "0", stdin="".join(f"{number}\n" for number in range(10)))
-    one = ("--partition", "0")
-    assert program("consume", topic_name, *one, "--offset", "7", "-e").out == "7\n8\n9\n"
-    assert program("consume", topic_name, *one, "--offset", "-2", "-e").out == "8\n9\n"
+    partition = ("--partition", "0")
+    assert program("consume", topic_name, *partition, "--offset", "7", "-e").out == "7\n8\n9\n"
+    assert program("consume", topic_name, *partition, "--offset", "-2", "-e").out == "8\n9\n"
     assert program("consume", topic_name, "--from-beginning", "--max-messages", "3").out == "0\n1\n2\n"
     endless = program("consume", topic_name, "-e", "--max-messages", "-1", "--timeout-ms", "-1")
     assert endless.out == program("consume", topic_name, "-e").out != "", "Kafka's word for no limit"
@@ -106,18 +106,18 @@ def test_where_to_start_and_when_to_stop(program: Program, topic_name: str) -> N
     assert program("consume", topic_name, "--from-beginning", "-n", "1", "-o", "csv").out.startswith("topic,partition")
     waited = program("consume", topic_name, "--timeout-ms", "300")
     assert (waited.code, waited.out) == (0, "")
-    for span, told in (
+    for span, output in (
         ("2:5", "2\n3\n4\n"),
         (":2", "0\n1\n"),
         ("7:-1", "7\n8\n"),
         ("8:99", "8\n9\n"),
         ("@1h:@2000-01-01", ""),
     ):
-        assert program("consume", topic_name, *one, "--offset", span).out == told, span
-    everything = program("consume", topic_name, *one, "--offset", "@1h:@0s")
-    assert everything.out == program("consume", topic_name, *one, "--from-time", "1h", "--to-time", "0s").out
+        assert program("consume", topic_name, *partition, "--offset", span).out == output, span
+    everything = program("consume", topic_name, *partition, "--offset", "@1h:@0s")
+    assert everything.out == program("consume", topic_name, *partition, "--from-time", "1h", "--to-time", "0s").out
     assert everything.out.count("\n") == 10
-    gone = program("consume", topic_name, *one, "--offset", "99", "-e")
+    gone = program("consume", topic_name, *partition, "--offset", "99", "-e")
     assert gone.code in (0, 4), "nothing is there between the end and an offset beyond it"
 
 

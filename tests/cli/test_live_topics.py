@@ -60,10 +60,10 @@ def test_a_topic_from_its_making_to_its_end(klamm_by: Klamm, by_wire: Klamm, by_
     deadline = time.monotonic() + WAIT_S
     while by_wire("topics", "describe", topic_name).code and time.monotonic() < deadline:
         time.sleep(0.05)
-    told = [side("topics", "describe", topic_name, "-o", "json").json[0] for side in (by_wire, by_znodes)]
-    assert told[0]["topic_id"] == told[1]["topic_id"] is not None
-    assert told[0]["configs"] == told[1]["configs"] == {"retention.ms": "60000"}
-    for wire, znodes in zip(told[0]["partitions"], told[1]["partitions"], strict=True):
+    descriptions = [side("topics", "describe", topic_name, "-o", "json").json[0] for side in (by_wire, by_znodes)]
+    assert descriptions[0]["topic_id"] == descriptions[1]["topic_id"] is not None
+    assert descriptions[0]["configs"] == descriptions[1]["configs"] == {"retention.ms": "60000"}
+    for wire, znodes in zip(descriptions[0]["partitions"], descriptions[1]["partitions"], strict=True):
         assert wire["zk_version"] is None
         assert znodes["zk_version"] == 0
         assert {**wire, "zk_version": 0} == znodes
@@ -100,8 +100,8 @@ def test_an_assignment_by_hand(klamm_by: Klamm, topic_name: str) -> None:
     assert klamm_by("topics", "create", topic_name, "--replica-assignment", "0:1,1:0").code == 0
     wider = klamm_by("topics", "alter", topic_name, "--partitions", "3", "--replica-assignment", "0:1,1:0,1:0", "--yes")
     assert wider.code == 0, wider.err
-    found = klamm_by("topics", "describe", topic_name, "-o", "json").json[0]["partitions"]
-    assert [partition["replicas"] for partition in found] == [[0, 1], [1, 0], [1, 0]]
+    partitions = klamm_by("topics", "describe", topic_name, "-o", "json").json[0]["partitions"]
+    assert [partition["replicas"] for partition in partitions] == [[0, 1], [1, 0], [1, 0]]
 
 
 def test_a_deadline_amid_many_topics_says_how_far_it_came(
@@ -193,19 +193,19 @@ def test_names_that_collide_in_metrics(by_znodes: Klamm, topic_name: str) -> Non
 
 def test_settings_of_a_topic(klamm_by: Klamm, by_wire: Klamm, topic_name: str) -> None:
     by_wire("topics", "create", topic_name)
-    one = ("configs", "alter", "--topic", topic_name)
-    assert klamm_by(*one, "--add-config", "retention.ms=1000,cleanup.policy=[compact,delete]", "--yes").code == 0
-    assert klamm_by(*one, "--delete-config", "retention.ms", "--yes").code == 0
-    absent = klamm_by(*one, "--delete-config", "retention.ms")
+    alter = ("configs", "alter", "--topic", topic_name)
+    assert klamm_by(*alter, "--add-config", "retention.ms=1000,cleanup.policy=[compact,delete]", "--yes").code == 0
+    assert klamm_by(*alter, "--delete-config", "retention.ms", "--yes").code == 0
+    absent = klamm_by(*alter, "--delete-config", "retention.ms")
     assert (absent.code, "not set" in absent.err) == (2, True)
-    bad = klamm_by(*one, "--add-config", "retention.ms=soon")
+    bad = klamm_by(*alter, "--add-config", "retention.ms=soon")
     assert bad.code in (2, 4)
     assert "Invalid value soon for configuration retention.ms" in bad.err
-    dry = klamm_by(*one, "--add-config", "retention.ms=5", "--dry-run")
+    dry = klamm_by(*alter, "--add-config", "retention.ms=5", "--dry-run")
     assert (dry.code, "dry run" in dry.err) == (0, True)
     for side in (klamm_by, by_wire):
-        found = side("configs", "describe", "--topic", topic_name, "-o", "json").json
-        assert [(c["name"], c["value"], c["source"]) for c in found["configs"]] == [
+        configs = side("configs", "describe", "--topic", topic_name, "-o", "json").json
+        assert [(c["name"], c["value"], c["source"]) for c in configs["configs"]] == [
             ("cleanup.policy", "compact,delete", "DYNAMIC_TOPIC_CONFIG")
         ]
     everything = klamm_by("configs", "describe", "--topic", topic_name, "--all", "-o", "json").json
@@ -216,8 +216,8 @@ def test_settings_of_a_topic(klamm_by: Klamm, by_wire: Klamm, topic_name: str) -
 
 
 def broker_defaults(run: Klamm) -> list[tuple[str, str, str]]:
-    found = run("configs", "describe", "--broker-defaults", "-o", "json").json
-    return [(config["name"], config["value"], config["source"]) for config in found["configs"]]
+    defaults = run("configs", "describe", "--broker-defaults", "-o", "json").json
+    return [(config["name"], config["value"], config["source"]) for config in defaults["configs"]]
 
 
 def test_settings_of_a_broker_that_is_not_there_are_not_told_as_none(klamm_by: Klamm) -> None:
@@ -289,8 +289,8 @@ def test_a_read_only_profile_is_not_changed(
 
 def test_znodes_of_a_living_cluster(by_znodes: Klamm, by_wire: Klamm, topic_name: str) -> None:
     by_wire("topics", "create", topic_name)
-    found = by_znodes("zk", "tree", f"/brokers/topics/{topic_name}", "-o", "json").json
-    assert [z["kind"] for z in found if z["kind"]] == ["TopicZNode", *["TopicPartitionStateZNode"] * 2]
+    tree = by_znodes("zk", "tree", f"/brokers/topics/{topic_name}", "-o", "json").json
+    assert [z["kind"] for z in tree if z["kind"]] == ["TopicZNode", *["TopicPartitionStateZNode"] * 2]
     controller = by_znodes("zk", "get", "/controller", "-o", "json").json
     assert controller["ephemeral_owner"].startswith("0x")
     assert controller["data"]["broker"] in (0, 1)

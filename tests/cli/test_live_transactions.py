@@ -78,10 +78,10 @@ async def _frame_that_names(start: str, servers: str) -> Frame:
         async with asyncio.timeout(60):
             async for frame in feed.frames():
                 reasons = () if frame.health is None else frame.health.reasons
-                told = [
+                lines = [
                     line for reason in reasons if reason.check is Check.HANGING_TRANSACTIONS for line in reason.examples
                 ]
-                if any(line.startswith(start) for line in told):
+                if any(line.startswith(start) for line in lines):
                     return frame
     finally:
         await feed.close()

@@ -245,8 +245,8 @@ def test_in_the_foreground_it_ends_on_term(tmp_path: Path) -> None:
         env=environment(tmp_path),
     )
     assert process.stdout is not None
-    found = json.loads(process.stdout.readline())
-    pid = found["brokers"][0]["pid"]
+    started = json.loads(process.stdout.readline())
+    pid = started["brokers"][0]["pid"]
     assert is_running(pid)
     # It was stopped on purpose and recorded so, which is no reason to give up.
     assert klamm("local", "kill", "zookeeper", folder=tmp_path).code == 0
@@ -291,12 +291,12 @@ def test_a_zookeeper_in_the_foreground(tmp_path: Path) -> None:
     )
     with process:
         assert process.stdout is not None
-        found = json.loads(process.stdout.readline())
-        assert found["zookeeper"] == f"{host}:21810"
-        assert klamm("zk", "tree", "--zookeeper", found["zookeeper"], "--depth", "1", folder=tmp_path).code == 0
+        started = json.loads(process.stdout.readline())
+        assert started["zookeeper"] == f"{host}:21810"
+        assert klamm("zk", "tree", "--zookeeper", started["zookeeper"], "--depth", "1", folder=tmp_path).code == 0
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
-        assert not is_running(found["pid"])
+        assert not is_running(started["pid"])
 
 
 def test_a_broker_with_a_bad_file_says_so(tmp_path: Path) -> None:

@@ -42,12 +42,12 @@ def test_they_are_listed_although_no_broker_answers(klamm: Klamm) -> None:
 
 
 def test_offsets_are_told_without_ends(klamm: Klamm) -> None:
-    told = klamm("describe", "mirror", "console-consumer-1", "-o", "json")
-    assert told.code == 0, told.err
-    assert [(row["group"], row["member_count"], len(row["partitions"])) for row in told.json] == [
+    ran = klamm("describe", "mirror", "console-consumer-1", "-o", "json")
+    assert ran.code == 0, ran.err
+    assert [(row["group"], row["member_count"], len(row["partitions"])) for row in ran.json] == [
         ("console-consumer-1", 0, 0), ("mirror", 0, 1),
     ]  # fmt: skip
-    (partition,) = told.json[1]["partitions"]
+    (partition,) = ran.json[1]["partitions"]
     assert (partition["current_offset"], partition["log_end_offset"], partition["lag"]) == (42, None, None)
     assert partition["error"].startswith("no broker is registered")
     absent = klamm("describe", "absent", "mirror", "--state")

@@ -65,12 +65,12 @@ def commands(macos: dict[str, str], tmp_path_factory: pytest.TempPathFactory) ->
         stdout=subprocess.PIPE,
         text=True,
     )
-    asked, told = process.stdin, process.stdout
-    assert asked is not None and told is not None
+    asked, pipes = process.stdin, process.stdout
+    assert asked is not None and pipes is not None
 
     def run(*words: str, folder: Path, stdin: str = "") -> Ran:
         print(json.dumps([words, str(folder), stdin]), file=asked, flush=True)
-        return Ran(*json.loads(told.readline()))
+        return Ran(*json.loads(pipes.readline()))
 
     with process:
         yield run
@@ -210,6 +210,6 @@ def test_clusters_for_tests_say_so_too(tmp_path: Path, macos: dict[str, str]) ->
 
 def test_doctor_asks_for_nothing_that_would_not_help(commands: Callable[..., Ran], tmp_path: Path) -> None:
     ran = commands("doctor", "-o", "json", folder=tmp_path)
-    found = {check["name"]: check for check in ran.json}
-    assert (ran.code, found["linux"]["status"], found["linux"]["found"]) == (0, "optional", "this is darwin")
-    assert not {"java", "zookeeper jars"} & set(found)
+    checks = {check["name"]: check for check in ran.json}
+    assert (ran.code, checks["linux"]["status"], checks["linux"]["found"]) == (0, "optional", "this is darwin")
+    assert not {"java", "zookeeper jars"} & set(checks)

@@ -111,15 +111,15 @@ OF_AUTHORIZERS = ("acls", "tokens", "users")
 
 
 def changing() -> list[str]:
-    found = []
+    commands = []
     for entry in ENTRIES:
         command = load(entry)
         for word, subcommand in getattr(command, "commands", {"": command}).items():
             names = {name for param in subcommand.params for name in param.opts}
             # tests/interop has an authorizer, and test_secured_zookeeper.py the login that those of ``zk`` need.
             if {"--dry-run", "--zookeeper"} <= names and entry.name not in ("profiles", "zk", *OF_AUTHORIZERS):
-                found.append(f"{entry.name} {word}".strip())
-    return found
+                commands.append(f"{entry.name} {word}".strip())
+    return commands
 
 
 class Unread:
@@ -253,9 +253,9 @@ def state_of(cluster: LocalCluster) -> list[object]:
     groups = ("groups", "describe", "--all-groups", "-b", cluster.bootstrap_servers)
     ends = ("offsets", "-b", cluster.bootstrap_servers)
     starts = (*ends, "--time", "earliest")
-    with redirect_stdout(io.StringIO()) as told:
+    with redirect_stdout(io.StringIO()) as output:
         codes = [main([*words, "-o", "csv"]) for words in (zookeeper, groups, ends, starts)]
-    return [codes, told.getvalue()]
+    return [codes, output.getvalue()]
 
 
 def test_no_dry_run_has_changed_anything(cluster: LocalCluster, untouched: list[object]) -> None:
@@ -332,12 +332,12 @@ def ran_frozen(
 def check_outcome(ran: Ran, at: int, ice: Ice) -> None:
     """Check that a sent change is never called unsent, and an unsent one never called under way."""
     sent, last = any(request.is_change for request in ice.asked), ice.asked[at]
-    told = f"frozen at {last}, after {[request.kind for request in ice.asked[:at]]}: {ran.code} {ran.out} {ran.err}"
+    frozen = f"frozen at {last}, after {[request.kind for request in ice.asked[:at]]}: {ran.code} {ran.out} {ran.err}"
     allowed = {ExitCode.DONE, ExitCode.BAD_ANSWER, ExitCode.UNDER_WAY if sent else ExitCode.UNREACHABLE}
-    assert ran.code in ({ExitCode.UNDER_WAY} if last.is_change else allowed), told
-    assert "Traceback" not in ran.err and "client is closed" not in ran.err, told
+    assert ran.code in ({ExitCode.UNDER_WAY} if last.is_change else allowed), frozen
+    assert "Traceback" not in ran.err and "client is closed" not in ran.err, frozen
     if ran.code == ExitCode.UNDER_WAY:
-        assert "klamm " in ran.err or "under_way" in ran.out or "in_progress" in ran.out, told
+        assert "klamm " in ran.err or "under_way" in ran.out or "in_progress" in ran.out, frozen
 
 
 FREEZING = sorted(

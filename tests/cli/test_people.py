@@ -137,9 +137,9 @@ def test_the_list_of_topics_tells_how_large_they_are(program: Program, topic_nam
     made = program("topics", "create", topic_name, "--partitions", "3", "--replication-factor", "2")
     assert made.code == 0
     assert program("produce", topic_name, "--partition", "0", stdin="x" * 1000).code == 0
-    (told,) = program("topics", "list", topic_name, "-o", "json").json
-    assert (told["partition_count"], told["replication_factor"]) == (3, 2)
-    assert told["size_bytes"] > 2000, "both replicas"
+    (topic,) = program("topics", "list", topic_name, "-o", "json").json
+    assert (topic["partition_count"], topic["replication_factor"]) == (3, 2)
+    assert topic["size_bytes"] > 2000, "both replicas"
     assert program("topics", "list", topic_name, "-o", "plain").out == f"{topic_name}\n"
     table = program("topics", "list", topic_name, "-o", "table").out
     assert table.splitlines()[0].split() == ["Topic", "Partitions", "Factor", "Size"]
@@ -255,8 +255,8 @@ def test_long_lists_are_folded() -> None:
 def test_many_topics_to_be_deleted_are_listed_in_short(program: Program, topic_name: str) -> None:
     names = [f"{topic_name}-{number:02}" for number in range(23)]
     assert program("topics", "create", *names, "--partitions", "1", "--replication-factor", "1").code == 0
-    told = program("topics", "delete", f"{topic_name}-.*", "--dry-run").err
-    assert (names[19] in told, names[20] in told, "… and 3 more" in told) == (True, False, True)
+    listing = program("topics", "delete", f"{topic_name}-.*", "--dry-run").err
+    assert (names[19] in listing, names[20] in listing, "… and 3 more" in listing) == (True, False, True)
     assert names[22] in program("topics", "delete", f"{topic_name}-.*", "--dry-run", "-v").err
 
 
@@ -270,9 +270,9 @@ def test_terminals_without_unicode_get_plainer_characters(tmp_path: Path, encodi
         ran = subprocess.run(
             [PROGRAM, *words], cwd=tmp_path, env=env | {"PYTHONUTF8": "0"}, capture_output=True, check=False
         )
-        told = (ran.stdout + ran.stderr).decode(encoding)
-        assert "internal error" not in told
-        assert ran.returncode in (0, 1, 2), told
+        output = (ran.stdout + ran.stderr).decode(encoding)
+        assert "internal error" not in output
+        assert ran.returncode in (0, 1, 2), output
 
 
 def test_files_come_from_stdin_where_a_dash_stands(program: Program, topic_name: str) -> None:
@@ -333,7 +333,7 @@ def test_settings_and_payloads_come_from_stdin(program: Program, topic_name: str
 
 
 def test_servers_take_their_settings_from_stdin(tmp_path: Path) -> None:
-    for words, settings, told in (
+    for words, settings, complaint in (
         (["broker", "start", "-"], "broker.id=nonsense\n", "broker.id"),
         (["zookeeper", "start", "-", "--dry-run"], "clientPort=21999\n", "21999"),
     ):
@@ -341,7 +341,7 @@ def test_servers_take_their_settings_from_stdin(tmp_path: Path) -> None:
             [PROGRAM, *words], cwd=tmp_path, env=environment(tmp_path), input=settings,
             capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
-        assert told in ran.stderr, ran
+        assert complaint in ran.stderr, ran
         assert ran.returncode == (2 if words[0] == "broker" else 0), ran
 
 
@@ -435,9 +435,9 @@ def test_consume_goes_on_where_its_group_stands_and_commits_what_it_printed(prog
     assert program("produce", topic_name, stdin="".join(f"{n}\n" for n in range(10))).code == 0
     words = ["consume", topic_name, "--group", topic_name, "--from-beginning"]
     assert program(*words, "-n", "3").out.split() == ["0", "1", "2"]
-    (told,) = program("groups", "describe", topic_name, "-o", "json").json
-    assert [(partition["current_offset"], partition["lag"]) for partition in told["partitions"]] == [(3, 7)]
-    assert told["state"] == "Empty", "it has left"
+    (row,) = program("groups", "describe", topic_name, "-o", "json").json
+    assert [(partition["current_offset"], partition["lag"]) for partition in row["partitions"]] == [(3, 7)]
+    assert row["state"] == "Empty", "it has left"
     assert program(*words, "--until-end").out.split() == [str(n) for n in range(3, 10)]
     new = program("consume", topic_name, "--group", f"{topic_name}-new", "--timeout-ms", "5000")
     assert (new.code, new.out) == (0, ""), "a new group starts at the end"
@@ -465,8 +465,8 @@ def test_internal_topics_are_printed_decoded(program: Program, topic_name: str) 
 def _json(line: str) -> dict[str, dict[str, object]]:
     import json
 
-    found: dict[str, dict[str, object]] = json.loads(line)
-    return found
+    document: dict[str, dict[str, object]] = json.loads(line)
+    return document
 
 
 def test_lag_and_groups_of_a_topic_leave_out_who_never_read_it(program: Program, topic_name: str) -> None:
@@ -477,9 +477,9 @@ def test_lag_and_groups_of_a_topic_leave_out_who_never_read_it(program: Program,
     only = ["--topic", f"{topic_name}-a"]
     assert [row[0] for row in program("lag", "--samples", "1", *only).rows] == [f"{topic_name}-of-a"]
     assert program("groups", "list", *only).out.split() == [f"{topic_name}-of-a"]
-    for what in ((), ("--state",), ("--members",)):
-        told = program("groups", "describe", "--all-groups", *only, *what, "-o", "json").json
-        assert [row["group"] for row in told] == [f"{topic_name}-of-a"], what
+    for view in ((), ("--state",), ("--members",)):
+        rows = program("groups", "describe", "--all-groups", *only, *view, "-o", "json").json
+        assert [row["group"] for row in rows] == [f"{topic_name}-of-a"], view
     none = program("groups", "list", "--topic", "nobody-reads-this")
     assert (none.code, none.out) == (0, "")
 
@@ -603,9 +603,9 @@ def test_a_countdown_counts_on_a_terminal_and_is_one_line_elsewhere(
     assert capsys.readouterr().err == "watching 2 groups for 3 s more\n"
     monkeypatch.setattr("cli.framework.progress.is_terminal", lambda stream: True)
     asyncio.run(watch())
-    told = capsys.readouterr().err
-    assert "watching 2 groups: 3 s left" in told
-    assert told.endswith("\r\x1b[K"), "the line goes"
+    progress = capsys.readouterr().err
+    assert "watching 2 groups: 3 s left" in progress
+    assert progress.endswith("\r\x1b[K"), "the line goes"
 
 
 def test_kafkas_own_names_ask_nothing_where_nobody_can_be_asked(
@@ -635,11 +635,11 @@ def test_kafkas_own_names_ask_nothing_where_nobody_can_be_asked(
 
 
 def test_who_leads_best_is_called_preferred(program: Program, recorded: Callable[[str], str]) -> None:
-    told = program(
+    rows = program(
         "elect", "preferred", "--all-topic-partitions", "--dry-run", "-o", "table",
         "--zookeeper", recorded("leaderless"), "--via", "zookeeper",
     )  # fmt: skip
-    assert "Preferred" in told.out and "Should" not in told.out, (told.out, told.err)
+    assert "Preferred" in rows.out and "Should" not in rows.out, (rows.out, rows.err)
 
 
 def test_health_names_five_cases_and_all_of_them_to_who_wants_more(capsys: Capture, tmp_path: Path) -> None:
@@ -649,5 +649,5 @@ def test_health_names_five_cases_and_all_of_them_to_who_wants_more(capsys: Captu
     save_snapshot(snapshot, tmp_path / "taken.json")
     for more, count in (((), 5), (("-v",), 12)):
         words = ("cluster", "health", "--snapshot", tmp_path / "taken.json", "-o", "table", *more)
-        told = in_process(*words, capture=capsys).out
-        assert len(re.findall(r"^  t-\d+ \(leader none", told, re.MULTILINE)) == count, told
+        output = in_process(*words, capture=capsys).out
+        assert len(re.findall(r"^  t-\d+ \(leader none", output, re.MULTILINE)) == count, output

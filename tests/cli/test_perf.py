@@ -60,8 +60,8 @@ def test_kafkas_lines(program: Program, topic_name: str, live_cluster: LocalClus
     assert all(len(value) == 100 and value.isalpha() and value.isupper() for value in sent)
     read = ("--topic", topic_name, "--messages", "20000")
     header, row = klamm("perf", "consumer", *read, *where, folder=tmp_path).out.splitlines()
-    found = CONSUMER_ROW.fullmatch(row)
-    assert (header, found is not None, found and found[2]) == (CONSUMER_HEADER, True, "20000")
+    matched = CONSUMER_ROW.fullmatch(row)
+    assert (header, matched is not None, matched and matched[2]) == (CONSUMER_HEADER, True, "20000")
 
 
 def test_a_throughput_is_kept_and_windows_are_told(program: Program, topic_name: str) -> None:

@@ -145,13 +145,13 @@ def test_wrong_use(program: Callable[..., Ran], words: list[str], message: str) 
 
 
 def test_the_experiments_are_those_of_the_articles() -> None:
-    found = {experiment.name: experiment.cases for experiment in experiments(3)}
-    assert [case.producers for case in found["producers"]] == [1, 2, 3]
-    assert [case.record_bytes for case in found["record-size"]] == [10, 100, 1000, 10_000]
-    assert [case.partitions for case in found["partitions"]] == [1, 3, 6, 9]
-    assert [case.replicas for case in found["replicas"]] == [1, 2, 3]
-    assert [case.consumers for case in found["consumers"]] == [1, 2, 3]
-    assert [(case.producers, case.consumers, case.is_pair) for case in found["pair"]] == [(1, 1, True)]
+    cases = {experiment.name: experiment.cases for experiment in experiments(3)}
+    assert [case.producers for case in cases["producers"]] == [1, 2, 3]
+    assert [case.record_bytes for case in cases["record-size"]] == [10, 100, 1000, 10_000]
+    assert [case.partitions for case in cases["partitions"]] == [1, 3, 6, 9]
+    assert [case.replicas for case in cases["replicas"]] == [1, 2, 3]
+    assert [case.consumers for case in cases["consumers"]] == [1, 2, 3]
+    assert [(case.producers, case.consumers, case.is_pair) for case in cases["pair"]] == [(1, 1, True)]
     assert [
         case.replicas for experiment in experiments(1) if experiment.name == "replicas" for case in experiment.cases
     ] == [1]
@@ -227,10 +227,10 @@ def test_brokers_of_this_machine_are_found_by_their_sockets(live_cluster: LocalC
         (host, int(port))
         for host, _, port in (address.rpartition(":") for address in live_cluster.bootstrap_servers.split(","))
     ]
-    found = find_processes(addresses)
-    assert found is not None
-    assert len(found) == 2
-    used = cpu_seconds(found)
+    processes = find_processes(addresses)
+    assert processes is not None
+    assert len(processes) == 2
+    used = cpu_seconds(processes)
     assert used is not None
     assert used > 0
     assert find_processes([*addresses, ("192.0.2.1", 9092)]) is None, "one of them is elsewhere"

@@ -55,9 +55,9 @@ def test_a_plan_of_another_cluster_is_refused_and_its_throttles_are_left_alone(
     assert kept
     for operator in (by_wire, by_znodes):
         for look in ("verify", "status"):
-            told = operator("plan", look, plan)
-            assert (told.code, "the file is for cluster another, and this is cluster" in told.err) == (2, True), (
-                told.err
+            refusal = operator("plan", look, plan)
+            assert (refusal.code, "the file is for cluster another, and this is cluster" in refusal.err) == (2, True), (
+                refusal.err
             )
         refused = operator("plan", "apply", plan)
         assert (refused.code, "hint: name the cluster that the plan was made for" in refused.err) == (1, True)
@@ -265,14 +265,14 @@ def test_bad_files_and_other_clusters_change_nothing(by_wire: Operator, topic_na
     assert by_wire("topics", "create", topic_name, "--replica-assignment", "0:1").code == 0
     plan = made_plan(by_wire, tmp_path, topic_name, [0, 2])
     good, journal = plan.read_text(), plan.with_name("plan.json.journal")
-    for changed, told in (
+    for changed, refusal in (
         (good.replace('"cluster_id": "', '"cluster_id": "x'), "this plan is for cluster x"),
         (good.replace('"replicas": [0, 2]', '"replicas": [0, 9]'), "is to go to broker 9, which is not alive"),
         (good.replace(topic_name, f"{topic_name}-gone"), f"{topic_name}-gone-0 does not exist any more"),
     ):
         plan.write_text(changed)
         refused = by_wire("plan", "apply", plan, *QUICK_LOCK)
-        assert (refused.code, told in refused.err) == (1, True), refused.err
+        assert (refused.code, refusal in refused.err) == (1, True), refused.err
     plan.write_text(good)
     journal.write_text('{"event": "journal", "format": 1, "plan": "another"}\n')
     of_another = by_wire("plan", "apply", plan, *QUICK_LOCK)
@@ -435,11 +435,11 @@ def test_what_a_running_plan_relies_on_is_not_changed_unasked(
             assert "--force" in refused.err
         kept = by_wire("reassign", "verify", "--all")
         assert (kept.code, "throttles stay while a plan is carried out: bo@elsewhere" in kept.err) == (0, True)
-        told = {
+        examples = {
             reason["check"]: reason["examples"] for reason in by_wire("cluster", "health", "-o", "json").json["reasons"]
         }
-        assert "leaked_throttles" not in told
-        assert any("bo@elsewhere" in example for example in told["running_reassignments"]), told
+        assert "leaked_throttles" not in examples
+        assert any("bo@elsewhere" in example for example in examples["running_reassignments"]), examples
         dry = by_znodes("topics", "delete", topic_name, "--dry-run")
         assert dry.code == 0, "it may live in a place that only brokers know"
         forced = by_wire(*changes[0], "--yes", "--force")

@@ -93,9 +93,9 @@ async def end_lock_session(three_brokers: LocalCluster) -> None:
 
 def the_journal_tells_the_truth(path: Path, steps: Sequence[str]) -> None:
     """Check that the journal has everything that was reported as done, and at most one more step."""
-    told = [event["event"] for event in read_journal(path).events]
+    events = [event["event"] for event in read_journal(path).events]
     for event, step in (("begun", "saved"), ("wave", "wave_begun"), ("wave_done", "wave_done"), ("done", "ended")):
-        assert told.count(event) == sum(line.startswith(f"{step} ") for line in steps), (event, steps)
+        assert events.count(event) == sum(line.startswith(f"{step} ") for line in steps), (event, steps)
 
 
 @pytest.mark.parametrize("victim", ["target", "controller", "source"])

@@ -68,9 +68,9 @@ def test_a_plan_that_fits(files: Files) -> None:
 
 
 def test_findings_with_file_line_and_rule(files: Files) -> None:
-    found = files.check("--policy", files.policy, "-o", "json")
-    assert (found.code, len(found.json)) == (1, 1)
-    (finding,) = found.json
+    ran = files.check("--policy", files.policy, "-o", "json")
+    assert (ran.code, len(ran.json)) == (1, 1)
+    (finding,) = ran.json
     assert (finding["file"], finding["check"], finding["rule"]) == (str(files.plan), "moves", f"{files.policy}:2")
     assert '"score":' in files.plan.read_text().splitlines()[finding["line"] - 1]
 
@@ -87,9 +87,9 @@ def test_github_escapes_what_has_a_meaning(files: Files) -> None:
 def test_a_change_beside_the_plan_is_told_and_is_no_error(files: Files) -> None:
     files.plan.write_text(encode_plan(make_plan(files.cluster, Strategy.MOVE, PlanOptions(brokers=(0, 2))).plan))
     files.save(replace(files.cluster, topics=(*files.cluster.topics, replace(files.cluster.topics[0], name="new"))))
-    told = files.check("-o", "json")
-    assert (told.code, told.err) == (0, "the plan fits the cluster\n")
-    assert [(finding["check"], finding["severity"]) for finding in told.json] == [("digest", "note")]
+    ran = files.check("-o", "json")
+    assert (ran.code, ran.err) == (0, "the plan fits the cluster\n")
+    assert [(finding["check"], finding["severity"]) for finding in ran.json] == [("digest", "note")]
     github = files.check("--format", "github")
     assert (github.code, github.out.startswith("::notice file=")) == (0, True)
     assert files.check("--format", "gitlab").json[0]["severity"] == "info"
@@ -107,9 +107,9 @@ def test_a_plan_that_is_carried_out_leaves_nothing_to_do(files: Files, capsys: C
     (topic,) = files.cluster.topics
     there = PartitionSnapshot(0, ReplicaAssignment((0, 2)), 0, (0, 2))
     files.save(replace(files.cluster, topics=(replace(topic, partitions=(there,)),)))
-    told = files.check("-o", "json")
-    messages = [finding["message"] for finding in told.json]
-    assert (told.code, messages) == (0, ["the plan is carried out already (1 partition)"])
+    ran = files.check("-o", "json")
+    messages = [finding["message"] for finding in ran.json]
+    assert (ran.code, messages) == (0, ["the plan is carried out already (1 partition)"])
     words = ("plan", "apply", files.plan, "--dry-run", "--snapshot", files.snapshot)
     applied = in_process(*words, capture=capsys)
     assert (applied.code, applied.err) == (0, "nothing to do: the plan is carried out already\n")
@@ -121,8 +121,8 @@ def changed_replicas(files: Files) -> None:
 
 def grown(files: Files) -> None:
     (topic,) = files.cluster.topics
-    one = PartitionSnapshot(1, ReplicaAssignment((1, 0)), 1, (1, 0))
-    files.save(replace(files.cluster, topics=(replace(topic, partitions=(*topic.partitions, one)),)))
+    partition = PartitionSnapshot(1, ReplicaAssignment((1, 0)), 1, (1, 0))
+    files.save(replace(files.cluster, topics=(replace(topic, partitions=(*topic.partitions, partition)),)))
 
 
 @pytest.mark.parametrize(
@@ -152,20 +152,20 @@ def test_what_is_wrong_comes_with_what_to_do(
     files: Files, change: Callable[[Files], None], message: str, way_on: str
 ) -> None:
     change(files)
-    found = files.check("-o", "json")
-    assert (found.code, any(message in finding["message"] for finding in found.json)) == (1, True), found.out
-    check_json("plan check", Seen(found.code, found.out, found.err))
-    told = [finding["hint"] or "" for finding in found.json if finding["severity"] == "error"]
-    assert all(told) and any(way_on.format(plan=files.plan) in hint for hint in told), told
+    ran = files.check("-o", "json")
+    assert (ran.code, any(message in finding["message"] for finding in ran.json)) == (1, True), ran.out
+    check_json("plan check", Seen(ran.code, ran.out, ran.err))
+    hints = [finding["hint"] or "" for finding in ran.json if finding["severity"] == "error"]
+    assert all(hints) and any(way_on.format(plan=files.plan) in hint for hint in hints), hints
 
 
 def test_what_breaks_the_policy_comes_with_what_to_do(files: Files) -> None:
-    found = files.check("--policy", files.policy, "-o", "table")
-    assert found.code == 1
+    ran = files.check("--policy", files.policy, "-o", "table")
+    assert ran.code == 1
     # The cells of the table wrap. How much depends on the length of the policy's path.
-    table, _, below = found.out.partition("What to do")
-    assert "moves" in table, found.out
-    assert "plan again within the policy" in " ".join(below.split()), found.out
+    table, _, below = ran.out.partition("What to do")
+    assert "moves" in table, ran.out
+    assert "plan again within the policy" in " ".join(below.split()), ran.out
     for form in ("json", "plain", "csv"):
         assert "plan again within the policy" in files.check("--policy", files.policy, "-o", form).out
     assert "\nWhat to do:\n\n* plan again within" in files.check("--policy", files.policy, "--format", "markdown").out
@@ -173,10 +173,10 @@ def test_what_breaks_the_policy_comes_with_what_to_do(files: Files) -> None:
 
 def test_what_cannot_be_told_comes_with_what_is_missing(files: Files) -> None:
     files.policy.write_text('[log_dirs.capacity]\n"1:/data/a" = "1 GB"\n')
-    found = files.check("--policy", files.policy, "-o", "json")
-    check_json("plan check", Seen(found.code, found.out, found.err))
-    (finding,) = found.json
-    assert (found.code, finding["check"], finding["rule"]) == (1, "capacity", f"{files.policy}:2")
+    ran = files.check("--policy", files.policy, "-o", "json")
+    check_json("plan check", Seen(ran.code, ran.out, ran.err))
+    (finding,) = ran.json
+    assert (ran.code, finding["check"], finding["rule"]) == (1, "capacity", f"{files.policy}:2")
     assert "is kept is unknown" in finding["message"] and "a snapshot with sizes" in finding["hint"]
 
 
@@ -197,8 +197,8 @@ def test_each_lack_has_its_own_way_on(files: Files, policy: str, message: str, w
     sized = (replace(topic.partitions[0], replica_logs=logs),)
     files.save(replace(files.cluster, topics=(replace(topic, partitions=sized),)))
     files.policy.write_text(policy)
-    (one,) = files.check("--policy", files.policy, "-o", "json").json
-    assert message in one["message"] and one["hint"].startswith(way_on), one
+    (finding,) = files.check("--policy", files.policy, "-o", "json").json
+    assert message in finding["message"] and finding["hint"].startswith(way_on), finding
 
 
 def test_a_plan_that_fits_needs_nothing(files: Files) -> None:
@@ -286,11 +286,11 @@ def test_a_plan_is_shown_partition_by_partition_without_a_cluster(tmp_path: Path
         (1, True), (1, True), (2, True),
     ]  # fmt: skip
     assert rows[2]["wave"] < max(rows[0]["wave"], rows[1]["wave"]), "leaders move last"
-    told = in_process("plan", "show", plan, "-o", "markdown", capture=capsys).out
+    output = in_process("plan", "show", plan, "-o", "markdown", capture=capsys).out
     checked = tmp_path / "cluster.json"
     checked.write_text(snapshot_to_json(snapshot), encoding="utf-8")
     comment = in_process("plan", "check", plan, "--snapshot", checked, "--format", "markdown", capture=capsys).out
-    for document in (told, comment):
+    for document in (output, comment):
         assert (
             "<details><summary>3 partitions</summary>\n\n| partition | from | to | copies | leader | wave |" in document
         )

@@ -83,11 +83,11 @@ def test_a_dead_broker_is_emptied(four_brokers: LocalCluster, klamm: Operator, t
     words = ("--topic", topic_name, "--out", plan, "-o", "json")
     assert klamm("plan", "decommission", str(DEAD), *words).code == 0
     applied(klamm, plan)
-    found = klamm.partitions(topic_name)
+    partitions = klamm.partitions(topic_name)
     assert all(
         DEAD not in partition["replicas"] and sorted(partition["isr"]) == sorted(partition["replicas"])
-        for partition in found
-    ), found
+        for partition in partitions
+    ), partitions
     back = klamm("plan", "rollback", plan, "--throttle", FAST, *QUICK_LOCK, "--timeout", "3", "-o", "json")
     assert back.code in (1, 2, 4, 5), (back.code, back.err)
     assert str(DEAD) in back.err + back.out, "the way back leads to a dead broker"
@@ -103,8 +103,8 @@ def test_a_move_that_would_wait_for_a_dead_broker_is_not_begun(
     assert (made.code, f"would wait for broker {DEAD}, which is dead" in made.err) == (0, True), made.err
     words = ("--throttle", FAST, *QUICK_LOCK, "--stall", "1s", "-o", "json")
     stopped = klamm("plan", "apply", plan, *words)
-    told = f"{topic_name}-0 would wait for dead broker {DEAD}, which keeps its replica"
-    assert (stopped.code, stopped.json["reason"], stopped.json["under_way"]) == (1, told, []), stopped.err
+    warning = f"{topic_name}-0 would wait for dead broker {DEAD}, which keeps its replica"
+    assert (stopped.code, stopped.json["reason"], stopped.json["under_way"]) == (1, warning, []), stopped.err
     assert klamm.replicas(topic_name) == [[1, DEAD]]
 
 
@@ -121,14 +121,14 @@ def test_replicas_of_a_dead_broker_that_stay_are_not_waited_for(
     partitions = json.loads(plan.read_text())["partitions"]
     assert partitions
     applied(klamm, plan)
-    found = {partition["partition"]: partition for partition in klamm.partitions(topic_name)}
+    by_number = {partition["partition"]: partition for partition in klamm.partitions(topic_name)}
     for partition in partitions:
-        assert found[partition["partition"]]["replicas"] == partition["replicas"]
-    kept = [number for number, partition in found.items() if DEAD in partition["replicas"]]
+        assert by_number[partition["partition"]]["replicas"] == partition["replicas"]
+    kept = [number for number, partition in by_number.items() if DEAD in partition["replicas"]]
     assert kept == [0, 1, 7]
-    assert all(sorted(partition["isr"]) == sorted({*partition["replicas"]} - {DEAD}) for partition in found.values()), (
-        found
-    )
+    assert all(
+        sorted(partition["isr"]) == sorted({*partition["replicas"]} - {DEAD}) for partition in by_number.values()
+    ), by_number
 
 
 def test_settings_of_a_dead_broker_are_found_and_removed(
@@ -141,8 +141,8 @@ def test_settings_of_a_dead_broker_are_found_and_removed(
     rate = "leader.replication.throttled.rate"
     of_dead = ("configs", "alter", "--broker", str(DEAD), "--add-config", f"{rate}=70000", "--yes")
     hint = "the settings of a dead broker are in ZooKeeper: "
-    for told in (wire(*of_dead), wire("configs", "describe", "--broker", str(DEAD))):
-        assert (told.code, f"{hint}--zookeeper HOST:PORT" in told.err) == (2, True), told.err
+    for ran in (wire(*of_dead), wire("configs", "describe", "--broker", str(DEAD))):
+        assert (ran.code, f"{hint}--zookeeper HOST:PORT" in ran.err) == (2, True), ran.err
     assert f"{hint}--via zookeeper" in both(*of_dead).err
     nothing = both("configs", "describe", "--broker", str(DEAD), "-o", "json")
     assert (nothing.code, nothing.json["configs"]) == (0, [])

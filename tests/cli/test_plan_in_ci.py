@@ -52,8 +52,8 @@ def plan_and_check(runner: Runner) -> dict[str, Any]:
     for line in blocks("console")[0].splitlines()[:-1]:
         ran = runner(line.removeprefix("$ "))
         assert ran.returncode == 0, (line, ran.stderr)
-    found: dict[str, Any] = json.loads((runner.folder / "plan.json").read_text())
-    return found
+    plan: dict[str, Any] = json.loads((runner.folder / "plan.json").read_text())
+    return plan
 
 
 @pytest.mark.parametrize("host", ["github", "gitlab"])
@@ -75,8 +75,8 @@ def test_a_plan_goes_from_a_snapshot_to_a_clean_drift_check(
         assert lines
         for line in lines:
             ran = runner(line)
-            found = [report.read_text() for report in tmp_path.glob("*.xml")]
-            assert ran.returncode == 0, (name, line, ran.stdout, ran.stderr, found)
+            reports = [report.read_text() for report in tmp_path.glob("*.xml")]
+            assert ran.returncode == 0, (name, line, ran.stdout, ran.stderr, reports)
     made = ["summary.md"] if host == "github" else ["quality.json", "checks.xml"]
     assert all((tmp_path / name).stat().st_size for name in made)
     again = runner("klamm plan rebalance --out again.json")

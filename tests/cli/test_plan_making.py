@@ -73,8 +73,8 @@ def test_a_person_sees_what_changes_without_a_copy(klamm: Klamm, tmp_path: Path)
     plan = klamm(*words, "-o", "json").json
     targets = {(partition["topic"], partition["partition"]): partition["replicas"] for partition in plan["partitions"]}
     assert len(targets) == 12
-    told = klamm(*words, "-o", "table").out
-    head, _, listed = told.partition("Changed without a copy: 10 of 12 partitions")
+    output = klamm(*words, "-o", "table").out
+    head, _, listed = output.partition("Changed without a copy: 10 of 12 partitions")
     assert "moves" not in head.partition("What each broker carries")[2], "nothing is copied"
     rows = [line.split() for line in listed.splitlines() if line.startswith("t ")]
     assert len(rows) == 10
@@ -96,8 +96,8 @@ def test_copies_and_changes_without_a_copy_stand_apart(klamm: Klamm, snapshot: s
 
 
 def test_a_person_sees_which_replicas_are_dropped(klamm: Klamm, snapshot: str) -> None:
-    told = klamm("plan", "factor", "2", "--snapshot", snapshot, "-o", "table").out
-    listed = told.partition("Changed without a copy: 4 partitions")[2].splitlines()
+    output = klamm("plan", "factor", "2", "--snapshot", snapshot, "-o", "table").out
+    listed = output.partition("Changed without a copy: 4 partitions")[2].splitlines()
     rows = [line.split() for line in listed if line.startswith("t ")]
     assert [(len(row[2].split(",")), len(row[3].split(","))) for row in rows] == [(3, 2)] * 4
 
@@ -217,9 +217,9 @@ def test_a_person_sees_heat_before_and_after_and_the_ten_largest_moves(klamm: Kl
     path.write_text(snapshot_to_json(scenario("s4_remove1")), encoding="utf-8")
     words = ("plan", "decommission", "1012", "--snapshot", str(path))
     plan = klamm(*words, "-o", "json").json
-    told = klamm(*words, "-o", "table").out
-    assert told.startswith("96 moves, 233 GB, 30 leader changes: no plan needs fewer bytes.\n")
-    carries, _, largest = told.partition("What each broker carries")[2].partition("The largest moves")
+    output = klamm(*words, "-o", "table").out
+    assert output.startswith("96 moves, 233 GB, 30 leader changes: no plan needs fewer bytes.\n")
+    carries, _, largest = output.partition("What each broker carries")[2].partition("The largest moves")
     rows = {line.split()[0]: line for line in carries.splitlines() if line.strip()[:1].isdigit()}
     assert set(rows) == {str(broker["broker"]) for broker in plan["klamm"]["score"]["brokers"]}
     # Replicas, leaders and size, before and after. A larger value has more of the sign beside it.
@@ -243,8 +243,8 @@ def test_progress_is_shown_while_the_solver_works(
     words = ("plan", "rebalance", "--aim", "replicas,leaders", "--minimise", "moves", "--snapshot", str(path))
     ran = klamm(*words, "-o", "plain")
     assert ran.code == 0, ran.err
-    told = [line for line in ran.err.splitlines() if line.startswith("planning: ")]
-    assert told and all(line.endswith(" s") for line in told), ran.err
+    progress = [line for line in ran.err.splitlines() if line.startswith("planning: ")]
+    assert progress and all(line.endswith(" s") for line in progress), ran.err
     quiet = klamm(*words, "-o", "plain", "--quiet")
     assert (quiet.code, quiet.err) == (0, "")
 
@@ -253,9 +253,9 @@ def test_a_plan_that_a_cap_ends_tells_what_the_whole_aim_takes(klamm: Klamm, sna
     words = ("plan", "rebalance", "--aim", "replicas", "--minimise", "moves", "--max-moves", "0")
     score = klamm(*words, "--snapshot", snapshot, "-o", "json").json["klamm"]["score"]
     assert (score["moves"], score["remaining_moves"], score["lower_bound"]["moves"]) == (0, 1, 1)
-    told = klamm(*words, "--snapshot", snapshot, "-o", "table").out
-    assert "no plan is needed" not in told
-    assert "as much as the cap allows; 1 move is left. The whole aim takes at least 1 move." in " ".join(told.split())
+    output = klamm(*words, "--snapshot", snapshot, "-o", "table").out
+    assert "no plan is needed" not in output
+    assert "as much as the cap allows; 1 move is left. The whole aim takes at least 1 move." in " ".join(output.split())
 
 
 def test_a_plan_that_is_not_proven_comes_with_the_bound_and_the_gap(
@@ -272,11 +272,11 @@ def test_a_plan_that_is_not_proven_comes_with_the_bound_and_the_gap(
     assert 1000 < least <= 1281 < moves
     assert score["gap"] == pytest.approx((moves - least) / least, abs=1e-6)
     assert not score["is_optimal"]
-    told = klamm(*words, "-o", "table").out
-    sentence = " ".join(told.split())
+    output = klamm(*words, "-o", "table").out
+    sentence = " ".join(output.split())
     assert sentence.startswith(f"{moves:,} moves, ")
     assert f": at least {least:,} moves are needed, a gap of {100 * score['gap']:.1f} %." in sentence
-    assert "no plan needs fewer" not in told
+    assert "no plan needs fewer" not in output
 
 
 def test_in_a_pipe_the_sentence_and_the_explanation_are_said_beside_the_data(klamm: Klamm, snapshot: str) -> None:

@@ -192,10 +192,10 @@ def test_the_code_tells_how_it_ended(ended: Callable[[], WavesResult], code: int
 
 
 def test_nothing_goes_on_for_partitions_that_no_longer_exist() -> None:
-    for gone, told in ((1, "2 of 3 partitions are where the plan wants them; 1 no longer exists"), (0, "2 of 3 ")):
+    for gone, progress in ((1, "2 of 3 partitions are where the plan wants them; 1 no longer exists"), (0, "2 of 3 ")):
         report = waves_result_report(replace(result(Outcome.DONE, 2), gone=gone), "klamm plan resume p.json", "j")
         assert isinstance(report.data, dict)
-        assert (report.exit_code, report.notes[0].startswith(told)) == (1, True)
+        assert (report.exit_code, report.notes[0].startswith(progress)) == (1, True)
         assert (report.data["goes_on"] is None, "go on with: klamm plan resume p.json" in report.notes) == (
             gone,
             not gone,
@@ -302,8 +302,8 @@ def test_the_journal_is_told_in_words(event: Mapping[str, Any], told: str) -> No
     ("verb", "default"), [("apply", "none"), ("resume", "none"), ("rollback", "none"), ("verify", "30")]
 )
 def test_help_tells_whether_there_is_a_deadline(verb: str, default: str, capsys: pytest.CaptureFixture[str]) -> None:
-    told = in_process("plan", verb, "--help", capture=capsys).out
-    (line,) = [line for line in told.splitlines() if line.lstrip().startswith("--timeout SECONDS")]
+    help_text = in_process("plan", verb, "--help", capture=capsys).out
+    (line,) = [line for line in help_text.splitlines() if line.lstrip().startswith("--timeout SECONDS")]
     assert line.endswith(f"[default: {default}]")
 
 

@@ -240,10 +240,10 @@ def test_no_traceback_reaches_a_user(tmp_path: Path, debug: str) -> None:
         capture_output=True,
         check=False,
     )
-    told = ran.stderr.decode()
+    output = ran.stderr.decode()
     assert ran.returncode == ExitCode.INTERNAL
-    assert ("Traceback" in told) == bool(debug)
-    error = json.loads(told.splitlines()[-1])["error"]
+    assert ("Traceback" in output) == bool(debug)
+    error = json.loads(output.splitlines()[-1])["error"]
     assert error["kind"] == "internal"
     assert "KeyError: 'x'" in error["message"]
     assert "KLAMM_DEBUG" in error["hint"]

@@ -49,13 +49,13 @@ class Watched:
 
     def ask(self, path: str, **query: str) -> Any:
         with urllib.request.urlopen(f"{self.prometheus}/api/v1/{path}?{urllib.parse.urlencode(query)}") as answer:
-            told = json.load(answer)
-        assert told["status"] == "success", told
-        return told["data"]
+            answer_json = json.load(answer)
+        assert answer_json["status"] == "success", answer_json
+        return answer_json["data"]
 
     def value_of(self, expr: str) -> list[Any]:
-        found: list[Any] = self.ask("query", query=expr)["result"]
-        return found
+        result: list[Any] = self.ask("query", query=expr)["result"]
+        return result
 
     def firing(self) -> set[str]:
         """Return the names of the alerts that fire, about brokers and their partitions."""
@@ -201,8 +201,8 @@ def test_public_boards_have_data_from_brokers(watched: Watched, board: str) -> N
             name, _, labels = wanted.rstrip("}").partition("{")
             chosen = ", ".join(f'{label}!=""' for label in labels.split(",") if label)
             series = f'{name}{{{chosen}{", " if chosen else ""}job="kafka"}}'
-            found = watched.value_of(f"sum(rate({series}[1m]))" if name.endswith("_total") else f"sum({series})")
-            if found and found[0]["value"][1] != "NaN":
+            value = watched.value_of(f"sum(rate({series}[1m]))" if name.endswith("_total") else f"sum({series})")
+            if value and value[0]["value"][1] != "NaN":
                 lacking.discard(wanted)
         return not lacking
 

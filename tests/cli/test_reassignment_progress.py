@@ -43,9 +43,9 @@ def test_an_echoed_ctrl_c_leaves_nothing_of_the_lines(monkeypatch: pytest.Monkey
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     overall = MoveProgress(None, 1, 2, 1.0, 1.0)
-    one = MoveProgress(TopicPartition("t", 0), 1, 2, 1.0, 1.0)
+    progress = MoveProgress(TopicPartition("t", 0), 1, 2, 1.0, 1.0)
     view = ProgressView(Talk())
-    view.show(ReassignmentProgress(overall, (one,), 0, 1))
+    view.show(ReassignmentProgress(overall, (progress,), 0, 1))
     assert terminal.getvalue().count("\n") == 2
     terminal.truncate(0)
     terminal.write("^C")

@@ -50,7 +50,7 @@ def _strings(tree: ast.AST, documentation: set[ast.expr]) -> Iterator[tuple[int,
 
 
 def test_strings_that_spell_an_option_are_found() -> None:
-    found = [
+    spellings = [
         'raise BadRequest("give --topic NAME")',
         'hint = f"--{name} is wrong"',
         'hint = f"look: klamm topics describe {topic}"',
@@ -63,7 +63,7 @@ def test_strings_that_spell_an_option_are_found() -> None:
         'hint = "-1 means the end"  # --time',
         'name = "kafka-topics"',
     ]
-    assert [line for line in found if not spelled_in(line)] == []
+    assert [line for line in spellings if not spelled_in(line)] == []
     assert [line for line in passed if spelled_in(line)] == []
 
 
@@ -71,12 +71,12 @@ def test_nothing_in_the_engine_spells_an_option_or_a_command() -> None:
     folder = Path(engine.admin.__path__[0])
     sources = sorted(folder.rglob("*.py"))
     assert len(sources) > 100
-    found = [
+    spellings = [
         f"{path.relative_to(folder)}:{line}: {text}"
         for path in sources
         for line, text in spelled_in(path.read_text("utf-8"))
     ]
-    assert found == [], "name an Operation or a Parameter in a Phrase; cli.framework.remedies spells it"
+    assert spellings == [], "name an Operation or a Parameter in a Phrase; cli.framework.remedies spells it"
 
 
 def _commands() -> Iterator[Command]:
@@ -99,9 +99,9 @@ def resolved(line: str) -> tuple[Command, list[str]]:
     command: Any = root_command()
     while hasattr(command, "get_command"):
         name = rest.pop(0)
-        found = command.get_command(Context(command), name)
-        assert found is not None, f"no command {name}: {line}"
-        command = found
+        subcommand = command.get_command(Context(command), name)
+        assert subcommand is not None, f"no command {name}: {line}"
+        command = subcommand
     return command, rest
 
 
@@ -152,8 +152,8 @@ def test_a_failure_is_told_in_options_and_commands() -> None:
 
 
 def test_advice_on_health_is_told_in_commands() -> None:
-    found = report_of([(Check.OFFLINE_PARTITIONS, ["t-0"]), (Check.UNDER_MIN_ISR, ["t-1"])])
-    *_, last = health_report(found, fails_on=HealthStatus.CRITICAL).sections
+    report = report_of([(Check.OFFLINE_PARTITIONS, ["t-0"]), (Check.UNDER_MIN_ISR, ["t-1"])])
+    *_, last = health_report(report, fails_on=HealthStatus.CRITICAL).sections
     assert last.text == [
         "offline_partitions: start a broker that has a replica; as a last resort, where another replica is up, "
         "klamm elect unclean --topic TOPIC --partition N",

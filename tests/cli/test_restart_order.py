@@ -66,12 +66,12 @@ def test_on_a_running_cluster(side: str, live_cluster: LocalCluster, capsys: pyt
     where += [] if side == "both" else ["--via", side]
     ran = in_process("brokers", "restart-order", *where, "-o", "json", capture=capsys)
     check_json("brokers restart-order", ran)
-    told = ran.json
+    order = ran.json
     listed = in_process("brokers", "list", *where[:2], "-o", "json", capture=capsys).json
-    assert sorted(row["broker"] for row in told) == sorted(broker["id"] for broker in listed)
+    assert sorted(row["broker"] for row in order) == sorted(broker["id"] for broker in listed)
     # Other tests stop no broker of this cluster, but their partitions may be moving or short of replicas just now.
-    assert (ran.code, sum(row["is_next"] for row in told)) in ((0, 1), (1, 0)), ran.err
-    assert all(row["verdict"] in ("safe", "safe_better_last") for row in told if row["is_next"])
+    assert (ran.code, sum(row["is_next"] for row in order)) in ((0, 1), (1, 0)), ran.err
+    assert all(row["verdict"] in ("safe", "safe_better_last") for row in order if row["is_next"])
     later = in_process("brokers", "restart-order", "--since", "2099-01-01", *where, "-o", "json", capture=capsys)
     before = in_process("brokers", "restart-order", "--since", "2000-01-01", *where, "-o", "json", capture=capsys)
     if side == "wire":
@@ -80,7 +80,7 @@ def test_on_a_running_cluster(side: str, live_cluster: LocalCluster, capsys: pyt
         check_json("brokers restart-order", before)
         assert (before.code, {row["verdict"] for row in before.json}) == (0, {"done"}), before.err
         assert "done" not in {row["verdict"] for row in later.json}
-    not_known = {reason for row in told for reason in row["reasons"] if "not known" in reason}
+    not_known = {reason for row in order for reason in row["reasons"] if "not known" in reason}
     if side == "zookeeper":
         # Brokers may have a min ISR in their files, and were not asked.
         not_known = {reason for reason in not_known if not reason.startswith("min.insync.replicas of ")}

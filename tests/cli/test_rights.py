@@ -148,8 +148,8 @@ def test_a_dry_run_names_the_right_that_the_change_would_lack(words: str, story:
         allowed = try_it()
         assert (allowed.code, "dry run: would delete" in allowed.err) == (0, True), allowed.err
     finally:
-        told = " --operation ".join(("", "describe", "describe-configs", "delete"))
-        story.as_admin(f"acls remove --yes {rule}{told}", capsys)
+        operations = " --operation ".join(("", "describe", "describe-configs", "delete"))
+        story.as_admin(f"acls remove --yes {rule}{operations}", capsys)
 
 
 @pytest.mark.parametrize(
@@ -193,8 +193,8 @@ def test_a_dry_run_names_the_right_on_the_group(
         assert "lacks" not in tried("dry run: would", 0).err
     finally:
         for on in (f"--group {names['g']}", "--topic committed"):
-            told = " --operation ".join(("", "describe", "delete", "read"))
-            story.as_admin(f"acls remove --yes {rule} {on}{told}", capsys)
+            operations = " --operation ".join(("", "describe", "delete", "read"))
+            story.as_admin(f"acls remove --yes {rule} {on}{operations}", capsys)
 
 
 ALTER_CLUSTER = Need.of("Alter Cluster").right
@@ -259,8 +259,8 @@ def test_who_may_only_read_lacks_write_on_the_topic(story: RightsStory, capsys: 
     assert story.run(reader, capsys).code == 0
     config = ("-b", story.login, "--command-config", story.folder / f"{reader.user}.properties", "-o", "json")
     refused = in_process("produce", story.names(reader)["t"], *config, capture=capsys, stdin="a\n")
-    told = refused.error
-    assert (refused.code, told["operation"], told["resource"]) == (4, "write", f"topic:{story.names(reader)['t']}")
+    error = refused.error
+    assert (refused.code, error["operation"], error["resource"]) == (4, "write", f"topic:{story.names(reader)['t']}")
 
 
 def test_a_person_is_told_what_is_hidden(story: RightsStory, capsys: Capture) -> None:
@@ -276,23 +276,23 @@ def test_an_exporter_says_what_is_hidden_while_it_goes_on_and_once(
 ) -> None:
     cell = next(cell for cell in CELLS if cell.user == "exporter-no-describe-cluster")
     story.prepare(cell, capsys)
-    told: list[str] = []
+    hidden_topics: list[str] = []
 
     async def read_on(
         invocation: Invocation, option: str, address: object, often: str, pages: AsyncGenerator[Page, None]
     ) -> None:
-        monkeypatch.setattr(invocation.talk, "warn", told.append)
+        monkeypatch.setattr(invocation.talk, "warn", hidden_topics.append)
         pages_left = 3
         async with aclosing(pages):
             async for _ in pages:
-                pages_left -= bool(told)
+                pages_left -= bool(hidden_topics)
                 if not pages_left:
                     return
 
     monkeypatch.setattr("cli.commands.exporter.serve", read_on)
     login = ("-b", story.login, "--command-config", story.config_of(cell))
     ran = in_process("exporter", "--interval", "500ms", "--listen", "127.0.0.1:1", *login, capture=capsys)
-    assert (ran.code, told) == (0, [f"hidden: User:{cell.user} lacks describe on the cluster"]), ran.err
+    assert (ran.code, hidden_topics) == (0, [f"hidden: User:{cell.user} lacks describe on the cluster"]), ran.err
 
 
 @pytest.mark.parametrize(
@@ -400,8 +400,8 @@ def test_the_right_that_ends_a_command_is_named_and_not_one_that_only_hides(
     cell = next(cell for cell in CELLS if cell.user == user)
     story.prepare(cell, capsys)
     login = ("-b", story.login, "--command-config", story.config_of(cell), "-o", "json")
-    told = in_process(*words.split(), *login, capture=capsys).error
-    assert (told["operation"], told["resource"]) == ("describe", "cluster"), told
+    error = in_process(*words.split(), *login, capture=capsys).error
+    assert (error["operation"], error["resource"]) == ("describe", "cluster"), error
 
 
 def test_a_hidden_group_that_nobody_named_ends_no_reading_command(story: RightsStory, capsys: Capture) -> None:
@@ -437,9 +437,9 @@ def test_what_was_not_asked_for_is_not_called_hidden(
     cell = beside_unnamed(command)
     login = ("-b", story.login, "--command-config", story.config_of(cell))
     ran = in_process(*command.split(), *words.split(), *login, "-o", "json", capture=capsys)
-    told = {line["resource"] for line in hidden(ran)}
-    assert told and "topic:__consumer_offsets" not in told, ran.err
-    assert ("topic:un-named" in told) == (words == "--exclude-internal"), ran.err
+    resources = {line["resource"] for line in hidden(ran)}
+    assert resources and "topic:__consumer_offsets" not in resources, ran.err
+    assert ("topic:un-named" in resources) == (words == "--exclude-internal"), ran.err
 
 
 @pytest.mark.parametrize(
@@ -468,8 +468,8 @@ def test_a_broker_that_may_lead_hidden_topics_is_not_called_demoted(
     cell = next(cell for cell in CELLS if cell.user == "brokers-demote-all")
     story.prepare(cell, capsys)
     ran, unseen = story.run(cell, capsys, "plain"), f"unseen-{story.names(cell)['t']}"
-    (told,) = [line for line in ran.err.splitlines() if line.startswith("warning: broker 0 may lead partitions of ")]
-    assert (ran.code, "hidden from User:brokers-demote-all" in told) == (1, True), ran.err
+    (warning,) = [line for line in ran.err.splitlines() if line.startswith("warning: broker 0 may lead partitions of ")]
+    assert (ran.code, "hidden from User:brokers-demote-all" in warning) == (1, True), ran.err
     assert "already the case" not in ran.err
     (led,) = story.as_admin(f"topics describe {unseen} -o json", capsys).json
     assert [partition["leader"] for partition in led["partitions"]] == [0]

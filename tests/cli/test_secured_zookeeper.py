@@ -90,10 +90,10 @@ def test_what_a_broker_and_the_tools_create_has_kafkas_access_lists(operator: Op
         ran = operator.run(*words)
         assert ran.code == 0, (words, ran.err)
     asyncio.run(operator.set_quota("alice"))
-    found = operator.acls()
-    assert {"/brokers/topics/orders", "/config/users/alice", "/brokers/ids/1"} <= set(found)
+    acls = operator.acls()
+    assert {"/brokers/topics/orders", "/config/users/alice", "/brokers/ids/1"} <= set(acls)
     sensitive = ("/config/users", "/config/brokers", "/delegation_token/tokens")
-    for path, acl in found.items():
+    for path, acl in acls.items():
         expected = ["world:anyone:cdrwa"] if path == "/consumers" else SECRET if path.startswith(sensitive) else OWN
         assert acl == expected, path
 

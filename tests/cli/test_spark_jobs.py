@@ -102,8 +102,8 @@ def test_a_file_system_that_does_not_answer_is_named(alone: Program, monkeypatch
 def test_the_status_is_that_of_lag_where_a_cluster_is_named(program: Program, topic_name: str, tmp_path: Path) -> None:
     write_checkpoint(tmp_path / "q", [one_source(now_ms() - 9000, now_ms() - 8000, topic_name, 100, 100)])
     write_checkpoint(tmp_path / "r", [one_source(now_ms() - 9000, now_ms() - 8000, topic_name, 300, 100)])
-    found = {job["path"]: (job["status"], job["lag"]) for job in program("spark", "jobs", "q", "r", "-o", "json").json}
-    assert found == {"q": ("OK", 0), "r": ("AHEAD", None)}, "where a reader beyond the end goes on is not known"
+    jobs = {job["path"]: (job["status"], job["lag"]) for job in program("spark", "jobs", "q", "r", "-o", "json").json}
+    assert jobs == {"q": ("OK", 0), "r": ("AHEAD", None)}, "where a reader beyond the end goes on is not known"
     silent = program("spark", "jobs", "q", "-b", "127.0.0.1:9", "--timeout", "2", "-o", "json")
     assert (silent.code, silent.json[0]["status"], silent.json[0]["last_batch"]) == (3, "UNKNOWN", 0)
 
@@ -130,14 +130,14 @@ def test_committed_once(program: Program, topic_name: str, tmp_path: Path) -> No
 
 
 def test_sources_that_share_a_topic_have_groups_of_their_own(program: Program, topic_name: str, tmp_path: Path) -> None:
-    one, two = TopicPartition(topic_name, 0), TopicPartition(topic_name, 1)
-    made = Made(now_ms() - 9, now_ms() - 8, ({one: 40}, {one: 70, two: 100}))
+    first, second = TopicPartition(topic_name, 0), TopicPartition(topic_name, 1)
+    made = Made(now_ms() - 9, now_ms() - 8, ({first: 40}, {first: 70, second: 100}))
     write_checkpoint(tmp_path / "q", [made])
     rows = program("spark", "commit", "q", "--group", "m", "-o", "json").json
     assert [(row["group"], row["partition"], row["new_offset"]) for row in rows] == [
         ("m-0", 0, 40), ("m-1", 0, 70), ("m-1", 1, 100),
     ]  # fmt: skip
-    apart = Made(now_ms() - 9, now_ms() - 8, ({one: 40}, {TopicPartition(f"{topic_name}-b", 0): 7}))
+    apart = Made(now_ms() - 9, now_ms() - 8, ({first: 40}, {TopicPartition(f"{topic_name}-b", 0): 7}))
     write_checkpoint(tmp_path / "r", [apart])
     planned = program("spark", "commit", "r", "--group", "m", "--dry-run", "-o", "json").json
     assert {row["group"] for row in planned} == {"m"}

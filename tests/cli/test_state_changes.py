@@ -146,9 +146,9 @@ def test_kafkas_own_options(capsys: Capture) -> None:
 def test_filters_work_together(capsys: Capture) -> None:
     words = ("state-changes", "merge", "leaderless", "-o", "json", *UTC)
     every = in_process(*words, capture=capsys).json
-    found = in_process(*words, "--topic", "lag,t1", "--partition", "1", "--broker", "2", capture=capsys).json
-    assert found == [r for r in every if r["topic"] in ("lag", "t1") and r["partition"] == 1 and r["broker"] == 2]
-    assert found
+    ran = in_process(*words, "--topic", "lag,t1", "--partition", "1", "--broker", "2", capture=capsys).json
+    assert ran == [r for r in every if r["topic"] in ("lag", "t1") and r["partition"] == 1 and r["broker"] == 2]
+    assert ran
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_what_makes_the_gate_close(tmp_path: Path, capsys: Capture) -> None:
 def test_the_cluster_of_that_moment_agrees(recorded: Callable[[str], str], capsys: Capture) -> None:
     words = ("state-changes", "check", "leaderless", "-o", "json", *UTC, "--zookeeper")
     ran = in_process(*words, recorded("leaderless"), capture=capsys)
-    assert [found["check"] for found in ran.json["findings"] if found["severity"] != "info"] == [
+    assert [finding["check"] for finding in ran.json["findings"] if finding["severity"] != "info"] == [
         "left_offline",
         "failed_changes",
     ]
@@ -282,16 +282,16 @@ def test_the_cluster_of_that_moment_agrees(recorded: Callable[[str], str], capsy
 def test_a_cluster_that_went_on_and_one_of_before(recorded: Callable[[str], str], capsys: Capture) -> None:
     words = ("state-changes", "check", "unclean-election", "-o", "json", *UTC, "--zookeeper")
     before = in_process(*words, recorded("leaderless"), capture=capsys).json["findings"]
-    assert {found["check"]: found["examples"] for found in before}["differs_from_cluster"] == [
+    assert {finding["check"]: finding["examples"] for finding in before}["differs_from_cluster"] == [
         "lag-1: leader 2 ISR [2] (leader epoch 2, version 3), but the cluster is older: "
         "leader -1 ISR [1] (leader epoch 1, version 2)"
     ]
     other = in_process(*words, recorded("reassignment-under-way"), capture=capsys).json["findings"]
-    assert {found["check"] for found in other} == {"unclean_election", "gone_from_cluster", "leader_changes"}
+    assert {finding["check"] for finding in other} == {"unclean_election", "gone_from_cluster", "leader_changes"}
     words = ("state-changes", "check", "broker-killed", "-o", "json", *UTC, "--zookeeper")
     later = in_process(*words, recorded("leaderless"), capture=capsys)
     assert later.code == 0
-    assert {found["check"] for found in later.json["findings"]} == {"leader_changes", "changed_since"}
+    assert {finding["check"] for finding in later.json["findings"]} == {"leader_changes", "changed_since"}
 
 
 def test_a_cluster_that_cannot_be_reached(capsys: Capture) -> None:
@@ -400,8 +400,8 @@ def test_a_topic_that_no_log_names_is_told(tmp_path: Path, capsys: Capture) -> N
     ran = in_process("state-changes", "merge", log, "--topic", "orders,order", capture=capsys)
     assert (ran.code, text in ran.out) == (1, True)
     assert ran.err == "error: no log names it in that period: topic order\n"
-    found = in_process("state-changes", "merge", log, "--topic", "orders", "--partition", "7", capture=capsys)
-    assert (found.code, found.out, found.err) == (0, "", "")
+    merged = in_process("state-changes", "merge", log, "--topic", "orders", "--partition", "7", capture=capsys)
+    assert (merged.code, merged.out, merged.err) == (0, "", "")
 
 
 def test_a_broker_that_no_log_is_of_is_told(tmp_path: Path, capsys: Capture) -> None:

@@ -25,10 +25,10 @@ Capture = pytest.CaptureFixture[str]
 
 
 def test_json_has_what_the_contract_says(recorded: Recorded, capsys: Capture) -> None:
-    found = in_process(
+    topics = in_process(
         "topics", "describe", "move", "--zookeeper", recorded("reassignment-under-way"), "-o", "json", capture=capsys
     )
-    (topic,) = found.json
+    (topic,) = topics.json
     partitions = topic.pop("partitions")
     assert topic == {
         "topic": "move",
@@ -84,10 +84,10 @@ FILTERS = {
 @pytest.mark.parametrize("option", FILTERS)
 def test_filters(recorded: Recorded, capsys: Capture, option: str) -> None:
     ran = in_process("topics", "describe", option, "--zookeeper", recorded("leaderless"), capture=capsys)
-    found = [f"{row[0]}-{row[1]}" for row in ran.rows]
+    names = [f"{row[0]}-{row[1]}" for row in ran.rows]
     # One replica of lag-1 is in sync, and it is the wanted one: under-replicated too.
     wanted = sorted(["lag-1", *FILTERS[option]]) if option == "--under-replicated-partitions" else FILTERS[option]
-    assert found == wanted
+    assert names == wanted
 
 
 def test_overrides_only(recorded: Recorded, capsys: Capture) -> None:
@@ -110,8 +110,8 @@ def test_listing(recorded: Recorded, capsys: Capture) -> None:
     where = ("--zookeeper", recorded("deletion-waits"))
     assert in_process("topics", "list", *where, capture=capsys).rows == [["lag"], ["move"], ["t1"]]
     assert in_process("topics", "list", "m.*|t1", *where, capture=capsys).rows == [["move"], ["t1"]]
-    found = in_process("topics", "list", *where, "-o", "json", capture=capsys).json
-    assert found[0] == {
+    topics = in_process("topics", "list", *where, "-o", "json", capture=capsys).json
+    assert topics[0] == {
         "topic": "lag",
         "internal": False,
         "marked_for_deletion": True,

@@ -31,8 +31,8 @@ def dead_cluster(zookeeper: EmbeddedZooKeeper) -> str:
 def test_the_deadline_passes_after_a_change_was_accepted(dead_cluster: str, capsys: Capture) -> None:
     where = ("--zookeeper", dead_cluster, "--timeout", "3")
     deleted = in_process("topics", "delete", "t1", "--yes", *where, capture=capsys)
-    told = "the deletion goes on: it waits for broker 1, which is dead; until then the name stays blocked"
-    assert (deleted.code, deleted.err.splitlines()) == (5, [told])
+    notice = "the deletion goes on: it waits for broker 1, which is dead; until then the name stays blocked"
+    assert (deleted.code, deleted.err.splitlines()) == (5, [notice])
     listed = in_process("topics", "list", *where, "-o", "json", capture=capsys).json
     assert [topic["topic"] for topic in listed if topic["marked_for_deletion"]] == ["t1"]
 

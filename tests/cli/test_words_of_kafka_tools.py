@@ -41,8 +41,8 @@ SAID = json.loads((Path(__file__).parents[2] / "fixtures" / "kafka-tools" / "sai
 
 
 def said(line: str, nth: int = 0) -> KafkaText:
-    found = [row for row in SAID if re.fullmatch(line, row["line"])]
-    return KafkaText(found[nth]["stdout"], found[nth]["stderr"])
+    rows = [row for row in SAID if re.fullmatch(line, row["line"])]
+    return KafkaText(rows[nth]["stdout"], rows[nth]["stderr"])
 
 
 def topic(name: str, topic_id: str, *replicas: tuple[int, ...], isr: tuple[int, ...] | None = None) -> TopicDescription:
