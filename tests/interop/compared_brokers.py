@@ -86,7 +86,7 @@ def _controllers(both: SideBySide) -> None:
     state = {"partition_index": 0, "controller_epoch": 1, "leader": 0, "leader_epoch": 0, "isr": [0], "replicas": [0]}
     for controller_epoch, broker_epoch in ((0, UNKNOWN), (0, OLD), (1, OLD)):
         head = {"controller_id": 0, "controller_epoch": controller_epoch, "broker_epoch": broker_epoch}
-        what = f"controller epoch {controller_epoch} broker epoch {broker_epoch}"
+        context = f"controller epoch {controller_epoch} broker epoch {broker_epoch}"
         for name in ("among", "nosuch"):
 
             def roles(side: Side, name: str = name, head: dict[str, int] = head) -> Request:
@@ -111,7 +111,7 @@ def _controllers(both: SideBySide) -> None:
             # Before these versions nobody says for which start of the broker a request is.
             for build, knows_broker_epoch in ((roles, 2), (stops, 1), (metadata, 5)):
                 least = knows_broker_epoch if controller_epoch else 0
-                ask_in_each(both, f"{build.__name__} {name} {what}", build, least)
+                ask_in_each(both, f"{build.__name__} {name} {context}", build, least)
 
 
 def _isr_changes(both: SideBySide, epoch: Epoch) -> None:
@@ -131,8 +131,8 @@ def _isr_changes(both: SideBySide, epoch: Epoch) -> None:
 
     for name, index in (("among", 0), ("among", 7), ("nosuch", 0)):
         for change in changes:
-            what = f"ISR of {name}-{index} {change}"
-            ask_in_each(both, what, lambda side, n=name, i=index, c=change: asked(side, n, i, epoch(side), c))
+            context = f"ISR of {name}-{index} {change}"
+            ask_in_each(both, context, lambda side, n=name, i=index, c=change: asked(side, n, i, epoch(side), c))
     for broker_epoch in (UNKNOWN, OLD, 2**62):
-        what = f"ISR by epoch {broker_epoch}"
-        ask_in_each(both, what, lambda side, of=broker_epoch: asked(side, "among", 0, of, {}))
+        context = f"ISR by epoch {broker_epoch}"
+        ask_in_each(both, context, lambda side, of=broker_epoch: asked(side, "among", 0, of, {}))

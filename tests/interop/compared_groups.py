@@ -376,15 +376,15 @@ def offsets_of_groups(both: SideBySide) -> None:
 def offsets_read_behind_their_commits(both: SideBySide) -> None:
     """A request is handled when those before it on its connection are, whether the client waited or not."""
     make_ready(both)
-    told = []
+    offsets = []
     for side in both.sides.values():
         with side.another_connection() as client:
             for offset in range(7, 12):
                 client.send(committing("ahead", ("read", 0, offset, "m")), 8)
                 client.send(fetching_of(("ahead", [("read", [0])])), 8)
             answers = [client.answer(key, 8) for _ in range(5) for key in (ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH)]
-            told.append([side.plain(answer) for answer in answers])
-    both.compare("at once", 8, *told)
+            offsets.append([side.plain(answer) for answer in answers])
+    both.compare("at once", 8, *offsets)
 
 
 AREAS = (

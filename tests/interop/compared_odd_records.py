@@ -28,17 +28,17 @@ def produced_twice(both: SideBySide) -> None:
     transactional = changed(">h", 21, TRANSACTIONAL)
     pairs = {"good, good": (good, batch(4)), "good, bad": (good, bad), "bad, good": (bad, good)}
     pairs |= {"good, spoilt": (good, spoilt), "spoilt, good": (spoilt, good), "spoilt, bad": (spoilt, bad)}
-    for what, (first, second) in pairs.items():
+    for name, (first, second) in pairs.items():
         for acks in (1, -1):
-            both.ask(what, write(("twice", 0, first), ("twice", 0, second), acks=acks), BATCHES, unlike=WORDS)
-            both.ask(f"{what}, apart", _apart("twice", first, second, acks=acks), BATCHES, unlike=WORDS)
+            both.ask(name, write(("twice", 0, first), ("twice", 0, second), acks=acks), BATCHES, unlike=WORDS)
+            both.ask(f"{name}, apart", _apart("twice", first, second, acks=acks), BATCHES, unlike=WORDS)
     spoilers = {"too short": changed(">i", 8, 10), "less than none": changed(">i", 8, -1)}
     spoilers |= {f"magic {magic}": changed(">B", 16, magic, is_sealed=False) for magic in (0, 1, 3, 255)}
     spoilers |= {"too long": changed(">i", 8, 9999), "a part": batch()[:40], "a tail": batch() + b"xyz", "none": b""}
     spoilers |= {"a long transaction": changed(">h", 21, TRANSACTIONAL)[:-2]}
-    for what, spoiler in spoilers.items():
-        both.ask(f"beside {what}", write(("twice", 0, good), ("twice", 1, spoiler)), BATCHES, unlike=WORDS)
-        both.ask(f"nowhere beside {what}", write(("twice", 1, spoiler), ("nosuch", 0, good)), BATCHES, unlike=WORDS)
+    for name, spoiler in spoilers.items():
+        both.ask(f"beside {name}", write(("twice", 0, good), ("twice", 1, spoiler)), BATCHES, unlike=WORDS)
+        both.ask(f"nowhere beside {name}", write(("twice", 1, spoiler), ("nosuch", 0, good)), BATCHES, unlike=WORDS)
     for acks in (2, -2):
         wrong = write(("nosuch", 0, good), ("twice", 0, spoilt), ("twice", 1, good), acks=acks)
         both.ask(f"acks {acks}", wrong, BATCHES, unlike=WORDS)

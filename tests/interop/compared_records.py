@@ -138,8 +138,8 @@ def _produced_idempotently(both: SideBySide) -> None:
         for sequence, epoch in steps:
             records = [Record(n, BEGIN_MS, b"k", b"v", []) for n in range(3)]
             sent = encode_batch(records, producer_id=producer, producer_epoch=epoch, base_sequence=sequence)
-            told = f"producer {producer} sequence {sequence} epoch {epoch}"
-            both.ask(told, write(("p", 1, sent)), [9], unlike=WORDS)
+            context = f"producer {producer} sequence {sequence} epoch {epoch}"
+            both.ask(context, write(("p", 1, sent)), [9], unlike=WORDS)
     asked = [TopicRequest(name=name, partition_indexes=[0, 1, 1, 7, -1]) for name in ("p", "nosuch")]
     both.ask("producers", DescribeProducersRequest(topics=asked), unlike=WORDS)
 

@@ -238,16 +238,16 @@ def compare_batches(both: SideBySide, what: str, topic: str, partition: int) -> 
     logs = []
     for side in both.sides.values():
         answer = side.ask(reading(topic, partition, isolation=0)(side), 13).responses[0].partitions[0]
-        found: list[list[Any]] = []
+        batches: list[list[Any]] = []
         for position, header in iter_batches(answer.records):
             marker = read_end_transaction_marker(answer.records, position, header) if header.is_control else None
             sequences = (header.base_sequence, header.last_sequence)
             epochs = (header.producer_epoch, header.partition_leader_epoch)
-            found.append([header.base_offset, header.is_transactional, *sequences, *epochs, str(marker)])
-        assert found and found[-1][0] + 1 == answer.high_watermark, "it was read to the end"
+            batches.append([header.base_offset, header.is_transactional, *sequences, *epochs, str(marker)])
+        assert batches and batches[-1][0] + 1 == answer.high_watermark, "it was read to the end"
         aborted = side.ask(reading(topic, partition)(side), 13).responses[0].partitions[0].aborted_transactions
-        found.append([transaction.first_offset for transaction in aborted or ()])
-        logs.append(found)
+        batches.append([transaction.first_offset for transaction in aborted or ()])
+        logs.append(batches)
     both.compare(what, 13, *logs)
 
 
@@ -422,43 +422,43 @@ def walked(both: SideBySide, seed: int, steps: int) -> None:
     for step in range(steps):
         name = chance.choice(ids)
         who = (name, max(0, turns[name] - chance.choice((0, 0, 0, 0, 1))))
-        told = f"seed {seed} step {step} {who}"
-        what = chance.choices(
+        context = f"seed {seed} step {step} {who}"
+        action = chance.choices(
             ["init", "go on", "add", "offsets", "produce", "commit offsets", "end", "verify", "look"],
             [2, 2, 5, 2, 8, 3, 5, 1, 1],
         )[0]
         partition = chance.randrange(3)
-        if what == "init":
+        if action == "init":
             turns[name] += 1
-            p.init(f"{told} init", (name, turns[name]), version=chance.choice((0, 2, 4, 5)))
-        elif what == "go on":
+            p.init(f"{context} init", (name, turns[name]), version=chance.choice((0, 2, 4, 5)))
+        elif action == "go on":
             turns[name] += 1
-            p.init(f"{told} go on", (name, turns[name]), who, version=chance.choice((3, 4, 5)))
-        elif what == "add":
-            both.ask(f"{told} add", p.adding(who, ("in-txn", [partition])), [chance.randrange(4)])
-        elif what == "offsets":
-            both.ask(f"{told} offsets", p.adding_offsets(who, f"walk-{partition}"), [chance.randrange(5)])
-        elif what == "produce":
+            p.init(f"{context} go on", (name, turns[name]), who, version=chance.choice((3, 4, 5)))
+        elif action == "add":
+            both.ask(f"{context} add", p.adding(who, ("in-txn", [partition])), [chance.randrange(4)])
+        elif action == "offsets":
+            both.ask(f"{context} offsets", p.adding_offsets(who, f"walk-{partition}"), [chance.randrange(5)])
+        elif action == "produce":
             of = (who, partition)
             sequence = max(0, sequences.get(of, 0) + chance.choice((0, 0, 0, 0, 0, 1, -1)))
             sequences[of] = sequence + 1
             both.ask(
-                f"{told} produce {partition} {sequence}",
+                f"{context} produce {partition} {sequence}",
                 p.producing(who, "in-txn", partition, sequence),
                 [chance.choice((3, 9, 11))],
                 unlike=WORDS,
             )
-        elif what == "commit offsets":
+        elif action == "commit offsets":
             asked = p.committing(who, f"walk-{partition}", step, ("in-txn", partition))
-            both.ask(f"{told} commit offsets", asked, [chance.randrange(5)])
-        elif what == "end":
-            both.ask(f"{told} end", p.ending(who, is_commit=chance.random() < 0.6), [chance.randrange(5)])
-        elif what == "verify":
-            both.ask(f"{told} verify", p.verifying((who, [("in-txn", [0, 1, 2])])), [chance.choice((4, 5))])
+            both.ask(f"{context} commit offsets", asked, [chance.randrange(5)])
+        elif action == "end":
+            both.ask(f"{context} end", p.ending(who, is_commit=chance.random() < 0.6), [chance.randrange(5)])
+        elif action == "verify":
+            both.ask(f"{context} verify", p.verifying((who, [("in-txn", [0, 1, 2])])), [chance.choice((4, 5))])
         else:
-            both.ask(f"{told} describe", DescribeTransactionsRequest(transactional_ids=ids))
-            both.ask(f"{told} ends", ends("in-txn", 0, 1, 2), [9])
-            both.ask(f"{told} offsets", offsets_of(f"walk-{partition}", require_stable=True), [9])
+            both.ask(f"{context} describe", DescribeTransactionsRequest(transactional_ids=ids))
+            both.ask(f"{context} ends", ends("in-txn", 0, 1, 2), [9])
+            both.ask(f"{context} offsets", offsets_of(f"walk-{partition}", require_stable=True), [9])
         p.settle(*ids)
     both.ask(f"seed {seed} read", reading("in-txn", 0, 1, 2), [16], unlike={"records"})
     for partition in range(3):

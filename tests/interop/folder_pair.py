@@ -183,9 +183,9 @@ class FolderPair:
     def wait_until_alike(self, but: Collection[str] = ()) -> list[str]:
         """Return how the files of running brokers differ when nothing goes on any more."""
         deadline = time.monotonic() + SETTLED_S
-        while (found := self.differing_files(is_running=True, but=but)) and time.monotonic() < deadline:
+        while (differing := self.differing_files(is_running=True, but=but)) and time.monotonic() < deadline:
             time.sleep(0.2)
-        return found
+        return differing
 
     def differing_files(self, *, is_running: bool = False, but: Collection[str] = ()) -> list[str]:
         """Return how the files differ. ``but`` has patterns of names that need not be the same."""
@@ -207,17 +207,17 @@ class FolderPair:
                     topic, _, partition = path.name.rpartition("-")
                     partitions[topic].append(int(partition))
         return {
-            f"{topic}-{partition} {what}": value
-            for told in (
+            f"{topic}-{partition} {fact}": value
+            for facts in (
                 self._offsets(side, partitions),
                 self._epochs(side, partitions),
                 self._records(side, partitions),
             )
-            for topic, partition, what, value in told
+            for topic, partition, fact, value in facts
         }
 
     def _offsets(self, side: Side, partitions: Mapping[str, Collection[int]]) -> Iterator[tuple[str, int, str, object]]:
-        for what, timestamp, isolation in (
+        for name, timestamp, isolation in (
             ("earliest", EARLIEST, 0),
             ("latest", LATEST, 0),
             ("last stable", LATEST, 1),
@@ -233,9 +233,9 @@ class FolderPair:
             ]
             asked = ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=topics)
             for topic in side.ask(asked, 7).topics:
-                for found in topic.partitions:
-                    told = (found.error_code, found.offset, self._reader.time(found.timestamp))
-                    yield topic.name, found.partition_index, what, told
+                for partition in topic.partitions:
+                    facts = (partition.error_code, partition.offset, self._reader.time(partition.timestamp))
+                    yield topic.name, partition.partition_index, name, facts
 
     def _epochs(self, side: Side, partitions: Mapping[str, Collection[int]]) -> Iterator[tuple[str, int, str, object]]:
         for epoch in (0, 1, 2):
@@ -251,14 +251,14 @@ class FolderPair:
             ]
             for topic in side.ask(OffsetForLeaderEpochRequest(replica_id=-1, topics=topics), 4).topics:
                 for end in topic.partitions:
-                    told = (end.error_code, end.leader_epoch, end.end_offset)
-                    yield topic.topic, end.partition, f"epoch {epoch}", told
+                    facts = (end.error_code, end.leader_epoch, end.end_offset)
+                    yield topic.topic, end.partition, f"epoch {epoch}", facts
 
     def _records(self, side: Side, partitions: Mapping[str, Collection[int]]) -> Iterator[tuple[str, int, str, object]]:
         for topic, indexes in partitions.items():
             for index in indexes:
-                for what, value in self._records_of(side, topic, index):
-                    yield topic, index, what, value
+                for record, value in self._records_of(side, topic, index):
+                    yield topic, index, record, value
 
     def _records_of(self, side: Side, topic: str, partition: int) -> Iterator[tuple[str, object]]:
         offset = 0
@@ -353,8 +353,8 @@ class FolderReader:
             (record.offset, self.time(record.timestamp_ms), record.key, record.value, tuple(record.headers))
             for record in iter_batch_records(data, position, header)
         ]
-        told = header._replace(crc=0, base_timestamp=self.time(times[0]), max_timestamp=self.time(times[1]))
-        return told, records
+        facts = header._replace(crc=0, base_timestamp=self.time(times[0]), max_timestamp=self.time(times[1]))
+        return facts, records
 
     def time(self, timestamp_ms: int) -> int:
         """Return a time of the tests as it is, and the same number for all others."""
@@ -363,12 +363,12 @@ class FolderReader:
 
 def differences(first: Told, second: Told, but: Collection[str] = ()) -> list[str]:
     """Return how two lots differ. ``but`` has patterns of names that need not be the same."""
-    told = []
+    differences_found = []
     for name in sorted(first.keys() | second.keys()):
         theirs, ours = first.get(name, "none"), second.get(name, "none")
         if ours != theirs and not any(re.search(pattern, name) for pattern in but):
-            told.append(f"{name}: {_difference(theirs, ours)}")
-    return told
+            differences_found.append(f"{name}: {_difference(theirs, ours)}")
+    return differences_found
 
 
 def _content_of(path: Path) -> object:
@@ -383,9 +383,9 @@ def _content_of(path: Path) -> object:
 
 def _difference(theirs: object, ours: object) -> str:
     if isinstance(theirs, tuple) and isinstance(ours, tuple) and isinstance(theirs[0], list):
-        for index, (one, other) in enumerate(zip(theirs[0], ours[0], strict=False)):
-            if one != other:
-                return f"at {index} of {len(theirs[0])}/{len(ours[0])} first has {one!r}, second {other!r}"
+        for index, (record, other) in enumerate(zip(theirs[0], ours[0], strict=False)):
+            if record != other:
+                return f"at {index} of {len(theirs[0])}/{len(ours[0])} first has {record!r}, second {other!r}"
         return f"first has {len(theirs[0])} in {theirs[1]} bytes, second {len(ours[0])} in {ours[1]}"
     if isinstance(theirs, tuple) and isinstance(ours, tuple) and isinstance(theirs[1], list):
         return (

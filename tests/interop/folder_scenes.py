@@ -75,8 +75,8 @@ def wait_for_start(pair: FolderPair, topic: str, offset: int) -> None:
     """Wait until both logs begin there."""
     deadline = time.monotonic() + DEADLINE_S
     for side in pair.both.sides.values():
-        while (found := earliest(side, topic)) != offset:
-            assert time.monotonic() < deadline, f"{topic} begins at {found}, not at {offset}"
+        while (start_offset := earliest(side, topic)) != offset:
+            assert time.monotonic() < deadline, f"{topic} begins at {start_offset}, not at {offset}"
             time.sleep(0.05)
 
 
@@ -241,10 +241,10 @@ def idempotent(pair: FolderPair) -> None:
     for n in range(20):
         for producer_id, epoch in ((7_000, n // 8), (8_000_000_000, 0), (7_016, 2)):
             sequence = n * 2 % 16 if producer_id == 7_000 else n * 2
-            told = at(pair, n, n + 1, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
-            sent(pair, "idempotent", told)
+            options = at(pair, n, n + 1, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+            sent(pair, "idempotent", options)
             if n % 5 == 0:
-                sent(pair, "idempotent", told)
+                sent(pair, "idempotent", options)
 
 
 def many_producers(pair: FolderPair) -> None:

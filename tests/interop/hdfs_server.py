@@ -39,21 +39,21 @@ def cluster_jar() -> Path:
 @contextmanager
 def hdfs_server(folder: Path) -> Iterator[str]:
     """Yield the URI of a file system whose blocks are in a folder."""
-    told = folder / "told.json"
+    path = folder / "told.json"
     command = [
         find_java(user="Hadoop").program, *SHORT_LIVED.split(), "-Xmx300m", "-cp", f"{cluster_jar()}:{_JARS}/*",
         "org.apache.hadoop.test.MiniDFSClusterManager", "-format", "-datanodes", "1",
-        "-D", f"hdfs.minidfs.basedir={folder / 'data'}", "-writeDetails", str(told),
+        "-D", f"hdfs.minidfs.basedir={folder / 'data'}", "-writeDetails", str(path),
     ]  # fmt: skip
     with (folder / "hdfs.log").open("wb") as log:
         process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
     try:
         is_in_time = within(_START_TIMEOUT_S)
-        while not (told.exists() and told.stat().st_size):
+        while not (path.exists() and path.stat().st_size):
             assert process.poll() is None, (folder / "hdfs.log").read_text()
             assert is_in_time(), "HDFS does not start"
             time.sleep(0.1)
-        yield f"hdfs://127.0.0.1:{json.loads(told.read_text())['namenode_port']}"
+        yield f"hdfs://127.0.0.1:{json.loads(path.read_text())['namenode_port']}"
     finally:
         process.kill()
         process.wait()

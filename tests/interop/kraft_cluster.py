@@ -163,9 +163,9 @@ class KRaftCluster:
         """Return the node that leads the quorum. Brokers name any node to clients, so Kafka's own tool is asked."""
         words = ("--bootstrap-server", self.bootstrap, "describe", "--status")
         ran = run_tool("org.apache.kafka.tools.MetadataQuorumCommand", *words, version=KAFKA_4_VERSION)
-        found = re.search(r"LeaderId:\s*(\d+)", ran.stdout)
-        assert found is not None, ran.stdout + ran.stderr
-        return int(found[1])
+        leader = re.search(r"LeaderId:\s*(\d+)", ran.stdout)
+        assert leader is not None, ran.stdout + ran.stderr
+        return int(leader[1])
 
     def wait_until_up(self) -> None:
         """Return when every node tells clients of all of them."""

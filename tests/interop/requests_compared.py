@@ -192,8 +192,8 @@ def what_needs_kraft(both: SideBySide) -> None:
         "too low": [FeatureUpdateKey(feature="any", max_version_level=level) for level in (0, -1)],
         "twice": [FeatureUpdateKey(feature="any", max_version_level=level) for level in (1, 0)],
     }
-    for what, wanted in updates.items():
-        both.ask(what, UpdateFeaturesRequest(feature_updates=wanted))
+    for name, wanted in updates.items():
+        both.ask(name, UpdateFeaturesRequest(feature_updates=wanted))
     for validate_only in (False, True):
         for upgrade_type in range(-1, 5):
             wanted = [

@@ -77,9 +77,9 @@ class Side:
 
     def learn_ids(self) -> None:
         """Ask for all topics and keep their ids, even of deleted ones."""
-        told = self.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False), 12)
-        self.ids.update({topic.name: topic.topic_id for topic in told.topics})
-        self._names.update({topic.topic_id: topic.name for topic in told.topics})
+        response = self.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False), 12)
+        self.ids.update({topic.name: topic.topic_id for topic in response.topics})
+        self._names.update({topic.topic_id: topic.name for topic in response.topics})
 
     def plain(self, value: Any, field: str = "") -> Plain:
         """Return a value without what must differ."""
@@ -155,8 +155,8 @@ class SideBySide:
         """Note how two answers differ."""
         for where, theirs, ours in _differences(kafka, klamm, ""):
             if where.rpartition(".")[2] not in unlike:
-                told = f"{what} v{version} {where}: Kafka tells {_short(theirs)}, klamm {_short(ours)}"
-                self.differences.append(told)
+                difference = f"{what} v{version} {where}: Kafka tells {_short(theirs)}, klamm {_short(ours)}"
+                self.differences.append(difference)
 
 
 def _order(entry: Plain) -> tuple[str, ...]:
@@ -170,9 +170,9 @@ def _differences(theirs: Plain, ours: Plain, where: str) -> Iterator[tuple[str, 
         for name, value in theirs.items():
             yield from _differences(value, ours[name], f"{where}.{name}")
     elif isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):
-        for index, (one, other) in enumerate(zip(theirs, ours, strict=True)):
-            names = [one[name] for name in _NAMES[:3] if one.get(name)] if isinstance(one, dict) else []
-            yield from _differences(one, other, f"{where}[{names[0] if names else index}]")
+        for index, (entry, other) in enumerate(zip(theirs, ours, strict=True)):
+            names = [entry[name] for name in _NAMES[:3] if entry.get(name)] if isinstance(entry, dict) else []
+            yield from _differences(entry, other, f"{where}[{names[0] if names else index}]")
     elif theirs != ours:
         yield where, theirs, ours
 

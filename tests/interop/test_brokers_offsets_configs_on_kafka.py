@@ -54,14 +54,14 @@ def test_the_same_as_on_our_brokers(operate: Round, kafka: Operated) -> None:
 
 def test_log_dirs_and_offsets_as_kafkas_tools_tell_them(kafka: Operated) -> None:
     kafka.fill("compared", 20, 7, 0)
-    told = theirs(kafka, "org.apache.kafka.tools.LogDirsCommand", "--describe", "--topic-list", "compared")
+    lines = theirs(kafka, "org.apache.kafka.tools.LogDirsCommand", "--describe", "--topic-list", "compared")
     expected = {
         (broker["broker"], log_dir["logDir"], p["partition"], p["size"], p["offsetLag"], p["isFuture"])
-        for broker in json.loads(told.splitlines()[-1])["brokers"]
+        for broker in json.loads(lines.splitlines()[-1])["brokers"]
         for log_dir in broker["logDirs"]
         for p in log_dir["partitions"]
     }
-    found = kafka.json("brokers", "log-dirs", "--topic-list", "compared")
+    rows = kafka.json("brokers", "log-dirs", "--topic-list", "compared")
     assert expected == {
         (
             log_dir["broker"],
@@ -71,15 +71,15 @@ def test_log_dirs_and_offsets_as_kafkas_tools_tell_them(kafka: Operated) -> None
             r["offset_lag"],
             r["is_future"],
         )
-        for log_dir in found
+        for log_dir in rows
         for r in log_dir["replicas"]
     }
-    assert len(found) == 4, "also the log dirs without replicas of the topic"
+    assert len(rows) == 4, "also the log dirs without replicas of the topic"
     for words in (["--time", "-1"], ["--time", "max-timestamp"], ["--time", "1700000005000"]):
-        told = theirs(kafka, "org.apache.kafka.tools.GetOffsetShell", "--topic", "compared", *words)
+        lines = theirs(kafka, "org.apache.kafka.tools.GetOffsetShell", "--topic", "compared", *words)
         ours = kafka.json("offsets", "compared", *words)
         # Kafka's tool prints nothing about a partition without such a record.
-        assert told.split() == [f"compared:{o['partition']}:{o['offset']}" for o in ours if o["offset"] is not None]
+        assert lines.split() == [f"compared:{o['partition']}:{o['offset']}" for o in ours if o["offset"] is not None]
 
 
 def test_records_deleted_as_kafkas_tool_deletes_them(kafka: Operated) -> None:
@@ -94,8 +94,8 @@ def test_records_deleted_as_kafkas_tool_deletes_them(kafka: Operated) -> None:
             gone = kafka.json("records", "delete", "--offset-json-file", plan, "--yes")
             marks[topic] = {(row["partition"], row["low_watermark"]) for row in gone}
         else:
-            told = theirs(kafka, "org.apache.kafka.tools.DeleteRecordsCommand", "--offset-json-file", str(plan))
-            lines = re.findall(r"partition: by-theirs-(\d+)\tlow_watermark: (\d+)", told)
+            output = theirs(kafka, "org.apache.kafka.tools.DeleteRecordsCommand", "--offset-json-file", str(plan))
+            lines = re.findall(r"partition: by-theirs-(\d+)\tlow_watermark: (\d+)", output)
             marks[topic] = {(int(partition), int(mark)) for partition, mark in lines}
     assert marks["by-ours"] == marks["by-theirs"] == {(0, 11), (1, 7)}
 
@@ -106,13 +106,13 @@ def test_settings_as_kafkas_tool_tells_them(kafka: Operated) -> None:
     added = "min.insync.replicas=2,cleanup.policy=[compact,delete],retention.ms=5"
     assert kafka("configs", "alter", *entity, "--add-config", added, "--yes").code == 0
     for words in ([], ["--all"]):
-        told = theirs(kafka, CONFIGS, "--describe", *entity, *words).splitlines()[1:]
+        lines = theirs(kafka, CONFIGS, "--describe", *entity, *words).splitlines()[1:]
         ours = [
             f"  {config['name']}={'null' if config['value'] is None else config['value']} "
             f"sensitive={str(config['sensitive']).lower()} synonyms={{{', '.join(map(_synonym, config['synonyms']))}}}"
             for config in kafka.json("configs", "describe", *entity, *words)["configs"]
         ]
-        assert ours == told
+        assert ours == lines
 
 
 def _synonym(one: dict[str, str]) -> str:
@@ -128,8 +128,8 @@ def test_quotas_of_zero_and_less_are_taken_as_kafka_configs_takes_them(kafka: Op
         assert ran.code == 0 and "producer_byte_rate=0 limits nobody" in ran.err, ran.err
     expected = {key: f"{float(text)}" for key, text in (pair.split("=") for pair in added.split(","))}
     for name in ("theirs", "by_wire", "by_znode"):
-        told = kafka.json("configs", "describe", "--client", name)["configs"]
-        assert {config["name"]: config["value"] for config in told} == expected, name
+        configs = kafka.json("configs", "describe", "--client", name)["configs"]
+        assert {config["name"]: config["value"] for config in configs} == expected, name
         assert kafka("quotas", "remove", "--client", name).code == 0
     for kind, name, refused in (
         ("client", "refused", "producer_byte_rate=-1"),
@@ -164,9 +164,9 @@ def test_quotas_and_credentials(kafka: Operated) -> None:
     ):
         words = [word for entity_type in kind for word in ("--entity-type", entity_type)]
         for znodes in (False, True):
-            found = kafka.json("configs", "describe", *words, znodes=znodes)
-            told = [(entry["entity_name"], {c["name"]: c["value"] for c in entry["configs"]}) for entry in found]
-            assert told == expected, (kind, znodes)
+            entries = kafka.json("configs", "describe", *words, znodes=znodes)
+            by_name = [(entry["entity_name"], {c["name"]: c["value"] for c in entry["configs"]}) for entry in entries]
+            assert by_name == expected, (kind, znodes)
     assert "secret" not in str(kafka.json("configs", "describe", "--user", "alice", znodes=True))
     of_alice = ("--entity-type", "users", "--entity-name", "alice", "--entity-type", "clients")
     for znodes in (False, True):
@@ -189,7 +189,7 @@ def test_quotas_and_credentials(kafka: Operated) -> None:
         assert (refused.code, message in refused.err) == (code, True), refused.err
     by_znodes = kafka("configs", "alter", *pair, "--add-config", "producer_byte_rate=1", znodes=True)
     assert by_znodes.code == 0, by_znodes.err
-    told = kafka.json("configs", "describe", *pair)["configs"]
-    assert {setting["name"]: setting["value"] for setting in told}["producer_byte_rate"] == "1.0"
+    by_name = kafka.json("configs", "describe", *pair)["configs"]
+    assert {setting["name"]: setting["value"] for setting in by_name}["producer_byte_rate"] == "1.0"
     assert kafka("configs", "alter", *pair, "--delete-config", "producer_byte_rate,request_percentage").code == 0
     assert kafka.json("configs", "describe", *pair)["configs"] == []

@@ -124,8 +124,8 @@ class Worker:
 
     def workers_of_tasks(self, name: str) -> set[str]:
         """Return the workers that run the connector's tasks; none while a task does not run."""
-        told = (self.ask(f"/connectors/{name}/status") or {}).get("tasks", [])
-        return set() if any(task["state"] != "RUNNING" for task in told) else {task["worker_id"] for task in told}
+        tasks = (self.ask(f"/connectors/{name}/status") or {}).get("tasks", [])
+        return set() if any(task["state"] != "RUNNING" for task in tasks) else {task["worker_id"] for task in tasks}
 
 
 class Mirrored(NamedTuple):

@@ -152,15 +152,15 @@ class Groups(OneFolder):
     def generations(self, group: str) -> list[int]:
         """Return the generations of a group in the log, without those that only rewrote it."""
         (folder,) = (self.folder / "data").glob("__consumer_offsets-0")
-        found: list[int] = []
+        generations_seen: list[int] = []
         for path in sorted(folder.glob("*.log")):
             for record in iter_records(path.read_bytes()):
                 key = decode_key(record.key or b"")
                 value = decode_value(key, record.value)
                 is_group = isinstance(key, GroupMetadataKey) and key.group == group
-                if is_group and isinstance(value, GroupMetadataValue) and value.generation not in found:
-                    found.append(value.generation)
-        return found
+                if is_group and isinstance(value, GroupMetadataValue) and value.generation not in generations_seen:
+                    generations_seen.append(value.generation)
+        return generations_seen
 
 
 def test_groups_change_engines_and_back(tmp_path: Path, zk_chroot: str) -> None:

@@ -101,9 +101,9 @@ def test_both_tools_plan_the_same_and_read_each_others_files(stage: Stage) -> No
         ["--all-topics", "--shift-by", "-5"],
         ["--topic", f"{topic}:0,2", "--to-offset", "99"],
     ):
-        told = said_by_theirs(stage, *export, *words)
+        lines = said_by_theirs(stage, *export, *words)
         ours = stage.run("kafka-consumer-groups", *export, *words).out
-        assert sorted(told.split()) == sorted(ours.split()) != [], words
+        assert sorted(lines.split()) == sorted(ours.split()) != [], words
     mine, file = stage.folder / "mine.csv", stage.folder / "file.csv"
     mine.write_text(stage.run("kafka-consumer-groups", *export, "--all-topics", "--to-earliest").out)
     assert theirs(stage, "--reset-offsets", "--group", group, "--from-file", str(mine), "--execute")

@@ -59,11 +59,11 @@ def test_queries_are_read_as_from_a_disk(spark: Any, hdfs: str, files: Any, tmp_
         return HadoopStore(), uri
 
     here, _ = QueryTraces((f"{tmp_path}/all/*",), (str(EVENTS),)).read()
-    found, failures = QueryTraces((f"{hdfs}/all/*", f"{hdfs}/absent"), (f"{hdfs}/events",), others).read()
+    queries, failures = QueryTraces((f"{hdfs}/all/*", f"{hdfs}/absent"), (f"{hdfs}/events",), others).read()
     assert [type(failure) for failure in failures] == [NotFound]
-    assert next(entry.path for entry in found) == f"{hdfs}/all/killed"
-    assert len(found) == len(here) == 1
-    for entry, other in zip(found, here, strict=True):
+    assert next(entry.path for entry in queries) == f"{hdfs}/all/killed"
+    assert len(queries) == len(here) == 1
+    for entry, other in zip(queries, here, strict=True):
         assert entry.batches == other.batches
         assert [(at.planned, at.committed) for at in entry.positions()] == [
             (at.planned, at.committed) for at in other.positions()
@@ -188,5 +188,5 @@ def test_lag_of_a_checkpoint_there(
     kept = klamm("spark", "lag", *place, *cluster, *words, folder=tmp_path, timeout_s=600)
     assert kept.code == 0, kept.err
     rows = [row for file in (tmp_path / "lag").glob("day=*/*") for row in parquet.read_table(file).to_pylist()]
-    found = {(row["path"], row["partition"]): row["committed"] for row in rows if row["kind"] == "checkpoint"}
-    assert found == {(f"{hdfs}/checkpoints/orders", 0): 40, (f"{hdfs}/checkpoints/orders", 1): 60}
+    committed = {(row["path"], row["partition"]): row["committed"] for row in rows if row["kind"] == "checkpoint"}
+    assert committed == {(f"{hdfs}/checkpoints/orders", 0): 40, (f"{hdfs}/checkpoints/orders", 1): 60}

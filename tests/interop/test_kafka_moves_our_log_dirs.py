@@ -30,8 +30,8 @@ def tool(cluster: LocalCluster, main_class: str, *arguments: str) -> str:
 
 def described(cluster: LocalCluster) -> list[dict[str, Any]]:
     """Return what kafka-log-dirs reports about each log dir."""
-    told = tool(cluster, LOG_DIRS, "--describe", "--topic-list", "t").splitlines()
-    (text,) = [line for line in told if line.startswith("{")]
+    lines = tool(cluster, LOG_DIRS, "--describe", "--topic-list", "t").splitlines()
+    (text,) = [line for line in lines if line.startswith("{")]
     (broker,) = json.loads(text)["brokers"]
     return list(broker["logDirs"])
 
@@ -50,14 +50,14 @@ def test_kafka_moves_a_replica_and_goes_on_with_it(tmp_path: Path) -> None:
         plan = tmp_path / "plan.json"
         move = {"topic": "t", "partition": 0, "replicas": [0], "log_dirs": [str(there)]}
         plan.write_text(json.dumps({"version": 1, "partitions": [move]}))
-        told = tool(cluster, REASSIGN, "--execute", "--reassignment-json-file", str(plan))
-        assert f"directory to {there} for replica t-0 with broker 0" in told, told
+        output = tool(cluster, REASSIGN, "--execute", "--reassignment-json-file", str(plan))
+        assert f"directory to {there} for replica t-0 with broker 0" in output, output
         is_in_time = within(60)
         while "is still in progress" in (
-            told := tool(cluster, REASSIGN, "--verify", "--reassignment-json-file", str(plan))
+            output := tool(cluster, REASSIGN, "--verify", "--reassignment-json-file", str(plan))
         ):
-            assert is_in_time(), told
-        assert "Reassignment of replica t-0-0 completed successfully." in told
+            assert is_in_time(), output
+        assert "Reassignment of replica t-0-0 completed successfully." in output
         places = {entry["logDir"]: entry["partitions"] for entry in described(cluster)}
         (replica,) = places.pop(str(there))
         assert (replica["partition"], replica["isFuture"], replica["offsetLag"]) == ("t-0", False, 0)

@@ -78,11 +78,11 @@ def assert_kafka_says_the_same(folder: Path, data: bytes, *options: str) -> None
     folder.mkdir()
     path = folder / f"{0:020}.log"
     path.write_bytes(data)
-    told = run_tool("kafka.tools.DumpLogSegments", "--deep-iteration", *options, "--files", str(path))
-    assert told.returncode == 0, told.stderr
+    output = run_tool("kafka.tools.DumpLogSegments", "--deep-iteration", *options, "--files", str(path))
+    assert output.returncode == 0, output.stderr
     dump = DumpOptions(print_data_log=True)
     ours = [row_line(row, path, decoder_for(path, dump)) for row in dump_file(path, dump)]
-    assert told.stdout.splitlines()[1:] == [line for line in ours if line is not None]
+    assert output.stdout.splitlines()[1:] == [line for line in ours if line is not None]
 
 
 def test_every_codec_and_level_of_format_v2(tmp_path: Path) -> None:

@@ -44,8 +44,8 @@ def test_topics_and_configs(cluster: LocalCluster) -> None:
     assert run(cluster, TOPICS, *create).strip() == "Created topic t."
     run(cluster, TOPICS, "--alter", "--topic", "t", "--partitions", "3")
     change = ("--alter", "--entity-type", "topics", "--entity-name", "t")
-    told = run(cluster, CONFIGS, *change, "--add-config", "cleanup.policy=compact", "--delete-config", "retention.ms")
-    assert told.strip() == "Completed updating config for topic t."
+    output = run(cluster, CONFIGS, *change, "--add-config", "cleanup.policy=compact", "--delete-config", "retention.ms")
+    assert output.strip() == "Completed updating config for topic t."
     described = run(cluster, TOPICS, "--describe", "--topic", "t").splitlines()
     assert re.fullmatch(
         r"Topic: t\tTopicId: \S{22}\tPartitionCount: 3\tReplicationFactor: 1\tConfigs: cleanup.policy=compact,\S+",
@@ -79,11 +79,11 @@ def test_java_producer_stores_every_codec(cluster: LocalCluster, codec: str) -> 
         *("--topic", topic, "--compression-codec", codec, "--property", "parse.key=true"),
         text_input=lines,
     )
-    found: set[str] = set()
+    codecs: set[str] = set()
     for log_dir in cluster.broker(0).spec.log_dirs:
         for partition in (0, 1):
-            found |= codecs_on_disk(log_dir, topic, partition)
-    assert found == {codec}
+            codecs |= codecs_on_disk(log_dir, topic, partition)
+    assert codecs == {codec}
 
 
 def test_java_consumer_offsets_and_deleted_records(cluster: LocalCluster, tmp_path: Path) -> None:
@@ -112,8 +112,8 @@ def test_java_consumer_offsets_and_deleted_records(cluster: LocalCluster, tmp_pa
 
 def test_log_dirs_are_described(cluster: LocalCluster) -> None:
     create_topic(cluster.bootstrap_servers, "d", partitions=2)
-    told = run(cluster, "org.apache.kafka.tools.LogDirsCommand", "--describe", "--topic-list", "d")
-    (broker,) = json.loads(told.splitlines()[-1])["brokers"]
+    output = run(cluster, "org.apache.kafka.tools.LogDirsCommand", "--describe", "--topic-list", "d")
+    (broker,) = json.loads(output.splitlines()[-1])["brokers"]
     dirs = {each["logDir"]: [p["partition"] for p in each["partitions"]] for each in broker["logDirs"]}
     assert sorted(dirs) == sorted(map(str, cluster.broker(0).spec.log_dirs))
     assert sorted(partition for partitions in dirs.values() for partition in partitions) == ["d-0", "d-1"]
@@ -134,8 +134,8 @@ def test_kafka_reads_every_file_of_a_busy_broker(cluster: LocalCluster) -> None:
         if not path.parent.name.endswith("-delete") and path.suffix in KINDS and path.stat().st_size
     ]
     assert {Path(path).suffix for path in files} == KINDS
-    told = run_tool("kafka.tools.DumpLogSegments", "--deep-iteration", "--files", ",".join(files))
-    assert told.returncode == 0, told.stderr
+    output = run_tool("kafka.tools.DumpLogSegments", "--deep-iteration", "--files", ",".join(files))
+    assert output.returncode == 0, output.stderr
     for complaint in ("Mismatches", "out of order", "isvalid: false", "Could not", "Exception"):
-        assert complaint not in told.stdout + told.stderr
-    assert told.stdout.count("Dumping ") == len(files)
+        assert complaint not in output.stdout + output.stderr
+    assert output.stdout.count("Dumping ") == len(files)

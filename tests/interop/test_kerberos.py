@@ -144,9 +144,9 @@ class TicketStory(RightsStory):
 @pytest.fixture(scope="module")
 def story(realm: Realm, tmp_path_factory: pytest.TempPathFactory) -> RightsStory:
     folder, host = tmp_path_factory.mktemp("rights"), realm.kdc.host
-    found = TicketStory(folder, f"{host}:{PORT}", f"{host}:{PORT + 1}", map(Cell, (*READING, *OF_BOTH)))
-    found.realm = realm
-    return found
+    ticket_story = TicketStory(folder, f"{host}:{PORT}", f"{host}:{PORT + 1}", map(Cell, (*READING, *OF_BOTH)))
+    ticket_story.realm = realm
+    return ticket_story
 
 
 @pytest.mark.parametrize("case", [*READING, *OF_BOTH])
@@ -210,10 +210,10 @@ FAILURES = {
 def test_what_a_failure_says(name: str, realm: Realm, capsys: pytest.CaptureFixture[str]) -> None:
     said, module = FAILURES[name]
     ran = run(realm, realm.client(module(realm)), "topics", "list", capture=capsys)
-    told = f"{ran.error['message']} | {ran.error['hint']}"
-    print(name, "→", told)
-    assert (ran.code, ran.error["kind"]) == (3, "authentication"), told
-    assert said in told, told
+    message = f"{ran.error['message']} | {ran.error['hint']}"
+    print(name, "→", message)
+    assert (ran.code, ran.error["kind"]) == (3, "authentication"), message
+    assert said in message, message
 
 
 def test_a_service_that_the_kdc_does_not_know(realm: Realm, capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,9 +49,9 @@ def test_both_engines_open_close_and_refuse_alike(tmp_path: Path) -> None:
             re.sub(r"Invalid value \S+: (.*) for configuration (.*)", r"\2: \1", each)
             .replace(str(port + 1), "NEXT")
             .replace(str(port), "PORT")
-            for each in told
+            for each in words
         ]
-        for port, told in said.items()
+        for port, words in said.items()
     }
     print(*plain[KAFKA], *plain[KLAMM], sep="\n")
     assert plain[KLAMM] == plain[KAFKA]
@@ -60,7 +60,7 @@ def test_both_engines_open_close_and_refuse_alike(tmp_path: Path) -> None:
 def test_an_address_that_another_broker_of_kafka_tells_clients(tmp_path: Path) -> None:
     host, other = own_loopback_address(), own_loopback_address()
     address = f"PLAINTEXT://{host}:{KAFKA}"
-    told = f"Configured end points {host}:{KAFKA} in advertised listeners are already registered by broker 0"
+    complaint = f"Configured end points {host}:{KAFKA} in advertised listeners are already registered by broker 0"
     log = tmp_path / "1" / "server.log"
     with EmbeddedZooKeeper(host=host, fsync=False) as zookeeper:
 
@@ -74,7 +74,7 @@ def test_an_address_that_another_broker_of_kafka_tells_clients(tmp_path: Path) -
         with broker(0, host):
             with pytest.raises(RuntimeError, match="did not start"):
                 broker(1, other, **{"advertised.listeners": address}).start()
-            assert told in log.read_text()
+            assert complaint in log.read_text()
             log.unlink()
             with broker(1, other) as second:
                 taken = AlterableConfig(name="advertised.listeners", config_operation=0, value=address)
@@ -82,6 +82,6 @@ def test_an_address_that_another_broker_of_kafka_tells_clients(tmp_path: Path) -
                 with WireClient(second.bootstrap) as client:
                     (answer,) = client.ask(IncrementalAlterConfigsRequest(resources=[change]), 1).responses
                     assert answer.error_code == 0
-                    wait_for(lambda: told in log.read_text(), "the change is tried")
+                    wait_for(lambda: complaint in log.read_text(), "the change is tried")
                     brokers = client.ask(MetadataRequest(topics=[]), 9).brokers
                 assert {each.node_id: each.host for each in brokers} == {0: host, 1: other}

@@ -53,8 +53,8 @@ class Both:
     def ours(self, pattern: str = "*:*") -> MBeans:
         request = json.dumps({"type": "read", "mbean": pattern}).encode()
         with urllib.request.urlopen(f"http://{self.host}:{PAGES}/jolokia", request, timeout=60) as answer:
-            found: MBeans = json.load(answer)["value"]
-        return found
+            values: MBeans = json.load(answer)["value"]
+        return values
 
 
 @pytest.fixture(scope="module")
@@ -83,12 +83,12 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
         )
         stack.enter_context(kafka)
         klamm.wait_until_started()
-        found = Both(host)
-        for address in found.addresses:
+        engines = Both(host)
+        for address in engines.addresses:
             counted_work(address)
             all_kinds_of_work(address)
-            found.deprecated = deprecated_work(address)
-        yield found
+            engines.deprecated = deprecated_work(address)
+        yield engines
         assert "Traceback" not in klamm.server_log
 
 
@@ -117,7 +117,7 @@ NOT_HERE = {
 
 
 def test_every_mbean_is_there_with_its_attributes(registered: tuple[MBeans, MBeans]) -> None:
-    theirs, ours = ({shape(name): set(found) for name, found in each.items()} for each in registered)
+    theirs, ours = ({shape(name): set(mbean) for name, mbean in each.items()} for each in registered)
     missing = sorted(theirs.keys() - ours.keys() - NOT_HERE)
     assert not missing, "\n".join(missing)
     differing = [name for name in theirs.keys() & ours.keys() if theirs[name] != ours[name]]
@@ -154,8 +154,8 @@ def test_the_same_count(registered: tuple[MBeans, MBeans], name: str) -> None:
 
 
 def test_the_same_deprecated_requests(both: Both, registered: tuple[MBeans, MBeans]) -> None:
-    for found in registered:
-        counts = {name: found[name]["Count"] for name in found if "name=DeprecatedRequestsPerSec," in name}
+    for request in registered:
+        counts = {name: request[name]["Count"] for name in request if "name=DeprecatedRequestsPerSec," in name}
         assert counts.items() >= both.deprecated.items()
     theirs, ours = ({name for name in each if "name=DeprecatedRequestsPerSec," in name} for each in registered)
     assert theirs == ours

@@ -59,8 +59,8 @@ class Watched:
         ran = self.run(capture, *words, "--timeout", "90", "-o", "json")
         assert ran.code == 0, ran.out
         check_json("brokers metrics", ran)
-        found: list[dict[str, Any]] = ran.json
-        return found
+        rows: list[dict[str, Any]] = ran.json
+        return rows
 
     def run(self, capture: pytest.CaptureFixture[str], *words: str) -> Ran:
         return in_process("brokers", "metrics", *words, capture=capture)
@@ -89,19 +89,19 @@ def topic_total(found: list[dict[str, Any]], figure: str) -> float:
 def test_by_jmx_at_the_port_in_zookeeper(watched: Watched, capsys: pytest.CaptureFixture[str]) -> None:
     is_in_time = within(30)
     while True:
-        found = watched.read(capsys, "--zookeeper", watched.zookeeper, "--requests", "--topics")
+        figures = watched.read(capsys, "--zookeeper", watched.zookeeper, "--requests", "--topics")
         # Kafka counts how idle it is from its first tick on, which comes after five seconds.
-        if all(broker["idle_percent"] for broker in found):
+        if all(broker["idle_percent"] for broker in figures):
             break
-        assert is_in_time(), found
-    assert [(broker["broker"], broker["source"]) for broker in found] == [(0, "jmx"), (1, "jmx")]
-    for broker in found:
+        assert is_in_time(), figures
+    assert [(broker["broker"], broker["source"]) for broker in figures] == [(0, "jmx"), (1, "jmx")]
+    for broker in figures:
         assert all(broker["bytes_in"][span] is not None for span in ("one_minute", "five_minutes", "fifteen_minutes"))
         assert 0 < broker["idle_percent"] <= 100
         assert broker["under_replicated"] == 0 and broker["isr_shrinks"]["total"] is not None
         assert broker["produce_throttle_ms"] is not None and broker["fetch_throttle_ms"] is not None
         assert any(request["count"] and request["p99_ms"] is not None for request in broker["requests"])
-    assert topic_total(found, "messages_in") > 0
+    assert topic_total(figures, "messages_in") > 0
 
 
 def test_three_ways_tell_the_same_counts(watched: Watched, capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,13 +116,13 @@ def test_three_ways_tell_the_same_counts(watched: Watched, capsys: pytest.Captur
     }
     by_jmx = {broker["broker"]: broker for broker in ways["jmx"]}
     for way, broker in (("prometheus", 0), ("jolokia", 1)):
-        (told,) = ways[way]
-        assert told["source"] == way
+        (count,) = ways[way]
+        assert count["source"] == way
         for figure in ("messages_in", "bytes_in", "bytes_out", "isr_shrinks", "isr_expands"):
-            assert told[figure]["total"] == by_jmx[broker][figure]["total"], (way, figure)
+            assert count[figure]["total"] == by_jmx[broker][figure]["total"], (way, figure)
         for figure in ("idle_percent", "produce_p99_ms", "fetch_p99_ms", "under_replicated"):
-            assert told[figure] is not None, (way, figure)
-        assert topic_total([told], "messages_in") == topic_total([by_jmx[broker]], "messages_in")
+            assert count[figure] is not None, (way, figure)
+        assert topic_total([count], "messages_in") == topic_total([by_jmx[broker]], "messages_in")
     (counted,) = ways["prometheus"]
     assert counted["bytes_in"]["one_minute"] is None and counted["bytes_in"]["measured"] == 0.0
     assert ways["jolokia"][0]["bytes_in"]["one_minute"] is not None
@@ -149,12 +149,12 @@ def test_a_dashboard_reads_them_again_and_again(
         try:
             async with asyncio.timeout(60):
                 async for frame in feed.frames():
-                    told = frame.figures.get(broker)
+                    figures = frame.figures.get(broker)
                     # Broker 1 leads no partition of the topic.
                     has_traffic = COUNTED in frame.traffic or broker == 1
-                    if told is not None and told.bytes_in.now is not None and has_traffic:
+                    if figures is not None and figures.bytes_in.now is not None and has_traffic:
                         return frame
-                    if told is not None:
+                    if figures is not None:
                         # A page tells counts only: rates come with the next reading.
                         feed.refresh([Stage.METRICS])
         finally:
@@ -220,6 +220,6 @@ def test_who_is_held_back_for_a_quota(watched: Watched, capsys: pytest.CaptureFi
         assert ran.code == 0, ran.err
         check_json("quotas usage", ran)
         mine = [usage for usage in ran.json if usage["client_id"] == "greedy" and usage["broker"] == 0]
-    (found,) = [usage for usage in mine if usage["quota"] == "producer_byte_rate"]
-    assert (found["user"], found["limit"]) == (None, 2000.0)
-    assert found["used"] > 0
+    (owner,) = [usage for usage in mine if usage["quota"] == "producer_byte_rate"]
+    assert (owner["user"], owner["limit"]) == (None, 2000.0)
+    assert owner["used"] > 0

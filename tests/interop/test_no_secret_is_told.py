@@ -48,15 +48,15 @@ def secrets(kafka: SecuredKafka, config: Path) -> list[str]:
 
     async def stored() -> list[str]:
         async with await ZkClient.connect(kafka.zookeeper) as client:
-            found = []
+            contents = []
             for name in await client.children("/config/users"):
                 data, _ = await client.get(f"/config/users/{name}")
                 text = data.decode()
                 # SCRAM-SHA-256 → salt=…,stored_key=…,server_key=…,iterations=…
-                found += [
+                contents += [
                     part.split("=", 1)[1] for part in text.split(",") if part.startswith(("stored_key", "server_key"))
                 ]
-            return found
+            return contents
 
     kept = asyncio.run(stored())
     assert len(kept) == 8, "two users, two mechanisms, two keys"
@@ -127,10 +127,10 @@ def test_no_output_holds_a_secret(
     assert run("topics", "create", "orders", "--partitions", "1", *where).code == 0
     (token,) = run("tokens", "create", "-o", "json", *where).json
     secrets = [*secrets, token["hmac"]]
-    told: dict[str, str] = {}
+    outputs: dict[str, str] = {}
 
     def keep(name: str, ran: Ran) -> None:
-        told[name] = ran.out + ran.err
+        outputs[name] = ran.out + ran.err
 
     alter = ("configs", "alter", "--broker", "0", "--yes", "--add-config")
     keep("dry run", run(*alter, f"ssl.keystore.password={DYNAMIC_PASSWORD}", "--dry-run", "-v", *where))
@@ -185,12 +185,12 @@ def test_no_output_holds_a_secret(
         keep(f"screenshot {screen}", run("top", "--screen", screen, "--screenshot", picture.with_stem(screen), *both))
     for file in tmp_path.rglob("*"):
         if file.is_file():
-            told[str(file)] = file.read_text("utf-8", "replace")
+            outputs[str(file)] = file.read_text("utf-8", "replace")
     journal = Path(f"{plan}.journal")
     pictures = [picture.with_stem(screen) for screen in SCREENS]
     files = (snapshot, plan, journal, tmp_path / "offsets.csv", *pictures)
     assert all(file.exists() for file in files), [*tmp_path.iterdir()]
-    assert {name: secret for name, text in told.items() for secret in secrets if secret in text} == {}
+    assert {name: secret for name, text in outputs.items() for secret in secrets if secret in text} == {}
 
 
 def test_no_recording_and_no_command_line_of_a_process_holds_a_secret(
@@ -207,15 +207,15 @@ def test_no_recording_and_no_command_line_of_a_process_holds_a_secret(
         while not file.exists() or file.stat().st_size < 1_000:
             assert process.poll() is None and time.monotonic() < deadline, process.stdout
             time.sleep(0.1)
-        told = {"cmdline": Path(f"/proc/{process.pid}/cmdline").read_bytes()}
+        outputs = {"cmdline": Path(f"/proc/{process.pid}/cmdline").read_bytes()}
     finally:
         process.send_signal(signal.SIGTERM)
-        told["output"], _ = process.communicate(timeout=60)
-    told["recording"] = file.read_bytes()
-    for found in tmp_path.rglob("*"):
-        if found.is_file():
-            told[str(found)] = found.read_bytes()
-    assert {name: secret for name, text in told.items() for secret in secrets if secret.encode() in text} == {}
+        outputs["output"], _ = process.communicate(timeout=60)
+    outputs["recording"] = file.read_bytes()
+    for path in tmp_path.rglob("*"):
+        if path.is_file():
+            outputs[str(path)] = path.read_bytes()
+    assert {name: secret for name, text in outputs.items() for secret in secrets if secret.encode() in text} == {}
 
 
 def test_a_command_that_the_dashboard_copies_names_files_only(

@@ -152,8 +152,8 @@ def on_4_0(live_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory)
 
 
 def test_3_5_is_told_what_it_lacks(tmp_path: Path) -> None:
-    told, hint = run("3.5.1", TOO_OLD, folder=tmp_path).splitlines()
-    assert told == "PySpark 3.5.1 has no Python data sources, which came with 4.0"
+    lines, hint = run("3.5.1", TOO_OLD, folder=tmp_path).splitlines()
+    assert lines == "PySpark 3.5.1 has no Python data sources, which came with 4.0"
     assert "pip install 'pyspark>=4.0'" in hint
 
 

@@ -65,13 +65,16 @@ def klamm(kafka: KRaftCluster, capsys: Capture, tmp_path: Path, monkeypatch: pyt
 
 
 def test_who_is_in_the_cluster(klamm: Operator, kafka: KRaftCluster) -> None:
-    told = klamm.json("cluster", "describe")
-    assert told["cluster_id"] == kafka.cluster_id
-    quorum, features = told["quorum"], {feature["name"]: feature["level"] for feature in told["finalized_features"]}
+    description = klamm.json("cluster", "describe")
+    assert description["cluster_id"] == kafka.cluster_id
+    quorum, features = (
+        description["quorum"],
+        {feature["name"]: feature["level"] for feature in description["finalized_features"]},
+    )
     assert {member["id"] for member in quorum["members"] if member["is_voter"]} == kafka.node_ids
     leaders = [member["id"] for member in quorum["members"] if member["is_leader"]]
-    assert leaders == [quorum["leader_id"]] == [told["controller_id"]]
-    assert quorum["leader_epoch"] == told["controller_epoch"] >= 1
+    assert leaders == [quorum["leader_id"]] == [description["controller_id"]]
+    assert quorum["leader_epoch"] == description["controller_epoch"] >= 1
     assert all(member["log_end_offset"] > 0 for member in quorum["members"])
     assert features["metadata.version"] >= 25 and features["group.version"] == 1
     shown = klamm.run("cluster", "describe", "-o", "table").out
@@ -125,8 +128,8 @@ def test_topics_and_settings(klamm: Operator, tmp_path: Path) -> None:
 
 
 def _settings(klamm: Operator, *entity: str) -> dict[str, str]:
-    found = klamm.json("configs", "describe", *entity)
-    entities = found if isinstance(found, list) else [found]
+    settings = klamm.json("configs", "describe", *entity)
+    entities = settings if isinstance(settings, list) else [settings]
     return {entry["name"]: entry["value"] for entity in entities for entry in entity["configs"]}
 
 
@@ -209,8 +212,8 @@ def test_groups_of_every_protocol(klamm: Operator) -> None:
 
 def _committed(klamm: Operator, group: str) -> list[int | None]:
     ran = klamm.capture
-    found = in_process("groups", "describe", group, "-o", "json", "--bootstrap-server", klamm.servers, capture=ran)
-    return [partition["current_offset"] for partition in found.json[0]["partitions"]] if found.code == 0 else []
+    offsets = in_process("groups", "describe", group, "-o", "json", "--bootstrap-server", klamm.servers, capture=ran)
+    return [partition["current_offset"] for partition in offsets.json[0]["partitions"]] if offsets.code == 0 else []
 
 
 def _look_at_the_new_group(klamm: Operator) -> None:
@@ -245,8 +248,8 @@ async def _watched(servers: str) -> None:
         assert frame.stage(Stage.GROUPS).error == ""
         controllers = {frame.cluster.controller_id for frame in frames if frame.cluster is not None}
         assert len(controllers) == 1, "the first that is named stays"
-        found = {reason.check for reason in assess(facts_of(frame)).reasons}
-        assert not found & {Check.SEVERAL_CONTROLLERS, Check.NO_CONTROLLER}
+        checks = {reason.check for reason in assess(facts_of(frame)).reasons}
+        assert not checks & {Check.SEVERAL_CONTROLLERS, Check.NO_CONTROLLER}
     finally:
         await feed.close()
 
@@ -284,8 +287,8 @@ def test_spark_reads_and_writes(klamm: Operator, spark: Any, tmp_path: Path) -> 
     numbers.write.format("klamm-kafka").options(**kafka).mode("append").save()
     reads = {"kafka.bootstrap.servers": klamm.servers, "subscribe": "rows", "startingOffsets": "earliest"}
     read = spark.read.format("klamm-kafka").options(**reads).load()
-    found = read.selectExpr("cast(key as string) as key", "cast(value as string) as value").collect()
-    assert sorted((int(record.key), int(record.value)) for record in found) == [(n, 2 * n) for n in range(600)]
+    rows = read.selectExpr("cast(key as string) as key", "cast(value as string) as value").collect()
+    assert sorted((int(record.key), int(record.value)) for record in rows) == [(n, 2 * n) for n in range(600)]
 
     checkpoint = tmp_path / "checkpoint"
     stream = spark.readStream.format("klamm-kafka").options(**reads).load()
@@ -300,13 +303,13 @@ def test_spark_reads_and_writes(klamm: Operator, spark: Any, tmp_path: Path) -> 
 def test_files_of_kafka_4(klamm: Operator, kafka: KRaftCluster) -> None:
     data = kafka.nodes[0].folder / "data"
     (segment,) = (data / "__cluster_metadata-0").glob("*0.log")
-    told = in_process("dump", segment, capture=klamm.capture)
-    assert told.code == 0 and "isvalid: true" in told.out and "isvalid: false" not in told.out
+    ran = in_process("dump", segment, capture=klamm.capture)
+    assert ran.code == 0 and "isvalid: true" in ran.out and "isvalid: false" not in ran.out
     offsets = sorted(data.glob("__consumer_offsets-*/*0.log"))
-    told = in_process("dump", "--offsets-decoder", *offsets, capture=klamm.capture)
-    assert told.code == 0 and "assigned" in told.out, "records of new kinds stand between those that are known"
+    ran = in_process("dump", "--offsets-decoder", *offsets, capture=klamm.capture)
+    assert ran.code == 0 and "assigned" in ran.out, "records of new kinds stand between those that are known"
 
 
 def test_what_needs_zookeeper_says_so(klamm: Operator) -> None:
-    told = klamm.run("zk", "tree", code=2).err
-    assert "this needs ZooKeeper" in told and "KRaft" in told and "over the wire" in told
+    error = klamm.run("zk", "tree", code=2).err
+    assert "this needs ZooKeeper" in error and "KRaft" in error and "over the wire" in error

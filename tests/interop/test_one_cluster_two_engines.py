@@ -74,12 +74,12 @@ class TwoEngines:
         is_in_time = within(DEADLINE_S)
         while True:
             with WireClient(self.addresses[asked]) as client:
-                told = describe_topic(client, topic)
-            partitions = sorted(told.partitions, key=lambda p: int(p.partition_index))
-            found = [(p.leader_id, sorted(p.isr_nodes)) for p in partitions]
-            if told.error_code == ErrorCode.NONE and condition(found):
+                description = describe_topic(client, topic)
+            partitions = sorted(description.partitions, key=lambda p: int(p.partition_index))
+            replicas = [(p.leader_id, sorted(p.isr_nodes)) for p in partitions]
+            if description.error_code == ErrorCode.NONE and condition(replicas):
                 return
-            assert is_in_time(), f"{topic}: broker {asked} tells {found}"
+            assert is_in_time(), f"{topic}: broker {asked} tells {replicas}"
             time.sleep(0.05)
 
 
@@ -135,9 +135,9 @@ def test_either_controls_both(tmp_path: Path, zk_chroot: str, controller: int) -
 
 
 def check(reader: ConfluentKafka, engines: TwoEngines, topic: str, sent: list[Sent]) -> None:
-    found = reader.consume(engines.bootstrap, topic, 2, len(sent))
+    read = reader.consume(engines.bootstrap, topic, 2, len(sent))
     for partition in (0, 1):
-        assert [r for r in found if r.partition == partition] == [r for r in sent if r.partition == partition]
+        assert [r for r in read if r.partition == partition] == [r for r in sent if r.partition == partition]
 
 
 def segments(folder: Path) -> dict[str, bytes]:

@@ -168,13 +168,17 @@ def test_markers_of_transactions_are_lag_but_nobody_waits_for_them(
     # Offsets 1 and 3 are markers.
     assert wait_until_no_transaction_is_open(kafka, topic) == 4
     commit(kafka, group, {(topic, 0): 3})
-    (one,) = program("lag", "--group", group, "--samples", "1", "--partitions", "-o", "json").json[0]["partitions"]
-    assert (one["log_end_offset"], one["lag"], one["time_lag_ms"]) == (4, 1, 0)
-    assert (one["status"], one["reason"]) == ("OK", "no_records")
+    (partition_row,) = program("lag", "--group", group, "--samples", "1", "--partitions", "-o", "json").json[0][
+        "partitions"
+    ]
+    assert (partition_row["log_end_offset"], partition_row["lag"], partition_row["time_lag_ms"]) == (4, 1, 0)
+    assert (partition_row["status"], partition_row["reason"]) == ("OK", "no_records")
     commit(kafka, group, {(topic, 0): 1})
-    (one,) = program("lag", "--group", group, "--samples", "1", "--partitions", "-o", "json").json[0]["partitions"]
-    assert (one["lag"], one["span_ms"]) == (3, None), "the newest is a marker, and has no time"
-    assert one["time_lag_ms"] > 0
+    (partition_row,) = program("lag", "--group", group, "--samples", "1", "--partitions", "-o", "json").json[0][
+        "partitions"
+    ]
+    assert (partition_row["lag"], partition_row["span_ms"]) == (3, None), "the newest is a marker, and has no time"
+    assert partition_row["time_lag_ms"] > 0
     producer.begin_transaction()
     producer.produce(topic, b"open", partition=0)
     assert producer.flush(30) == 0

@@ -86,8 +86,8 @@ class Kafka:
 
     def throttles(self, topic: str) -> list[Any]:
         entities = (("--topic", topic), ("--entity-type", "brokers"))
-        found = [self("configs", "describe", *entity, "-o", "json", side=self.znodes).json for entity in entities]
-        flat = [entry for each in found for entry in (each if isinstance(each, list) else [each])]
+        settings = [self("configs", "describe", *entity, "-o", "json", side=self.znodes).json for entity in entities]
+        flat = [entry for each in settings for entry in (each if isinstance(each, list) else [each])]
         return [config["name"] for entry in flat for config in entry["configs"] if "throttled" in config["name"]]
 
 
@@ -298,8 +298,8 @@ def test_a_broker_is_killed_in_the_middle_of_a_wave(
     servers.start(dies)
     assert running.returncode in (0, 1), (said, out)
     ended, journal = json.loads(out), plan.with_name("plan.json.journal")
-    told = ("done", "done") if running.returncode == 0 else ("stopped", "stopped")
-    assert (ended["outcome"], read_journal(journal).last["event"]) == told, (said, out)
+    ending = ("done", "done") if running.returncode == 0 else ("stopped", "stopped")
+    assert (ended["outcome"], read_journal(journal).last["event"]) == ending, (said, out)
     assert read_journal(journal).last["reason"] == ended["reason"]
     if victim == "target":
         assert "the copy has stalled" in ended["reason"], (said, out)

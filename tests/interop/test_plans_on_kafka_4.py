@@ -75,8 +75,8 @@ class Kafka:
 
     def throttles(self, topic: str) -> list[str]:
         entities = (("--topic", topic), ("--entity-type", "brokers"))
-        found = [self("configs", "describe", *entity, "-o", "json").json for entity in entities]
-        flat = [entry for each in found for entry in (each if isinstance(each, list) else [each])]
+        settings = [self("configs", "describe", *entity, "-o", "json").json for entity in entities]
+        flat = [entry for each in settings for entry in (each if isinstance(each, list) else [each])]
         return [config["name"] for entry in flat for config in entry["configs"] if "throttled" in config["name"]]
 
 

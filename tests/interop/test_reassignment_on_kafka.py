@@ -44,8 +44,8 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def settings_of(kafka: Cluster, capture: Capture, *entity: str) -> dict[str, str]:
-    found = in_process("configs", "describe", *entity, *kafka.by_znodes, "-o", "json", capture=capture).json
-    entities = found if isinstance(found, list) else [found]
+    settings = in_process("configs", "describe", *entity, *kafka.by_znodes, "-o", "json", capture=capture).json
+    entities = settings if isinstance(settings, list) else [settings]
     return {entry["name"]: entry["value"] for entity in entities for entry in entity["configs"]}
 
 

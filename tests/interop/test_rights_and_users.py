@@ -89,9 +89,9 @@ def run(kafka: SecuredKafka, capsys: pytest.CaptureFixture[str]) -> Run:
 
     def ran(*words: str, code: int = 0, stdin: str = "") -> Ran:
         address = () if "--zookeeper" in words else ("-b", kafka.address("PLAINTEXT"))
-        found = in_process(*words, *address, capture=capsys, stdin=stdin)
-        assert found.code == code, (words, found.err)
-        return found
+        ran_command = in_process(*words, *address, capture=capsys, stdin=stdin)
+        assert ran_command.code == code, (words, ran_command.err)
+        return ran_command
 
     return ran
 
@@ -170,8 +170,8 @@ def test_what_klamm_explains_is_what_a_broker_allows(rules: list[str], kafka: Se
         for operation in SUPPORTED[ResourceType.TOPIC]
         if decide(acls, "User:alice", "127.0.0.1", operation, ResourceType.TOPIC, topic).is_allowed
     }
-    found = asyncio.run(allowed(kafka, topic))
-    assert found == (expected if AclOperation.DESCRIBE in expected else None)
+    topics = asyncio.run(allowed(kafka, topic))
+    assert topics == (expected if AclOperation.DESCRIBE in expected else None)
     for operation in SUPPORTED[ResourceType.TOPIC]:
         words = ("acls", "explain", "User:alice", operation.spelling, f"topic:{topic}", "-o", "json")
         said = run(*words, code=0 if operation in expected else 1).json
@@ -190,12 +190,12 @@ async def allowed(kafka: SecuredKafka, topic: str) -> set[AclOperation] | None:
             allow_auto_topic_creation=False,
             include_topic_authorized_operations=True,
         )
-        (found,) = (await wire.call_any(request)).topics
+        (described,) = (await wire.call_any(request)).topics
     finally:
         await wire.close()
-    if found.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+    if described.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         return None
-    return {operation for operation in AclOperation if found.topic_authorized_operations >> operation.value & 1}
+    return {operation for operation in AclOperation if described.topic_authorized_operations >> operation.value & 1}
 
 
 @pytest.mark.parametrize("kind", ["literal", "prefixed"])
@@ -212,10 +212,10 @@ def test_rules_written_to_zookeeper_are_in_force_at_once(kind: str, kafka: Secur
 
 def until(ask: Callable[[], object]) -> object:
     is_in_time = within(20)
-    while not (found := ask()):
+    while not (answer := ask()):
         assert is_in_time()
         time.sleep(0.05)
-    return found
+    return answer
 
 
 def test_rules_as_a_file(run: Run, tmp_path: Path) -> None:
@@ -306,7 +306,7 @@ def test_a_dry_run_of_a_cancellation_asks_for_the_right_to_stop_moves_between_lo
     run("topics", "create", "moves", "--partitions", "1", "--replication-factor", "1")
     run("produce", "moves", stdin="x" * 900_000 + "\n" + "y" * 900_000 + "\n" + "z" * 900_000 + "\n")
     dirs = run("brokers", "log-dirs", "--topic-list", "moves", "-o", "json").json
-    (free,) = (one["log_dir"] for one in dirs if not one["replicas"])
+    (free,) = (log_dir["log_dir"] for log_dir in dirs if not log_dir["replicas"])
     plan = {"version": 1, "partitions": [{"topic": "moves", "partition": 0, "replicas": [0], "log_dirs": [free]}]}
     (file := tmp_path / "plan.json").write_text(json.dumps(plan))
     named = ("--reassignment-json-file", str(file))

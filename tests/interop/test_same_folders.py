@@ -125,8 +125,8 @@ def stands_still(pair: FolderPair) -> dict[str, Told]:
 def compare(expected: Mapping[str, Told], found: Mapping[str, Told], what: str) -> None:
     differences = [
         f"{which}: {name}: {value!r:.400} / {found[which].get(name)!r:.400}"
-        for which, told in expected.items()
-        for name, value in told.items()
+        for which, content in expected.items()
+        for name, value in content.items()
         if found[which].get(name) != value and not re.search(NOT_TOLD_BY_KAFKA, name)
     ]
     assert not differences, f"{what}:\n" + "\n".join(differences)

@@ -105,12 +105,12 @@ if SOAK > 1:
 
     def test_the_same_replicas(tmp_path: Path) -> None:
         begin_ms = int(time.time() * 1000) - HOUR_MS
-        told: list[Told] = []
+        pairs: list[Told] = []
         with EmbeddedZooKeeper(host=own_loopback_address(), fsync=False) as zookeeper:
             for engine, kafkas in (("kafka", (0, 1)), ("klamm", ())):
                 connect = f"{zookeeper.connect_string}/{engine}"
                 with MixedCluster(tmp_path / engine, connect, (0, 1), kafkas, **SETTINGS) as cluster:
                     Story(cluster, begin_ms).tell()
                 log_dirs = [tmp_path / engine / broker / "data" for broker in "01"]
-                told.append(FolderReader(tmp_path / engine, begin_ms).told(log_dirs))
-        assert differences(*told, but=BUT) == []
+                pairs.append(FolderReader(tmp_path / engine, begin_ms).told(log_dirs))
+        assert differences(*pairs, but=BUT) == []

@@ -428,8 +428,8 @@ async def prepare(engine: Engine) -> None:
     for kind, key in ((0, GROUP), (1, TXN)):
         async with asyncio.timeout(60):
             while True:
-                found = await admin.send(find_coordinator.FindCoordinatorRequest(key=key, key_type=kind), 2)
-                if found.error_code == 0:
+                response = await admin.send(find_coordinator.FindCoordinatorRequest(key=key, key_type=kind), 2)
+                if response.error_code == 0:
                     break
                 await asyncio.sleep(0.2)
     _, commit = REQUESTS[ApiKey.OFFSET_COMMIT][0]
@@ -465,13 +465,13 @@ async def asked(client: BrokerClient, request: Request, version: int) -> list[tu
 async def answers(engine: Engine) -> dict[tuple[int, int], list[tuple[Any, ...]]]:
     """Return what each cell's user is answered to each request of its API."""
     await prepare(engine)
-    found = {}
+    answers_found = {}
     for number, (user, (key, _)) in enumerate(zip(USERS[1:], CELLS, strict=False)):
         client = engine.client(user)
         for position, (version, request) in enumerate(REQUESTS[key]):
-            found[number, position] = await asked(client, request, version)
+            answers_found[number, position] = await asked(client, request, version)
         await client.close()
-    return found
+    return answers_found
 
 
 @pytest.fixture(scope="module")
@@ -531,7 +531,7 @@ LIKE_NAMES = ("rnd", "rnd-a", "rnd-ab", "rnd-ab ", "rnd-x")
 
 def random_rules(draw: random.Random) -> list[create_acls.AclCreation]:
     """Return rules of every kind of pattern, principal and host, which allow and deny."""
-    found = []
+    rules = []
     for _ in range(600):
         kind = draw.choice((ResourceType.TOPIC, ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER))
         is_prefix = kind is not ResourceType.CLUSTER and draw.random() < 0.4
@@ -539,13 +539,13 @@ def random_rules(draw: random.Random) -> list[create_acls.AclCreation]:
         # A rule for everybody about everything would decide all the rest.
         is_narrow = name != "*" and kind is not ResourceType.CLUSTER
         who = "User:*" if is_narrow and draw.random() < 0.02 else f"User:{draw.choice(RANDOM_USERS)}"
-        found.append(create_acls.AclCreation(
+        rules.append(create_acls.AclCreation(
             resource_type=type_code(kind), resource_name=name, resource_pattern_type=4 if is_prefix else 3,
             principal=draw.choice((who, who, who, who.lower(), who.replace("User", "Group"))),
             host=draw.choice(("*", "*", "*", "127.0.0.1", "127.0.0.2", "localhost")),
             operation=draw.choice((*SUPPORTED[kind], AclOperation.ALL)), permission_type=draw.choice((3, 3, 3, 2)),
         ))  # fmt: skip
-    return found
+    return rules
 
 
 @pytest.mark.parametrize("seed", [int(os.environ.get("KLAMM_FAULT_SEED", "34"))])
@@ -569,12 +569,12 @@ def test_both_engines_decide_alike_by_random_rules(both: list[Engine], seed: int
         )
         assert {result.error_code for result in made.results} == {0}
         await admin.close()
-        found = {}
+        answers = {}
         for user in RANDOM_USERS:
             client = engine.client(user)
-            found[user] = [await asked(client, request, version) for version, request in requests]
+            answers[user] = [await asked(client, request, version) for version, request in requests]
             await client.close()
-        return found
+        return answers
 
     async def check() -> None:
         kafka, ours = await said_by(both[0]), await said_by(both[1])
@@ -609,11 +609,11 @@ def test_both_engines_let_in_the_same_signed_tokens(both: list[Engine]) -> None:
 
     async def check() -> None:
         kafka, ours = [
-            {what: await verdict(engine, (good_tokens(now()) | bad_tokens(now()))[what]) for what in whats}
+            {context: await verdict(engine, (good_tokens(now()) | bad_tokens(now()))[context]) for context in whats}
             for engine in both
         ]
         assert kafka == ours
-        assert {what for what, said in ours.items() if said.startswith("0 ")} == good.keys()
+        assert {context for context, said in ours.items() if said.startswith("0 ")} == good.keys()
 
     asyncio.run(check())
 
@@ -641,8 +641,8 @@ async def rights_lost_while_waiting(engine: Engine) -> tuple[tuple[int, bool], t
             replica_id=-1, max_wait_ms=wait_ms, min_bytes=1, max_bytes=1000, session_epoch=-1,
             topics=[fetch.FetchTopic(topic=TOPIC, partitions=[named])],
         )  # fmt: skip
-        found = (await waiting.send(request, 12, timeout_ms=60_000)).responses[0].partitions[0]
-        return int(found.error_code), bool(found.records)
+        partition = (await waiting.send(request, 12, timeout_ms=60_000)).responses[0].partitions[0]
+        return int(partition.error_code), bool(partition.records)
 
     async with asyncio.timeout(60):
         # A rule counts once the broker has heard of it.

@@ -131,9 +131,9 @@ def password(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_login_over_tls(watched: Watched, capsys: pytest.CaptureFixture[str]) -> None:
     ran = watched.read(capsys, 0, TLS.format(login=LOGIN), watched.properties(**watched.trusts()))
     assert ran.code == 0, ran.out + ran.err
-    (one,) = ran.json
-    assert (one["source"], one["reason"], one["where"]) == ("jmx", None, f"jmxs://{watched.host}:{JMX[0]}")
-    assert one["bytes_in"]["total"] is not None
+    (row,) = ran.json
+    assert (row["source"], row["reason"], row["where"]) == ("jmx", None, f"jmxs://{watched.host}:{JMX[0]}")
+    assert row["bytes_in"]["total"] is not None
 
 
 def test_a_broker_that_wants_a_key_too(watched: Watched, capsys: pytest.CaptureFixture[str]) -> None:
@@ -173,8 +173,8 @@ def test_what_fails_is_said(
     ran = watched.read(capsys, broker, url, None if config is None else watched.properties(**stores[config]))
     print(ran.json[0]["reason"])
     assert (ran.code, why in ran.json[0]["reason"]) == (1, True), ran.json
-    told = ran.out + ran.err
-    assert not [secret for secret in (PASSWORD, STORE, "wr0ng") if secret in told]
+    output = ran.out + ran.err
+    assert not [secret for secret in (PASSWORD, STORE, "wr0ng") if secret in output]
 
 
 @contextmanager

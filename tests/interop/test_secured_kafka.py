@@ -185,14 +185,14 @@ def test_what_a_failure_says(name: str, operator: Operator) -> None:
     began = time.monotonic()
     ran = operator.run(listener, make(operator.kafka), "topics", "list", "-o", "json", "--timeout", "20")
     took_s = time.monotonic() - began
-    told = f"{ran.error['message']} | {ran.error['hint']}"
-    assert said in told
-    assert (ran.code, operator.kafka.address(listener) in ran.error["message"]) == (3, True), told
-    assert ran.error["kind"] == "authentication", told
-    assert took_s < 10, told
-    assert is_on_page(ran.error["message"]), told
+    message = f"{ran.error['message']} | {ran.error['hint']}"
+    assert said in message
+    assert (ran.code, operator.kafka.address(listener) in ran.error["message"]) == (3, True), message
+    assert ran.error["kind"] == "authentication", message
+    assert took_s < 10, message
+    assert is_on_page(ran.error["message"]), message
     assert "Secr3t" not in ran.out + ran.err
-    print(name, "→", told)
+    print(name, "→", message)
 
 
 def test_the_check_of_the_host_name_can_be_turned_off(operator: Operator) -> None:
@@ -303,11 +303,11 @@ def test_what_a_store_that_cannot_be_used_says(
 ) -> None:
     """Nothing was sent, and the file has to be corrected: that is a wrong use."""
     ran = operator.run("MUTUAL", operator.kafka.client("MUTUAL", **broken_store(operator.kafka, kind)), *LIST)
-    told = f"{ran.error['message']} | {ran.error['hint']}"
-    print(kind, "→", told)
-    assert (ran.code, ran.error["kind"]) == (2, "usage"), told
-    assert all(part in told for part in STORES[kind]), told
-    assert is_on_page(ran.error["message"]), told
+    message = f"{ran.error['message']} | {ran.error['hint']}"
+    print(kind, "→", message)
+    assert (ran.code, ran.error["kind"]) == (2, "usage"), message
+    assert all(part in message for part in STORES[kind]), message
+    assert is_on_page(ran.error["message"]), message
     assert "Secr3t" not in ran.out + ran.err
 
 
@@ -328,11 +328,11 @@ def test_who_is_known_and_not_allowed(what: str, operator: Operator) -> None:
     operator.run("SAFE", admin, "topics", "create", "secret", "--partitions", "1", "--if-not-exists")
     words, code = DENIED[what]
     ran = operator.run("SAFE", operator.kafka.login("SAFE", "SCRAM-SHA-512", "alice"), *words, "-o", "json")
-    told = f"{ran.error['message']} | {ran.error['hint']}"
-    print(what, "→", told)
-    assert (ran.code, ran.error["kind"]) == (4, "authorization"), told
-    assert code in told, told
-    assert is_on_page(ran.error["message"]), told
+    message = f"{ran.error['message']} | {ran.error['hint']}"
+    print(what, "→", message)
+    assert (ran.code, ran.error["kind"]) == (4, "authorization"), message
+    assert code in message, message
+    assert is_on_page(ran.error["message"]), message
 
 
 def test_half_of_the_brokers_have_a_certificate_of_a_new_ca(operator: Operator, tmp_path: Path) -> None:
@@ -383,9 +383,9 @@ def test_the_walk_of_the_doctor(operator: Operator) -> None:
     assert ran.code == 0, ran.err
     names = [row["name"] for row in ran.json]
     assert names == ["broker name", "broker port", "TLS", "login", "API versions", "rights", "every broker"]
-    found = {row["name"]: row["found"] for row in ran.json}
-    assert "TLSv1.3, certificate for broker.example" in found["TLS"]
-    assert found["login"].startswith("admin by SCRAM-SHA-512") and "Alter" in found["rights"]
+    steps = {row["name"]: row["found"] for row in ran.json}
+    assert "TLSv1.3, certificate for broker.example" in steps["TLS"]
+    assert steps["login"].startswith("admin by SCRAM-SHA-512") and "Alter" in steps["rights"]
     wrong = operator.run("SAFE", operator.kafka.login("SAFE", "SCRAM-SHA-512", "alice", WRONG), "doctor", "-o", "json")
     assert [(row["name"], row["status"]) for row in wrong.json[-2:]] == [("TLS", "ok"), ("login", "failed")]
     assert (wrong.code, "check username and password" in wrong.json[-1]["how_to_get"]) == (3, True)

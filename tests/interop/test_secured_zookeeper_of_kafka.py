@@ -103,10 +103,10 @@ def test_topics_and_settings_have_the_lists_that_kafka_gives_them(secured: Secur
         ran = secured.klamm(*words)
         assert ran.code == 0, ran.err
     secured.wait_for_leader("klamms")
-    found = secured.acls()
-    by_klamm = {path.replace("klamms", "kafkas"): acl for path, acl in found.items() if "klamms" in path}
-    assert {path: acl for path, acl in found.items() if path in by_klamm} == by_klamm
-    assert len(by_klamm) == 5 and found["/config/users/kafkas"] == ["sasl:kafka:cdrwa"]
+    acls = secured.acls()
+    by_klamm = {path.replace("klamms", "kafkas"): acl for path, acl in acls.items() if "klamms" in path}
+    assert {path: acl for path, acl in acls.items() if path in by_klamm} == by_klamm
+    assert len(by_klamm) == 5 and acls["/config/users/kafkas"] == ["sasl:kafka:cdrwa"]
 
 
 def test_closing_and_opening_does_what_kafkas_migration_tool_does(secured: Secured) -> None:

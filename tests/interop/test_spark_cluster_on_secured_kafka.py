@@ -105,15 +105,15 @@ def test_stores_come_by_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         )  # fmt: skip
     assert again.code == 0, again.err
     assert KEY_PASSWORD not in ran.stdout + ran.stderr
-    found = json.loads(ran.stdout.splitlines()[-1])
-    folders = {folder for folder, _ in found["seen"]}
+    result = json.loads(ran.stdout.splitlines()[-1])
+    folders = {folder for folder, _ in result["seen"]}
     assert len(folders) == 2, "each worker's executor has a folder of its own"
-    assert not any(sees_it for _, sees_it in found["seen"]), "workers do not see the driver's files"
-    assert (found["values"], found["streamed"], found["codes"]) == ([*range(100)], 100, [0, 0, 0])
+    assert not any(sees_it for _, sees_it in result["seen"]), "workers do not see the driver's files"
+    assert (result["values"], result["streamed"], result["codes"]) == ([*range(100)], 100, [0, 0, 0])
     for out in ("lag", "again"):
         lake = Lake(str(tmp_path / out))
         samples = lake.read(lake.files(0, time.time_ns() // 1_000_000), list(COLUMNS)).to_pylist()
-        told = [(row["topic"], row["partition"], row["lag"], row["error"]) for row in samples if row["topic"]]
-        assert sorted(told) == [("sent", 0, 0, None), ("sent", 1, 0, None)], samples
+        rows = [(row["topic"], row["partition"], row["lag"], row["error"]) for row in samples if row["topic"]]
+        assert sorted(rows) == [("sent", 0, 0, None), ("sent", 1, 0, None)], samples
     merged = sorted(path for path in (tmp_path / "merged").iterdir() if path.suffix == ".log")
     assert b"".join(path.read_bytes() for path in merged) == locally(plan_of(tmp_path / "logs"))

@@ -33,13 +33,13 @@ def listener(spark: Any, tmp_path: Path) -> Iterator[Path]:
     """The folder that klamm's listener writes into."""
     from klamm.spark_listener import LagListener
 
-    one = LagListener(tmp_path / "told")
-    spark.streams.addListener(one)
+    lag_listener = LagListener(tmp_path / "told")
+    spark.streams.addListener(lag_listener)
     try:
         yield tmp_path / "told"
     finally:
-        spark.streams.removeListener(one)
-        one.close()
+        spark.streams.removeListener(lag_listener)
+        lag_listener.close()
 
 
 def test_all_ways_agree_while_a_broker_is_killed(

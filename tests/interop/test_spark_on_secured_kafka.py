@@ -82,9 +82,9 @@ def test_written_and_read_in_batches_and_streams(
     listener.close()
     lag = in_process("lag", "--checkpoint", tmp_path / "checkpoint", *where, "-o", "json", capture=capsys)
     assert [row["kind"] for row in lag.json] == ["checkpoint"] and lag.code == 0, lag.out
-    told = [read._jdf.queryExecution().toString(), str(query.lastProgress), lag.out, lag.err]
-    told += [file.read_text("utf-8", "replace") for file in tmp_path.rglob("*") if file.is_file()]
-    assert not [text for text in told if PASSWORDS["admin"] in text]
+    texts = [read._jdf.queryExecution().toString(), str(query.lastProgress), lag.out, lag.err]
+    texts += [file.read_text("utf-8", "replace") for file in tmp_path.rglob("*") if file.is_file()]
+    assert not [text for text in texts if PASSWORDS["admin"] in text]
 
 
 def command_lines() -> list[str]:
@@ -94,20 +94,20 @@ def command_lines() -> list[str]:
         with suppress(OSError):
             parents[process.name] = (process / "stat").read_text().rpartition(")")[2].split()[1]
             lines[process.name] = (process / "cmdline").read_text("utf-8", "replace").replace("\0", " ")
-    ours, found = {str(os.getpid())}, set[str]()
+    ours, command_lines_seen = {str(os.getpid())}, set[str]()
     while ours:
-        found |= ours
-        ours = {child for child, parent in parents.items() if parent in ours} - found
-    return [line for pid, line in lines.items() if pid in found]
+        command_lines_seen |= ours
+        ours = {child for child, parent in parents.items() if parent in ours} - command_lines_seen
+    return [line for pid, line in lines.items() if pid in command_lines_seen]
 
 
 def unpacked(file: Path) -> str:
     """Return what an event log holds by now; its last frame is still open."""
-    found = b""
+    plain = b""
     with pyarrow.CompressedInputStream(str(file), "zstd") as stream, suppress(OSError):
         while piece := stream.read(4096):
-            found += piece
-    return found.decode("utf-8", "replace")
+            plain += piece
+    return plain.decode("utf-8", "replace")
 
 
 def test_a_store_that_spark_sends_and_what_its_pages_and_logs_say(
@@ -126,7 +126,7 @@ def test_a_store_that_spark_sends_and_what_its_pages_and_logs_say(
     store = spark._jsparkSession.sharedState().statusStore()
     runs = [store.executionsList().apply(index) for index in range(store.executionsList().size())]
     assert any("klamm-kafka" in run.physicalPlanDescription() for run in runs)
-    told = {
+    texts = {
         f"page {run.executionId()}": f"{run.description()} {run.details()} {run.physicalPlanDescription()}"
         for run in runs
     }
@@ -135,14 +135,14 @@ def test_a_store_that_spark_sends_and_what_its_pages_and_logs_say(
     while "klamm-kafka" not in (logged := "".join(map(unpacked, events.rglob("events_*")))):
         assert is_in_time(), [*events.rglob("*")]
         time.sleep(0.2)
-    told["event log"] = logged
-    told["ps"] = "\n".join(command_lines())
-    assert "java" in told["ps"], "Spark runs beside"
-    assert not [name for name, text in told.items() if PASSWORDS["admin"] in text]
+    texts["event log"] = logged
+    texts["ps"] = "\n".join(command_lines())
+    assert "java" in texts["ps"], "Spark runs beside"
+    assert not [name for name, text in texts.items() if PASSWORDS["admin"] in text]
 
 
 def test_a_wrong_password_is_told_and_not_repeated(spark: Any, kafka: SecuredKafka) -> None:
-    with pytest.raises(Exception, match="the broker refuses admin by SCRAM-SHA-512") as told:
+    with pytest.raises(Exception, match="the broker refuses admin by SCRAM-SHA-512") as caught:
         options = login(kafka, "wr0ng-Secr3t")
         spark.read.format("klamm-kafka").options(**options).option("subscribe", "orders").load().collect()
-    assert "wr0ng-Secr3t" not in str(told.value)
+    assert "wr0ng-Secr3t" not in str(caught.value)

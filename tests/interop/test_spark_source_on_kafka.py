@@ -33,17 +33,17 @@ def test_transactions_of_every_codec(spark: Any, servers: str, tmp_path: Path) -
     producers = [fill(servers, codec, 2 * place) for place, codec in enumerate(CODECS)]
     for isolation, wanted in (("read_committed", COMMITTED), ("read_uncommitted", ALL)):
         options = {"subscribe": TOPIC, "includeHeaders": "true", "kafka.isolation.level": isolation}
-        found = spark_rows(reader(spark.read, servers, **options).load())
-        assert found == consumed(servers, TOPIC, 2 * len(CODECS), isolation), isolation
+        rows = spark_rows(reader(spark.read, servers, **options).load())
+        assert rows == consumed(servers, TOPIC, 2 * len(CODECS), isolation), isolation
         for place, codec in enumerate(CODECS):
-            of_codec = Counter(row[3].split()[0] for row in found if row[0] // 2 == place)
+            of_codec = Counter(row[3].split()[0] for row in rows if row[0] // 2 == place)
             assert of_codec == wanted, (codec, isolation)
         stream = reader(spark.readStream, servers, **options, startingOffsets="earliest", maxOffsetsPerTrigger="250")
         writer = stream.load().writeStream.format("memory").queryName(isolation).trigger(availableNow=True)
         query = writer.option("checkpointLocation", str(tmp_path / isolation)).start()
         assert query.awaitTermination(int(120 * slowness()))
         assert len([batch for batch in query.recentProgress if batch["numInputRows"]]) > 1
-        assert spark_rows(spark.table(isolation)) == found
+        assert spark_rows(spark.table(isolation)) == rows
     for producer in producers:
         producer.abort_transaction(60)
 

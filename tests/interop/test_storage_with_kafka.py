@@ -77,16 +77,16 @@ def produce(kafka: ApacheKafkaBroker, values: list[bytes]) -> None:
 def consume(kafka: ApacheKafkaBroker, count: int) -> list[bytes]:
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": "g", "isolation.level": "read_committed"})
     consumer.assign([TopicPartition(TOPIC.topic, TOPIC.partition, 0)])
-    found: list[bytes] = []
+    values: list[bytes] = []
     deadline = time.monotonic() + 30
-    while len(found) < count and time.monotonic() < deadline:
+    while len(values) < count and time.monotonic() < deadline:
         message = consumer.poll(0.5)
         if message is not None and message.error() is None:
             value = message.value()
             assert value is not None
-            found.append(value)
+            values.append(value)
     consumer.close()
-    return found
+    return values
 
 
 def with_our_storage(kafka: ApacheKafkaBroker, work: Callable[[Log], None], *, orderly: bool) -> None:
@@ -195,8 +195,8 @@ def test_kafkas_dump_tool_finds_a_followers_indexes_sound(tmp_path: Path) -> Non
     log.close()
     indexes = [str(path) for path in log.dir.glob("*index") if path.stat().st_size]
     assert {Path(path).suffix for path in indexes} == {".index", ".timeindex"}
-    told = _dump("--files", ",".join(indexes))
-    assert "ismatch" not in told and "out of order" not in told, told
+    output = _dump("--files", ",".join(indexes))
+    assert "ismatch" not in output and "out of order" not in output, output
 
 
 def _dump(*arguments: str) -> str:

@@ -107,9 +107,9 @@ class Turns:
         """
         wait_until_led(self.address, *self.sent, "sequences", "deleted")
         for topic, sent in self.sent.items():
-            found = ConfluentKafka().consume(self.address, topic, PARTITIONS, len(sent))
+            read = ConfluentKafka().consume(self.address, topic, PARTITIONS, len(sent))
             for partition in range(PARTITIONS):
-                assert [r for r in found if r.partition == partition] == [r for r in sent if r.partition == partition]
+                assert [r for r in read if r.partition == partition] == [r for r in sent if r.partition == partition]
         with WireClient(self.address) as client:
             assert self.producer is not None
             last = (self.sequences - 1) * 2

@@ -34,15 +34,15 @@ def run(kafka: SecuredKafka, capsys: pytest.CaptureFixture[str]) -> Run:
 
 @pytest.fixture
 def issuer(kafka: SecuredKafka, tmp_path: Path) -> Iterator[Issuer]:
-    found = Issuer(kafka.host, FIRST_PORT + 60)
+    token_issuer = Issuer(kafka.host, FIRST_PORT + 60)
     # A process keeps the tokens of each address.
-    found.url += tmp_path.name
-    thread = threading.Thread(target=found.server.serve_forever)
+    token_issuer.url += tmp_path.name
+    thread = threading.Thread(target=token_issuer.server.serve_forever)
     thread.start()
-    yield found
-    found.server.shutdown()
+    yield token_issuer
+    token_issuer.server.shutdown()
     thread.join()
-    found.server.server_close()
+    token_issuer.server.server_close()
 
 
 def token_file(kafka: SecuredKafka, issuer: Issuer) -> Path:
@@ -95,10 +95,10 @@ def test_what_a_refused_token_says(what: str, issuer: Issuer, run: Run, kafka: S
     sources = ["provider"] if options else ["provider", "file", "command"]
     for source in sources:
         ran = run("SIGNED", token_login(kafka, issuer, source, **options), *LIST, "--timeout", "20")
-        told = f"{ran.error['message']} | {ran.error['hint']}"
-        print(what, source, "→", told)
-        assert (ran.code, ran.error["kind"], said in told) == (3, "authentication", True), told
-        assert is_on_page(ran.error["message"]), told
+        message = f"{ran.error['message']} | {ran.error['hint']}"
+        print(what, source, "→", message)
+        assert (ran.code, ran.error["kind"], said in message) == (3, "authentication", True), message
+        assert is_on_page(ran.error["message"]), message
         assert "Secr3t" not in ran.out + ran.err
 
 
@@ -179,9 +179,9 @@ class CertificateStory(RightsStory):
 @pytest.fixture(scope="module")
 def story(kafka: SecuredKafka, tmp_path_factory: pytest.TempPathFactory) -> RightsStory:
     folder, cells = tmp_path_factory.mktemp("rights"), map(Cell, (*READING, *CHANGING))
-    found = CertificateStory(folder, kafka.address("PLAINTEXT"), kafka.address("MUTUAL"), cells)
-    found.kafka = kafka
-    return found
+    certificate_story = CertificateStory(folder, kafka.address("PLAINTEXT"), kafka.address("MUTUAL"), cells)
+    certificate_story.kafka = kafka
+    return certificate_story
 
 
 @pytest.mark.parametrize("case", [*READING, *CHANGING])

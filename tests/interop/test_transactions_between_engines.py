@@ -43,8 +43,8 @@ class Engines:
         """Return the state that a broker tells; nothing while it cannot."""
         with WireClient(self.cluster.address(coordinator)) as client:
             answer = client.ask(DescribeTransactionsRequest(transactional_ids=[transactional_id]), 0)
-        (found,) = answer.transaction_states
-        return found.transaction_state if found.error_code == ErrorCode.NONE else ""
+        (state,) = answer.transaction_states
+        return state.transaction_state if state.error_code == ErrorCode.NONE else ""
 
     def wait_for_state(self, coordinator: int, transactional_id: str, state: str) -> None:
         wait_for(lambda: self.state(coordinator, transactional_id) == state, f"{transactional_id} is {state}")
@@ -58,9 +58,9 @@ class Engines:
     def check(self) -> None:
         """Compare what both engines let readers of committed records see with what was committed."""
         for broker_id in (KLAMM, KAFKA):
-            found = read_values(self.cluster.address(broker_id), WRITTEN, 2)
-            found += read_values(self.cluster.address(broker_id), FAR_OFF, 1)
-            assert sorted(found) == sorted(self.committed)
+            values = read_values(self.cluster.address(broker_id), WRITTEN, 2)
+            values += read_values(self.cluster.address(broker_id), FAR_OFF, 1)
+            assert sorted(values) == sorted(self.committed)
 
 
 @pytest.fixture(scope="module")

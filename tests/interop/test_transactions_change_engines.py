@@ -133,12 +133,12 @@ def test_transactions_change_engines_and_back(tmp_path: Path, zk_chroot: str) ->
 def tools_read(data: Path) -> None:
     """Kafka's tool decodes the coordinator's log and finds nothing wrong with logs and indexes."""
     (state,) = sorted((data / "__transaction_state-0").glob("*.log"))
-    told = run_tool("kafka.tools.DumpLogSegments", "--transaction-log-decoder", "--files", str(state))
-    assert told.returncode == 0, told.stderr
+    output = run_tool("kafka.tools.DumpLogSegments", "--transaction-log-decoder", "--files", str(state))
+    assert output.returncode == 0, output.stderr
     for word in ("transactionalId=kafka-commits", "state=PrepareCommit", "state=CompleteAbort", "state=Ongoing"):
-        assert word in told.stdout, told.stdout[-2000:]
+        assert word in output.stdout, output.stdout[-2000:]
     files = [*data.glob(f"{TOPIC}-*/*.log"), *data.glob(f"{TOPIC}-*/*.txnindex"), *data.glob(f"{TOPIC}-*/*.snapshot")]
-    told = run_tool("kafka.tools.DumpLogSegments", "--deep-iteration", "--files", ",".join(map(str, files)))
-    assert told.returncode == 0, told.stderr
-    assert "endTxnMarker: COMMIT" in told.stdout and "endTxnMarker: ABORT" in told.stdout
-    assert "isvalid: false" not in told.stdout and "Found" not in told.stdout, told.stdout[-2000:]
+    output = run_tool("kafka.tools.DumpLogSegments", "--deep-iteration", "--files", ",".join(map(str, files)))
+    assert output.returncode == 0, output.stderr
+    assert "endTxnMarker: COMMIT" in output.stdout and "endTxnMarker: ABORT" in output.stdout
+    assert "isvalid: false" not in output.stdout and "Found" not in output.stdout, output.stdout[-2000:]

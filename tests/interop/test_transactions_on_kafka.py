@@ -41,8 +41,8 @@ def theirs(stage: Stage, *words: str) -> list[dict[str, str]]:
 def ours(stage: Stage, tool_words: list[str]) -> list[dict[str, object]]:
     """Give klamm the words of Kafka's tool."""
     ran = stage.run("kafka-transactions", *tool_words, "-o", "json")
-    found: list[dict[str, object]] = ran.json
-    return found
+    rows: list[dict[str, object]] = ran.json
+    return rows
 
 
 def said(value: object) -> str:
@@ -62,11 +62,11 @@ def test_an_open_transaction(stage: Stage) -> None:
             said(own[key]) for key in ("transactional_id", "coordinator", "producer_id", "state")
         ]
         (described,) = theirs(stage, "describe", "--transactional-id", name)
-        (told,) = ours(stage, ["describe", "--transactional-id", name])
+        (description,) = ours(stage, ["describe", "--transactional-id", name])
         assert described.pop("TopicPartitions") == f"{topic}-1"
-        assert abs(int(described.pop("TransactionDurationMs")) - int(str(told["duration_ms"]))) < 60_000
+        assert abs(int(described.pop("TransactionDurationMs")) - int(str(description["duration_ms"]))) < 60_000
         assert list(described.values()) == [
-            said(told[key])
+            said(description[key])
             for key in (
                 "coordinator",
                 "transactional_id",

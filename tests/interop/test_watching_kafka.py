@@ -48,8 +48,8 @@ def _everything_is_read(driven: Driven) -> bool:
 def _check_what_kafka_tells(driven: Driven) -> None:
     frame = driven.app.board.frame
     assert frame is not None and frame.cluster is not None and frame.min_isr["orders"] == 1
-    told = {stage: status.error for stage, status in frame.stages.items() if status.error}
-    assert set(told) == {Stage.METRICS, Stage.SPARK}, told
+    errors = {stage: status.error for stage, status in frame.stages.items() if status.error}
+    assert set(errors) == {Stage.METRICS, Stage.SPARK}, errors
     partition = frame.cluster.partition(ORDERS)
     assert partition is not None and set(partition.isr) == {0, 1} and partition.leader_epoch == 0
     assert all(said.controller_id == frame.cluster.controller_id for said in frame.words.values())

@@ -367,6 +367,6 @@ def test_in_a_jvm_of_many_a_tool_ends_as_in_its_own(both: Both, words: str) -> N
     where = ("--bootstrap-server", both.cluster.bootstrap_servers) if words else ()
     line = (CLASSES["kafka-topics"], *where, *words.split())
     alone, among_many = run_tool_alone(*line), run_tool(*line)
-    told = [(ran.returncode, ran.stdout, _LOGGED.sub("", ran.stderr)) for ran in (alone, among_many)]
-    assert told[0] == told[1]
+    endings = [(ran.returncode, ran.stdout, _LOGGED.sub("", ran.stderr)) for ran in (alone, among_many)]
+    assert endings[0] == endings[1]
     assert alone.returncode == (0 if words == "--list" else 1)
