@@ -24,7 +24,7 @@ ALICE, HOST = "User:alice", "10.0.0.1"
 
 def rules(*texts: str) -> dict[ResourcePattern, list[AclEntry]]:
     """Rules for topics as ``allow WHO OPERATION NAME [HOST]``; a name that ends with ``~`` is a prefix."""
-    found: dict[ResourcePattern, list[AclEntry]] = {}
+    rules_of: dict[ResourcePattern, list[AclEntry]] = {}
     for text in texts:
         permission, who, operation, name, *host = text.split()
         kind = PatternType.PREFIXED if name.endswith("~") else PatternType.LITERAL
@@ -32,8 +32,8 @@ def rules(*texts: str) -> dict[ResourcePattern, list[AclEntry]]:
         spelled = operation_of(operation)
         assert spelled is not None
         entry = AclEntry(f"User:{who}", host[0] if host else "*", spelled, Permission(permission.title()))
-        found.setdefault(pattern, []).append(entry)
-    return found
+        rules_of.setdefault(pattern, []).append(entry)
+    return rules_of
 
 
 @pytest.mark.parametrize(
@@ -67,9 +67,9 @@ def rules(*texts: str) -> dict[ResourcePattern, list[AclEntry]]:
     ],
 )
 def test_who_may(said: tuple[str, ...], operation: str, is_allowed: bool) -> None:
-    what = operation_of(operation)
-    assert what is not None
-    assert decide(rules(*said), ALICE, HOST, what, ResourceType.TOPIC, "orders").is_allowed is is_allowed
+    asked = operation_of(operation)
+    assert asked is not None
+    assert decide(rules(*said), ALICE, HOST, asked, ResourceType.TOPIC, "orders").is_allowed is is_allowed
 
 
 def test_without_any_rule_a_setting_decides() -> None:
@@ -85,9 +85,9 @@ def test_without_any_rule_a_setting_decides() -> None:
 
 def test_a_decision_names_the_rule_and_the_others_that_match() -> None:
     said = rules("allow alice Read orders", "allow * All o~", "deny bob Read orders")
-    found = decide(said, ALICE, HOST, AclOperation.READ, ResourceType.TOPIC, "orders")
-    assert found.rule == AclBinding(next(iter(said)), said[next(iter(said))][0])
-    assert [rule.entry.principal for rule in found.matching] == [ALICE, ANYBODY]
+    decision = decide(said, ALICE, HOST, AclOperation.READ, ResourceType.TOPIC, "orders")
+    assert decision.rule == AclBinding(next(iter(said)), said[next(iter(said))][0])
+    assert [rule.entry.principal for rule in decision.matching] == [ALICE, ANYBODY]
     nothing = decide(said, "User:bob", "9.9.9.9", AclOperation.READ, ResourceType.TOPIC, "else")
     assert (nothing.rule, nothing.matching, nothing.has_rules) == (None, (), False)
     denied = decide(said, "User:bob", HOST, AclOperation.READ, ResourceType.TOPIC, "orders")

@@ -71,14 +71,14 @@ async def test_a_connection_may_take_longer_to_open_after_each_failure(monkeypat
 
     client = BrokerClient("127.0.0.1", 1, client_id="c", setup_timeouts=SetupTimeouts(2, 7), connect_timeout_ms=60_000)
     monkeypatch.setattr(loop, "create_connection", lost)
-    for way, told in (
+    for way, reason in (
         (lost, "no connection within 2 ms"),
         (refused, "refused"),
         (lost, "no connection within 7 ms"),
         (lost, "no connection within 7 ms"),
     ):
         monkeypatch.setattr(loop, "create_connection", way)
-        with pytest.raises(ConnectFailed, match=told):
+        with pytest.raises(ConnectFailed, match=reason):
             await client.connect()
     monkeypatch.undo()
     server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)

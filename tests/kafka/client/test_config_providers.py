@@ -16,34 +16,34 @@ CLASSES = "org.apache.kafka.common.config.provider."
 def test_each_provider(tmp_path: Path) -> None:
     (tmp_path / "secrets.properties").write_text("user=alice\npassword=s3cret\n")
     (tmp_path / "password").write_text("other")
-    told = {
+    properties = {
         "a": "${env:NAME}!",
         "b": f"${{file:{tmp_path}/secrets.properties:user}}/${{file:{tmp_path}/secrets.properties:password}}",
         "c": f"${{directory:{tmp_path}:password}}",
         "d": "${unknown:x} $ {} ${plain}",
         "e": "${" + ":" * 100_000,
     }
-    found = {"a": "n!", "b": "alice/s3cret", "c": "other", "d": told["d"], "e": told["e"]}
-    assert resolve_references(told, {"NAME": "n"}) == found
+    resolved = {"a": "n!", "b": "alice/s3cret", "c": "other", "d": properties["d"], "e": properties["e"]}
+    assert resolve_references(properties, {"NAME": "n"}) == resolved
 
 
 def test_declared_under_another_name() -> None:
-    told = {
+    properties = {
         "config.providers": "mine",
         "config.providers.mine.class": CLASSES + "EnvVarConfigProvider",
         "a": "${mine:X}",
     }
-    assert resolve_references(told, {"X": "1"})["a"] == "1"
+    assert resolve_references(properties, {"X": "1"})["a"] == "1"
     with pytest.raises(ConfigError, match=r"config.providers.mine.class=com.example.Vault"):
-        resolve_references({**told, "config.providers.mine.class": "com.example.Vault"}, {})
+        resolve_references({**properties, "config.providers.mine.class": "com.example.Vault"}, {})
 
 
 def test_a_broker_knows_only_what_its_file_declares() -> None:
     """As in Kafka, where nothing is known without a declaration."""
     declared = {"config.providers": "mine", "config.providers.mine.class": CLASSES + "EnvVarConfigProvider"}
-    told = {"a": "${mine:X}", "b": "${env:X}"}
-    assert resolve_references(told, {"X": "1"}, declared=declared) == {"a": "1", "b": "${env:X}"}
-    assert resolve_references(told, {"X": "1"}, declared={}) == told
+    properties = {"a": "${mine:X}", "b": "${env:X}"}
+    assert resolve_references(properties, {"X": "1"}, declared=declared) == {"a": "1", "b": "${env:X}"}
+    assert resolve_references(properties, {"X": "1"}, declared={}) == properties
 
 
 def test_a_broker_reads_small_files_only(tmp_path: Path) -> None:
@@ -55,8 +55,8 @@ def test_a_broker_reads_small_files_only(tmp_path: Path) -> None:
         declared = {"config.providers": "p", "config.providers.p.class": f"{CLASSES}{provider}ConfigProvider"}
 
         def read(folder: Path | str, name: str, declared: dict[str, str] = declared, what: str = reference) -> str:
-            told = {"key": f"${{p:{what.format(folder=folder, name=name)}}}"}
-            return resolve_references(told, {}, declared=declared)["key"]
+            properties = {"key": f"${{p:{what.format(folder=folder, name=name)}}}"}
+            return resolve_references(properties, {}, declared=declared)["key"]
 
         assert read(tmp_path, "small")[-1] == "x"
         for folder, name in ((tmp_path, "large"), (tmp_path, "pipe"), ("/dev", "zero"), (tmp_path, ".")):
@@ -81,9 +81,12 @@ def test_what_leads_nowhere(tmp_path: Path) -> None:
 
 def test_limits(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("a=1\n")
-    told = {"config.providers.file.param.allowed.paths": str(tmp_path / "other"), "k": f"${{file:{tmp_path}/file:a}}"}
+    properties = {
+        "config.providers.file.param.allowed.paths": str(tmp_path / "other"),
+        "k": f"${{file:{tmp_path}/file:a}}",
+    }
     with pytest.raises(ConfigError, match=r"not below allowed\.paths"):
-        resolve_references(told, {})
+        resolve_references(properties, {})
     limit = {"config.providers.env.param.allowlist.pattern": "KAFKA_.*", "k": "${env:PATH}"}
     with pytest.raises(ConfigError, match="no such environment variable"):
         resolve_references(limit, {"PATH": "x"})

@@ -59,7 +59,7 @@ def test_a_long_text_takes_time_by_its_length(repeated: str) -> None:
 
 def test_a_file_has_sections() -> None:
     sections = parse_jaas_file(f'KafkaClient {{ {PLAIN} required username="a"; }};\nClient {{ {PLAIN} optional; }};')
-    assert {name: [module.flag for module in found] for name, found in sections.items()} == {
+    assert {name: [module.flag for module in section] for name, section in sections.items()} == {
         "KafkaClient": ["required"],
         "Client": ["optional"],
     }

@@ -20,10 +20,13 @@ WHOLE = {"security.protocol": "sasl_ssl", "sasl.mechanism": "SCRAM-SHA-512", "sa
 
 
 def test_no_secret_shows_and_processes_can_hand_it_on() -> None:
-    found = security_of(WHOLE)
-    assert (found.protocol, found.sasl and found.sasl.identity) == (SecurityProtocol.SASL_SSL, "alice by SCRAM-SHA-512")
-    assert "s3cret" not in repr(found)
-    assert pickle.loads(pickle.dumps(found)) == found
+    security = security_of(WHOLE)
+    assert (security.protocol, security.sasl and security.sasl.identity) == (
+        SecurityProtocol.SASL_SSL,
+        "alice by SCRAM-SHA-512",
+    )
+    assert "s3cret" not in repr(security)
+    assert pickle.loads(pickle.dumps(security)) == security
 
 
 def test_plain_connections_are_the_default() -> None:
@@ -92,10 +95,10 @@ AS_PUBLISHED = {
 @pytest.mark.parametrize("service", AS_PUBLISHED)
 def test_the_files_of_services_work_as_they_are(service: str) -> None:
     text, identity = AS_PUBLISHED[service]
-    found = security_of(parse_properties(text))
-    assert found.tls is not None and found.sasl is not None
-    assert (found.sasl.identity, found.tls.checks_host_name) == (identity, True)
-    assert "s3cret" not in repr(found)
+    security = security_of(parse_properties(text))
+    assert security.tls is not None and security.sasl is not None
+    assert (security.sasl.identity, security.tls.checks_host_name) == (identity, True)
+    assert "s3cret" not in repr(security)
 
 
 def test_a_token_for_msk_is_signed_here_for_the_brokers_region(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -148,8 +148,8 @@ def test_a_running_broker_refuses_what_it_cannot_change_to_even_from_zookeeper()
     texts = {"listener.security.protocol.map": "PLAINTEXT:SSL", "message.max.bytes": "5"}
     held.is_running = True
     (problem,) = held.apply(BROKERS, "1", texts)
-    told = "Security protocol cannot be updated for existing listener ListenerName(PLAINTEXT)"
-    assert problem == f"Per-broker configs of 1 could not be applied: {told}"
+    complaint = "Security protocol cannot be updated for existing listener ListenerName(PLAINTEXT)"
+    assert problem == f"Per-broker configs of 1 could not be applied: {complaint}"
     assert held.current.message_max_bytes == 1_048_588
     mended = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT", "message.max.bytes": "5"}
     validate_broker_change(mended, held, is_per_broker=True)

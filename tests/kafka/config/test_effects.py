@@ -58,15 +58,15 @@ class _Recorder(BrokerConfig):
 
 def attributes_by_key() -> dict[str, set[str]]:
     recorder = _Recorder()
-    found: dict[str, set[str]] = {}
+    keys: dict[str, set[str]] = {}
     for row in BROKER_CONFIG_DEF:
         for name in BROKER_CONFIG_DEF:
             vars(recorder).pop(name.attribute, None)
         recorder.asked.clear()
         row.of(recorder)
         for key in recorder.asked:
-            found.setdefault(key, set()).add(row.attribute)
-    return found
+            keys.setdefault(key, set()).add(row.attribute)
+    return keys
 
 
 ATTRIBUTES = attributes_by_key()

@@ -45,11 +45,11 @@ def test_parses_as_kafka() -> None:
     ours, kafkas = {}, {}
     for case in VALUES:
         text, type_ = case["text"], ConfigType[case["type"]]
-        name, found = f"{case['type']} {text!r}", parsed(text, type_)
+        name, parsed_value = f"{case['type']} {text!r}", parsed(text, type_)
         if "value" in case and text in ODD_TEXTS and type_ in (ConfigType.INT, ConfigType.SHORT, ConfigType.LONG):
-            assert str(found).startswith("error: "), name
+            assert str(parsed_value).startswith("error: "), name
         else:
-            ours[name], kafkas[name] = found, f"error: {case['error']}" if "error" in case else case["value"]
+            ours[name], kafkas[name] = parsed_value, f"error: {case['error']}" if "error" in case else case["value"]
     assert ours == kafkas
     assert len(ours) > 300
 

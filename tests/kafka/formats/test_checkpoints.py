@@ -153,8 +153,8 @@ def test_log_dirs_of_another_broker_or_cluster_are_refused_in_kafkas_words() -> 
         "your data directories."
     )
     with pytest.raises(ConfigError) as caught:
-        found = {path: MetaProperties(0, 0, "AAAAAAAAAAAAAAAAAAAAAA")}
-        check_meta_properties(found, cluster_id="NEOxFD9dQMetrKV0PTcUuw", broker_id=0)
+        properties = {path: MetaProperties(0, 0, "AAAAAAAAAAAAAAAAAAAAAA")}
+        check_meta_properties(properties, cluster_id="NEOxFD9dQMetrKV0PTcUuw", broker_id=0)
     assert str(caught.value) == (
         "Invalid cluster.id in: /data/kafka-0/meta.properties. Expected NEOxFD9dQMetrKV0PTcUuw, but read "
         "AAAAAAAAAAAAAAAAAAAAAA"

@@ -56,9 +56,9 @@ def test_a_log_that_is_cut_off_anywhere_gives_the_lines_that_are_whole(codec: st
     content, lines = path.read_bytes(), lines_of(path)
     lengths = set()
     for end in [*range(64), *range(64, len(content), max(1, len(content) // 200)), len(content)]:
-        found = whole_lines(content[:end], path.name)
-        assert found == lines[: len(found)], end
-        lengths.add(len(found))
+        whole = whole_lines(content[:end], path.name)
+        assert whole == lines[: len(whole)], end
+        lengths.add(len(whole))
     assert {0, len(lines)} <= lengths
 
 

@@ -147,8 +147,8 @@ def test_mentions_of_a_topic(topic: str, text: str, number: int | None) -> None:
 
 def numbers_of(topic: str, text: str) -> list[int]:
     pattern = mention_of(topic.encode())
-    found = [match for at in range(len(text)) if (match := pattern.match(text.encode(), at)) is not None]
-    return [int(match[match.lastindex or 0]) for match in found]
+    matches = [match for at in range(len(text)) if (match := pattern.match(text.encode(), at)) is not None]
+    return [int(match[match.lastindex or 0]) for match in matches]
 
 
 NAMES = st.from_regex(r"[A-Za-z0-9._-]{1,40}", fullmatch=True).filter(lambda name: name not in (".", ".."))

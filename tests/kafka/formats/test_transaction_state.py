@@ -53,13 +53,13 @@ def test_the_short_way_writes_the_same(
     topics: dict[str, list[int]] = {}
     for topic, index in sorted(partitions):
         topics.setdefault(topic, []).append(index)
-    told = [TransactionPartitions(topic=topic, partition_ids=indexes) for topic, indexes in topics.items()]
+    by_topic = [TransactionPartitions(topic=topic, partition_ids=indexes) for topic, indexes in topics.items()]
     value = TransactionLogValue(
         producer_id=producer_id,
         producer_epoch=epoch,
         transaction_timeout_ms=60_000,
         transaction_status=state,
-        transaction_partitions=None if state is TransactionState.EMPTY else told,
+        transaction_partitions=None if state is TransactionState.EMPTY else by_topic,
         transaction_last_update_timestamp_ms=7,
         transaction_start_timestamp_ms=-1,
     )

@@ -48,19 +48,19 @@ class Oracle(Protocol):
 @cache
 def oracles_for(cls: type[Message], version: int) -> list[Oracle]:
     """Return all oracles that know the message in this version."""
-    found: list[Oracle] = []
+    oracles: list[Oracle] = []
     schema = _kafka_python_classes().get(cls.__name__)
     if schema is not None and schema.valid_versions[0] <= version <= schema.valid_versions[1]:
-        found.append(KafkaPython(schema, version))
+        oracles.append(KafkaPython(schema, version))
     old = _old_kafka_python_classes().get((cls.__name__, version))
-    if old is not None and not found and (cls.__name__, version) not in _WRONG_IN_OLD:
-        found.append(OldKafkaPython(old, version))
+    if old is not None and not oracles and (cls.__name__, version) not in _WRONG_IN_OLD:
+        oracles.append(OldKafkaPython(old, version))
     load = load_request_schema if issubclass(cls, Request) else load_response_schema
     try:
-        found.append(Kio(load(cls.api_key, version), version))  # type: ignore[attr-defined]
+        oracles.append(Kio(load(cls.api_key, version), version))  # type: ignore[attr-defined]
     except UnknownEntity:
-        return found
-    return found
+        return oracles
+    return oracles
 
 
 def _present(struct: Struct, version: int) -> Iterator[tuple[Field, Any]]:
@@ -219,7 +219,7 @@ def _entity_within(entity: Any, name: str) -> Any:
     def innermost(hint: Any) -> Any:
         if dataclasses.is_dataclass(hint):
             return hint
-        return next((found for arg in typing.get_args(hint) if (found := innermost(arg)) is not None), None)
+        return next((inner for arg in typing.get_args(hint) if (inner := innermost(arg)) is not None), None)
 
     return innermost(typing.get_type_hints(entity)[name])
 
@@ -254,11 +254,11 @@ def _modules(package: str) -> list[Any]:
 def _kafka_python_classes() -> dict[str, Any]:
     for package in ("", ".admin", ".consumer", ".metadata", ".producer"):
         _modules(f"kafka.protocol{package}")
-    found: dict[str, Any] = {}
+    classes: dict[str, Any] = {}
     for cls in _api_message().__subclasses__():
         if cls._class_version is None:
-            found[cls._json["name"]] = cls
-    return found
+            classes[cls._json["name"]] = cls
+    return classes
 
 
 def _api_message() -> Any:
@@ -267,10 +267,10 @@ def _api_message() -> Any:
 
 @cache
 def _old_kafka_python_classes() -> dict[tuple[str, int], Any]:
-    found = {}
+    classes = {}
     for module in _modules("kafka.protocol.old"):
         for name, cls in vars(module).items():
             match = re.fullmatch(r"(\w+(?:Request|Response))_v(\d+)", name)
             if match:
-                found[match[1], int(match[2])] = cls
-    return found
+                classes[match[1], int(match[2])] = cls
+    return classes

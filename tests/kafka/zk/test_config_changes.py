@@ -227,13 +227,13 @@ async def test_a_fault_of_a_listener_does_not_make_the_broker_deaf(
     connect, until, caplog: pytest.LogCaptureFixture
 ) -> None:
     """In Kafka the thread that listens for settings ends for good, and nobody is told."""
-    configs, faults, told = new_configs(), iter([RuntimeError("a fault of ours")]), []
+    configs, faults, changes = new_configs(), iter([RuntimeError("a fault of ours")]), []
 
     def fails_once(size: int) -> None:
         if size == 7:
             for fault in faults:
                 raise fault
-        told.append(size)
+        changes.append(size)
 
     configs.follow(lambda: configs.current.message_max_bytes, fails_once)
     async with connect() as client, connect() as other:
@@ -244,7 +244,7 @@ async def test_a_fault_of_a_listener_does_not_make_the_broker_deaf(
             await write(other, "topics/t", {"retention.ms": "8"})
             await until(lambda: configs.log_config("t").retention_ms == 8)
             # What was being applied when it failed is read again.
-            await until(lambda: 7 in told)
+            await until(lambda: 7 in changes)
 
 
 @in_event_loop

@@ -162,8 +162,8 @@ async def test_registration_gives_the_broker_epoch(open_kafka: OpenKafka, regist
         assert await zk.brokers.get_all_brokers_with_epochs() == {
             3: BrokerInfo(3, registration(3).broker.endpoints, "a", broker_epoch)
         }
-        found = await zk.brokers.get_broker(3)
-        assert found is not None and found.broker_epoch == broker_epoch
+        broker = await zk.brokers.get_broker(3)
+        assert broker is not None and broker.broker_epoch == broker_epoch
         assert await zk.brokers.get_broker(4) is None
 
 
@@ -383,7 +383,7 @@ async def test_settings_change_only_if_brokers_are_told(
         for before in ({}, {"k": "v"}):
             if before:
                 await zk.configs.change_entity_configs(entity, before)
-            told = await zk.client.children(notices)
+            names = await zk.client.children(notices)
             await zk.client.set_acl(notices, (Acl(17, "world", "anyone"),))
             for after in ({"k": "w"}, {}):
                 with pytest.raises(NoAuth) as refusal:
@@ -393,7 +393,7 @@ async def test_settings_change_only_if_brokers_are_told(
                 assert await zk.configs.get_entity_configs(entity) == before
                 assert (await zk.client.exists(path) is not None) == bool(before)
             await zk.client.set_acl(notices, OPEN_ACL)
-            assert await zk.client.children(notices) == told
+            assert await zk.client.children(notices) == names
 
 
 @in_event_loop

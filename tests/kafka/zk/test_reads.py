@@ -96,7 +96,7 @@ def test_a_damaged_registration_is_a_value_for_who_asks_and_left_out_for_a_broke
             with pytest.raises(NoAuth):
                 await kafka.brokers.get_broker_registrations()
             # A tool lists the brokers that it may look at.
-            assert [found.broker.id for found in await read_brokers(client)] == [2, 10]
+            assert [broker.broker.id for broker in await read_brokers(client)] == [2, 10]
             await client.delete("/brokers/ids/3")
             await client.set("/brokers/ids/10", b"{")
             assert isinstance((await kafka.brokers.read_broker_registrations())[10], ZnodeFormatError)

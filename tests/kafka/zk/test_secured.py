@@ -119,11 +119,11 @@ def test_who_is_not_admitted_is_told_why_at_once(server: SecuredZooKeeper, name:
     kind, said = SAID[name]
     connect, security = refused(server, name)
     began = time.monotonic()
-    with pytest.raises(kind, match=said) as told:
+    with pytest.raises(kind, match=said) as caught:
         asyncio.run(opened(connect, security))
     assert time.monotonic() - began < 30, "it waits for no time-out"
-    assert told.value.hint
-    assert "Secr3t" not in f"{told.value} {told.value.hint} {security}"
+    assert caught.value.hint
+    assert "Secr3t" not in f"{caught.value} {caught.value.hint} {security}"
 
 
 @pytest.mark.parametrize("user", [None, "kafka"])

@@ -26,13 +26,13 @@ PASSING = (SessionEvent.SUSPENDED, SessionEvent.RECONNECTED)
 @in_event_loop
 async def test_expired_session_is_told_and_replaced(connect, end_session, until) -> None:
     async with connect() as client:
-        told: list[SessionEvent] = []
-        client.add_session_listener(told.append)
+        events: list[SessionEvent] = []
+        client.add_session_listener(events.append)
         await client.create("/mine", b"", ephemeral=True)
         old_id = client.session_id
         await end_session(client)
-        await until(lambda: SessionEvent.NEW_SESSION in told)
-        assert [event for event in told if event not in PASSING] == [
+        await until(lambda: SessionEvent.NEW_SESSION in events)
+        assert [event for event in events if event not in PASSING] == [
             SessionEvent.LOST,
             SessionEvent.NEW_SESSION,
         ]
@@ -63,8 +63,8 @@ async def test_outstanding_calls_end_with_the_session_and_are_not_done_in_the_ne
 ) -> None:
     chroot = zk_chroot[zk_chroot.index("/") :]
     async with connect() as witness, open_proxy() as proxy, connect(proxy.address + chroot) as client:
-        told: list[SessionEvent] = []
-        client.add_session_listener(told.append)
+        events: list[SessionEvent] = []
+        client.add_session_listener(events.append)
         await client.create("/counter", b"")
         proxy.may_ask.clear()
         calls = [
@@ -79,7 +79,7 @@ async def test_outstanding_calls_end_with_the_session_and_are_not_done_in_the_ne
         await asyncio.sleep(0)
         await end_session(client)
         proxy.cut()
-        await until(lambda: SessionEvent.SUSPENDED in told)
+        await until(lambda: SessionEvent.SUSPENDED in events)
         # The call comes while the connection is broken and nobody knows yet that the session has ended.
         waiting.append(asyncio.ensure_future(client.set("/counter", b"late")))
         await asyncio.sleep(0)
@@ -136,8 +136,8 @@ async def test_writes_whose_answers_got_lost_are_done_once(connect, open_proxy, 
 async def test_writes_that_got_lost_themselves_are_sent_again(connect, open_proxy, until, zk_chroot: str) -> None:
     chroot = zk_chroot[zk_chroot.index("/") :]
     async with open_proxy() as proxy, connect(proxy.address + chroot) as client:
-        told: list[SessionEvent] = []
-        client.add_session_listener(told.append)
+        events: list[SessionEvent] = []
+        client.add_session_listener(events.append)
         await client.create("/set", b"")
         await client.ensure_path("/seq")
         proxy.may_ask.clear()
@@ -151,7 +151,7 @@ async def test_writes_that_got_lost_themselves_are_sent_again(connect, open_prox
         waiting = [asyncio.ensure_future(call) for call in calls]
         await asyncio.sleep(0)
         proxy.cut()
-        await until(lambda: SessionEvent.SUSPENDED in told)
+        await until(lambda: SessionEvent.SUSPENDED in events)
         proxy.may_ask.set()
         done = await asyncio.gather(*waiting)
         assert done[0].version == 1
@@ -241,8 +241,8 @@ def test_server_restarted_under_calls(until) -> None:
         # A busy machine may need longer for two starts than a short session lasts.
         client = await ZkClient.connect(server.connect_string, session_timeout_ms=60_000)
         try:
-            told: list[SessionEvent] = []
-            client.add_session_listener(told.append)
+            events: list[SessionEvent] = []
+            client.add_session_listener(events.append)
             await client.create("/counter", b"")
             await client.create("/mine", b"", ephemeral=True)
             stop = asyncio.Event()
@@ -257,7 +257,7 @@ def test_server_restarted_under_calls(until) -> None:
             await until(lambda: client.session_id)
             for end in (server.restart, server.kill):
                 await asyncio.to_thread(end)
-            await until(lambda: told.count(SessionEvent.SUSPENDED) >= 1)
+            await until(lambda: events.count(SessionEvent.SUSPENDED) >= 1)
             call = asyncio.ensure_future(client.get("/mine"))
             await asyncio.to_thread(server.start)
             _, stat = await call
@@ -265,7 +265,7 @@ def test_server_restarted_under_calls(until) -> None:
             stop.set()
             version = await counting
             assert (await client.get("/counter"))[1].version == version > 0
-            assert SessionEvent.LOST not in told
+            assert SessionEvent.LOST not in events
         finally:
             await client.close()
 

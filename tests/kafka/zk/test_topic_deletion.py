@@ -36,8 +36,8 @@ async def test_a_reconnect_during_the_deletion_leaves_no_znode(
     async with connect() as witness, open_proxy() as proxy, connect(proxy.address + chroot) as client:
         zk = KafkaZkClient(client)
         await make_topic(zk, "large")
-        told: list[SessionEvent] = []
-        client.add_session_listener(told.append)
+        events: list[SessionEvent] = []
+        client.add_session_listener(events.append)
         write_many = ZkClient.write_many
         gate = proxy.may_ask if lost == "requests" else proxy.may_answer
 
@@ -49,13 +49,13 @@ async def test_a_reconnect_during_the_deletion_leaves_no_znode(
             for _ in range(100):
                 await asyncio.sleep(0)
             proxy.cut()
-            await until(lambda: SessionEvent.SUSPENDED in told)
+            await until(lambda: SessionEvent.SUSPENDED in events)
             gate.set()
             return await writing
 
         monkeypatch.setattr(ZkClient, "write_many", cut_off)
         await zk.topics.delete_topic_znode("large", None)
-        assert SessionEvent.SUSPENDED in told
+        assert SessionEvent.SUSPENDED in events
         assert await witness.children("/brokers/topics") == []
 
 

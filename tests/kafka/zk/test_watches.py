@@ -133,18 +133,18 @@ def test_a_failing_callback_does_not_harm_the_others(connect, until, caplog) -> 
 async def test_no_event_comes_after_an_answer_that_is_newer(connect) -> None:
     """The order on the wire: whoever has read the new data got the event of the change first."""
     async with connect() as client, connect() as writer:
-        told: list[WatchEvent] = []
+        events: list[WatchEvent] = []
         await client.create("/a", b"0")
-        client.watch_data("/a", told.append)
+        client.watch_data("/a", events.append)
         late = 0
         for number in range(1, 2_001):
             _, before = await client.get("/a")
-            del told[:]
+            del events[:]
             write = asyncio.ensure_future(writer.set("/a", b"%d" % number))
             while True:
                 _, stat = await client.get("/a")
                 if stat.version > before.version:
-                    late += not told
+                    late += not events
                     break
             await write
         assert late == 0

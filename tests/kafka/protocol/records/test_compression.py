@@ -130,9 +130,9 @@ def test_lz4_with_dependent_blocks_is_refused_as_by_kafka() -> None:
 
 
 def test_zstd_frames_may_follow_one_another_and_be_skippable() -> None:
-    one, two = (zstandard.ZstdCompressor().compress(data) for data in (b"one ", b"two"))
+    first, second = (zstandard.ZstdCompressor().compress(data) for data in (b"one ", b"two"))
     skippable = b"\x51\x2a\x4d\x18" + (3).to_bytes(4, "little") + b"xyz"
-    assert decompress(Codec.ZSTD, one + skippable + two) == b"one two"
+    assert decompress(Codec.ZSTD, first + skippable + second) == b"one two"
 
 
 @pytest.mark.parametrize("level", [1, 2, 6, 9])
