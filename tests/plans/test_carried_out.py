@@ -82,7 +82,7 @@ def prefixes(before: Lists, plan: PlanFile) -> Iterator[Lists]:
 def test_every_prefix_of_waves_is_safe_and_the_rollback_leads_back(first: int) -> None:
     moved = 0
     for seed in range(first, first + BATCH):
-        odd, told = odd_case(seed), f"seed {seed}"
+        odd, case = odd_case(seed), f"seed {seed}"
         snapshot = with_moves_under_way(odd.snapshot, seed)
         try:
             plan = make_plan(snapshot, odd.strategy, replace(odd.options, time_limit_s=LIMIT_S)).plan
@@ -95,7 +95,7 @@ def test_every_prefix_of_waves_is_safe_and_the_rollback_leads_back(first: int) -
             for partition in topic.partitions
             if partition.assignment.is_being_reassigned
         }
-        assert not under_way & target.keys(), told
+        assert not under_way & target.keys(), case
         racks = {broker.id: broker.rack for broker in snapshot.brokers}
         if None in racks.values():
             racks = {}
@@ -103,15 +103,15 @@ def test_every_prefix_of_waves_is_safe_and_the_rollback_leads_back(first: int) -
         moved += len(steps) - 1
         for present in steps:
             for name, replicas in present.items():
-                assert replicas in (before[name], target.get(name)), (told, name)
+                assert replicas in (before[name], target.get(name)), (case, name)
                 most = shared(before[name], racks)
                 if odd.strategy in MAY_SHARE_MORE:
                     most = max(most, shared(target.get(name, replicas), racks))
-                assert shared(replicas, racks) <= most, (told, name)
+                assert shared(replicas, racks) <= most, (case, name)
                 wanted = odd.options.replication_factor if odd.strategy is Strategy.FACTOR else None
-                assert len(replicas) in (len(before[name]), wanted), (told, name)
-        assert steps[-1] == before | target, told
-        check_rollback(snapshot, before, plan, told)
+                assert len(replicas) in (len(before[name]), wanted), (case, name)
+        assert steps[-1] == before | target, case
+        check_rollback(snapshot, before, plan, case)
     assert moved > BATCH
 
 

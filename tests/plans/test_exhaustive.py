@@ -101,17 +101,17 @@ def test_no_placement_is_better(seed: int) -> None:
         return
     assert (level(problem, after), limits.is_kept(problem, after)) == (most_level, True)
     best = min(figures(problem, plan) for plan in good)
-    found = figures(problem, after)
+    value = figures(problem, after)
     bound = first_figure(problem, score.lower_bound)
     assert bound is not None
-    assert found[0] >= best[0] >= bound
+    assert value[0] >= best[0] >= bound
     if problem.replacements:
         # What a broker had goes to its successor, however many leader changes that takes.
         return
-    assert found[0] == best[0] or not score.is_optimal
-    assert not score.is_optimal or found == best
+    assert value[0] == best[0] or not score.is_optimal
+    assert not score.is_optimal or value == best
     # Subset sums of bytes are found to within the solver's noise.
-    assert found[0] - best[0] <= best[0] * 1e-5
+    assert value[0] - best[0] <= best[0] * 1e-5
 
 
 def capped_placements(problem: Problem) -> Iterator[Lists]:
@@ -142,9 +142,9 @@ def goal_of(problem: Problem) -> Callable[[Lists], tuple[int, ...]]:
     limits = byte_limits(problem)
     level_counts: dict[Aim, set[tuple[int, ...]]] = {}
     for aim in problem.aim & {Aim.REPLICAS, Aim.LEADERS}:
-        found = {counts_of(problem, lists, aim) for lists in placements(problem)}
-        least = min(sum(n * n for n in counts) for counts in found)
-        level_counts[aim] = {counts for counts in found if sum(n * n for n in counts) == least}
+        achievable = {counts_of(problem, lists, aim) for lists in placements(problem)}
+        least = min(sum(n * n for n in counts) for counts in achievable)
+        level_counts[aim] = {counts for counts in achievable if sum(n * n for n in counts) == least}
 
     def above(lists: Lists, aim: Aim) -> int:
         counts = counts_of(problem, lists, aim)
@@ -186,12 +186,12 @@ def check_best_within(snapshot: ClusterSnapshot, strategy: Strategy, options: Pl
     check_every_prefix(problem, after)
     goal = goal_of(problem)
     best = min(goal(lists) for lists in capped_placements(problem) if is_within(problem, lists))
-    found = goal(after)
-    assert found[:4] == best[:4]
+    value = goal(after)
+    assert value[:4] == best[:4]
     # Bytes are found to within the solver's noise.
-    assert found[4] - best[4] <= 1e-5 * (1 + best[4])
-    assert found[5] - best[5] <= 1e-5 * (1 + best[5])
-    assert found[4:6] != best[4:6] or found[6] == best[6]
+    assert value[4] - best[4] <= 1e-5 * (1 + best[4])
+    assert value[5] - best[5] <= 1e-5 * (1 + best[5])
+    assert value[4:6] != best[4:6] or value[6] == best[6]
 
 
 @settings(max_examples=120, deadline=None)

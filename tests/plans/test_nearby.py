@@ -36,10 +36,12 @@ def model(
     """Return a model of a topic with these replicas, with rows of its own. Brokers count from 0 in rows."""
     snapshot = cluster(racks, {"t": lists}, {"t": sizes or [10] * len(lists)})
     options = PlanOptions(aim=(REPLICAS,), minimise=minimise, pins=pins)
-    found = model_of(build_problem(snapshot, Strategy.REBALANCE, options).problem, None, None, [])
-    unit = found.size_unit
-    found.rows = [replace(row, low=row.low / unit, high=row.high / unit) if row.kind is BYTES else row for row in rows]
-    return found
+    problem_model = model_of(build_problem(snapshot, Strategy.REBALANCE, options).problem, None, None, [])
+    unit = problem_model.size_unit
+    problem_model.rows = [
+        replace(row, low=row.low / unit, high=row.high / unit) if row.kind is BYTES else row for row in rows
+    ]
+    return problem_model
 
 
 def column(number: int, *brokers: int) -> Column:
@@ -98,8 +100,8 @@ class TestLayout:
 
 def noise(case: Model) -> Floats:
     """Return as little as decides between equal changes."""
-    found: Floats = np.random.RandomState(0).random_sample(case.is_held.shape) * 1e-6
-    return found
+    random_noise: Floats = np.random.RandomState(0).random_sample(case.is_held.shape) * 1e-6
+    return random_noise
 
 
 class TestPairs:
@@ -150,8 +152,8 @@ class TestPairs:
         """Else the cheapest changes could be those of one partition, and there would be nothing to exchange it for."""
         racks = {b: f"r{b}" for b in range(1, 9)}
         case = model([(1,), (2,)], [Row(REPLICAS, (0,), 0, 9)], racks=racks)
-        found = self.freed(case, [-0.5], 6)
-        assert [sum(number == n for number, _ in found) for n in (0, 1)] == [3, 3]
+        freed = self.freed(case, [-0.5], 6)
+        assert [sum(number == n for number, _ in freed) for n in (0, 1)] == [3, 3]
 
     def test_another_leader_is_a_change_as_well(self) -> None:
         case = model([(1, 3), (2, 5)], [Row(LEADERS, (b,), 0, 9) for b in range(6)])
@@ -175,9 +177,9 @@ def rounded(case: Model, now: Layout, cells: Bools | None = None, breach_cost: f
     """Return what a round makes of a layout if these pairs are free, all of them by default."""
     every = case.allowed | now.held if cells is None else cells
     program = RoundProgram(case, now, every, max(1.0, float(case.weight.mean())), breach_cost, Work(10**6))
-    found, is_solved = program.run()
+    solution, is_solved = program.run()
     assert is_solved
-    return found
+    return solution
 
 
 class TestRoundProgram:
@@ -195,17 +197,17 @@ class TestRoundProgram:
             for layout in [Layout.of(case, [(n, 1 << a | 1 << b, leader) for n, (a, b, leader) in enumerate(chosen)])]
             if not layout.breach(case)
         )
-        found = rounded(case, as_is(case))
-        assert not found.breach(case)
-        assert costs(case, found) == best
+        solution = rounded(case, as_is(case))
+        assert not solution.breach(case)
+        assert costs(case, solution) == best
 
     def test_partitions_without_free_pairs_stay(self) -> None:
         case = model([(1, 3), (1, 3), (1, 5)], [Row(REPLICAS, (0,), 0, 1)])
         cells = np.zeros_like(case.allowed)
         cells[[0, 2]] = True
-        found = rounded(case, as_is(case), cells)
-        assert held(found)[1] == (0, 2)
-        assert not found.breach(case)
+        solution = rounded(case, as_is(case), cells)
+        assert held(solution)[1] == (0, 2)
+        assert not solution.breach(case)
 
     def test_only_free_pairs_are_used(self) -> None:
         case = model([(1, 3)], [Row(REPLICAS, (0,), 0, 0)])
@@ -216,8 +218,8 @@ class TestRoundProgram:
     def test_no_rack_holds_two_unless_they_may_share(self) -> None:
         rows = [Row(REPLICAS, (0,), 0, 0), Row(REPLICAS, (1, 4, 5), 0, 0)]
         case = model([(1, 3)], rows)
-        found = rounded(case, as_is(case))
-        assert found.breach(case) > 0, "broker 4 shares the rack of broker 3"
+        solution = rounded(case, as_is(case))
+        assert solution.breach(case) > 0, "broker 4 shares the rack of broker 3"
         shared = model([(1, 2, 3)], [Row(REPLICAS, (0,), 0, 0)], racks={1: "a", 2: "a", 3: "b", 4: "b"})
         assert held(rounded(shared, as_is(shared))) == [(1, 2, 3)]
 
@@ -225,16 +227,16 @@ class TestRoundProgram:
         """Four replicas in three racks: one rack is shared, and no more."""
         case = model([(1, 2, 3, 5)], [Row(REPLICAS, (4, 5), 0, 0)])
         assert case.shared.tolist() == [1]
-        found = rounded(case, as_is(case))
-        assert {b // 2 for b in held(found)[0]} == {0, 1, 2}
+        solution = rounded(case, as_is(case))
+        assert {b // 2 for b in held(solution)[0]} == {0, 1, 2}
 
     def test_the_leader_is_one_of_the_replicas(self) -> None:
         rows = [Row(LEADERS, (0, 2), 0, 0), Row(REPLICAS, (0,), 1, 1)]
         case = model([(1, 3)], rows)
-        found = rounded(case, as_is(case))
-        assert found.held[0, found.leaders[0]]
-        assert held(found) != [(0, 2)]
-        assert not found.breach(case)
+        solution = rounded(case, as_is(case))
+        assert solution.held[0, solution.leaders[0]]
+        assert held(solution) != [(0, 2)]
+        assert not solution.breach(case)
 
     def test_rows_may_be_broken_if_they_are_now(self) -> None:
         """As little as possible; a breach costs more than copies do, up to its price."""
@@ -247,17 +249,17 @@ class TestRoundProgram:
         """Broker 1 may hold all but one byte of what it has: something goes, the least that is enough."""
         sizes = [10**9 + n * n for n in range(6)]
         case = model([(1, 3)] * 6, [Row(BYTES, (0,), 0, sum(sizes) - 1)], sizes=sizes, minimise=Minimise.BYTES)
-        found = rounded(case, as_is(case), breach_cost=None)
-        assert not found.breach(case)
-        assert found.first(case) == sizes[0]
+        solution = rounded(case, as_is(case), breach_cost=None)
+        assert not solution.breach(case)
+        assert solution.first(case) == sizes[0]
 
 
 def nearby(case: Model, prices: list[float], placed: Layout, start: Layout | None = None, work: int = 10**6) -> Nearby:
     def columns(layout: Layout) -> list[Column]:
         return [(n, sum(1 << b for b in line), int(layout.leaders[n])) for n, line in enumerate(held(layout))]
 
-    told = None if start is None else columns(start)
-    return Nearby(case, np.array(prices), columns(placed), told, Work(work), lambda _: None)
+    start_columns = None if start is None else columns(start)
+    return Nearby(case, np.array(prices), columns(placed), start_columns, Work(work), lambda _: None)
 
 
 ROWS = [Row(REPLICAS, (b,), 1, 2) for b in range(6)]
@@ -267,9 +269,9 @@ LISTS: list[tuple[int, ...]] = [(1, 3), (1, 3), (1, 5), (1, 5), (3, 5)]
 class TestSearch:
     def test_it_repairs_a_layout_that_breaks_rows(self) -> None:
         case = model(LISTS, ROWS)
-        found = nearby(case, [0.0] * 6, as_is(case)).run()
-        assert found is not None
-        counts = [sum(mask >> b & 1 for mask in found.held) for b in range(6)]
+        solution = nearby(case, [0.0] * 6, as_is(case)).run()
+        assert solution is not None
+        counts = [sum(mask >> b & 1 for mask in solution.held) for b in range(6)]
         assert all(1 <= count <= 2 for count in counts)
 
     def test_it_returns_nothing_that_breaks_rows(self) -> None:
@@ -287,9 +289,9 @@ class TestSearch:
         good = Layout.of(case, [column(0, 0, 2), column(1, 1, 3), column(2, 0, 4), column(3, 1, 5), column(4, 2, 5)])
         assert not good.breach(case)
         search = nearby(case, [0.0] * 6, as_is(case), good, work=0)
-        found = search.run()
-        assert found is not None
-        assert found.held == good.solution(case).held
+        solution = search.run()
+        assert solution is not None
+        assert solution.held == good.solution(case).held
 
     def test_it_takes_no_more_work_than_it_has(self) -> None:
         snapshot = drawn_cluster(13, brokers=10, racks=5, partitions=120, factor=3)
@@ -321,8 +323,8 @@ def test_without_work_no_round_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("plans.nearby.RoundProgram", begin)
     case = model([(1, 3), (1, 3)], [Row(REPLICAS, (0,), 0, 1)])
     placed = [column(0, 0, 2), column(1, 0, 2)]
-    found = [Nearby(case, np.zeros(1), placed, None, Work(steps), lambda _: None).run() for steps in (0, 10_000)]
-    assert (found[0], found[1] is None) == (None, False)
+    solutions = [Nearby(case, np.zeros(1), placed, None, Work(steps), lambda _: None).run() for steps in (0, 10_000)]
+    assert (solutions[0], solutions[1] is None) == (None, False)
     assert begun
     begun.clear()
     Nearby(case, np.zeros(1), placed, None, Work(0), lambda _: None).run()

@@ -45,21 +45,21 @@ def test_no_plan_is_worse_than_its_input(first: int) -> None:
         made = planned(odd)
         if made is None:
             continue
-        told = f"seed {seed}"
+        case = f"seed {seed}"
         problem, after = made.problem, made.after
         before = [partition.current for partition in problem.partitions]
-        check_each_partition(problem, after, odd, told)
+        check_each_partition(problem, after, odd, case)
         assert made.plan.klamm.score.after.rack_violations <= made.plan.klamm.score.before.rack_violations + (
             forced_violations(problem) if odd.strategy in FORCING else 0
-        ), told
+        ), case
         if Aim.REPLICAS in problem.aim and odd.strategy in LEVELLING and not problem.leaving:
-            assert squares(problem, after, 99) <= squares(problem, before, 99), told
+            assert squares(problem, after, 99) <= squares(problem, before, 99), case
         if Aim.LEADERS in problem.aim and odd.strategy in LEVELLING and not problem.leaving:
-            assert squares(problem, after, 1) <= squares(problem, before, 1), told
+            assert squares(problem, after, 1) <= squares(problem, before, 1), case
         for index, capacity in enumerate(problem.capacities):
             if capacity is not None:
-                assert held_bytes(problem, after)[index] <= max(capacity, held_bytes(problem, before)[index]), told
-        check_bounds(made, told)
+                assert held_bytes(problem, after)[index] <= max(capacity, held_bytes(problem, before)[index]), case
+        check_bounds(made, case)
 
 
 FORCING = (Strategy.DECOMMISSION, Strategy.REPLACE, Strategy.FACTOR, Strategy.MOVE)
@@ -148,14 +148,14 @@ def check_again(seed: int) -> None:
 
 def test_the_same_bytes_whatever_the_hashes(tmp_path: Path) -> None:
     """In separate processes, whose hashes are random."""
-    told = set()
+    texts = set()
     for hash_seed in ("0", "4711"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)}
         ran = subprocess.run(
             [sys.executable, __file__], check=True, capture_output=True, text=True, env=environment, cwd=tmp_path
         )
-        told.add(ran.stdout)
-    assert len(told) == 1
+        texts.add(ran.stdout)
+    assert len(texts) == 1
 
 
 def digests() -> None:

@@ -80,13 +80,13 @@ def test_the_schema_page_is_true_and_takes_a_plan() -> None:
 
 
 def _edited(place: str, value: object) -> str:
-    found = document()
+    edited = document()
     *path, last = place.split("/")
-    node = found
+    node = edited
     for key in path:
         node = node[int(key) if isinstance(node, list) else key]
     node[int(last) if isinstance(node, list) else last] = value
-    return json.dumps(found)
+    return json.dumps(edited)
 
 
 @pytest.mark.parametrize(
@@ -123,17 +123,17 @@ def test_an_edited_file_is_refused_with_the_place(place: str, value: object, mes
 
 
 def test_a_missing_key_is_named() -> None:
-    found = document()
-    del found["klamm"]["score"]["gap"]
+    edited = document()
+    del edited["klamm"]["score"]["gap"]
     with pytest.raises(BadPlanFile, match=r"^klamm\.score\.gap: missing"):
-        decode_plan(json.dumps(found))
+        decode_plan(json.dumps(edited))
 
 
 def test_a_partition_that_stands_twice_is_named() -> None:
-    found = document()
-    found["partitions"] *= 2
+    edited = document()
+    edited["partitions"] *= 2
     with pytest.raises(BadPlanFile, match=r"^partitions\[1\]: é-0 is in partitions\[0\] already"):
-        decode_plan(json.dumps(found))
+        decode_plan(json.dumps(edited))
 
 
 @pytest.mark.parametrize(

@@ -41,13 +41,13 @@ def _best(snapshot: ClusterSnapshot, removed: int | None, aims: tuple[Aim, ...],
     parts = [partition for topic in snapshot.topics for partition in topic.partitions]
     options = []
     for part in parts:
-        found = []
+        bests = []
         for way in _ways(targets, len(part.replicas)):
             fresh = len(set(way) - set(part.replicas))
             weight = 1 if minimise is Minimise.MOVES else part.replica_logs[0].size_bytes
             violations = min(len(way), rack_count) - len({racks[broker] for broker in way})
-            found.append((way, max(0, violations), fresh * weight, way[0] != part.replicas[0]))
-        options.append(found)
+            bests.append((way, max(0, violations), fresh * weight, way[0] != part.replicas[0]))
+        options.append(bests)
     best: Rank | None = None
     for chosen in itertools.product(*options):
         replicas, leaders = dict.fromkeys(targets, 0), dict.fromkeys(targets, 0)
@@ -193,8 +193,8 @@ def test_a_large_program_over_columns_is_left_out_if_the_start_is_good(monkeypat
     model = model_of(problem, None, None, limits.rows(problem))
     for most, is_good, is_left_out in ((10**9, True, False), (1, False, False), (1, True, True)):
         monkeypatch.setattr(exact, "ENTRIES_MAX", most)
-        found = exact.Search(model, start, is_good, Work(3_000), lambda _: None).run()
-        assert (found.solution is None) is is_left_out
+        outcome = exact.Search(model, start, is_good, Work(3_000), lambda _: None).run()
+        assert (outcome.solution is None) is is_left_out
 
 
 @pytest.mark.parametrize("minimise", Minimise)

@@ -60,10 +60,10 @@ def test_the_best_that_can_be_had_is_a_plan_and_says_what_it_does_not_reach() ->
     score = made.plan.klamm.score
     assert [row.bytes_after for row in score.brokers] == [50, 30]
     assert (score.moves, score.remaining_bytes, score.is_optimal, score.gap) == (1, 16, False, None)
-    told = " ".join(made.notes)
-    assert "no plan brings bytes within 5 % of their shares" in told
-    assert "broker 1 stays 25 % away (--tolerance 25 would allow that)" in told
-    assert "t-0 alone has 50 bytes, more than any broker should hold" in told
+    notes = " ".join(made.notes)
+    assert "no plan brings bytes within 5 % of their shares" in notes
+    assert "broker 1 stays 25 % away (--tolerance 25 would allow that)" in notes
+    assert "t-0 alone has 50 bytes, more than any broker should hold" in notes
     assert "the best found; 16 B stay outside the tolerance" in summary(score, Minimise.MOVES, 1, UNITS)
     again = make_plan(applied(snapshot, made.plan.partitions), Strategy.REBALANCE, BYTES)
     assert again.plan.partitions == ()
@@ -84,9 +84,9 @@ def test_a_cap_below_every_partition_says_what_the_whole_aim_takes() -> None:
 def test_a_search_that_was_too_short_says_how_to_search_longer() -> None:
     snapshot = drawn_cluster(0, brokers=6, racks=3, partitions=40, factor=2)
     short = replace(BYTES, tolerance_percent=1, time_limit_s=0.0)
-    told = " ".join(make_plan(snapshot, Strategy.REBALANCE, short).notes)
-    assert "no plan was found that brings bytes within 1 % of their shares" in told
-    assert "a higher --time-limit searches longer" in told
+    notes = " ".join(make_plan(snapshot, Strategy.REBALANCE, short).notes)
+    assert "no plan was found that brings bytes within 1 % of their shares" in notes
+    assert "a higher --time-limit searches longer" in notes
     longer = make_plan(snapshot, Strategy.REBALANCE, replace(short, time_limit_s=2.0))
     assert longer.plan.partitions
 

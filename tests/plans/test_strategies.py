@@ -147,8 +147,8 @@ def test_a_move_that_must_wait_for_a_dead_broker_is_named() -> None:
     snapshot = cluster({1: None, 2: None}, {"t": [(1, 9)]})
     made = make_plan(snapshot, Strategy.DECOMMISSION, PlanOptions(brokers=(1,)))
     assert set(lists(made)["t-0"]) == {2, 9}
-    told = "some moves would wait for broker 9, which is dead: start it, or decommission it first"
-    assert told in made.notes
+    advice = "some moves would wait for broker 9, which is dead: start it, or decommission it first"
+    assert advice in made.notes
     both = make_plan(
         cluster({1: None, 2: None, 3: None}, {"t": [(1, 9)]}), Strategy.DECOMMISSION, PlanOptions(brokers=(1, 9))
     )
@@ -159,8 +159,8 @@ def test_partitions_that_nobody_can_copy_are_named() -> None:
     """Dead brokers 8 and 9 have all replicas of t-0 and t-1; t-2 has a living one."""
     snapshot = cluster({1: None, 2: None}, {"t": [(9,), (8, 9), (1, 9)]})
     made = make_plan(snapshot, Strategy.DECOMMISSION, PlanOptions(brokers=(8, 9)))
-    told = "no broker can copy t-0, t-1: all their replicas are on dead brokers; start one of 8, 9 first"
-    assert told in made.notes
+    complaint = "no broker can copy t-0, t-1: all their replicas are on dead brokers; start one of 8, 9 first"
+    assert complaint in made.notes
     kept = make_plan(snapshot, Strategy.REBALANCE, PlanOptions(keep_dead=True))
     assert not any("no broker can copy" in note for note in kept.notes)
 
@@ -295,10 +295,10 @@ def test_where_only_some_sizes_are_known_the_plan_says_why_it_counts_moves() -> 
     (topic,) = snapshot.topics
     unread = replace(topic.partitions[3], replica_logs=())
     partly = replace(snapshot, topics=(replace(topic, partitions=(*topic.partitions[:3], unread)),))
-    told = "the plan has the fewest moves, not bytes: sizes of t-3 are unknown"
-    assert told in make_plan(partly, Strategy.REBALANCE, PlanOptions()).notes
-    assert told not in make_plan(partly, Strategy.REBALANCE, PlanOptions(minimise=MOVES)).notes
-    assert told not in make_plan(snapshot, Strategy.REBALANCE, PlanOptions()).notes
+    note = "the plan has the fewest moves, not bytes: sizes of t-3 are unknown"
+    assert note in make_plan(partly, Strategy.REBALANCE, PlanOptions()).notes
+    assert note not in make_plan(partly, Strategy.REBALANCE, PlanOptions(minimise=MOVES)).notes
+    assert note not in make_plan(snapshot, Strategy.REBALANCE, PlanOptions()).notes
 
 
 def test_a_capacity_file_is_read() -> None:

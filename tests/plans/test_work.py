@@ -63,10 +63,10 @@ def test_all_rounds_of_a_plan_share_its_work(monkeypatch: pytest.MonkeyPatch) ->
     snapshot = drawn_cluster(3, brokers=6, racks=3, partitions=20, factor=2)
     options = PlanOptions(aim=(Aim.BYTES,), minimise=Minimise.BYTES, tolerance_percent=0.01, time_limit_s=0.1)
     plan = make_plan(snapshot, Strategy.REBALANCE, options).plan
-    (one,) = limits
-    assert one.left >= 0
+    (limit,) = limits
+    assert limit.left >= 0
     assert len(rounds) > 1
-    assert rounds[0] == one.whole > rounds[1] == one.whole - one.whole // 3, "the first round is cut short"
+    assert rounds[0] == limit.whole > rounds[1] == limit.whole - limit.whole // 3, "the first round is cut short"
     monkeypatch.undo()
     assert not make_plan(applied(snapshot, plan.partitions), Strategy.REBALANCE, options).plan.partitions
 
@@ -214,9 +214,9 @@ class _Looking:
     def run(self) -> None:
         while not self._is_over:
             self.looks += 1
-            found = 5.0 if self.looks >= self._found_at else inf
-            told = SimpleNamespace(mip_primal_bound=found, mip_dual_bound=1.0)
-            self._called[0](SimpleNamespace(data_out=told, interrupt=self.interrupt))
+            cost = 5.0 if self.looks >= self._found_at else inf
+            event = SimpleNamespace(mip_primal_bound=cost, mip_dual_bound=1.0)
+            self._called[0](SimpleNamespace(data_out=event, interrupt=self.interrupt))
 
 
 @pytest.mark.parametrize(("found_at", "looks"), [(inf, 51), (50, 101), (52, 51)])
