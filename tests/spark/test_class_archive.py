@@ -18,15 +18,15 @@ def test_an_archive_belongs_to_a_java_and_its_jars(tmp_path: Path) -> None:
     for file in (java, *jars):
         file.write_text("1")
         os.utime(file, (1, 1))
-    found = archive_of(java, jars)
-    assert archive_of(java, reversed(jars)) == found
-    assert archive_of(java, jars[:1]) != found
+    archive = archive_of(java, jars)
+    assert archive_of(java, reversed(jars)) == archive
+    assert archive_of(java, jars[:1]) != archive
     for file in (java, *jars):
         os.utime(file, (2, 2))
-        assert archive_of(java, jars) != found, "made anew at the same time"
+        assert archive_of(java, jars) != archive, "made anew at the same time"
         file.write_text("12")
         os.utime(file, (1, 1))
-        assert archive_of(java, jars) != found, "another size"
+        assert archive_of(java, jars) != archive, "another size"
         file.write_text("1")
         os.utime(file, (1, 1))
 

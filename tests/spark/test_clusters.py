@@ -149,25 +149,25 @@ def check(given: dict[str, Any], command: list[str], folder: Path) -> dict[str, 
         env=env | {"JAVA_HOME": given["java_home"], "SPARK_HOME": str(SPARK_HOME)}, check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
-    found: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
-    assert found["found"] == [False, False, False], "the executors' Python must not have klamm, nor its libraries"
-    assert found["values"] == sorted(str(number) for number in range(100))
+    result: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
+    assert result["found"] == [False, False, False], "the executors' Python must not have klamm, nor its libraries"
+    assert result["values"] == sorted(str(number) for number in range(100))
     assert [path.name for path in (folder / "died").iterdir()] == [given["dies"]], "an executor died in the middle"
     written = sorted(path.name for path in (folder / "out").iterdir())
-    assert written == ["_SUCCESS", *found["parts"]] and len(found["parts"]) > 2
+    assert written == ["_SUCCESS", *result["parts"]] and len(result["parts"]) > 2
     merged = b"".join((folder / "out" / name).read_bytes() for name in written)
     assert merged == locally(plan_of(folder / "logs"))
     assert not list(folder.glob(".out*")), "what a dead executor began is gone"
-    return found
+    return result
 
 
 def test_executors_without_klamm_on_a_local_cluster(given: dict[str, Any], tmp_path: Path) -> None:
     """The job starts Spark itself, with a package; an executor dies while a stream reads."""
     given |= {"master": "local-cluster[1,2,1024]", "dies": "reading", "packages": [WANTED]}
     given["conf"] = [*(dict(given["conf"]) | package_settings(tmp_path)).items()]
-    found = check(given, [sys.executable, "job.py", json.dumps(given)], tmp_path)
-    assert found["fetched"] == ["wanted.txt", "needed.txt"], "the package, and what it needs itself"
-    assert found["streamed"] == found["values"], "each record once"
+    result = check(given, [sys.executable, "job.py", json.dumps(given)], tmp_path)
+    assert result["fetched"] == ["wanted.txt", "needed.txt"], "the package, and what it needs itself"
+    assert result["streamed"] == result["values"], "each record once"
 
 
 def test_executors_without_klamm_of_a_session_that_is_there(given: dict[str, Any], tmp_path: Path) -> None:

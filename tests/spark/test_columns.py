@@ -34,12 +34,12 @@ class Aborted:
 
 def rows(chunk: bytes, start: int = 0, stop: int = EVERYTHING, aborted: Sequence[Aborted] | None = None) -> list[Any]:
     frame = Frame("orders", 3, start, stop, ALL)
-    found = []
+    rows_read = []
     for batch in decode(chunk, frame, aborted):
         batch.validate(full=True)
         assert batch.schema.equals(SCHEMA)
-        found += batch.cast(SCHEMA.set(5, SCHEMA.field(5).with_type(pa.int64()))).to_pylist()
-    return found
+        rows_read += batch.cast(SCHEMA.set(5, SCHEMA.field(5).with_type(pa.int64()))).to_pylist()
+    return rows_read
 
 
 def expected(chunk: bytes, kind: int = 0) -> list[Any]:
@@ -114,15 +114,15 @@ def test_log_append_time() -> None:
         [record(0), record(1)], timestamp_type=TimestampType.LOG_APPEND_TIME, log_append_time_ms=1_800_000_000_000
     )
     own = encode_batch([record(2)], base_offset=2)
-    found = rows(stamped + own)
-    assert [row["timestamp"] for row in found] == [1_800_000_000_000_000] * 2 + [1_700_000_000_002_000]
-    assert [row["timestampType"] for row in found] == [1, 1, 0]
+    rows_read = rows(stamped + own)
+    assert [row["timestamp"] for row in rows_read] == [1_800_000_000_000_000] * 2 + [1_700_000_000_002_000]
+    assert [row["timestampType"] for row in rows_read] == [1, 1, 0]
 
 
 def test_a_time_beyond_what_spark_can_hold_is_the_last_that_it_can() -> None:
     nanoseconds = 1_796_069_067_347_000_000
-    found = rows(encode_batch([record(0), record(1, time=nanoseconds)]))
-    assert [row["timestamp"] for row in found] == [1_700_000_000_000_000, (2**63 - 1) // 1000 * 1000]
+    rows_read = rows(encode_batch([record(0), record(1, time=nanoseconds)]))
+    assert [row["timestamp"] for row in rows_read] == [1_700_000_000_000_000, (2**63 - 1) // 1000 * 1000]
 
 
 @pytest.mark.parametrize("magic", [0, 1])

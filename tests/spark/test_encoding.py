@@ -41,10 +41,10 @@ def rows_of(found: list[Any], *, has_headers: bool = True, large: bool = False) 
 
 def encoded(rows: pa.RecordBatch, partitions: list[int], batch_bytes: int) -> dict[int, list[bytes]]:
     made = batches_of(record_columns(rows), np.array(partitions), batch_bytes, TIME_MS)
-    found = defaultdict(list)
+    batches = defaultdict(list)
     for partition, section in made:
-        found[partition].append(encode_batch(section))
-    return found
+        batches[partition].append(encode_batch(section))
+    return batches
 
 
 def plain(found: list[Any], batch_bytes: int) -> dict[int, list[bytes]]:
@@ -76,9 +76,9 @@ def test_headers_and_parts_of_a_larger_batch(found: list[Any], skip: int) -> Non
 
 
 def test_many_records_have_varints_of_every_size() -> None:
-    found = [(number % 3, b"%d" % number, b"v" * (number % 300), None) for number in range(60_000)]
-    rows = rows_of(found, has_headers=False)
-    assert encoded(rows, [row[0] for row in found], 1 << 30) == plain(found, 1 << 30)
+    decoded = [(number % 3, b"%d" % number, b"v" * (number % 300), None) for number in range(60_000)]
+    rows = rows_of(decoded, has_headers=False)
+    assert encoded(rows, [row[0] for row in decoded], 1 << 30) == plain(decoded, 1 << 30)
 
 
 def test_text_is_sent_as_it_is() -> None:

@@ -29,17 +29,22 @@ def test_that_of_its_executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, b
         assert process.stdout is not None and process.stdin is not None
         assert process.stdout.readline(), "its port: it runs"
         monkeypatch.setattr(os, "getppid", lambda: process.pid)
-        found = java_of_worker()
+        of_worker = java_of_worker()
         process.stdin.close()
         process.wait(60)
-    assert (found.program, found.words, found.class_path, found.folder) == (java, (opened,), classes, str(tmp_path))
+    assert (of_worker.program, of_worker.words, of_worker.class_path, of_worker.folder) == (
+        java,
+        (opened,),
+        classes,
+        str(tmp_path),
+    )
 
 
 def test_spark_s_own_where_other_processes_cannot_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getppid", lambda: 1)
     monkeypatch.delenv("SPARK_HOME", raising=False)
     monkeypatch.setenv("JAVA_HOME", "/opt/java")
-    found = java_of_worker()
-    assert (found.program, found.class_path) == ("/opt/java/bin/java", f"{SPARK_HOME}/jars/*")
+    java = java_of_worker()
+    assert (java.program, java.class_path) == ("/opt/java/bin/java", f"{SPARK_HOME}/jars/*")
     monkeypatch.delenv("JAVA_HOME")
     assert java_of_worker().program == "java"

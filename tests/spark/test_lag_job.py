@@ -54,26 +54,26 @@ def rows_of(out: Path) -> list[dict[str, Any]]:
     lake = Lake(str(out))
     lake.check()
     files = lake.files(0, time.time_ns() // 1_000_000)
-    found: list[dict[str, Any]] = lake.read(files, list(COLUMNS)).to_pylist()
-    return found
+    records: list[dict[str, Any]] = lake.read(files, list(COLUMNS)).to_pylist()
+    return records
 
 
 def test_what_is_kept_and_read_back(
     spark: Any, program: Program, watched: Watched, topic_name: str, tmp_path: Path
 ) -> None:
-    out, name, told, waits = tmp_path / "lag", f"{topic_name}-g", list[SampleTold](), list[tuple[str, str]]()
+    out, name, samples, waits = tmp_path / "lag", f"{topic_name}-g", list[SampleTold](), list[tuple[str, str]]()
     job = LagJob([watched], str(out), 1.0, 2, samples=4)
-    run_lag_job(spark, job, told.append, threading.Event(), lambda *words: waits.append(words))
-    assert len(told) == 4
-    assert {report.failures for report in told} == {()}
-    whose = f"sample {told[-1].sample}"
+    run_lag_job(spark, job, samples.append, threading.Event(), lambda *words: waits.append(words))
+    assert len(samples) == 4
+    assert {report.failures for report in samples} == {()}
+    whose = f"sample {samples[-1].sample}"
     assert waits[0] == ("spark", "planning the first sample")
     assert waits[-4:] == [
         (whose, "Spark says when it is due"), (whose, "finding groups"), (whose, "workers measure the lag"), ("", ""),
     ]  # fmt: skip
     rows = rows_of(out)
     assert len({row["sample"] for row in rows}) == 4
-    assert sum(report.row_count for report in told) == len(rows)
+    assert sum(report.row_count for report in samples) == len(rows)
     mine = [row for row in rows if row["group"] == name and row["partition"] == 0]
     assert [(row["committed"], row["end"], row["lag"]) for row in mine] == [(40, 100, 60)] * 4
     statuses = [row["status"] for row in mine]
@@ -115,15 +115,15 @@ def test_no_gap_and_no_duplicate_after_each_kind_of_death(
         raise RuntimeError(f"killed: {fate}")
 
     monkeypatch.setattr(lag_job, "run_in_workers", deadly)
-    told: list[SampleTold] = []
+    samples: list[SampleTold] = []
     job = LagJob([watched], str(out), 1.0, 3, samples=3)
     while deaths.total() < 6:
         try:
-            run_lag_job(spark, job, told.append, threading.Event())
+            run_lag_job(spark, job, samples.append, threading.Event())
         except Exception as error:
             assert "killed" in str(error)
-    run_lag_job(spark, job, told.append, threading.Event())
-    assert len(told) >= 3, "at least those of the last run"
+    run_lag_job(spark, job, samples.append, threading.Event())
+    assert len(samples) >= 3, "at least those of the last run"
     assert deaths == dict.fromkeys(("before", "midst", "after"), 2)
     check_whole(rows_of(out), f"{topic_name}-g")
 
@@ -173,8 +173,8 @@ def test_no_gap_and_no_duplicate_after_kill_9(program: Program, topic_name: str,
     before = kept()
     ran = subprocess.run([*command, "--samples", "2"], env=env, check=True, capture_output=True, text=True, timeout=600)
     waits = r"(spark|sample \d+): [^:]+, \d+ s"
-    told = [line for line in ran.stderr.splitlines() if not re.fullmatch(waits, line)]
-    said = [re.fullmatch(r"sample \d+: \d+ groups?, \d+ rows, \d+ ms", line) for line in told]
+    lines = [line for line in ran.stderr.splitlines() if not re.fullmatch(waits, line)]
+    said = [re.fullmatch(r"sample \d+: \d+ groups?, \d+ rows, \d+ ms", line) for line in lines]
     assert len(said) == 2 and all(said), f"a pipe gets klamm's words alone: {ran.stderr}"
     assert ran.stdout == ""
     assert kept() >= before + 1
@@ -183,11 +183,11 @@ def test_no_gap_and_no_duplicate_after_kill_9(program: Program, topic_name: str,
 
 def test_a_cluster_that_is_not_there_leaves_the_others(spark: Any, watched: Watched, tmp_path: Path) -> None:
     gone = Watched(resolve_target(Naming(bootstrap_servers="127.0.0.1:9"), {}, tmp_path))
-    told: list[SampleTold] = []
+    samples: list[SampleTold] = []
     job = LagJob([gone, watched], str(tmp_path / "lag"), 1.0, 2, samples=1)
-    run_lag_job(spark, job, told.append, threading.Event())
-    assert len(told[0].failures) == 1
-    assert told[0].failures[0].startswith("127.0.0.1:9: ")
-    assert told[0].row_count > 1
+    run_lag_job(spark, job, samples.append, threading.Event())
+    assert len(samples[0].failures) == 1
+    assert samples[0].failures[0].startswith("127.0.0.1:9: ")
+    assert samples[0].row_count > 1
     (row,) = (row for row in rows_of(tmp_path / "lag") if row["cluster"] == "127.0.0.1:9")
-    assert (row["kind"], row["group_status"], row["error"] in told[0].failures[0]) == ("cluster", "UNKNOWN", True)
+    assert (row["kind"], row["group_status"], row["error"] in samples[0].failures[0]) == ("cluster", "UNKNOWN", True)

@@ -27,18 +27,18 @@ def listener(spark: Any, tmp_path: Path, live_cluster: LocalCluster) -> Iterator
     """The folder that klamm's listener writes into; it also commits to a group per query."""
     from klamm.spark_listener import LagListener
 
-    one = LagListener(
+    lag_listener = LagListener(
         tmp_path / "told",
         group="mirror-{query}",
         bootstrap_servers=live_cluster.bootstrap_servers,
         commit_interval_s=0.2,
     )
-    spark.streams.addListener(one)
+    spark.streams.addListener(lag_listener)
     try:
         yield tmp_path / "told"
     finally:
-        spark.streams.removeListener(one)
-        one.close()
+        spark.streams.removeListener(lag_listener)
+        lag_listener.close()
 
 
 def test_all_ways_agree_with_the_query_at_every_batch(
@@ -93,7 +93,7 @@ def test_all_ways_agree_while_brokers_are_killed(
     """Each of three brokers dies in turn, including the controller, while the query processes batches."""
     from klamm.spark_listener import LagListener
 
-    checkpoint, told = tmp_path / "checkpoint", tmp_path / "told"
+    checkpoint, output_path = tmp_path / "checkpoint", tmp_path / "told"
     settings = {"auto.leader.rebalance.enable": "false", "controlled.shutdown.retry.backoff.ms": "100"}
     monkeypatch.chdir(tmp_path)
 
@@ -109,7 +109,7 @@ def test_all_ways_agree_while_brokers_are_killed(
         monkeypatch.setenv("KLAMM_BOOTSTRAP_SERVER", servers)
         words = ("--partitions", "2", "--replication-factor", "3")
         assert program("topics", "create", TOPIC, *words).code == 0
-        with closing(LagListener(told)) as listener:
+        with closing(LagListener(output_path)) as listener:
             spark.streams.addListener(listener)
             query = start(spark, servers, TOPIC, TOPIC, checkpoint, maxOffsetsPerTrigger=40)
             own: Ends = {}
@@ -121,7 +121,7 @@ def test_all_ways_agree_while_brokers_are_killed(
                     cluster.kill_broker(victim)
                     produce(servers, TOPIC, 40)
                     query.processAllAvailable()
-                    seen, own = len(own), all_ways_agree(spark, query, program, checkpoint, told)
+                    seen, own = len(own), all_ways_agree(spark, query, program, checkpoint, output_path)
                     assert len(own) - seen <= BATCHES_MAX, "so none went unchecked"
                     assert sum(own[max(own)].values()) == number * 160
                     cluster.start_broker(victim)

@@ -59,7 +59,7 @@ def read(path: StorePath) -> bytes:
 
 def names_in(folder: StorePath) -> list[str]:
     """Return the names in the store below a folder, without the markers of folders."""
-    return sorted(str(found / name)[len(str(folder)) + 1 :] for found, _, names in folder.walk() for name in names)
+    return sorted(str(root / name)[len(str(folder)) + 1 :] for root, _, names in folder.walk() for name in names)
 
 
 @pytest.mark.usefixtures("here")

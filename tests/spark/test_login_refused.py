@@ -21,16 +21,16 @@ NOWHERE = Connection((("127.0.0.1", 1),))
 @pytest.fixture
 def attempts(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The times at which klamm asked a cluster that refuses each login."""
-    found = []
+    logins = []
 
     async def refuse(*_: object) -> None:
-        found.append(asyncio.get_running_loop().time())
+        logins.append(asyncio.get_running_loop().time())
         raise LoginRefused("wrong password", where="broker 0")
 
     monkeypatch.setattr(WireCluster, "metadata", refuse)
     for module in (offset_reader, source):
         monkeypatch.setattr(module, "PATIENCE_S", 1.0)
-    return found
+    return logins
 
 
 def test_planning_a_read(attempts: list[float]) -> None:

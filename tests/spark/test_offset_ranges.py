@@ -68,7 +68,7 @@ def test_what_is_lost_is_told(
     losses: list[str] = []
     ranges = ranges_between(start, stop, earliest, losses.append)
     assert len(losses) == 1 and told in losses[0]
-    assert [(found.start, found.stop) for found in ranges] == left
+    assert [(loss.start, loss.stop) for loss in ranges] == left
 
 
 @given(
@@ -155,9 +155,9 @@ def test_a_moving_beginning_is_nothing_until_a_batch_has_it(monkeypatch: pytest.
 
 
 def test_options_of_the_connector() -> None:
-    told = source_options({**GIVEN, "kafka.isolation.level": "read_committed"}, is_streaming=False)
-    assert (told.start.rule, told.end.rule) == (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)
-    assert told.isolation is IsolationLevel.READ_COMMITTED
+    options = source_options({**GIVEN, "kafka.isolation.level": "read_committed"}, is_streaming=False)
+    assert (options.start.rule, options.end.rule) == (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)
+    assert options.isolation is IsolationLevel.READ_COMMITTED
     assert source_options(GIVEN, is_streaming=True).start.rule == LATEST_TIMESTAMP
     both = {**GIVEN, "startingOffsets": "earliest", "startingTimestamp": "5"}
     assert source_options(both, is_streaming=True).start.timestamp == 5, "the more exact one wins"

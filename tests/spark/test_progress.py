@@ -79,6 +79,6 @@ def test_a_terminal_shows_how_far_it_is(log: Path, tmp_path: Path) -> None:
 def test_a_pipe_gets_klamms_words_alone(log: Path, live_cluster: LocalCluster, topic_name: str, tmp_path: Path) -> None:
     create_topic(live_cluster.bootstrap_servers.split(",")[0], topic_name)
     spark, servers = ["--master", "local[1]", *CONF], ["-b", live_cluster.bootstrap_servers]
-    out, told = in_pipe(["spark", "verify", "--topic", topic_name, *servers, *spark], tmp_path)
+    out, errors = in_pipe(["spark", "verify", "--topic", topic_name, *servers, *spark], tmp_path)
     assert out.startswith(f"{topic_name}\t")
-    assert told == ["1 partition, 1 replica, 0 offsets: 0 differ, 0 could not be compared, max lag 0"]
+    assert errors == ["1 partition, 1 replica, 0 offsets: 0 differ, 0 could not be compared, max lag 0"]

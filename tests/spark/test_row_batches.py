@@ -27,8 +27,8 @@ class Producer:
 
 def partitions(rows: pa.RecordBatch, batch_bytes: int = 1 << 20) -> list[int]:
     producer: Any = Producer()
-    found: list[int] = partitions_of(rows, record_columns(rows), producer, batch_bytes).tolist()
-    return found
+    numbers: list[int] = partitions_of(rows, record_columns(rows), producer, batch_bytes).tolist()
+    return numbers
 
 
 @given(

@@ -174,10 +174,10 @@ def test_ctrl_c_ends_spark_too(tmp_path: Path) -> None:
         assert is_in_time()
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    told = process.stderr.read()
+    output = process.stderr.read()
     process.stderr.close()
-    assert process.wait(60 * slowness()) == 130, told
-    assert "error: interrupted" in told
+    assert process.wait(60 * slowness()) == 130, output
+    assert "error: interrupted" in output
     assert log.parent.exists(), "--verbose keeps it"
     # A child of the JVM's own start script may outlive it by a moment.
     is_in_time = within(30)
@@ -225,14 +225,14 @@ def test_a_second_ctrl_c_kills_a_jvm_that_does_not_end() -> None:
 
 def children(pid: int) -> list[int]:
     """Return the ids of a process's children that are Java, or about to be."""
-    found = []
+    pids = []
     for task in Path(f"/proc/{pid}/task").iterdir():
-        found += [int(child) for child in (task / "children").read_text().split()]
-    return found
+        pids += [int(child) for child in (task / "children").read_text().split()]
+    return pids
 
 
 def test_a_session_that_is_there_is_used_and_left(spark: object) -> None:
-    with spark_session("other", SparkOptions("local[1]"), java_home=find_java().program.parents[1]) as found:
-        assert found is spark
+    with spark_session("other", SparkOptions("local[1]"), java_home=find_java().program.parents[1]) as session:
+        assert session is spark
     assert spark.range(3).count() == 3  # type: ignore[attr-defined]
     assert "PYSPARK_GATEWAY_PORT" not in os.environ

@@ -28,16 +28,16 @@ def consumed(cluster: LocalCluster, topic: str) -> list[Any]:
     settings = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "unused", "enable.partition.eof": True}
     consumer = Consumer(settings | {"enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(3)])
-    found, ended = [], 0
+    values, ended = [], 0
     while ended < 3:
         message = consumer.poll(30)
         assert message is not None
         if message.error():
             ended += 1
         else:
-            found.append((message.partition(), message.key(), message.value(), message.headers()))
+            values.append((message.partition(), message.key(), message.value(), message.headers()))
     consumer.close()
-    return found
+    return values
 
 
 @pytest.fixture
@@ -75,11 +75,13 @@ def test_text_by_key_goes_where_kafka_would_put_it(
     value = "concat(repeat('value ', 40), id) as value"
     data = spark.range(0, count, 1, 1).selectExpr("cast(id % 50 as string) as key", value)
     write(data, topic=topic, **{"kafka.compression.type": codec})
-    found = consumed(live_cluster, topic)
-    numbers = [int(row[2].removeprefix(b"value " * 40)) for row in found]
+    values = consumed(live_cluster, topic)
+    numbers = [int(row[2].removeprefix(b"value " * 40)) for row in values]
     assert sorted(numbers) == list(range(count))
-    assert {(row[1], row[0]) for row in found} == {(b"%d" % n, partition_for_key(b"%d" % n, 3)) for n in range(50)}
-    by_partition = [[n for n, row in zip(numbers, found, strict=True) if row[0] == partition] for partition in range(3)]
+    assert {(row[1], row[0]) for row in values} == {(b"%d" % n, partition_for_key(b"%d" % n, 3)) for n in range(50)}
+    by_partition = [
+        [n for n, row in zip(numbers, values, strict=True) if row[0] == partition] for partition in range(3)
+    ]
     assert by_partition == [sorted(some) for some in by_partition], "one task, so in the order of the rows"
 
 

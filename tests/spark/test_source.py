@@ -91,12 +91,12 @@ def test_a_compacted_topic_with_gaps(frame: Callable[..., Any], live_cluster: Lo
     data = frame(subscribe=topic_name, includeHeaders="true")
     is_in_time = within(120)
     while True:
-        before, found = consumed(live_cluster.bootstrap_servers, topic_name, 1), spark_rows(data)
-        if len(found) < 150 and before == consumed(live_cluster.bootstrap_servers, topic_name, 1):
+        before, values = consumed(live_cluster.bootstrap_servers, topic_name, 1), spark_rows(data)
+        if len(values) < 150 and before == consumed(live_cluster.bootstrap_servers, topic_name, 1):
             break
         assert is_in_time(), "the cleaner does not come"
-    assert found == before
-    assert {row[3] for row in found} >= {b"%d" % n for n in range(293, 300)}, "of each key the last one stays"
+    assert values == before
+    assert {row[3] for row in values} >= {b"%d" % n for n in range(293, 300)}, "of each key the last one stays"
 
 
 def test_where_to_begin_and_to_end(frame: Callable[..., Any], live_cluster: LocalCluster, topic: str) -> None:
@@ -134,8 +134,8 @@ def test_pieces_and_columns(frame: Callable[..., Any], live_cluster: LocalCluste
     assert Counter((row.partition, row.offset) for row in cut.collect()) == Counter(
         (partition, offset) for partition in (0, 1) for offset in range(500)
     )
-    one = frame(assign=json.dumps({topic: [1]})).select("partition").distinct().collect()
-    assert [row.partition for row in one] == [1]
+    rows = frame(assign=json.dumps({topic: [1]})).select("partition").distinct().collect()
+    assert [row.partition for row in rows] == [1]
 
 
 def test_a_schema_that_leaves_columns_out(spark: Any, live_cluster: LocalCluster, topic: str) -> None:
@@ -259,9 +259,9 @@ def test_batches_of_a_wanted_size_and_a_restart(
     stream: Callable[..., Any], live_cluster: LocalCluster, topic: str, tmp_path: Path
 ) -> None:
     send(live_cluster.bootstrap_servers, topic, numbered(0, 1000))
-    found = Collected()
+    collected = Collected()
     options = {"subscribe": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "300"}
-    progress = ended(stream(found, **options))
+    progress = ended(stream(collected, **options))
     assert [batch["numInputRows"] for batch in progress] == [300, 300, 300, 100]
     assert json.loads(progress[0]["sources"][0]["latestOffset"] if isinstance(
         progress[0]["sources"][0]["latestOffset"], str) else json.dumps(progress[0]["sources"][0]["latestOffset"])
@@ -271,8 +271,8 @@ def test_batches_of_a_wanted_size_and_a_restart(
     send(live_cluster.bootstrap_servers, topic, numbered(1000, 100))
     add_partitions(live_cluster, topic, 3)
     send(live_cluster.bootstrap_servers, topic, [{"value": b"new", "partition": 2}])
-    ended(stream(found, **options))
-    assert found.rows == sorted([(n % 2, n // 2, b"%d" % n) for n in range(1100)] + [(2, 0, b"new")])
+    ended(stream(collected, **options))
+    assert collected.rows == sorted([(n % 2, n // 2, b"%d" % n) for n in range(1100)] + [(2, 0, b"new")])
 
 
 def test_latest_is_pinned_by_the_checkpoint(stream: Callable[..., Any], live_cluster: LocalCluster, topic: str) -> None:
@@ -287,35 +287,35 @@ def test_latest_is_pinned_by_the_checkpoint(stream: Callable[..., Any], live_clu
     with pytest.raises(Exception, match="not today"):
         stream(fail, subscribe=topic).awaitTermination(60)
     send(live_cluster.bootstrap_servers, topic, numbered(20, 10))
-    found = Collected()
-    ended(stream(found, subscribe=topic))
-    assert found.rows == sorted((n % 2, n // 2, b"%d" % n) for n in range(10, 30))
+    collected = Collected()
+    ended(stream(collected, subscribe=topic))
+    assert collected.rows == sorted((n % 2, n // 2, b"%d" % n) for n in range(10, 30))
 
 
 def test_a_broker_dies_and_partitions_are_added_while_a_stream_runs(
     stream: Callable[..., Any], topic_name: str, tmp_path: Path
 ) -> None:
     """In the end the query has read what a plain consumer reads, each record once."""
-    found = Collected()
+    collected = Collected()
     settings = {"auto.leader.rebalance.enable": "false", "controlled.shutdown.retry.backoff.ms": "100"}
     with LocalCluster(3, directory=tmp_path / "cluster", config=settings) as cluster:
         create(cluster, topic_name, partitions=3, replicas=3)
         send(cluster.bootstrap_servers, topic_name, spread(0, 15_000, partitions=3))
         options = {"subscribe": topic_name, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "3000"}
-        query = stream(found, {"processingTime": "0 seconds"}, cluster, **options)
-        until(query, lambda: len(found.rows) > 0)
+        query = stream(collected, {"processingTime": "0 seconds"}, cluster, **options)
+        until(query, lambda: len(collected.rows) > 0)
         victim = cluster.broker_ids[1]
         cluster.kill_broker(victim)
         send(cluster.bootstrap_servers, topic_name, spread(15_000, 3000, partitions=3))
-        until(query, lambda: len(found.rows) >= 18_000)
+        until(query, lambda: len(collected.rows) >= 18_000)
         cluster.start_broker(victim)
         add_partitions(cluster, topic_name, 6)
         send(cluster.bootstrap_servers, topic_name, spread(18_000, 6000, partitions=6))
         expected = [row[:2] + row[3:4] for row in consumed(cluster.bootstrap_servers, topic_name, 6)]
-        until(query, lambda: len(found.rows) >= len(expected))
+        until(query, lambda: len(collected.rows) >= len(expected))
         query.stop()
     assert {value for *_, value in expected} == {b"%d" % n for n in range(24_000)}
-    assert found.rows == expected
+    assert collected.rows == expected
 
 
 def spread(first: int, count: int, *, partitions: int) -> list[dict[str, Any]]:

@@ -39,8 +39,8 @@ def test_before_4_0_there_are_no_python_sources(of_version: Callable[..., None])
     of_version("3.5.6", _HAS_SOURCES=False)
     with pytest.raises(KafkaSourceError) as caught:
         register(None)  # type: ignore[arg-type]
-    told, hint = str(caught.value).splitlines()
-    assert told == "PySpark 3.5.6 has no Python data sources, which came with 4.0"
+    lines, hint = str(caught.value).splitlines()
+    assert lines == "PySpark 3.5.6 has no Python data sources, which came with 4.0"
     assert "pip install 'pyspark>=4.0'" in hint
     assert "spark-sql-kafka-0-10_2.12:3.5.6" in hint
 
@@ -50,8 +50,8 @@ def test_before_4_2_batches_cannot_be_limited(of_version: Callable[..., None], o
     of_version("4.1.1", _HAS_LIMITS=False)
     with pytest.raises(KafkaSourceError) as caught:
         stream_reader(**{option: "100"})
-    told, hint = str(caught.value).splitlines()
-    assert told == "PySpark 4.1.1 cannot limit the batches of a Python source, which came with 4.2"
+    lines, hint = str(caught.value).splitlines()
+    assert lines == "PySpark 4.1.1 cannot limit the batches of a Python source, which came with 4.2"
     assert hint == "hint: leave maxOffsetsPerTrigger and minOffsetsPerTrigger out, or use PySpark 4.2 or newer"
 
 
