@@ -67,16 +67,16 @@ class ConfluentKafka:
         consumer = Consumer({**settings, **self._settings})
         # An offset by number: librdkafka looks up "beginning" only half a second after the request.
         consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
-        found: list[Sent] = []
+        records: list[Sent] = []
         deadline = time.monotonic() + DEADLINE_S
-        while len(found) < count and time.monotonic() < deadline:
+        while len(records) < count and time.monotonic() < deadline:
             message = consumer.poll(0.1)
             if message is not None:
                 assert message.error() is None, message.error()
                 headers = tuple((name, value) for name, value in message.headers() or ())
-                found.append(Sent(message.partition(), message.key(), message.value(), headers))
+                records.append(Sent(message.partition(), message.key(), message.value(), headers))
         consumer.close()
-        return found
+        return records
 
 
 class KafkaPython:
@@ -140,12 +140,12 @@ class AioKafka:
         await consumer.start()
         try:
             await consumer.seek_to_beginning(*assigned)
-            found: list[Sent] = []
+            consumed: list[Sent] = []
             async with asyncio.timeout(DEADLINE_S):
-                while len(found) < count:
+                while len(consumed) < count:
                     for records in (await consumer.getmany(timeout_ms=200)).values():
-                        found += [Sent(r.partition, r.key, r.value, tuple(map(tuple, r.headers))) for r in records]
-            return found
+                        consumed += [Sent(r.partition, r.key, r.value, tuple(map(tuple, r.headers))) for r in records]
+            return consumed
         finally:
             await consumer.stop()
 

@@ -127,8 +127,10 @@ class LibrdkafkaSender:
     def flush(self, timeout_s: float) -> None:
         left = self._producer.flush(timeout_s)
         if left:
-            told = self._said.save()
-            raise AssertionError(f"librdkafka still holds {left} records after {timeout_s:.0f} s; what it said: {told}")
+            saved = self._said.save()
+            raise AssertionError(
+                f"librdkafka still holds {left} records after {timeout_s:.0f} s; what it said: {saved}"
+            )
 
     def close(self) -> None:
         self._producer.purge()
@@ -290,7 +292,7 @@ def read_topic(
         "log_level": 0,
     }
     consumer = Consumer(settings)
-    found: list[Records] = [[] for _ in range(partitions)]
+    records: list[Records] = [[] for _ in range(partitions)]
     try:
         deadline = time.monotonic() + timeout_s
         bounds = [_watermarks(consumer, TopicPartition(topic, p), deadline) for p in range(partitions)]
@@ -302,9 +304,9 @@ def read_topic(
             )
             for message in consumer.consume(1_000, timeout=0.05):
                 if message.error() is None:
-                    found[message.partition()].append((message.offset(), message.value()))
-            left = {p for p in left if not found[p] or found[p][-1][0] < bounds[p][1] - 1}
-        return found
+                    records[message.partition()].append((message.offset(), message.value()))
+            left = {p for p in left if not records[p] or records[p][-1][0] < bounds[p][1] - 1}
+        return records
     finally:
         consumer.close()
 

@@ -204,8 +204,8 @@ class Read(NamedTuple):
 
 def read_values(bootstrap: str, topic: str, partitions: int, *, committed: bool = True) -> list[bytes]:
     """Return all values up to the end of the partitions, as a reader of committed, or of all, records sees them."""
-    found = read_records(bootstrap, topic, partitions, committed=committed)
-    return sorted(record.value for records in found for record in records)
+    by_partition = read_records(bootstrap, topic, partitions, committed=committed)
+    return sorted(record.value for records in by_partition for record in records)
 
 
 def read_records(
@@ -252,7 +252,7 @@ def committed_offset(bootstrap: str, group: str, topic: str, partition: int = 0)
         {"bootstrap.servers": bootstrap, "group.id": group, "isolation.level": "read_committed", "log_level": 0}
     )
     try:
-        found = consumer.committed([TopicPartition(topic, partition)], DEADLINE_S)
-        return int(found[0].offset)
+        offsets = consumer.committed([TopicPartition(topic, partition)], DEADLINE_S)
+        return int(offsets[0].offset)
     finally:
         consumer.close()

@@ -152,9 +152,9 @@ def controller_address(address: str, timeout_s: float = 40.0) -> str:
     deadline = time.monotonic() + timeout_s
     with WireClient(address) as client:
         while True:
-            told = client.ask(MetadataRequest(topics=[]), 1)
-            for broker in told.brokers:
-                if broker.node_id == told.controller_id:
+            response = client.ask(MetadataRequest(topics=[]), 1)
+            for broker in response.brokers:
+                if broker.node_id == response.controller_id:
                     return f"{broker.host}:{broker.port}"
             assert time.monotonic() < deadline, "no controller"
             time.sleep(0.01)
@@ -165,8 +165,10 @@ def wait_until_led(address: str, *topics: str, timeout_s: float = 40.0) -> None:
     deadline = time.monotonic() + timeout_s
     with WireClient(address) as client:
         for topic in topics:
-            while (told := describe_topic(client, topic)).error_code or any(p.error_code for p in told.partitions):
-                assert time.monotonic() < deadline, f"{topic} is not led: {told}"
+            while (description := describe_topic(client, topic)).error_code or any(
+                p.error_code for p in description.partitions
+            ):
+                assert time.monotonic() < deadline, f"{topic} is not led: {description}"
                 time.sleep(0.01)
 
 

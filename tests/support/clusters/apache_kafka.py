@@ -126,8 +126,8 @@ def fetch_jar(artifact: str) -> Path:
         subprocess.run(copy, check=True, timeout=300)
         return folder
 
-    (found,) = fetched_once(jars_folder().with_name(name), fetch).glob("*.jar")
-    return found
+    (jar,) = fetched_once(jars_folder().with_name(name), fetch).glob("*.jar")
+    return jar
 
 
 def _fetch(version: str, work: Path) -> Path:
@@ -225,19 +225,19 @@ class SharedJvm:
         Raises:
             RuntimeError: it failed, with Java's words.
         """
-        told = properties.with_name(f"{what}-{time.monotonic_ns()}")
+        copy = properties.with_name(f"{what}-{time.monotonic_ns()}")
         assert self._process.stdin is not None
         with self._one_line:
-            self._process.stdin.write(f"{what}\t{properties}\t{told}\n".encode())
+            self._process.stdin.write(f"{what}\t{properties}\t{copy}\n".encode())
             self._process.stdin.flush()
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not told.exists():
+        while not copy.exists():
             if not self.is_alive or time.monotonic() > deadline:
                 self._process.kill()
                 said = self._output.read_text("utf-8", "replace")[-4000:]
                 raise RuntimeError(f"Apache Kafka did not {what}: {said}")
             time.sleep(0.02)
-        if failure := told.read_text():
+        if failure := copy.read_text():
             raise RuntimeError(f"Apache Kafka did not {what}: {failure}")
 
 

@@ -93,11 +93,11 @@ class Kdc:
 def kdc(folder: Path, host: str) -> Iterator[Kdc]:
     """Start a KDC and end it at the end; skip where Kerberos is missing."""
     require("kerberos")
-    found = Kdc(folder, host)
-    found.write()
-    found.run("kdb5_util", "create", "-s", "-r", REALM, "-P", "master-Secr3t")
-    with found.serving():
-        yield found
+    running_kdc = Kdc(folder, host)
+    running_kdc.write()
+    running_kdc.run("kdb5_util", "create", "-s", "-r", REALM, "-P", "master-Secr3t")
+    with running_kdc.serving():
+        yield running_kdc
 
 
 def _is_listening(host: str, port: int) -> bool:

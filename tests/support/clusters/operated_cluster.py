@@ -60,8 +60,8 @@ class Klamm:
         return list(described[0]["partitions"])
 
     def settings(self, *entity: str) -> dict[str, str]:
-        found = self("configs", "describe", *entity, "-o", "json").json
-        entities = found if isinstance(found, list) else [found]
+        configs = self("configs", "describe", *entity, "-o", "json").json
+        entities = configs if isinstance(configs, list) else [configs]
         return {entry["name"]: entry["value"] for entity in entities for entry in entity["configs"]}
 
 

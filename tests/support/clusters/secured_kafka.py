@@ -104,7 +104,7 @@ def secured_kafka(folder: Path, more: Mapping[str, str] | None = None) -> Iterat
 
 def _settings(kafka: SecuredKafka, store: Path) -> dict[str, str]:
     users = " ".join(f'user_{name}="{_quoted(password)}"' for name, password in PASSWORDS.items())
-    found = {
+    settings = {
         "listeners": ",".join(f"{name}://{kafka.address(name)}" for name in LISTENERS),
         "advertised.listeners": ",".join(
             f"{name}://{kafka.address('PLAINTEXT' if name == 'CROSSED' else name)}" for name in LISTENERS
@@ -127,11 +127,11 @@ def _settings(kafka: SecuredKafka, store: Path) -> dict[str, str]:
     others = {"EXPIRED": ((-9, -2), kafka.host), "FUTURE": ((2, 9), kafka.host), "NAMED": ((-1, 9), "broker.example")}
     for name, (days, subject) in others.items():
         path = kafka.ca.sign("broker", [subject], days=days).write_pem(kafka.folder / f"{name}.pem")
-        found[f"listener.name.{name.lower()}.ssl.keystore.location"] = str(path)
+        settings[f"listener.name.{name.lower()}.ssl.keystore.location"] = str(path)
     keys = kafka.folder / "keys.json"
     keys.write_text(KEYS)
     handler = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
-    found |= {
+    settings |= {
         "listener.name.signed.sasl.enabled.mechanisms": "OAUTHBEARER",
         "listener.name.signed.oauthbearer.sasl.server.callback.handler.class": handler,
         "listener.name.signed.sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
@@ -145,8 +145,8 @@ def _settings(kafka: SecuredKafka, store: Path) -> dict[str, str]:
                     mechanism, ""
                 )
                 key = f"listener.name.{name.lower()}.{mechanism.lower()}.sasl.jaas.config"
-                found[key] = f"{module} required{options};".replace("\\", "\\\\")
-    return found
+                settings[key] = f"{module} required{options};".replace("\\", "\\\\")
+    return settings
 
 
 def _make_users(kafka: SecuredKafka) -> None:

@@ -512,13 +512,13 @@ class FakeCluster:
         )  # fmt: skip
 
     def _traffic(self) -> dict[str, TopicTraffic]:
-        told = self._brokers.keys() - self._silent.keys() - self._untold.keys()
-        found = {}
+        live = self._brokers.keys() - self._silent.keys() - self._untold.keys()
+        traffic = {}
         for name, topic in self._topics.items():
-            bytes_in = sum(p.leader in told for p in topic.partitions) * self.rate * _RECORD_BYTES
-            if bytes_in or not told.isdisjoint(p.leader for p in topic.partitions):
-                found[name] = TopicTraffic(bytes_in, 2 * bytes_in)
-        return found
+            bytes_in = sum(p.leader in live for p in topic.partitions) * self.rate * _RECORD_BYTES
+            if bytes_in or not live.isdisjoint(p.leader for p in topic.partitions):
+                traffic[name] = TopicTraffic(bytes_in, 2 * bytes_in)
+        return traffic
 
     def _log_dirs(self) -> tuple[LogDir, ...]:
         sizes: dict[int, list[int]] = {broker: [] for broker in self._brokers}

@@ -130,10 +130,10 @@ def check_json(name: str, seen: Seen) -> None:
     schema = json.loads(SCHEMAS.read_text("utf-8"))
     assert name in schema["$defs"], f"no schema for {name}"
     strict = {"$defs": _closed(schema["$defs"]), "$ref": f"#/$defs/{name}"}
-    found = [
+    errors = [
         f"{error.json_path}: {error.message}" for error in Draft202012Validator(strict).iter_errors(json.loads(text))
     ]
-    assert found == [], found[:5]
+    assert errors == [], errors[:5]
 
 
 def _closed(schema: Any) -> Any:

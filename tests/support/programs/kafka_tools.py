@@ -27,18 +27,18 @@ def run_tool(main_class: str, *arguments: str, version: str = KAFKA_VERSION) -> 
     """Run a tool of Kafka and return its output."""
     with _one_at_a_time:
         process = _jvm(version)
-        given, told = process.stdin, process.stdout
-        assert given is not None and told is not None
+        given, pipes = process.stdin, process.stdout
+        assert given is not None and pipes is not None
         end = Timer(PATIENCE_S, process.kill)
         end.start()
         try:
             given.write("\t".join((main_class, *arguments)).encode() + b"\n")
             given.flush()
-            head = told.readline().split()
+            head = pipes.readline().split()
             if not head:
                 raise RuntimeError(f"Kafka's tool hung or took the JVM along: {main_class} {' '.join(arguments)}")
             code, *sizes = map(int, head)
-            out, errors = (told.read(size).decode() for size in sizes)
+            out, errors = (pipes.read(size).decode() for size in sizes)
         finally:
             end.cancel()
     return subprocess.CompletedProcess([main_class, *arguments], code, out, errors)

@@ -43,8 +43,8 @@ def pages() -> list[Path]:
 def links(page: Path) -> list[Link]:
     """Return the links to files and headings, without links to other sites."""
     prose = "\n".join(text for _, language, text in _lines(page) if language is None)
-    found = [_split(target) for target in _LINK.findall(prose)]
-    return [link for link in found if "://" not in link.target and not link.target.startswith("mailto:")]
+    targets = [_split(target) for target in _LINK.findall(prose)]
+    return [link for link in targets if "://" not in link.target and not link.target.startswith("mailto:")]
 
 
 def anchors(page: Path) -> set[str]:
@@ -79,14 +79,14 @@ def quoted_commands(page: Path) -> Iterator[Command]:
 
 def fenced_blocks(page: Path, language: str) -> list[str]:
     """Return the text of a page's fenced blocks in one language."""
-    found: list[list[str]] = []
+    blocks: list[list[str]] = []
     last = 0
     for number, of, text in _lines(page):
         if of == language:
-            found += [[]] if number != last + 1 else []
-            found[-1].append(text)
+            blocks += [[]] if number != last + 1 else []
+            blocks[-1].append(text)
             last = number
-    return ["\n".join(lines) for lines in found]
+    return ["\n".join(lines) for lines in blocks]
 
 
 def _lines(page: Path) -> Iterator[tuple[int, str | None, str]]:

@@ -28,7 +28,7 @@ def wait_for(look: Callable[[], T], what: str = "the condition", seconds: float 
         AssertionError: the time is up.
     """
     is_in_time, began = within(seconds), time.monotonic()
-    while not (found := look()):
+    while not (result := look()):
         assert is_in_time(), f"not within {seconds:.0f} s, or longer on a busy machine: {what}"
         time.sleep(min(0.02 + 0.05 * (time.monotonic() - began), 0.2))
-    return found
+    return result

@@ -28,9 +28,9 @@ def fault_of(words: Sequence[str], *, is_whole: bool = True) -> str | None:
                 rest = [*rest[1:], "--help"]
             if not rest:
                 return "a command is missing" if is_whole else None
-            name, found, rest = command.resolve_command(context, rest)
-            assert found is not None
-            command, context = found, Context(found, parent=context, info_name=name)
+            name, subcommand, rest = command.resolve_command(context, rest)
+            assert subcommand is not None
+            command, context = subcommand, Context(subcommand, parent=context, info_name=name)
         if not is_whole:
             command.make_parser(context).parse_args(rest)
         elif "--help" not in rest:

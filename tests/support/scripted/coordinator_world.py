@@ -89,8 +89,8 @@ class MemoryLog:
         _, position = self._positions[bisect(self._positions, (offset, len(self.data))) - 1]
         size = max(max_bytes, read_batch_header(self.data, position).size_bytes)
         with memoryview(self.data) as view:
-            found = bytes(view[position : position + size])
-        return SimpleNamespace(records=SimpleNamespace(size_bytes=len(found), read=partial(bytes, found)))
+            data = bytes(view[position : position + size])
+        return SimpleNamespace(records=SimpleNamespace(size_bytes=len(data), read=partial(bytes, data)))
 
 
 class MemoryPartition:
@@ -116,8 +116,8 @@ class MemoryPartition:
         return self.log
 
     def append_own(self, batch: memoryview, own: OwnBatch) -> int:
-        found = read_batch_header(batch, 0)
-        assert (found.record_count, found.max_timestamp) == (own.record_count, own.timestamp_ms)
+        header = read_batch_header(batch, 0)
+        assert (header.record_count, header.max_timestamp) == (own.record_count, own.timestamp_ms)
         offset: int = self.append_records_to_leader(batch, ACKS_ALL, origin=AppendOrigin.COORDINATOR).first_offset
         return offset
 
@@ -256,9 +256,9 @@ class CoordinatorWorld:
 
     def committed(self, group: str, partition: TopicPartition = READ) -> int | None:
         """Return what is committed."""
-        error, found = self.coordinator.offsets.fetch(group, [partition])
+        error, offsets = self.coordinator.offsets.fetch(group, [partition])
         assert error is ErrorCode.NONE
-        value = found[partition]
+        value = offsets[partition]
         assert not isinstance(value, ErrorCode)
         return None if value is None else value.offset
 

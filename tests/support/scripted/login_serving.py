@@ -59,8 +59,8 @@ def policy(clock: ManualClock, stored: dict[str, str], **settings: str) -> Login
         int(key): HandlerSpec(key, API_SPECS[key].min_version, API_SPECS[key].max_version, answer, is_async=False)
         for key, answer in answers.items()
     }
-    found = listener_logins(config, {})["SAFE"]
-    return found.policy(
+    logins = listener_logins(config, {})["SAFE"]
+    return logins.policy(
         RouteTable(specs, unknown_version), lambda user, name: stored.get(f"{user} {name}"), clock.now_ms
     )
 

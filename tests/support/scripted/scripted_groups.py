@@ -92,15 +92,17 @@ class ScriptedGroups:
 
     def _find(self, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
         keys = request.coordinator_keys or [request.key]
-        found = []
+        answers = []
         for key in keys:
             code = self.errors.get(key, ErrorCode.NONE)
             broker = self.cluster.brokers[self.home(key)]
-            found.append(Coordinator(key=key, node_id=broker.id, host=broker.host, port=broker.port, error_code=code))
+            answers.append(Coordinator(key=key, node_id=broker.id, host=broker.host, port=broker.port, error_code=code))
         if request.coordinator_keys:
-            return FindCoordinatorResponse(coordinators=found)
-        one = found[0]
-        return FindCoordinatorResponse(error_code=one.error_code, node_id=one.node_id, host=one.host, port=one.port)
+            return FindCoordinatorResponse(coordinators=answers)
+        first = answers[0]
+        return FindCoordinatorResponse(
+            error_code=first.error_code, node_id=first.node_id, host=first.host, port=first.port
+        )
 
     def _list(self, broker: ScriptedBroker) -> ListGroupsResponse:
         names = [group for group in self.offsets if self.home(group) == broker.id]

@@ -39,8 +39,8 @@ class Log:
         return [Record(offset, 1000 + offset, None, b"%d" % offset) for offset in range(base, min(base + 3, self.end))]
 
     def read(self, offset: int) -> bytes:
-        found = [data for base, data in self.batches if base + 3 > offset]
-        return b"".join(found[:2])
+        batches = [data for base, data in self.batches if base + 3 > offset]
+        return b"".join(batches[:2])
 
 
 class LeaderScript:

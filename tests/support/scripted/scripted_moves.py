@@ -91,7 +91,7 @@ class ScriptedMoves:
 
     @property
     def moving(self) -> list[TopicPartition]:
-        return [name for name, found in self._assignments.items() if found.is_being_reassigned]
+        return [name for name, assignment in self._assignments.items() if assignment.is_being_reassigned]
 
     def put(self, name: TopicPartition, replicas: tuple[int, ...]) -> None:
         """Give a partition these replicas, all in sync."""
@@ -117,7 +117,7 @@ class ScriptedMoves:
 
     def throttled(self) -> list[str]:
         """Return the topics and brokers that have throttles."""
-        return [f"{_KINDS[kind]} {name}" for (kind, name), found in sorted(self.settings.items()) if found]
+        return [f"{_KINDS[kind]} {name}" for (kind, name), setting in sorted(self.settings.items()) if setting]
 
     def _assign(self, name: TopicPartition, assignment: ReplicaAssignment) -> None:
         self._assignments[name] = assignment
@@ -147,14 +147,14 @@ class ScriptedMoves:
     def _list(self, _: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
         topics = []
         for name in self.moving:
-            found = self._assignments[name]
-            one = OngoingPartitionReassignment(
+            assignment = self._assignments[name]
+            listed = OngoingPartitionReassignment(
                 partition_index=name.partition,
-                replicas=list(found.replicas),
-                adding_replicas=list(found.adding_replicas),
-                removing_replicas=list(found.removing_replicas),
+                replicas=list(assignment.replicas),
+                adding_replicas=list(assignment.adding_replicas),
+                removing_replicas=list(assignment.removing_replicas),
             )
-            topics.append(OngoingTopicReassignment(name=name.topic, partitions=[one]))
+            topics.append(OngoingTopicReassignment(name=name.topic, partitions=[listed]))
         return ListPartitionReassignmentsResponse(topics=topics)
 
     def _alter(self, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
@@ -190,15 +190,15 @@ class ScriptedMoves:
         if broker.id in self.without_dirs:
             return HANG_UP
         dirs: dict[str, list[DescribeLogDirsTopic]] = {DIR: [], OTHER_DIR: []}
-        for (topic, partition), found in self._assignments.items():
-            if broker.id in found.origin_replicas:
-                one = DescribeLogDirsPartition(partition_index=partition, partition_size=SIZE)
+        for (topic, partition), item in self._assignments.items():
+            if broker.id in item.origin_replicas:
+                described = DescribeLogDirsPartition(partition_index=partition, partition_size=SIZE)
                 path = self.dirs.get((TopicPartition(topic, partition), broker.id), DIR)
-                dirs[path].append(DescribeLogDirsTopic(name=topic, partitions=[one]))
+                dirs[path].append(DescribeLogDirsTopic(name=topic, partitions=[described]))
         for ((topic, partition), at), path in self.futures.items():
             if at == broker.id:
-                one = DescribeLogDirsPartition(partition_index=partition, partition_size=0, is_future_key=True)
-                dirs[path].append(DescribeLogDirsTopic(name=topic, partitions=[one]))
+                described = DescribeLogDirsPartition(partition_index=partition, partition_size=0, is_future_key=True)
+                dirs[path].append(DescribeLogDirsTopic(name=topic, partitions=[described]))
         return DescribeLogDirsResponse(
             results=[
                 DescribeLogDirsResult(log_dir=path, topics=topics, usable_bytes=self.usable_bytes)

@@ -63,8 +63,8 @@ def plain_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("pyspark", "py4j", "pyarrow", "numpy"):
         spec = util.find_spec(name)
         assert spec is not None and spec.submodule_search_locations
-        found = Path(next(iter(spec.submodule_search_locations)))
-        (packages / name).symlink_to(found)
-        for libraries in found.parent.glob(f"{name}.libs"):
+        package = Path(next(iter(spec.submodule_search_locations)))
+        (packages / name).symlink_to(package)
+        for libraries in package.parent.glob(f"{name}.libs"):
             (packages / libraries.name).symlink_to(libraries)
     return folder / "bin" / "python"

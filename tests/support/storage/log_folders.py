@@ -140,11 +140,11 @@ def as_sent(stored: bytes) -> memoryview:
 
 def stored_batches(folder: Path) -> list[tuple[BatchHeader, bytes]]:
     """Return header and bytes of every batch in a partition's folder."""
-    found = []
+    batches = []
     for path in sorted(folder.glob("*.log")):
         data = path.read_bytes()
-        found += [(header, data[position : position + header.size_bytes]) for position, header in iter_batches(data)]
-    return found
+        batches += [(header, data[position : position + header.size_bytes]) for position, header in iter_batches(data)]
+    return batches
 
 
 def read_all(log: Log, start: int | None = None, max_bytes: int = 2**31 - 1) -> bytes:

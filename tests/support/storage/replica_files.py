@@ -29,19 +29,19 @@ def differences(folders: Iterable[Path]) -> str | None:
     first, *others = folders
     wanted = b"".join(record_bytes(first))
     for other in others:
-        found = b"".join(record_bytes(other))
-        if found != wanted:
-            at = next((i for i, (a, b) in enumerate(zip(wanted, found, strict=False)) if a != b), None)
-            position = min(len(wanted), len(found)) if at is None else at
-            return f"{first} ({len(wanted)} bytes) and {other} ({len(found)} bytes) part at byte {position}"
+        rest = b"".join(record_bytes(other))
+        if rest != wanted:
+            at = next((i for i, (a, b) in enumerate(zip(wanted, rest, strict=False)) if a != b), None)
+            position = min(len(wanted), len(rest)) if at is None else at
+            return f"{first} ({len(wanted)} bytes) and {other} ({len(rest)} bytes) part at byte {position}"
     return None
 
 
 def replica_folder(log_dirs: Iterable[Path], topic: str, partition: int) -> Path:
     """Return the folder of a partition on one broker."""
-    found = [path for log_dir in log_dirs if (path := log_dir / f"{topic}-{partition}").is_dir()]
-    assert len(found) == 1, f"{topic}-{partition} is in {found or 'no log dir'}"
-    return found[0]
+    paths = [path for log_dir in log_dirs if (path := log_dir / f"{topic}-{partition}").is_dir()]
+    assert len(paths) == 1, f"{topic}-{partition} is in {paths or 'no log dir'}"
+    return paths[0]
 
 
 def assert_identical(partitions: Iterable[list[Path]], *, timeout_s: float = 20.0) -> None:

@@ -55,9 +55,9 @@ def _line(number: int) -> str:
 
 
 def _offsets(cluster: Operated, *words: str, znodes: bool = False) -> list[tuple[int, int | None]]:
-    found = cluster.json("offsets", *words, znodes=znodes)
-    assert all(row["error"] is None for row in found)
-    return [(row["partition"], row["offset"]) for row in found]
+    rows = cluster.json("offsets", *words, znodes=znodes)
+    assert all(row["error"] is None for row in rows)
+    return [(row["partition"], row["offset"]) for row in rows]
 
 
 def offsets(cluster: Operated, topic: str) -> None:
@@ -94,11 +94,11 @@ def deleted_records(cluster: Operated, topic: str) -> None:
     Impossible requests are refused before anything is sent.
     """
     cluster.fill(topic, 10, 5, 0)
-    one = ("records", "delete", "--topic", topic, "--partition", "0", "--before-offset")
-    would = cluster.json(*one, "4", "--dry-run")
+    words_of_deletion = ("records", "delete", "--topic", topic, "--partition", "0", "--before-offset")
+    would = cluster.json(*words_of_deletion, "4", "--dry-run")
     assert [(each["result"], each["records"], each["end_offset"]) for each in would] == [("would_be_deleted", 4, 10)]
     assert 0 < would[0]["estimated_bytes"] < 4000
-    refused = cluster(*one, "4")
+    refused = cluster(*words_of_deletion, "4")
     assert (refused.code, refused.out, "--yes" in refused.err) == (2, "", True)
     plan = cluster.folder / "offsets.json"
 
@@ -121,9 +121,9 @@ def deleted_records(cluster: Operated, topic: str) -> None:
         assert (ran.code, ran.out) == (2, ""), ran.err
         assert message in ran.err
     assert _offsets(cluster, topic, "--time", "earliest") == [(0, 0), (1, 0), (2, 0)], "nothing was deleted"
-    gone = cluster.json(*one, "4", "--yes")
+    gone = cluster.json(*words_of_deletion, "4", "--yes")
     assert [(each["result"], each["low_watermark"]) for each in gone] == [("deleted", 4)]
-    again = cluster.json(*one, "4", "--yes")
+    again = cluster.json(*words_of_deletion, "4", "--yes")
     assert [(each["result"], each["records"]) for each in again] == [("nothing_to_do", 0)]
     write((topic, 0, 6), (topic, 1, -1), (topic, 2, 0))
     rest = cluster.json("kafka-delete-records", "--offset-json-file", plan, "--yes", znodes=True)
@@ -145,16 +145,16 @@ def log_dirs(cluster: Operated, topic: str) -> None:
     """Where replicas are and how large they are."""
     cluster.fill(topic, 50, 0)
     for znodes in (False, True):
-        found = cluster.json("brokers", "log-dirs", "--topic-list", topic, znodes=znodes)
+        rows = cluster.json("brokers", "log-dirs", "--topic-list", topic, znodes=znodes)
         replicas = [
-            (log_dir["broker"], r["partition"], r["size_bytes"]) for log_dir in found for r in log_dir["replicas"]
+            (log_dir["broker"], r["partition"], r["size_bytes"]) for log_dir in rows for r in log_dir["replicas"]
         ]
         assert sorted(replica[:2] for replica in replicas) == [(0, 0), (0, 1), (1, 0), (1, 1)]
         full = {size for _, partition, size in replicas if partition == 0}
         assert len(full) == 1, "replicas in sync are equally large"
         assert 50 * 100 < min(full) < 10_000
         assert all(
-            log_dir["error"] is None and log_dir["total_bytes"] > log_dir["usable_bytes"] > 0 for log_dir in found
+            log_dir["error"] is None and log_dir["total_bytes"] > log_dir["usable_bytes"] > 0 for log_dir in rows
         )
     only = cluster.json("brokers", "log-dirs", "--broker-list", "1", "--topic-list", topic)
     assert {log_dir["broker"] for log_dir in only} == {1}
@@ -195,8 +195,8 @@ def described_brokers(cluster: Operated, topic: str) -> None:
         assert wire["partitions"]["held"] >= wire["partitions"]["led"] >= 1
         assert sum(log_dir["replica_count"] for log_dir in wire["log_dirs"]) == wire["partitions"]["held"]
     assert [broker["controller"] for broker in by_wire].count(True) == 1
-    (one,) = cluster.json("kafka-broker-api-versions", znodes=True)[:1]
-    produce = next(api for api in one["apis"] if api["key"] == 0)
+    (listed,) = cluster.json("kafka-broker-api-versions", znodes=True)[:1]
+    produce = next(api for api in listed["apis"] if api["key"] == 0)
     assert (produce["name"], produce["max_version"]) == ("Produce", 11)
     (only,) = cluster.json("brokers", "describe", "1")
     assert (only["id"], "apis" in only) == (1, False)
@@ -213,9 +213,9 @@ def settings(cluster: Operated, topic: str) -> None:
         altered = cluster("configs", "alter", *entity, "--add-config", added, "--yes", znodes=znodes)
         assert altered.code == 0, altered.err
         for side in (False, True):
-            (*found,) = cluster.json("configs", "describe", *entity, znodes=side)["configs"]
-            told = {setting["name"]: (setting["value"], setting["source"]) for setting in found}
-            assert told == {
+            (*configs,) = cluster.json("configs", "describe", *entity, znodes=side)["configs"]
+            values = {setting["name"]: (setting["value"], setting["source"]) for setting in configs}
+            assert values == {
                 "cleanup.policy": ("compact,delete", "DYNAMIC_TOPIC_CONFIG"),
                 "retention.ms": ("3600000", "DYNAMIC_TOPIC_CONFIG"),
             }

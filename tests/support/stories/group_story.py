@@ -62,18 +62,17 @@ class Stage:
 
     def offsets(self, group: str, side: Callable[..., Ran] | None = None) -> dict[tuple[str, int], int | None]:
         """Return what a group has committed, as ``describe`` shows it."""
-        found = (side or self.run)("groups", "describe", group, "-o", "json")
-        assert found.code == 0, found.err
-        (told,) = found.json
+        ran = (side or self.run)("groups", "describe", group, "-o", "json")
+        assert ran.code == 0, ran.err
+        (row,) = ran.json
         return {
-            (partition["topic"], partition["partition"]): partition["current_offset"]
-            for partition in told["partitions"]
+            (partition["topic"], partition["partition"]): partition["current_offset"] for partition in row["partitions"]
         }
 
     def describe(self, group: str, *words: str) -> Any:
-        found = self.run("groups", "describe", group, *words, "-o", "json")
-        assert found.code == 0, found.err
-        return found.json[0]
+        ran = self.run("groups", "describe", group, *words, "-o", "json")
+        assert ran.code == 0, ran.err
+        return ran.json[0]
 
 
 def a_group_with_members(stage: Stage, look: Callable[[str, str], None] = lambda group, topic: None) -> None:
@@ -84,8 +83,8 @@ def a_group_with_members(stage: Stage, look: Callable[[str, str], None] = lambda
     topic, group = stage.new_topic(), stage.new_group()
 
     def all_read() -> bool:
-        told = stage.run("groups", "describe", group, "-o", "json")
-        partitions = told.json[0]["partitions"] if told.code == 0 and told.json else []
+        ran = stage.run("groups", "describe", group, "-o", "json")
+        partitions = ran.json[0]["partitions"] if ran.code == 0 and ran.json else []
         owners = {partition["consumer_id"] for partition in partitions}
         return len(owners - {None}) == 2 and {partition["lag"] for partition in partitions} == {0}
 
@@ -105,11 +104,17 @@ def a_group_with_members(stage: Stage, look: Callable[[str, str], None] = lambda
 
 
 def _members_are_told(stage: Stage, topic: str, group: str) -> None:
-    told = stage.describe(group)
-    assert (told["state"], told["type"], told["protocol_type"]) == ("Stable", "classic", "consumer")
-    assert (told["assignment_strategy"], told["member_count"], told["error"]) == ("range", 2, None)
-    assert told["coordinator"]["port"] in {int(address.rpartition(":")[2]) for address in stage.servers.split(",")}
-    rows = told["partitions"]
+    description = stage.describe(group)
+    assert (description["state"], description["type"], description["protocol_type"]) == (
+        "Stable",
+        "classic",
+        "consumer",
+    )
+    assert (description["assignment_strategy"], description["member_count"], description["error"]) == ("range", 2, None)
+    assert description["coordinator"]["port"] in {
+        int(address.rpartition(":")[2]) for address in stage.servers.split(",")
+    }
+    rows = description["partitions"]
     assert [(row["topic"], row["partition"]) for row in rows] == [(topic, index) for index in range(PARTITIONS)]
     assert {(row["current_offset"], row["log_end_offset"], row["lag"]) for row in rows} == {(EACH, EACH, 0)}
     assert {row["client_id"] for row in rows} == {"app-of-node-2", "app-py"}
@@ -161,8 +166,8 @@ def every_reset(stage: Stage) -> None:
     """Every scenario, dry and carried out, with the exported ranges, and the rollback."""
     topic, group = stage.new_topic(), stage.new_group()
     commit(stage.servers, group, {(topic, 0): 4, (topic, 1): 5})
-    told = stage.describe(group)
-    assert (told["state"], told["protocol_type"], told["member_count"]) == ("Empty", None, 0)
+    description = stage.describe(group)
+    assert (description["state"], description["protocol_type"], description["member_count"]) == ("Empty", None, 0)
 
     def planned(*words: str | Path, code: int = 0) -> tuple[list[int], str]:
         ran = stage.run("groups", "reset-offsets", "--group", group, *words, "-o", "json")
@@ -227,37 +232,37 @@ def _there_and_back(stage: Stage, topic: str, group: str) -> None:
 
 def several_groups_at_once(stage: Stage) -> None:
     """Offsets of several groups are exported to one file and imported from it; then the groups are deleted."""
-    topic, one, two = stage.new_topic(), stage.new_group(), stage.new_group()
-    new = ("groups", "reset-offsets", "--group", one, "--group", two, "--topic", topic)
+    topic, first, second = stage.new_topic(), stage.new_group(), stage.new_group()
+    new = ("groups", "reset-offsets", "--group", first, "--group", second, "--topic", topic)
     made = stage.run(*new, "--to-latest", "--execute", "--yes")
     assert (made.code, made.err.count("does not exist yet")) == (0, 2), made.err
 
-    exported = stage.run("kafka-consumer-groups", "--reset-offsets", "--group", one, "--group", two, "--all-topics",
-                         "--to-current", "--export", "--dry-run")  # fmt: skip
+    exported = stage.run("kafka-consumer-groups", "--reset-offsets", "--group", first, "--group", second,
+                         "--all-topics", "--to-current", "--export", "--dry-run")  # fmt: skip
     # Like Kafka's tool, it ends with an empty line.
     lines = [line for line in csv.reader(io.StringIO(exported.out)) if line]
-    assert sorted(lines) == [[g, topic, str(p), "10"] for g in sorted((one, two)) for p in range(PARTITIONS)]
-    file = stage.folder / f"{one}-both.csv"
+    assert sorted(lines) == [[g, topic, str(p), "10"] for g in sorted((first, second)) for p in range(PARTITIONS)]
+    file = stage.folder / f"{first}-both.csv"
     file.write_text(exported.out.replace(",10\n", ",3\n"))
     done = stage.run("groups", "reset-offsets", "--all-groups", "--from-file", file, "--execute", "--yes",
-                     "--rollback-file", stage.folder / f"{one}-back.csv")  # fmt: skip
+                     "--rollback-file", stage.folder / f"{first}-back.csv")  # fmt: skip
     assert done.code == 0, done.err
-    assert set(stage.offsets(one).values()) == set(stage.offsets(two).values()) == {3}
-    back = stage.folder / f"{one}-back.csv"
+    assert set(stage.offsets(first).values()) == set(stage.offsets(second).values()) == {3}
+    back = stage.folder / f"{first}-back.csv"
     assert sorted(back.read_text().splitlines()) == sorted(exported.out.split())
 
-    described = stage.run("groups", "describe", one, two, "absent", "-o", "json")
-    assert (described.code, sorted(found["group"] for found in described.json)) == (2, sorted((one, two)))
+    described = stage.run("groups", "describe", first, second, "absent", "-o", "json")
+    assert (described.code, sorted(group["group"] for group in described.json)) == (2, sorted((first, second)))
     assert json.loads(described.err.splitlines()[0])["error"]["message"] == "consumer group 'absent' does not exist"
-    dry = stage.run("groups", "delete", one, two, "--dry-run")
+    dry = stage.run("groups", "delete", first, second, "--dry-run")
     assert (dry.code, [row[2] for row in dry.rows]) == (0, ["would_be_deleted"] * 2)
-    assert stage.run("groups", "delete", one).code == 2, "nobody can be asked, and --yes was not given"
-    gone = stage.run("groups", "delete", one, two, "absent", "--yes", "-o", "json")
+    assert stage.run("groups", "delete", first).code == 2, "nobody can be asked, and --yes was not given"
+    gone = stage.run("groups", "delete", first, second, "absent", "--yes", "-o", "json")
     assert (gone.code, {(row["group"], row["result"]) for row in gone.json}) == (
         2,
-        {(one, "deleted"), (two, "deleted")},
+        {(first, "deleted"), (second, "deleted")},
     )
-    assert stage.run("groups", "describe", one).code == 2
+    assert stage.run("groups", "describe", first).code == 2
 
 
 def groups_in_zookeeper(stage: Stage, write: Write) -> None:
@@ -331,10 +336,15 @@ def _old_group_is_told(stage: Stage, topic: str, group: str, member: str) -> Non
         assert [row[8] for row in rows] == ["-", "host-1.example", "-", "host-1.example"]
         assert rows[0][10] == "the topic or partition does not exist"
         assert f"/offsets/{topic}/1" in rows[2][10], "a znode that is no number is named"
-    (told,) = stage.run_on_both("groups", "describe", group, "--members", "-o", "json").json
-    assert (told["type"], told["state"], told["coordinator"], told["member_count"]) == ("zookeeper", "Active", None, 1)
-    assert told["members"][0]["consumer_id"] == member
-    assert told["members"][0]["assignment"] == [{"topic": topic, "partitions": [0, 2]}]
+    (answers,) = stage.run_on_both("groups", "describe", group, "--members", "-o", "json").json
+    assert (answers["type"], answers["state"], answers["coordinator"], answers["member_count"]) == (
+        "zookeeper",
+        "Active",
+        None,
+        1,
+    )
+    assert answers["members"][0]["consumer_id"] == member
+    assert answers["members"][0]["assignment"] == [{"topic": topic, "partitions": [0, 2]}]
 
 
 def _old_group_beside_a_new_one(stage: Stage, topic: str, group: str) -> None:

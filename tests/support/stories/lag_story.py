@@ -204,14 +204,14 @@ def readers_of_transactions(run: Run, servers: str, topic: str) -> None:
         # What is in an open transaction may be committed, but a reader of committed records does not wait for it yet.
         send(0)
         for options in ((), ("--no-time-lag",)):
-            assert [found[0] for found in verdicts(*options).values()] == [still, still]
+            assert [verdict[0] for verdict in verdicts(*options).values()] == [still, still]
         for options in (committed_only, (*committed_only, "--no-time-lag")):
             assert verdicts(*options)["read_committed"] == [no_records, no_records]
         plain = Producer({"bootstrap.servers": servers, "log_level": 2})
         plain.produce(topic, b"v", partition=1)
         assert plain.flush(30) == 0
-        assert [found[1] for found in verdicts().values()] == [still, still]
-        assert [found[1] for found in verdicts(*committed_only).values()] == [still, still]
+        assert [verdict[1] for verdict in verdicts().values()] == [still, still]
+        assert [verdict[1] for verdict in verdicts(*committed_only).values()] == [still, still]
     finally:
         for reader in readers.values():
             reader.close()
@@ -246,10 +246,10 @@ def _commit_at(servers: str, group: str, topic: str, offset: int, time_ms: int) 
 
     def is_committed() -> bool:
         with WireClient(servers.split(",")[0]) as client:
-            found = client.ask(FindCoordinatorRequest(key=group), 1)
-        if found.error_code != ErrorCode.NONE:
+            response = client.ask(FindCoordinatorRequest(key=group), 1)
+        if response.error_code != ErrorCode.NONE:
             return False
-        with WireClient(f"{found.host}:{found.port}") as client:
+        with WireClient(f"{response.host}:{response.port}") as client:
             return bool(client.ask(request, 1).topics[0].partitions[0].error_code == ErrorCode.NONE)
 
     wait_for(is_committed, f"{group} has committed")

@@ -68,7 +68,7 @@ def all_ways_agree(spark: Any, query: Any, program: Callable[..., Ran], checkpoi
         "listener": _of_kind(told, query_id, ReaderKind.LISTENER),
     }
     latest = dict(sorted(own.items())[-BATCHES_MAX:])
-    assert {way: _ends_of(found) for way, found in ways.items()} == dict.fromkeys(ways, latest)
+    assert {way: _ends_of(offsets) for way, offsets in ways.items()} == dict.fromkeys(ways, latest)
     assert {query.query_id for query in ways.values() if query} == {query_id}
     traces = [("--checkpoint", checkpoint), ("--event-log", events), ("--event-log", told)]
     for named in (*([trace] for trace in traces), traces):

@@ -446,13 +446,13 @@ def check_remedies(story: RightsStory, case: str, capture: pytest.CaptureFixture
     story.show(story.principal(cell))
     while True:
         ran = story.run(cell, capture, "plain")
-        told = set(re.findall(r"klamm (acls add .*)", ran.err))
+        commands = set(re.findall(r"klamm (acls add .*)", ran.err))
         is_changed = ran.code == CASES[case].code and "--yes" in CASES[case].words
-        if is_changed or not told - typed:
+        if is_changed or not commands - typed:
             break
-        for rule in told - typed:
+        for rule in commands - typed:
             story.as_admin(rule, capture)
-        typed |= told
+        typed |= commands
     story.show("User:*", cell.own)
     if ran.code != CASES[case].code:
         # Who sees nothing at all is not told what a pattern would match.
@@ -475,19 +475,19 @@ def check_picture(story: RightsStory, cell: Cell) -> None:
     else:
         where = story.resource(missing, cell).replace("cluster", "the cluster").replace(":", " ")
         # Topics of other cases may come before it.
-        told = f"{missing.right.operation.word} on {where}".replace(" ", "")
-        assert told[:30] in shown.partition(f"User:{cell.user}lacks")[2], shown
+        missing_right = f"{missing.right.operation.word} on {where}".replace(" ", "")
+        assert missing_right[:30] in shown.partition(f"User:{cell.user}lacks")[2], shown
 
 
 def hidden(ran: Ran, own: str | None = None) -> list[dict[str, str]]:
     """Return what the run said to be hidden; of topics only its ``own``, for those of other cases are, too."""
     lines = [json.loads(line) for line in ran.err.splitlines() if line.startswith('{"hidden"')]
-    found = [right for line in lines for right in line["hidden"]]
+    rights = [right for line in lines for right in line["hidden"]]
     others = {
         right["resource"]
-        for right in found
+        for right in rights
         if right["operation"] in ("describe", "read") and right["resource"] != f"topic:{own}"
     }
     return [
-        right for right in found if own is None or not (right["resource"] in others and "topic:" in right["resource"])
+        right for right in rights if own is None or not (right["resource"] in others and "topic:" in right["resource"])
     ]

@@ -22,7 +22,7 @@ def consumed(servers: str, topic: str, partitions: int, isolation: str = "read_u
     settings = {"bootstrap.servers": servers, "group.id": "unused", "enable.partition.eof": True}
     consumer = Consumer(settings | {"enable.auto.commit": False, "isolation.level": isolation})
     consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)])
-    found, ended = [], 0
+    values, ended = [], 0
     while ended < partitions:
         message = consumer.poll(30)
         assert message is not None, "the consumer got nothing"
@@ -31,9 +31,9 @@ def consumed(servers: str, topic: str, partitions: int, isolation: str = "read_u
             continue
         kind, time = message.timestamp()
         place = (message.partition(), message.offset())
-        found.append((*place, message.key(), message.value(), time, kind - 1, message.headers()))
+        values.append((*place, message.key(), message.value(), time, kind - 1, message.headers()))
     consumer.close()
-    return sorted(found, key=lambda row: row[:2])
+    return sorted(values, key=lambda row: row[:2])
 
 
 def reader(source: Any, servers: str, **options: str) -> Any:

@@ -62,16 +62,16 @@ class Operator:
         recorded = json.loads((EFFECTS / f"{scene}.json").read_text())
         wanted = comparable(recorded["znodes"])
         deadline = time.monotonic() + WAIT_S
-        while (found := self._effect(recorded["topics"])) != wanted and time.monotonic() < deadline:
+        while (effect := self._effect(recorded["topics"])) != wanted and time.monotonic() < deadline:
             time.sleep(0.1)
-        differing = {path for path in found.keys() | wanted.keys() if found.get(path) != wanted.get(path)}
-        told = "; ".join(
-            f"{path}: {found.get(path)}, Kafka's tool left {wanted.get(path)}" for path in sorted(differing)
+        differing = {path for path in effect.keys() | wanted.keys() if effect.get(path) != wanted.get(path)}
+        differences = "; ".join(
+            f"{path}: {effect.get(path)}, Kafka's tool left {wanted.get(path)}" for path in sorted(differing)
         )
-        assert not differing, f"{scene}: {told}"
+        assert not differing, f"{scene}: {differences}"
         changes = self._changes()
-        told, self._seen = changes[self._seen :], len(changes)
-        assert set(told) == set(recorded["config_changes"]), scene
+        differences, self._seen = changes[self._seen :], len(changes)
+        assert set(differences) == set(recorded["config_changes"]), scene
 
     def _effect(self, topics: list[str]) -> dict[str, Any]:
         names = "|".join(map(re.escape, map(self.name, topics)))
@@ -86,11 +86,11 @@ class Operator:
 
     def _tree(self, path: str) -> dict[str, Any]:
         ran = in_process("zk", "tree", path, "--raw", "-o", "json", *self._znodes, capture=self._capture)
-        found: dict[str, Any] = {}
+        tree: dict[str, Any] = {}
         for znode in ran.json:
             text = znode["data"] or ""
-            found[znode["path"]] = json.loads(text) if text.startswith("{") else text or None
-        return found
+            tree[znode["path"]] = json.loads(text) if text.startswith("{") else text or None
+        return tree
 
 
 def comparable(znodes: dict[str, Any]) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def comparable(znodes: dict[str, Any]) -> dict[str, Any]:
 
     A broker without dynamic settings may have an empty znode for them, or none.
     """
-    found = {}
+    effects = {}
     for path, data in znodes.items():
         if isinstance(data, dict):
             data = {key: "…" if key in MASKED else value for key, value in data.items()}
@@ -110,8 +110,8 @@ def comparable(znodes: dict[str, Any]) -> dict[str, Any]:
                 continue
         if path.startswith("/config/brokers") and data is None:
             continue
-        found[path] = data
-    return found
+        effects[path] = data
+    return effects
 
 
 def without_mark(value: str) -> list[str]:

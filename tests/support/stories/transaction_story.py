@@ -53,15 +53,15 @@ class Stage:
         settings = {"bootstrap.servers": self.servers, "group.id": uuid4().hex, "enable.partition.eof": True}
         consumer = Consumer(settings | {"isolation.level": "read_committed", "auto.offset.reset": "earliest"})
         consumer.assign([TopicPartition(topic, partition, 0)])
-        found, until = [], time.monotonic() + 30
+        values, until = [], time.monotonic() + 30
         try:
             while time.monotonic() < until:
                 message = consumer.poll(1)
                 if message is None:
                     continue
                 if message.error():
-                    return found
-                found.append(message.value())
+                    return values
+                values.append(message.value())
         finally:
             consumer.close()
         raise AssertionError("no end of the partition")
@@ -96,17 +96,21 @@ def an_open_transaction(stage: Stage, look: Callable[[str, str], None] = lambda 
     producer.flush()
     listed = {row["transactional_id"]: row for row in stage.run("transactions", "list", "-o", "json").json}[name]
     assert listed["state"] == "Ongoing"
-    (told,) = stage.run("transactions", "describe", name, "-o", "json").json
-    assert {key: told[key] for key in listed} == listed
-    assert (told["partitions"], told["timeout_ms"]) == ([{"topic": topic, "partition": 1}], 60_000)
-    assert 0 <= told["duration_ms"] < 60_000 and told["start_time"].endswith("Z")
+    (description,) = stage.run("transactions", "describe", name, "-o", "json").json
+    assert {key: description[key] for key in listed} == listed
+    assert (description["partitions"], description["timeout_ms"]) == ([{"topic": topic, "partition": 1}], 60_000)
+    assert 0 <= description["duration_ms"] < 60_000 and description["start_time"].endswith("Z")
     by_state = stage.run("transactions", "list", "--state", "prepareabort,ongoing", "--producer-id",
-                         str(told["producer_id"]), "-o", "json").json  # fmt: skip
+                         str(description["producer_id"]), "-o", "json").json  # fmt: skip
     assert by_state == [listed]
     assert listed not in stage.run("transactions", "list", "--duration-filter", "1h", "-o", "json").json
     look(name, topic)
     (writer,) = stage.run("transactions", "producers", f"{topic}-1", "-o", "json").json
-    assert (writer["producer_id"], writer["start_offset"], writer["last_sequence"]) == (told["producer_id"], 0, 0)
+    assert (writer["producer_id"], writer["start_offset"], writer["last_sequence"]) == (
+        description["producer_id"],
+        0,
+        0,
+    )
     assert stage.run("transactions", "producers", "--topic", topic, "-o", "json").json == [writer]
 
     live = stage.run("transactions", "abort", f"{topic}-1", "--start-offset", "0", "--yes")
@@ -139,12 +143,12 @@ def a_hanging_transaction(stage: Stage, look: Callable[[str], None] = lambda top
     producer_id = hang(stage.servers, topic)
     assert stage.run("produce", topic, "--partition", "0", stdin="after\n").code == 0
     assert stage.committed(topic) == []
-    found = stage.run("transactions", "find-hanging", "--topic", topic, "-o", "json")
-    (one,) = found.json
-    assert found.code == 1
-    assert (one["topic"], one["partition"], one["producer_id"], one["start_offset"]) == (topic, 0, producer_id, 0)
-    assert (one["producer_epoch"], one["coordinator_epoch"], one["transactional_id"]) == (0, None, None)
-    assert HANGS_SINCE_MS <= one["age_ms"] < HANGS_SINCE_MS + 600_000
+    ran = stage.run("transactions", "find-hanging", "--topic", topic, "-o", "json")
+    (row,) = ran.json
+    assert ran.code == 1
+    assert (row["topic"], row["partition"], row["producer_id"], row["start_offset"]) == (topic, 0, producer_id, 0)
+    assert (row["producer_epoch"], row["coordinator_epoch"], row["transactional_id"]) == (0, None, None)
+    assert HANGS_SINCE_MS <= row["age_ms"] < HANGS_SINCE_MS + 600_000
     look(topic)
     for young in (("--max-transaction-timeout", "3h"), ("--partition", "1")):
         assert stage.run("transactions", "find-hanging", "--topic", topic, *young, "-o", "json").json == []
@@ -192,8 +196,8 @@ def load_in_transactions(stage: Stage) -> None:
     ran = stage.run(*words, "--throughput", "1000", "--transactional-id", name, "--transaction-duration-ms", "100")
     assert ran.code == 0, ran.err
     assert sum(len(stage.committed(topic, index)) for index in range(3)) == 600
-    (told,) = stage.run("transactions", "describe", name, "-o", "json").json
-    assert told["state"] in ("PrepareCommit", "CompleteCommit")
+    (description,) = stage.run("transactions", "describe", name, "-o", "json").json
+    assert description["state"] in ("PrepareCommit", "CompleteCommit")
     ends = stage.run("offsets", "--topic", topic, "-o", "json").json
     markers = sum(row["offset"] for row in ends) - 600
     assert markers >= 3, "several transactions"

@@ -126,7 +126,7 @@ class ZnodeStory(RightsStory):
 
 async def _tree(client: ZkClient) -> list[str]:
     """Return the paths of all znodes but those that only exist for a moment."""
-    found, level = ["/"], ["/"]
+    paths, level = ["/"], ["/"]
     while level:
         children = await client.children_many(level)
         level = [
@@ -136,8 +136,8 @@ async def _tree(client: ZkClient) -> list[str]:
             for name in names
         ]
         level = [path for path in level if not path.startswith(("/zookeeper", *_FLEETING))]
-        found += level
-    return found
+        paths += level
+    return paths
 
 
 @contextmanager
@@ -151,15 +151,15 @@ def check_znodes(story: ZnodeStory, cell: ZnodeCell, capture: pytest.CaptureFixt
     """Run a cell. With all rights the command works; without one it names the znode, as the table says."""
     story.prepare(cell, capture)
     ran, missing = story.run_through_zookeeper(cell, capture), cell.missing
-    told = [right["resource"] for right in hidden(ran) if right["resource"].startswith("znode:")]
+    resources = [right["resource"] for right in hidden(ran) if right["resource"].startswith("znode:")]
     if cell.command not in ZNODES:
-        assert (told, "ZooKeeper does not allow" in ran.err + ran.out) == ([], False), ran.err
+        assert (resources, "ZooKeeper does not allow" in ran.err + ran.out) == ([], False), ran.err
     elif missing is None:
-        assert (ran.code, told) == (CASES[cell.case].code, []), ran.err
+        assert (ran.code, resources) == (CASES[cell.case].code, []), ran.err
     elif missing.without is Without.HIDDEN:
-        assert (ran.code, told) == (CASES[cell.case].code, [f"znode:{missing.path}"]), ran.err
+        assert (ran.code, resources) == (CASES[cell.case].code, [f"znode:{missing.path}"]), ran.err
         if ran.out.startswith("{") and "klamm" not in ran.json:
-            assert {"resource": told[0], "operation": "read"} in ran.json["hidden"], (
+            assert {"resource": resources[0], "operation": "read"} in ran.json["hidden"], (
                 "an object says it, a plan is a file"
             )
     else:
