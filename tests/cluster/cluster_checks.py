@@ -72,9 +72,9 @@ def all_tell_the_same(cluster: FaultCluster, topic: str) -> bool:
     for broker_id in running:
         with WireClient(cluster.broker(broker_id).address) as client:
             asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
-            told = client.ask(asked, 9)
-        partitions = told.topics[0].partitions
-        if {b.node_id for b in told.brokers} != running or not partitions or any(p.error_code for p in partitions):
+            response = client.ask(asked, 9)
+        partitions = response.topics[0].partitions
+        if {b.node_id for b in response.brokers} != running or not partitions or any(p.error_code for p in partitions):
             return False
     return True
 
@@ -104,8 +104,8 @@ def assert_quiet_and_whole(
     try:
         checked = assert_nothing_lost(cluster.bootstrap, topic, partitions, writers, reader, sent_again=later)
     except AssertionError as error:
-        told = "\n".join(str(header) for headers in batches for header in headers)
-        raise AssertionError(f"{error}\n{what_brokers_say(cluster, topic)}\n{told}") from error
+        text = "\n".join(str(header) for headers in batches for header in headers)
+        raise AssertionError(f"{error}\n{what_brokers_say(cluster, topic)}\n{text}") from error
     assert_identical(replica_folders(cluster, topic))
     cluster.wait_for("no znode is left", lambda: not cluster.leftovers(), timeout_s=15.0)
     return checked

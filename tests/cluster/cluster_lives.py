@@ -308,9 +308,13 @@ class ClusterLives:
     def _send(self, name: str, partition: int, life: Life, batch: bytes) -> int | None:
         """Return the offset of a batch; None if it is unknown."""
         with suppress(*NOT_NOW), self._leader(TopicPartition(name, partition), life.topic_id) as client:
-            told = produce(client, name, batch, partition=partition, acks=-1, timeout_ms=int(ANSWER_S * 700))
-            self._say(f"{name}-{partition} {ErrorCode(told.error_code).name} at {told.base_offset}")
-            return int(told.base_offset) if told.error_code == ErrorCode.NONE and told.base_offset >= 0 else None
+            response = produce(client, name, batch, partition=partition, acks=-1, timeout_ms=int(ANSWER_S * 700))
+            self._say(f"{name}-{partition} {ErrorCode(response.error_code).name} at {response.base_offset}")
+            return (
+                int(response.base_offset)
+                if response.error_code == ErrorCode.NONE and response.base_offset >= 0
+                else None
+            )
         return None
 
     def _acknowledged(self, name: str, life: Life, offset: int, pairs: list[Pair]) -> None:
@@ -337,10 +341,10 @@ class ClusterLives:
             wanted = [DeleteRecordsPartition(partition_index=topic_partition.partition, offset=offset)]
             topics = [DeleteRecordsTopic(name=topic_partition.topic, partitions=wanted)]
             request = DeleteRecordsRequest(topics=topics, timeout_ms=int(ANSWER_S * 700))
-            told = client.ask(request, 2).topics[0].partitions[0]
-        self._say(f"{topic_partition} begins at {offset}: {ErrorCode(told.error_code).name}, {told.low_watermark}")
-        if told.error_code == ErrorCode.NONE and told.low_watermark < offset:
-            raise Broken(f"{topic_partition}: {told}")
+            result = client.ask(request, 2).topics[0].partitions[0]
+        self._say(f"{topic_partition} begins at {offset}: {ErrorCode(result.error_code).name}, {result.low_watermark}")
+        if result.error_code == ErrorCode.NONE and result.low_watermark < offset:
+            raise Broken(f"{topic_partition}: {result}")
 
     def grow(self) -> None:
         """Give a topic one more partition."""
@@ -387,9 +391,9 @@ class ClusterLives:
 
     def silence(self) -> None:
         """Block the line between two brokers for a while; then everything arrives."""
-        one, other = self.rng.sample(self.cluster.local.broker_ids, 2)
-        self.cluster.proxies.cut(one, other, Cut.SILENT)
-        self._cuts.append((one, other))
+        broker, other = self.rng.sample(self.cluster.local.broker_ids, 2)
+        self.cluster.proxies.cut(broker, other, Cut.SILENT)
+        self._cuts.append((broker, other))
 
     def isolate_write_and_kill(self) -> None:
         """Isolate a leader, write to it, and kill it while its lines are silent."""
@@ -425,9 +429,11 @@ class ClusterLives:
         while True:
             for broker_id in self.rng.sample(self.cluster.running, len(self.cluster.running)):
                 with suppress(*NOT_NOW), WireClient(self.cluster.broker(broker_id).address, timeout_s=1.0) as client:
-                    told = describe_topic(client, topic_partition.topic)
-                    leaders = [p.leader_id for p in told.partitions if p.partition_index == topic_partition.partition]
-                    if told.topic_id == topic_id and leaders and leaders[0] in self.cluster.running:
+                    description = describe_topic(client, topic_partition.topic)
+                    leaders = [
+                        p.leader_id for p in description.partitions if p.partition_index == topic_partition.partition
+                    ]
+                    if description.topic_id == topic_id and leaders and leaders[0] in self.cluster.running:
                         self._last_leader = leaders[0]
                         return WireClient(self.cluster.broker(leaders[0]).address, timeout_s=ANSWER_S)
             assert time.monotonic() < deadline, f"nobody leads {topic_partition}"
@@ -476,16 +482,16 @@ class ClusterLives:
 
     def _look_who_lives(self) -> None:
         """Find out how unanswered operations ended."""
-        found = self.cluster.zk(lambda zk: zk.topics.get_topic_assignments(list(TOPICS)))
+        assignments = self.cluster.zk(lambda zk: zk.topics.get_topic_assignments(list(TOPICS)))
         for name in TOPICS:
-            assignment = found.get(name)
-            there = None if assignment is None else assignment.topic_id
+            assignment = assignments.get(name)
+            topic_id = None if assignment is None else assignment.topic_id
             if name in self.topics:
-                assert there == self.topics[name].topic_id, f"{name} is lost: {there!r} is there"
-            elif there is not None:
-                again = [topic for topic in self.dying[name] if topic.topic_id == there]
+                assert topic_id == self.topics[name].topic_id, f"{name} is lost: {topic_id!r} is there"
+            elif topic_id is not None:
+                again = [topic for topic in self.dying[name] if topic.topic_id == topic_id]
                 assert not any(topic.is_deleted for topic in again), f"{name} was deleted and is there"
-                self.topics[name] = again[0] if again else self._born(name, there, ())
+                self.topics[name] = again[0] if again else self._born(name, topic_id, ())
             self.dying[name].clear()
             if assignment is not None:
                 topic = self.topics[name]

@@ -195,32 +195,32 @@ class FaultCluster:
 
     def assignments(self, topics: Iterable[str]) -> dict[TopicPartition, ReplicaAssignment]:
         """Return the topics' assignments from ZooKeeper."""
-        found = self.zk(lambda zk: zk.topics.get_topic_assignments(list(topics)))
+        assignments = self.zk(lambda zk: zk.topics.get_topic_assignments(list(topics)))
         return {
             TopicPartition(topic, index): replicas
-            for topic, assignment in found.items()
+            for topic, assignment in assignments.items()
             for index, replicas in assignment.assignment.items()
         }
 
     def states(self, topics: Iterable[str]) -> dict[TopicPartition, LeaderIsrAndControllerEpoch]:
         """Return leader and ISR of all partitions of the topics, from ZooKeeper."""
         partitions = list(self.assignments(topics))
-        found = self.zk(lambda zk: zk.partitions.get_partition_states(partitions))
-        return {p: state for p, state in found.items() if isinstance(state, LeaderIsrAndControllerEpoch)}
+        states = self.zk(lambda zk: zk.partitions.get_partition_states(partitions))
+        return {p: state for p, state in states.items() if isinstance(state, LeaderIsrAndControllerEpoch)}
 
     def controller_id(self) -> int | None:
         """Return the id of the controller, from ZooKeeper."""
-        found: int | None = self.zk(lambda zk: zk.controller.get_controller_id())
-        return found
+        broker_id: int | None = self.zk(lambda zk: zk.controller.get_controller_id())
+        return broker_id
 
     def leftovers(self) -> list[str]:
         """Return the znodes that should be gone in a quiet cluster."""
 
         async def look(zk: KafkaZkClient) -> list[str]:
-            found = []
+            states = []
             for parent in ("/admin", "/admin/delete_topics", "/isr_change_notification", "/log_dir_event_notification"):
-                found += [f"{parent}/{name}" for name in await zk.client.children(parent)]
-            return [path for path in found if path != "/admin/delete_topics"]
+                states += [f"{parent}/{name}" for name in await zk.client.children(parent)]
+            return [path for path in states if path != "/admin/delete_topics"]
 
         left: list[str] = self.zk(look)
         return left

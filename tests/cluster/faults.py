@@ -100,10 +100,10 @@ def freeze_zookeeper(cluster: FaultCluster, rng: random.Random) -> Injected | No
 
 def cut_line(cluster: FaultCluster, rng: random.Random) -> Injected | None:
     """Cut the line between two brokers."""
-    one, other = rng.sample(cluster.local.broker_ids, 2)
+    broker, other = rng.sample(cluster.local.broker_ids, 2)
     how = rng.choice(list(Cut))
-    cluster.proxies.cut(one, other, how)
-    return Injected(f"cut {one}-{other} ({how.value})", 1, lambda: cluster.proxies.mend(one, other))
+    cluster.proxies.cut(broker, other, how)
+    return Injected(f"cut {broker}-{other} ({how.value})", 1, lambda: cluster.proxies.mend(broker, other))
 
 
 def isolate_broker(cluster: FaultCluster, rng: random.Random) -> Injected | None:
@@ -197,8 +197,8 @@ def _biggest_of_all(cluster: FaultCluster, broker_id: int, topic: str, producer:
     spec = cluster.broker(broker_id).spec
 
     def segment() -> Path | None:
-        found = [path for log_dir in spec.log_dirs for path in (log_dir / f"{topic}-0").glob("*.log")]
-        return found[0] if found else None
+        paths = [path for log_dir in spec.log_dirs for path in (log_dir / f"{topic}-0").glob("*.log")]
+        return paths[0] if paths else None
 
     for _ in range(_BALLAST_RECORDS_MAX):
         others = [f for f in spec.directory.rglob("*") if f.parent.name != f"{topic}-0"]

@@ -59,9 +59,9 @@ def run(order: Path, *rest: str) -> int:
     *rules, properties = rest
     for rule in rules:
         turned_rules.RULES[rule]()
-    told = Order(order)
+    reply = Order(order)
     for name in _CHANGES:
-        setattr(os, name, _counted(getattr(os, name), told))
+        setattr(os, name, _counted(getattr(os, name), reply))
     sys.argv = ["engine.broker.server", properties]
     return main()
 

@@ -52,8 +52,8 @@ def wait_until_quiet(cluster: FaultCluster, topics: Sequence[str], may_stay: Col
 
 def _wait_until_none(what: str, look: Callable[[], object]) -> None:
     is_in_time = within(PATIENCE_S)
-    while found := look():
-        assert is_in_time(), f"{what}: {found}"
+    while result := look():
+        assert is_in_time(), f"{what}: {result}"
         time.sleep(0.05)
 
 
@@ -74,13 +74,13 @@ def _moving(cluster: FaultCluster) -> list[tuple[int, str, int]]:
 
 
 def _wrong_folders(cluster: FaultCluster, topics: Sequence[str]) -> set[Folder]:
-    found = folders(cluster)
+    wrong = folders(cluster)
     wanted = {
         (broker_id, str(topic_partition))
         for topic_partition, replicas in cluster.assignments(topics).items()
         for broker_id in replicas.replicas
     }
-    return {folder for folder, count in Counter(found).items() if count > 1} | (set(found) ^ wanted)
+    return {folder for folder, count in Counter(wrong).items() if count > 1} | (set(wrong) ^ wanted)
 
 
 def folders(cluster: FaultCluster) -> list[Folder]:
@@ -159,14 +159,14 @@ def _wait_for_end(cluster: FaultCluster, folder: Path, start: int, end: int, *, 
     """Read a replica's files once it has everything that is committed."""
 
     def read() -> Seen | None:
-        found: dict[int, Pair] = {}
+        pairs: dict[int, Pair] = {}
         reached = start
         for path in sorted(folder.glob("*.log")):
             data = path.read_bytes()
-            found |= _pairs(iter_records(data))
+            pairs |= _pairs(iter_records(data))
             reached = max([reached, *(header.next_offset for _, header in iter_batches(data))])
-        began = max(start, min(found, default=start)) if may_begin_later else start
-        return Seen(began, end, {at: pair for at, pair in found.items() if at >= began}) if reached == end else None
+        began = max(start, min(pairs, default=start)) if may_begin_later else start
+        return Seen(began, end, {at: pair for at, pair in pairs.items() if at >= began}) if reached == end else None
 
     return cluster.wait_for(f"{folder} ends at {end}", read, timeout_s=20.0)
 

@@ -100,14 +100,14 @@ class Rounds:
         assert checked, "no record was acknowledged"
         assert self.reader is not None and any(self.reader.seen.values()), "the reader has read nothing"
         self._elect_preferred()
-        what = ", ".join(injected.text for injected in done)
+        faults = ", ".join(injected.text for injected in done)
         for kind in kinds:
             self._seen.setdefault(kind, []).append(in_sync_s - healed_s)
         round_s = time.monotonic() - round_began
         times = (
             f"hurt {hurt_s:.1f} s, healed at {healed_s:.1f} s, in sync at {in_sync_s:.1f} s, checked at {round_s:.1f} s"
         )
-        return f"round {number}: {what}; {times}; {checked} acknowledged records are there"
+        return f"round {number}: {faults}; {times}; {checked} acknowledged records are there"
 
     def summary(self) -> str:
         """Return a table: how many rounds had each kind of fault or operation, and how long healing took."""
@@ -197,11 +197,11 @@ def _as_kafka_python_has_them(clients: Mapping[str, str]) -> dict[str, str]:
 def running(folder: Path, kinds: Sequence[Fault], *, ibp: str = "3.9", secure: bool = False) -> Iterator[Rounds]:
     settings = {"inter.broker.protocol.version": ibp}
     with FaultCluster(folder, config=settings, log_dir_count=2, secure=secure) as cluster:
-        found = Rounds(cluster, random.Random(SEED), kinds)
+        rounds = Rounds(cluster, random.Random(SEED), kinds)
         try:
-            yield found
+            yield rounds
         finally:
-            found.close()
+            rounds.close()
 
 
 def run_all(started: Rounds, count: int) -> None:

@@ -133,13 +133,13 @@ class Reading:
         """Check that no offset has gone back; return how many records are committed."""
         asked = [TopicPartition(self.topic, p) for p in range(PARTITIONS)]
         try:
-            found = [max(0, p.offset) for p in self.members[0].committed(asked, timeout=2)]
+            offsets = [max(0, p.offset) for p in self.members[0].committed(asked, timeout=2)]
         except KafkaException:
             return -1
-        for partition, offset in enumerate(found):
+        for partition, offset in enumerate(offsets):
             assert offset >= self._highest[partition], f"partition {partition} went back to {offset}"
             self._highest[partition] = offset
-        return sum(found)
+        return sum(offsets)
 
     def is_all_committed(self) -> bool:
         return set(self.seen) == self.sent and self.check_committed() == len(self.sent)
@@ -148,8 +148,8 @@ class Reading:
         for broker in self.cluster.brokers.values():
             if broker.is_alive:
                 with WireClient(broker.address) as wire:
-                    found: int = wire.ask(FindCoordinatorRequest(key=self.group), 3).node_id
-                    return found
+                    node_id: int = wire.ask(FindCoordinatorRequest(key=self.group), 3).node_id
+                    return node_id
         raise AssertionError("no broker is alive")
 
 

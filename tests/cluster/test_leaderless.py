@@ -193,8 +193,8 @@ def test_below_min_insync_replicas_producers_are_refused(cluster: FaultCluster, 
     cluster.wait_in_sync([topic])
     assert_identical(replica_folders(cluster, topic))
     # A refusal after the append still leaves a record.
-    found = [value for value in values(cluster, 2, topic) if value != b"refused"]
-    assert list(dict.fromkeys(found)) == [b"all", b"one", b"two"]
+    kept = [value for value in values(cluster, 2, topic) if value != b"refused"]
+    assert list(dict.fromkeys(kept)) == [b"all", b"one", b"two"]
 
 
 def test_a_second_broker_with_the_same_id_waits_and_refuses(cluster: FaultCluster, tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_a_second_broker_with_the_same_id_waits_and_refuses(cluster: FaultCluste
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert time.monotonic() - began >= SESSION_MS / 1000, "the old session might have been this broker's own"
     assert ended.returncode != 0
-    (told,) = [line for line in ended.stderr.splitlines() if line.startswith("error:")]
-    assert "broker id 1 is already registered" in told
-    assert f"{cluster.host}:{spec.port}" in told, "it says whom it met"
+    (error,) = [line for line in ended.stderr.splitlines() if line.startswith("error:")]
+    assert "broker id 1 is already registered" in error
+    assert f"{cluster.host}:{spec.port}" in error, "it says whom it met"
     cluster.wait_in_sync(cluster.zk(lambda zk: zk.topics.get_all_topics()))

@@ -48,10 +48,10 @@ def test_no_record_is_lost_and_none_outlives_its_topic_on_three_brokers(lives: C
         while number < 2 or time.monotonic() - began < SECONDS:
             for _ in range(STEPS_PER_ROUND):
                 lives.step()
-            there = lives.settle()
+            settled = lives.settle()
             number += 1
             print(
-                f"round {number}, {time.monotonic() - began:.0f} s: {there} records are there; so far "
+                f"round {number}, {time.monotonic() - began:.0f} s: {settled} records are there; so far "
                 f"{lives.acknowledged} acknowledged, {lives.births} lives of partitions, {lives.kills} deaths, "
                 f"{lives.taken_back} replicas back where their files had stayed",
                 flush=True,

@@ -78,7 +78,7 @@ def test_state_changes_are_told_in_kafkas_words(cluster: FaultCluster) -> None:
     assert len(ours) > 20
     known = set(map(skeleton, recorded))
     assert {line for line in ours if line not in recorded and skeleton(line) not in known} == set()
-    told = "\n".join(ours)
+    text = "\n".join(ours)
     for event in (
         "state from NonExistentPartition to NewPartition with assigned replicas N…",
         "from NewPartition to OnlinePartition with state LeaderAndIsr(leader=N, leaderEpoch=N, isrWith",
@@ -91,7 +91,7 @@ def test_state_changes_are_told_in_kafkas_words(cluster: FaultCluster) -> None:
         "Follower <tp> starts at leader epoch N from offset N with partition epoch N and high watermark N",
         "Add N partitions and deleted N partitions from metadata cache",
     ):
-        assert event in told, event
+        assert event in text, event
 
 
 def test_the_controller_speaks_in_kafkas_words(cluster: FaultCluster) -> None:

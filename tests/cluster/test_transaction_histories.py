@@ -91,12 +91,12 @@ def reassign_coordinator(cluster: FaultCluster, rng: random.Random) -> Injected 
 def is_compacted(cluster: FaultCluster) -> bool:
     """Whether each broker has cleaned a partition of the coordinator's."""
     names = [f"{TRANSACTION_STATE_TOPIC} {index} " for index in range(3)]
-    told = [
+    checkpoints = [
         (log_dir / "cleaner-offset-checkpoint").read_text()
         for broker in cluster.local.brokers.values()
         for log_dir in broker.spec.log_dirs
     ]
-    return all(any(name in line for name in names) for line in told)
+    return all(any(name in line for name in names) for line in checkpoints)
 
 
 FAULTS: tuple[Fault, ...] = (
@@ -132,12 +132,12 @@ def test_histories_hold_under_faults(cluster: FaultCluster) -> None:
         cluster.local.wait_until_serving()
         _wait_for_more(clients, 5)
         history = clients.finish()
-        told = f"round {number}, {fault and fault.text}: {_counts(history)}"
-        print(told, *clients.slow_steps(), flush=True)
-        found = violations(history)
-        if found or clients.still:
+        context = f"round {number}, {fault and fault.text}: {_counts(history)}"
+        print(context, *clients.slow_steps(), flush=True)
+        broken = violations(history)
+        if broken or clients.still:
             _tell(clients, cluster)
-        assert found == [], f"{told}; {clients.told[-40:]}"
+        assert broken == [], f"{context}; {clients.told[-40:]}"
     cluster.wait_for("the coordinator's log is compacted", lambda: is_compacted(cluster))
 
 
@@ -155,17 +155,17 @@ def test_histories_hold_under_faults(cluster: FaultCluster) -> None:
 def test_the_checker_notices_what_a_broker_breaks(rule: str, noticed: str, tmp_path: Path) -> None:
     program = Path(__file__).with_name("killable_broker.py")
     command = (sys.executable, str(program), str(tmp_path / "order"), *filter(None, [rule]))
-    found: list[str] = []
+    violations_found: list[str] = []
     with LocalCluster(1, directory=tmp_path / "cluster", config=SETTINGS | ALONE, commands={0: command}) as cluster:
         # Whether the rule matters within two seconds of load is a matter of chance.
         for number in range(5 if rule else 1):
             clients = _clients(cluster.bootstrap_servers, f"in-{number}", f"out-{number}", SEED + number)
             clients.start()
             time.sleep(2.0)
-            found = violations(clients.finish(open_s=TRANSACTION_TIMEOUT_MS / 1000 + 2))
-            if any(noticed in line for line in found):
+            violations_found = violations(clients.finish(open_s=TRANSACTION_TIMEOUT_MS / 1000 + 2))
+            if any(noticed in line for line in violations_found):
                 break
-    assert any(noticed in line for line in found) if rule else found == [], found
+    assert any(noticed in line for line in violations_found) if rule else violations_found == [], violations_found
 
 
 def _tell(clients: Clients, cluster: FaultCluster) -> None:
@@ -241,4 +241,4 @@ def test_each_promise_is_checked() -> None:
             case "output":
                 history.output[0].append("a/0/0")
         broken[name] = violations(history)
-    assert {name: len(found) for name, found in broken.items()} == dict.fromkeys(broken, 1)
+    assert {name: len(violation) for name, violation in broken.items()} == dict.fromkeys(broken, 1)

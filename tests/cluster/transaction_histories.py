@@ -264,10 +264,10 @@ class Clients:
             self.history.written.append(written)
         with WireClient(coordinator, timeout_s=4) as client, WireClient(leader, timeout_s=4) as writer:
             init = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS)
-            told = client.ask(init, 4)
-            if told.error_code:
+            answer = client.ask(init, 4)
+            if answer.error_code:
                 return
-            who = (told.producer_id, told.producer_epoch)
+            who = (answer.producer_id, answer.producer_epoch)
             add = AddPartitionsToTxnRequest(
                 v3_and_below_transactional_id=name,
                 v3_and_below_producer_id=who[0],
@@ -423,24 +423,24 @@ class Clients:
                    "auto.offset.reset": "earliest", "enable.auto.commit": False}
             )
         )  # fmt: skip
-        found: dict[int, list[str]] = {partition: [] for partition in range(PARTITIONS)}
-        left, last = set(found), dict.fromkeys(found, 0)
+        values: dict[int, list[str]] = {partition: [] for partition in range(PARTITIONS)}
+        left, last = set(values), dict.fromkeys(values, 0)
         until = time.monotonic() + 30
         try:
-            consumer.assign([TopicPartition(topic, partition, 0) for partition in found])
+            consumer.assign([TopicPartition(topic, partition, 0) for partition in values])
             while left:
                 assert time.monotonic() < until, f"{topic} has no end"
                 message = consumer.poll(0.2)
                 if message is None:
                     continue
                 if message.error() is None:
-                    found[message.partition()].append(message.value().decode())
+                    values[message.partition()].append(message.value().decode())
                     last[message.partition()] = message.offset() + 1
                 elif message.error().code() == KafkaError._PARTITION_EOF:
                     left.discard(message.partition())
         finally:
             consumer.close()
-        return found, last
+        return values, last
 
 
 def _wait(is_so: Callable[[], bool], timeout_s: float) -> None:
@@ -485,7 +485,7 @@ def _bounded(step: Callable[[], object]) -> None:
 
 def _offsets(admin: AdminClient, topic: str, isolation: IsolationLevel, timeout_s: float) -> Mapping[int, int]:
     wanted = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in range(PARTITIONS)}
-    found = {}
+    offsets = {}
     futures = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=timeout_s)
     for position, future in futures.items():
         try:
@@ -494,5 +494,5 @@ def _offsets(admin: AdminClient, topic: str, isolation: IsolationLevel, timeout_
             continue
         # librdkafka has negative numbers for what no leader has told.
         if offset >= 0:
-            found[position.partition] = offset
-    return found
+            offsets[position.partition] = offset
+    return offsets

@@ -66,9 +66,9 @@ def violations(history: History) -> list[str]:
 
 
 def _of_input(history: History) -> list[str]:
-    found = []
+    violations = []
     counts = Counter(value for values in history.read.values() for value in values)
-    found += [f"{value} is read {count} times" for value, count in counts.items() if count > 1]
+    violations += [f"{value} is read {count} times" for value, count in counts.items() if count > 1]
     known = set()
     for transaction in history.written:
         wanted = [value for values in transaction.values.values() for value in values]
@@ -76,27 +76,27 @@ def _of_input(history: History) -> list[str]:
         read = [value for value in wanted if counts[value]]
         lost = len(wanted) - len(read)
         if transaction.outcome is Outcome.COMMITTED and lost:
-            found.append(f"{transaction.name} was committed, and {lost} of its {len(wanted)} records are lost")
+            violations.append(f"{transaction.name} was committed, and {lost} of its {len(wanted)} records are lost")
         elif transaction.outcome is Outcome.ABORTED and read:
-            found.append(f"{transaction.name} was aborted, and {len(read)} of its records are read")
+            violations.append(f"{transaction.name} was aborted, and {len(read)} of its records are read")
         elif transaction.outcome is Outcome.UNKNOWN and read and lost:
-            found.append(f"{transaction.name} is seen in part: {len(read)} of {len(wanted)} records")
+            violations.append(f"{transaction.name} is seen in part: {len(read)} of {len(wanted)} records")
         for partition, values in transaction.values.items():
             order = list(dict.fromkeys(value for value in history.read.get(partition, ()) if value in set(values)))
             if order != [value for value in values if value in order]:
-                found.append(f"{transaction.name}: another order in partition {partition}")
-    return found + [f"{value} was never written" for value in counts if value not in known]
+                violations.append(f"{transaction.name}: another order in partition {partition}")
+    return violations + [f"{value} was never written" for value in counts if value not in known]
 
 
 def _of_output(history: History) -> list[str]:
     made = Counter(value for values in history.output.values() for value in values)
     read = Counter(value for values in history.read.values() for value in values)
-    found = [f"the output has {value} {count} times" for value, count in made.items() if count > 1]
-    found += [f"the output has {value}, which is not in the input" for value in made if value not in read]
-    found += [f"{value} is missing in the output" for value in read if value not in made]
-    found += [
+    violations = [f"the output has {value} {count} times" for value, count in made.items() if count > 1]
+    violations += [f"the output has {value}, which is not in the input" for value in made if value not in read]
+    violations += [f"{value} is missing in the output" for value in read if value not in made]
+    violations += [
         f"input-{partition}: the group's offset is {history.positions.get(partition)}, the last record is before {last}"
         for partition, last in history.last.items()
         if not last <= history.positions.get(partition, -1) <= history.ends.get(partition, (last, last))[0]
     ]
-    return found
+    return violations
