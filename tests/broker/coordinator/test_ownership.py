@@ -274,17 +274,17 @@ async def test_long_work_gives_way_every_few_milliseconds(broker: Broker, /, mon
 
 @staged(play)
 async def test_the_size_of_the_topic_is_read_before_it_is_loaded_and_again_after_each_change(broker: Broker, /) -> None:
-    told: dict[int, object] = {}
+    sizes: dict[int, object] = {}
     stored = [0, 3, CoordinationError("no session"), 5]
 
     async def read(topic: str) -> int:
         await asyncio.sleep(0)
-        found = stored.pop(0)
-        if isinstance(found, CoordinationError):
-            raise found
-        return found
+        next_value = stored.pop(0)
+        if isinstance(next_value, CoordinationError):
+            raise next_value
+        return next_value
 
-    metadata = SimpleNamespace(partitions=lambda topic: told, update_listeners=[])
+    metadata = SimpleNamespace(partitions=lambda topic: sizes, update_listeners=[])
     size = TopicSize("t", 50, cast("Any", metadata), read)
     size.follow()
     await asyncio.sleep(1)
@@ -293,7 +293,7 @@ async def test_the_size_of_the_topic_is_read_before_it_is_loaded_and_again_after
     assert size() == 3
     await size.once_read()
     assert len(stored) == 2, "it is known"
-    told.update(dict.fromkeys(range(2)))
+    sizes.update(dict.fromkeys(range(2)))
     metadata.update_listeners[0]()
     await asyncio.sleep(0.5)
     assert (size(), len(stored)) == (3, 1), "ZooKeeper did not answer"

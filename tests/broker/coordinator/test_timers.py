@@ -22,11 +22,11 @@ def test_like_a_dictionary(steps: list[tuple[str, int, int]]) -> None:
     wheel: TimerWheel[int] = TimerWheel()
     model: dict[int, int] = {}
     now_ms = 0
-    for what, key, number in steps:
-        if what == "start":
+    for step, key, number in steps:
+        if step == "start":
             wheel.start(key, now_ms + number)
             model[key] = now_ms + number
-        elif what == "stop":
+        elif step == "stop":
             wheel.stop(key)
             model.pop(key, None)
         else:

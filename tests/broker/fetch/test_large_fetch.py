@@ -86,7 +86,7 @@ def both_ways(
     folder: Path, patches: pytest.MonkeyPatch, story: Callable[[World, Callable[[int, FetchRequest], Any]], Any]
 ) -> list[object]:
     """Run the same story with requests answered at once and in turns; return both sets of answers."""
-    found: list[object] = []
+    answers: list[object] = []
 
     async def run(way: str) -> None:
         in_turns = way == "in turns"
@@ -97,7 +97,7 @@ def both_ways(
             async def ask(version: int, asked: FetchRequest) -> Any:
                 return await answered(w, version, asked, in_turns=in_turns)
 
-            found.append(await story(w, ask))
+            answers.append(await story(w, ask))
 
     run_virtual(lambda: run("at once"))
     patches.setattr("engine.broker.handlers.fetch.FETCHED_AT_ONCE_MAX", 0)
@@ -106,7 +106,7 @@ def both_ways(
     patches.setattr("engine.broker.fetch.session_cache._STEP", 1)
     patches.setattr("engine.runtime.turns.HOLD_MS_MAX", 0)
     run_virtual(lambda: run("in turns"))
-    return found
+    return answers
 
 
 @pytest.mark.parametrize("version", [2, 3, 4, 6, 12, 13, 17])
@@ -172,8 +172,8 @@ def test_it_waits_for_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         return answer
 
     monkeypatch.setattr("engine.broker.handlers.fetch.FETCHED_AT_ONCE_MAX", 0)
-    found = both_ways(tmp_path, monkeypatch, story)
-    assert found[0] == found[1]
+    answers = both_ways(tmp_path, monkeypatch, story)
+    assert answers[0] == answers[1]
 
 
 @in_virtual_time

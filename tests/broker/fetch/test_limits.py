@@ -138,8 +138,8 @@ async def test_what_is_not_there_hastens_no_answer(tmp_path: Path, version: int,
         while waiting.response is None:
             await asyncio.sleep(1)
         assert asyncio.get_running_loop().time() - began_s >= 60
-        told = [(p.partition_index, p.error_code) for p in waiting.response.responses[0].partitions]
-        assert told == [(0, ErrorCode.NONE), (1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+        errors = [(p.partition_index, p.error_code) for p in waiting.response.responses[0].partitions]
+        assert errors == [(0, ErrorCode.NONE), (1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
         request.topics[0].partitions = request.topics[0].partitions[1:]
         nothing: Any = fetch(w.brokers[1].context(ApiKey.FETCH, version), request)
         assert nothing.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -256,5 +256,5 @@ async def test_a_negative_leader_epoch_is_none(tmp_path: Path, epoch: int, error
             replica_id=-1, min_bytes=1, max_bytes=1000, topics=[FetchTopic(topic=TP.topic, partitions=[wanted])]
         )
         answer: Any = fetch(w.brokers[1].context(ApiKey.FETCH, 12), request)
-        (found,) = answer.responses[0].partitions
-        assert (found.error_code, found.diverging_epoch) == (error, None)
+        (partition,) = answer.responses[0].partitions
+        assert (partition.error_code, partition.diverging_epoch) == (error, None)

@@ -206,7 +206,7 @@ def test_an_answer_that_comes_after_the_sessions_next_request_is_known_as_such()
     assert (full.is_superseded, first.is_superseded) == (True, False)
     context(open_session(cache, session_id=full.session_id, epoch=2, forgotten=(partition(1).key,)))
     assert first.is_superseded
-    told = throttled_response(first, 5)
-    assert (told.error_code, told.session_id) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, full.session_id)
+    response = throttled_response(first, 5)
+    assert (response.error_code, response.session_id) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, full.session_id)
     assert throttled_response(full, 5).session_id == 0
     assert not context(open_session(cache, partition(0), epoch=-1)).is_superseded

@@ -88,5 +88,5 @@ def test_a_key_that_comes_again_has_its_first_place_and_its_last_value() -> None
     items: list[Any] = [(chosen.randrange(800), number) for number in range(1000)]
     items[500:500] = [(None, 0)] * 3
     some = at_once(each_once(SMALL, lambda: items))
-    found = [item for item in at_once(each_once(LARGE, lambda: items)) if item[0] is not None]
-    assert found == list(some) == list(dict(item for item in items if item[0] is not None).items())
+    entry = [item for item in at_once(each_once(LARGE, lambda: items)) if item[0] is not None]
+    assert entry == list(some) == list(dict(item for item in items if item[0] is not None).items())

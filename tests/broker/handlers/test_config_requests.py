@@ -309,8 +309,8 @@ def test_passwords_are_stored_encrypted() -> None:
     secret = "listener.name.plaintext.ssl.keystore.password"
 
     def change(broker: SimpleNamespace, name: str, value: str, *, validate_only: bool = False) -> tuple[int, str]:
-        one = {"name": name, "configOperation": 0, "value": value}
-        resource = {"resourceType": 4, "resourceName": "0", "configs": [one]}
+        setting = {"name": name, "configOperation": 0, "value": value}
+        resource = {"resourceType": 4, "resourceName": "0", "configs": [setting]}
         body = {"resources": [resource], "validateOnly": validate_only}
         (outcome,) = ask(broker, "INCREMENTAL_ALTER_CONFIGS", 1, body).responses
         return outcome.error_code, outcome.error_message

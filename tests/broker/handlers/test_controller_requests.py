@@ -246,14 +246,14 @@ async def test_no_feature_is_updated(zk_chroot: str) -> None:
             request = UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey(**update)])
             answer = await ask(cluster.controller, request, version)
             (result,) = answer.results
-            told = (answer.error_code, result.feature, result.error_code, result.error_message)
-            assert told == (ErrorCode.NONE, update["feature"], ErrorCode.INVALID_REQUEST, text)
+            outcome = (answer.error_code, result.feature, result.error_code, result.error_message)
+            assert outcome == (ErrorCode.NONE, update["feature"], ErrorCode.INVALID_REQUEST, text)
         twice = [FeatureUpdateKey(feature="up", max_version_level=level) for level in (1, 0)]
         answer = await ask(cluster.controller, UpdateFeaturesRequest(feature_updates=twice), 1)
         assert [(each.feature, each.error_message) for each in answer.results] == [("up", unsupported)]
         answer = await ask(cluster.controller, request, 1, inter_broker_protocol_version="2.6")
-        told = (answer.error_code, answer.error_message, answer.results)
-        assert told == (ErrorCode.INVALID_REQUEST, "Feature versioning system is disabled.", [])
+        outcome = (answer.error_code, answer.error_message, answer.results)
+        assert outcome == (ErrorCode.INVALID_REQUEST, "Feature versioning system is disabled.", [])
         (other,) = (broker for broker in cluster.brokers.values() if broker is not cluster.controller)
         answer = await ask(other, UpdateFeaturesRequest(feature_updates=twice), 1)
         assert (answer.error_code, answer.results) == (ErrorCode.NOT_CONTROLLER, [])

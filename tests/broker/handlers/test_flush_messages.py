@@ -46,8 +46,8 @@ async def ask(w: World, value: bytes, *partitions: int, acks: int = 1, timeout_m
 def parts(answer: Any) -> list[PartitionProduceResponse]:
     if isinstance(answer, Deferred):
         answer = answer.response
-    found: list[PartitionProduceResponse] = answer.responses[0].partition_responses
-    return found
+    responses: list[PartitionProduceResponse] = answer.responses[0].partition_responses
+    return responses
 
 
 class Disk:

@@ -110,8 +110,8 @@ def test_offsets_to_delete_that_are_named_twice_are_answered_once() -> None:
     ]
     context = asked(ApiKey.OFFSET_DELETE, 0, metadata_cache=cache, group_coordinator=SimpleNamespace(offsets=offsets))
     answer = offset_delete(context, OffsetDeleteRequest(group_id="g", topics=topics))
-    told = [(t.name, [(p.partition_index, p.error_code) for p in t.partitions]) for t in answer.topics]
-    assert told == [("t", [(0, 0), (1, 0)]), ("gone", [(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)])]
+    results = [(t.name, [(p.partition_index, p.error_code) for p in t.partitions]) for t in answer.topics]
+    assert results == [("t", [(0, 0), (1, 0)]), ("gone", [(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)])]
 
 
 @pytest.mark.parametrize(
@@ -135,5 +135,5 @@ def test_the_new_protocol_of_groups_is_refused() -> None:
     answer = new_group_protocol.heartbeat(where, ConsumerGroupHeartbeatRequest(group_id="g"))
     assert answer == ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     described: Any = new_group_protocol.describe(where, ConsumerGroupDescribeRequest(group_ids=["g", "", "g"]))
-    told = [(group.group_id, group.error_code, group.error_message) for group in described.groups]
-    assert told == [(group, ErrorCode.UNSUPPORTED_VERSION, None) for group in ("g", "", "g")]
+    groups = [(group.group_id, group.error_code, group.error_message) for group in described.groups]
+    assert groups == [(group, ErrorCode.UNSUPPORTED_VERSION, None) for group in ("g", "", "g")]

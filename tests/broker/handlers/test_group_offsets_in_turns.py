@@ -78,24 +78,24 @@ def test_offsets_are_removed_in_turns_as_at_once(kind: str, each_is_a_turn: Call
         OffsetDeleteRequestTopic(name=name, partitions=[OffsetDeleteRequestPartition(partition_index=p) for p in of])
         for name, of in NAMED
     ]
-    found = []
+    answers = []
 
     async def test(world: CoordinatorWorld) -> None:
         await with_offsets(world, kind)
-        each_is_a_turn(len(found) == 1)
+        each_is_a_turn(len(answers) == 1)
         request = OffsetDeleteRequest(group_id="g", topics=topics)
         answer, turns = await outcome(offset_delete, world, 0, request)
         left = world.coordinator.offsets.fetch("g", None)
-        found.append((answer, left, world.coordinator.describe("g")[1].state))
+        answers.append((answer, left, world.coordinator.describe("g")[1].state))
         answered = sum(len(topic.partitions) for topic in answer.topics)
-        assert (turns > 0) is (len(found) == 2 and answered > 0) and turns >= (answered if len(found) == 2 else 0)
+        assert (turns > 0) is (len(answers) == 2 and answered > 0) and turns >= (answered if len(answers) == 2 else 0)
 
     with_world(test)
     with_world(test)
-    assert found[0] == found[1]
+    assert answers[0] == answers[1]
     if kind == "offsets alone":
         # The group ended with its last offset. Partitions named after it still get an answer.
-        assert found[1][2] == "Dead" and found[1][0].error_code == ErrorCode.NONE
+        assert answers[1][2] == "Dead" and answers[1][0].error_code == ErrorCode.NONE
 
 
 @pytest.mark.parametrize("version", [1, 2, 5, 7, 8, 9])
@@ -106,18 +106,18 @@ def test_offsets_are_read_in_turns_as_at_once(
 ) -> None:
     if wants_all and version < 2:
         return
-    found = []
+    answers = []
 
     async def test(world: CoordinatorWorld) -> None:
         await with_offsets(world, kind)
-        each_is_a_turn(len(found) == 1)
+        each_is_a_turn(len(answers) == 1)
         answer, turns = await outcome(offset_fetch, world, version, asked(version, wants_all))
-        found.append(answer)
-        assert turns == 0 or len(found) == 2
+        answers.append(answer)
+        assert turns == 0 or len(answers) == 2
 
     with_world(test)
     with_world(test)
-    assert found[0] == found[1]
+    assert answers[0] == answers[1]
 
 
 def asked(version: int, wants_all: bool) -> OffsetFetchRequest:

@@ -293,8 +293,8 @@ async def test_settings_of_very_many_resources_are_changed_in_turns(is_increment
     assert turns >= 3 * MANY
     settings = [IncrementalConfig(name=name) if is_incremental else AlterableConfig(name=name) for name in NAMES]
     answer, turns = await turns_of(handler(context(), request(resources=[resource(configs=settings)])))
-    (one,) = answer.responses
-    assert one.error_message == f"Null value not supported for : {', '.join(NAMES)}"
+    (refused,) = answer.responses
+    assert refused.error_message == f"Null value not supported for : {', '.join(NAMES)}"
     # Two passes each to read one, and as many for each piece that is checked. The resource takes a few more.
     assert turns >= 2 * (MANY + MANY / AT_ONCE_MAX) + 4
 

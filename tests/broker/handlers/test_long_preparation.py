@@ -69,15 +69,15 @@ async def ask(w: World, *batches: Any, acks: int = 1, version: int = 9) -> Any:
 
 
 def parts(answer: Any) -> list[PartitionProduceResponse]:
-    found: list[PartitionProduceResponse] = answer.responses[0].partition_responses
-    return found
+    responses: list[PartitionProduceResponse] = answer.responses[0].partition_responses
+    return responses
 
 
 def stored(w: World) -> bytes:
     log = w.partition(1).leader_log
     assert log is not None
-    found = log.read(0, 10_000_000, limit_offset=log.log_end_offset, min_one_batch=True).records
-    return b"" if found is None else found.read()
+    stored = log.read(0, 10_000_000, limit_offset=log.log_end_offset, min_one_batch=True).records
+    return b"" if stored is None else stored.read()
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.ZSTD])

@@ -113,9 +113,9 @@ def test_very_many_partitions_are_described_in_turns(version: int, monkeypatch: 
 
     assert asyncio.run(answered()) == at_once
     gone = [state("a", n, LEADER_DURING_DELETE, ALL) for n in range(3)]
-    told = asyncio.run(answered(*gone, state("b", 1, 2, ALL, epoch=7)))
-    assert set(told) == set("bcd")
-    assert told["b"].partitions[1].leader_id == 2
+    response = asyncio.run(answered(*gone, state("b", 1, 2, ALL, epoch=7)))
+    assert set(response) == set("bcd")
+    assert response["b"].partitions[1].leader_id == 2
 
 
 @pytest.mark.parametrize("version", [10, 11])
@@ -129,12 +129,12 @@ def test_ids_before_version_12_refuse_the_whole_request(version: int) -> None:
     topics = [MetadataRequestTopic(topic_id=topic_id, name=None), MetadataRequestTopic(name="b")]
     answer = metadata(context, MetadataRequest(topics=topics))
     encoded = encode_response(answer, ApiKey.METADATA, version, 1)
-    _, told = decode_response(bytes(encoded)[4:], ApiKey.METADATA, version)
-    assert [(t.error_code, t.name, t.topic_id) for t in told.topics] == [
+    _, decoded = decode_response(bytes(encoded)[4:], ApiKey.METADATA, version)
+    assert [(t.error_code, t.name, t.topic_id) for t in decoded.topics] == [
         (ErrorCode.INVALID_REQUEST, "", topic_id),
         (ErrorCode.INVALID_REQUEST, "b", ZERO_TOPIC_ID),
     ]
-    assert (told.brokers, told.controller_id) == ([], -1)
+    assert (decoded.brokers, decoded.controller_id) == ([], -1)
 
 
 def test_each_unknown_id_is_answered_once() -> None:
@@ -165,8 +165,8 @@ async def test_names_beside_ids_are_ignored(at_once: int, monkeypatch: pytest.Mo
     topics = [MetadataRequestTopic(name=name) for name in ("a", "nowhere", "")]
     topics.append(MetadataRequestTopic(topic_id=cache.topic_id("b"), name="a"))
     answer: Any = metadata(context, MetadataRequest(topics=topics))
-    told = (await answer).response if at_once == 2 else answer
-    assert [(t.error_code, t.name) for t in told.topics] == [(0, "b")]
+    response = (await answer).response if at_once == 2 else answer
+    assert [(t.error_code, t.name) for t in response.topics] == [(0, "b")]
 
 
 def cache_of_two_topics() -> MetadataCache:

@@ -101,8 +101,8 @@ async def test_the_longest_retention_is_for_ever() -> None:
     assert await send(world, request, 2) == {("read", 0): ErrorCode.NONE}
     await world.move()
     await world.coordinator.offsets.expire()
-    found = world.coordinator.offsets.fetch("g", [READ])[1][READ]
-    assert isinstance(found, CommittedOffset) and found.expire_timestamp_ms == 2**63 - 1
+    offset = world.coordinator.offsets.fetch("g", [READ])[1][READ]
+    assert isinstance(offset, CommittedOffset) and offset.expire_timestamp_ms == 2**63 - 1
     await world.stop()
 
 
@@ -120,8 +120,8 @@ async def test_a_topic_that_is_named_twice_is_answered_once() -> None:
     world.coordinator.offsets.flush()
     assert isinstance(deferred, Deferred)
     answer: Any = deferred.response
-    told = [(topic.name, [p.partition_index for p in topic.partitions]) for topic in answer.topics]
-    assert told == [("read", [0, 1]), ("other", [0])]
+    results = [(topic.name, [p.partition_index for p in topic.partitions]) for topic in answer.topics]
+    assert results == [("read", [0, 1]), ("other", [0])]
     await world.stop()
 
 
@@ -129,13 +129,13 @@ async def test_a_topic_that_is_named_twice_is_answered_once() -> None:
 async def test_each_partition_has_its_own_error() -> None:
     world = CoordinatorWorld()
     await world.lead()
-    told = await send(world, committing(("read", 0), ("nowhere", 0), ("read", 9)), 8)
+    errors = await send(world, committing(("read", 0), ("nowhere", 0), ("read", 9)), 8)
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert told == {("read", 0): ErrorCode.NONE, ("nowhere", 0): unknown, ("read", 9): unknown}
+    assert errors == {("read", 0): ErrorCode.NONE, ("nowhere", 0): unknown, ("read", 9): unknown}
     assert await send(world, committing(("nowhere", 0)), 8) == {("nowhere", 0): unknown}
     world.resign()
-    told = await send(world, committing(("read", 0), ("nowhere", 0)), 8)
-    assert told == {("read", 0): ErrorCode.NOT_COORDINATOR, ("nowhere", 0): unknown}
+    errors = await send(world, committing(("read", 0), ("nowhere", 0)), 8)
+    assert errors == {("read", 0): ErrorCode.NOT_COORDINATOR, ("nowhere", 0): unknown}
     await world.stop()
 
 

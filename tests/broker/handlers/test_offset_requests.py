@@ -107,8 +107,8 @@ def offset(
         topics=[ListOffsetsTopic(name=topic, partitions=[wanted])],
     )
     response = at_once(list_offsets(broker.context(ApiKey.LIST_OFFSETS, version), request))
-    found: ListOffsetsPartitionResponse = response.topics[0].partitions[0]
-    return found
+    partition: ListOffsetsPartitionResponse = response.topics[0].partitions[0]
+    return partition
 
 
 class TestListOffsets:
@@ -120,10 +120,10 @@ class TestListOffsets:
             partition.append_records_to_leader(data_batch(b"x", b"y", timestamp_ms=timestamp_ms), 1)
         assert (offset(broker, LATEST).offset, offset(broker, LATEST).leader_epoch) == (6, 0)
         assert offset(broker, EARLIEST).offset == 0
-        found = offset(broker, MAX_TIMESTAMP)
-        assert (found.offset, found.timestamp) == (3, 3001)
-        found = offset(broker, 1500)
-        assert (found.offset, found.timestamp, found.leader_epoch) == (2, 3000, 0)
+        offset_found = offset(broker, MAX_TIMESTAMP)
+        assert (offset_found.offset, offset_found.timestamp) == (3, 3001)
+        offset_found = offset(broker, 1500)
+        assert (offset_found.offset, offset_found.timestamp, offset_found.leader_epoch) == (2, 3000, 0)
         assert (offset(broker, 9999).error_code, offset(broker, 9999).offset) == (0, -1)
         log.increment_log_start_offset(2)
         assert offset(broker, EARLIEST).offset == offset(broker, EARLIEST_LOCAL).offset == 2
@@ -262,8 +262,8 @@ def end(broker: StandInBroker, epoch: int, *, current: int = -1, topic: str = TP
     wanted = OffsetForLeaderPartition(partition=0, current_leader_epoch=current, leader_epoch=epoch)
     request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic=topic, partitions=[wanted])])
     response = offset_for_leader_epoch(broker.context(ApiKey.OFFSET_FOR_LEADER_EPOCH, 4), request)
-    found = response.topics[0].partitions[0]
-    return found.error_code, found.leader_epoch, found.end_offset
+    partition = response.topics[0].partitions[0]
+    return partition.error_code, partition.leader_epoch, partition.end_offset
 
 
 @in_virtual_time

@@ -66,15 +66,15 @@ async def test_who_has_just_stopped_leading_names_its_successor(tmp_path: Path) 
         cache, for_everybody = w.brokers[1].metadata_cache, w.update_metadata()
         await w.lead(2)
         cache.update(for_everybody, 1)
-        told = [ask(w, 1, request(b"a")), stale_fetch(w)]
+        answers = [ask(w, 1, request(b"a")), stale_fetch(w)]
         w.states[TP] = replace(w.states[TP], leader_epoch=5)
         cache.update(w.update_metadata(), 2)
-        told += [ask(w, 1, request(b"a")), stale_fetch(w)]
-        for answer, epoch in zip(told, (1, 1, 5, 5), strict=True):
+        answers += [ask(w, 1, request(b"a")), stale_fetch(w)]
+        for answer, epoch in zip(answers, (1, 1, 5, 5), strict=True):
             topic = answer.responses[0]
-            one = (topic.partition_responses if isinstance(answer, ProduceResponse) else topic.partitions)[0]
-            assert one.error_code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
-            assert (one.current_leader.leader_id, one.current_leader.leader_epoch) == (2, epoch)
+            response = (topic.partition_responses if isinstance(answer, ProduceResponse) else topic.partitions)[0]
+            assert response.error_code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+            assert (response.current_leader.leader_id, response.current_leader.leader_epoch) == (2, epoch)
             assert [node.node_id for node in answer.node_endpoints] == [2]
 
 
@@ -98,9 +98,9 @@ async def test_who_waits_is_told_why_nobody_leads_here_any_more(tmp_path: Path, 
             manager.partitions.pop(TP)
             make_nothing(partition)
         await asyncio.sleep(1)
-        one = only(waiting.response)
-        named = None if one.current_leader is None else one.current_leader.leader_id
-        assert (ErrorCode(one.error_code).name, named) == {
+        answer = only(waiting.response)
+        named = None if answer.current_leader is None else answer.current_leader.leader_id
+        assert (ErrorCode(answer.error_code).name, named) == {
             "moved": ("NOT_LEADER_OR_FOLLOWER", 3),
             "moved away": ("NOT_LEADER_OR_FOLLOWER", 2),
             "deleted": ("UNKNOWN_TOPIC_OR_PARTITION", None),

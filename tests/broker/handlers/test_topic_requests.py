@@ -77,8 +77,8 @@ async def test_topics_fail_each_for_itself(zk_chroot: str) -> None:
         ]
         response = await ask(broker, CreateTopicsRequest(topics=topics, timeout_ms=10_000), 7)
         assert [t.name for t in response.topics].count("twice") == 2
-        found = {t.name: (ErrorCode(t.error_code), t.error_message) for t in response.topics}
-        assert found == {
+        errors = {t.name: (ErrorCode(t.error_code), t.error_message) for t in response.topics}
+        assert errors == {
             "good": (ErrorCode.NONE, None),
             "twice": (ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic."),
             "wide": (
@@ -121,15 +121,15 @@ async def test_numbers_of_partitions_that_nothing_can_hold(zk_chroot: str) -> No
         broker = cluster.controller
         topics = [wanted("absurd", 2**31 - 1), wanted("large", 150_000), wanted("good")]
         response = await ask(broker, CreateTopicsRequest(topics=topics, timeout_ms=10_000), 7)
-        found = {t.name: (ErrorCode(t.error_code), t.error_message) for t in response.topics}
-        assert found["absurd"] == (
+        errors = {t.name: (ErrorCode(t.error_code), t.error_message) for t in response.topics}
+        assert errors["absurd"] == (
             ErrorCode.INVALID_PARTITIONS,
             "Number of partitions must not be larger than 200000, but it is 2147483647.",
         )
-        code, message = found["large"]
+        code, message = errors["large"]
         assert code is ErrorCode.INVALID_REQUEST
         assert "too large for ZooKeeper (jute.maxbuffer): /brokers/topics/large" in message
-        assert found["good"] == (ErrorCode.NONE, None)
+        assert errors["good"] == (ErrorCode.NONE, None)
         grow = CreatePartitionsRequest(
             topics=[CreatePartitionsTopic(name="good", count=2**31 - 1, assignments=None)], timeout_ms=10_000
         )

@@ -27,10 +27,10 @@ def asked(path: str = "", body: Any = None) -> Any:
 
 
 def test_read_one_attribute_some_or_all() -> None:
-    told = asked(f"/read/{TOPICS}/Count")
-    assert (told["status"], told["value"]) == (200, 7)
-    assert told["request"] == {"type": "read", "mbean": TOPICS, "attribute": "Count"}
-    assert isinstance(told["timestamp"], int)
+    attribute = asked(f"/read/{TOPICS}/Count")
+    assert (attribute["status"], attribute["value"]) == (200, 7)
+    assert attribute["request"] == {"type": "read", "mbean": TOPICS, "attribute": "Count"}
+    assert isinstance(attribute["timestamp"], int)
     assert asked(f"/read/{TOPICS}")["value"] == {"Count": 7, "EventType": "bytes"}
     assert asked(f"/read/{TOPICS}/Count,EventType")["value"] == {"Count": 7, "EventType": "bytes"}
     assert asked("", {"type": "read", "mbean": TOPICS, "attribute": ["Count"]})["value"] == {"Count": 7}
@@ -78,8 +78,8 @@ def test_a_name_that_fits_nothing_is_soon_refused(name: str) -> None:
 
 
 def test_read_of_a_pattern_gives_each_that_has_the_attribute() -> None:
-    told = asked("/read/kafka.server:type=BrokerTopicMetrics,*/OneMinuteRate")["value"]
-    assert told == {"kafka.server:type=BrokerTopicMetrics,name=BytesOutPerSec,topic=a": {"OneMinuteRate": 0.5}}
+    attributes = asked("/read/kafka.server:type=BrokerTopicMetrics,*/OneMinuteRate")["value"]
+    assert attributes == {"kafka.server:type=BrokerTopicMetrics,name=BytesOutPerSec,topic=a": {"OneMinuteRate": 0.5}}
 
 
 def test_slashes_are_escaped_as_jolokia_does() -> None:
@@ -88,14 +88,16 @@ def test_slashes_are_escaped_as_jolokia_does() -> None:
 
 
 def test_several_requests_of_a_post_are_answered_in_their_order() -> None:
-    told = asked("", [{"type": "read", "mbean": TOPICS, "attribute": "Count"}, {"type": "version"}, {"type": "exec"}])
-    assert [answer["status"] for answer in told] == [200, 200, 400]
-    assert told[1]["value"]["info"]["product"] == "klamm"
+    answers = asked(
+        "", [{"type": "read", "mbean": TOPICS, "attribute": "Count"}, {"type": "version"}, {"type": "exec"}]
+    )
+    assert [answer["status"] for answer in answers] == [200, 200, 400]
+    assert answers[1]["value"]["info"]["product"] == "klamm"
 
 
 def test_list_shows_the_tree_or_a_part_of_it() -> None:
-    told = asked("/list")["value"]
-    assert told["kafka.server"]["type=BrokerTopicMetrics,name=BytesInPerSec"]["attr"]["Count"]["type"] == "long"
+    tree = asked("/list")["value"]
+    assert tree["kafka.server"]["type=BrokerTopicMetrics,name=BytesInPerSec"]["attr"]["Count"]["type"] == "long"
     assert set(asked("/list/kafka.log")["value"]) == {'type=LogManager,name=LogDirectoryOffline,logDirectory="/data/a"'}
     assert asked("/list/no.such")["status"] == 404
 
@@ -116,9 +118,9 @@ def test_what_json_has_no_number_for_is_text() -> None:
     ],
 )
 def test_refusals_name_the_class_that_java_would(path: str, status: int, java_class: str) -> None:
-    told = asked(path)
-    assert (told["status"], told["error_type"]) == (status, java_class)
-    assert "value" not in told
+    refusal = asked(path)
+    assert (refusal["status"], refusal["error_type"]) == (status, java_class)
+    assert "value" not in refusal
 
 
 @pytest.mark.parametrize(
@@ -135,14 +137,14 @@ def test_refusals_name_the_class_that_java_would(path: str, status: int, java_cl
     ],
 )
 def test_senseless_bodies_are_refused(body: bytes) -> None:
-    told = json.loads(answer(requests_of("", body), MBEANS, "0"))
-    assert all(answer["status"] == 400 for answer in (told if isinstance(told, list) else [told]))
+    refusal = json.loads(answer(requests_of("", body), MBEANS, "0"))
+    assert all(answer["status"] == 400 for answer in (refusal if isinstance(refusal, list) else [refusal]))
 
 
 @pytest.mark.parametrize("attribute", [7, True, [["Count"]], ["Count", 7], {"Count": 1}])
 def test_attributes_without_a_name_are_refused(attribute: object) -> None:
-    told = asked("", {"type": "read", "mbean": TOPICS, "attribute": attribute})
-    assert told["status"] == 400
+    answer = asked("", {"type": "read", "mbean": TOPICS, "attribute": attribute})
+    assert answer["status"] == 400
 
 
 @pytest.mark.parametrize(

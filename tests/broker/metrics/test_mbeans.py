@@ -16,21 +16,23 @@ RECORDED = Path(__file__).parents[3] / "fixtures" / "metrics"
 
 def recorded_mbeans(broker_id: int) -> dict[str, list[str]]:
     """Return the attributes of each MBean that a broker of Kafka had."""
-    told = json.loads((RECORDED / "kafka-3.9.1-mbeans.json").read_text())
-    return {name: told["attributes"][number] for name, number in told["brokers"][broker_id].items()}
+    document = json.loads((RECORDED / "kafka-3.9.1-mbeans.json").read_text())
+    return {name: document["attributes"][number] for name, number in document["brokers"][broker_id].items()}
 
 
 def mbean_of(name: str, attributes: list[str]) -> MBean:
     """Return an MBean with a number for each attribute that has one in Kafka."""
     domain, _, properties = name.partition(":")
-    found = dict(re.findall(r'([^=,]+)=("(?:\\.|[^"\\])*"|[^,]*)', properties))
+    properties_found = dict(re.findall(r'([^=,]+)=("(?:\\.|[^"\\])*"|[^,]*)', properties))
     texts = ("ClusterId", "SessionState")
     values: dict[str, object] = {
-        each: "text" if found.get("name") in texts or each in ("EventType", "RateUnit", "LatencyUnit") else 1.5
+        each: "text"
+        if properties_found.get("name") in texts or each in ("EventType", "RateUnit", "LatencyUnit")
+        else 1.5
         for each in attributes
     }
-    own = {"type": found.pop("type"), "name": found.pop("name", None)}
-    tags = tuple((key, value.strip('"')) for key, value in found.items())
+    own = {"type": properties_found.pop("type"), "name": properties_found.pop("name", None)}
+    tags = tuple((key, value.strip('"')) for key, value in properties_found.items())
     return MBean(domain, str(own["type"]), own["name"], tags, values)
 
 
@@ -53,9 +55,9 @@ def test_the_page_has_what_the_jmx_exporter_shows() -> None:
             kind = line.split()[3]
         else:
             ours.add(f"{kind} {sorted_labels(line.rpartition(' ')[0])}")
-    told = {sorted_labels(line) for line in (RECORDED / "jmx-exporter-1.0.1-broker-1.txt").read_text().splitlines()}
-    assert sorted(told - ours) == []
-    more = {line for line in ours - told if 'quantile="0.' not in line or "0.999" in line}
+    labels = {sorted_labels(line) for line in (RECORDED / "jmx-exporter-1.0.1-broker-1.txt").read_text().splitlines()}
+    assert sorted(labels - ours) == []
+    more = {line for line in ours - labels if 'quantile="0.' not in line or "0.999" in line}
     assert {re.sub("idle_percent.*", "idle_percent", line) for line in more} == {
         "gauge kafka_network_processor_idle_percent",
         "gauge kafka_network_socketserver_controlplanenetworkprocessoravgidle_percent",
@@ -72,12 +74,12 @@ def sorted_labels(series: str) -> str:
 
 
 def test_what_is_no_number_has_no_series_and_odd_topics_are_escaped() -> None:
-    told = list(series_of(MBean("kafka.server", "T", "N", (("topic", 'a"b\\c\nd'),), {"Value": "text"})))
-    assert told == []
-    (one,) = series_of(MBean("kafka.server", "T", "N", (("topic", 'a"b'),), {"Value": True}))
-    assert one.family == "kafka_server_t_n"
-    assert one.value == 1.0
-    assert '"' in one.labels and "\n" not in one.labels
+    series = list(series_of(MBean("kafka.server", "T", "N", (("topic", 'a"b\\c\nd'),), {"Value": "text"})))
+    assert series == []
+    (escaped,) = series_of(MBean("kafka.server", "T", "N", (("topic", 'a"b'),), {"Value": True}))
+    assert escaped.family == "kafka_server_t_n"
+    assert escaped.value == 1.0
+    assert '"' in escaped.labels and "\n" not in escaped.labels
 
 
 @pytest.mark.parametrize(

@@ -21,11 +21,15 @@ def test_a_steady_meter_shows_its_rate_from_the_first_tick_on() -> None:
     for tick in range(1, 4):
         meter.count += 50
         meter.tick(tick)
-    told = meter.attributes(15.0, 3)
-    assert told["Count"] == 150
-    assert (told["OneMinuteRate"], told["FiveMinuteRate"], told["FifteenMinuteRate"]) == (10.0, 10.0, 10.0)
-    assert told["MeanRate"] == 10.0
-    assert (told["EventType"], told["RateUnit"]) == ("requests", "SECONDS")
+    attributes = meter.attributes(15.0, 3)
+    assert attributes["Count"] == 150
+    assert (attributes["OneMinuteRate"], attributes["FiveMinuteRate"], attributes["FifteenMinuteRate"]) == (
+        10.0,
+        10.0,
+        10.0,
+    )
+    assert attributes["MeanRate"] == 10.0
+    assert (attributes["EventType"], attributes["RateUnit"]) == ("requests", "SECONDS")
 
 
 @pytest.mark.parametrize("is_ticked", [True, False])
@@ -38,10 +42,10 @@ def test_rates_fall_by_half_of_e_in_their_own_time(is_ticked: bool) -> None:
     if is_ticked:
         for tick in range(2, ticks + 1):
             meter.tick(tick)
-    told = meter.attributes(ticks * TICK_S, ticks)
-    assert told["OneMinuteRate"] == pytest.approx(100 * math.exp(-15))
-    assert told["FiveMinuteRate"] == pytest.approx(100 * math.exp(-3))
-    assert told["FifteenMinuteRate"] == pytest.approx(100 * math.exp(-1))
+    attributes = meter.attributes(ticks * TICK_S, ticks)
+    assert attributes["OneMinuteRate"] == pytest.approx(100 * math.exp(-15))
+    assert attributes["FiveMinuteRate"] == pytest.approx(100 * math.exp(-3))
+    assert attributes["FifteenMinuteRate"] == pytest.approx(100 * math.exp(-1))
 
 
 def test_a_new_meter_of_an_old_broker_begins_with_the_present_rate() -> None:
@@ -74,10 +78,10 @@ def test_a_histogram_of_few_values_is_exact() -> None:
     histogram = Histogram()
     for value in (4.0, 2.0, 9.0):
         histogram.add(value, 1.0)
-    told = histogram.attributes()
-    assert (told["Count"], told["Min"], told["Max"], told["Mean"]) == (3, 2.0, 9.0, 5.0)
-    assert told["StdDev"] == pytest.approx(math.sqrt(13))
-    assert (told["50thPercentile"], told["99thPercentile"]) == (4.0, 9.0)
+    attributes = histogram.attributes()
+    assert (attributes["Count"], attributes["Min"], attributes["Max"], attributes["Mean"]) == (3, 2.0, 9.0, 5.0)
+    assert attributes["StdDev"] == pytest.approx(math.sqrt(13))
+    assert (attributes["50thPercentile"], attributes["99thPercentile"]) == (4.0, 9.0)
     assert set(Histogram().attributes().values()) == {0}
 
 
@@ -89,9 +93,9 @@ def test_a_histogram_prefers_what_is_new() -> None:
         histogram.take([1.0] * 20, float(second))
     for second in range(600, 900):
         histogram.take([100.0] * 20, float(second))
-    told = histogram.attributes()
-    assert told["50thPercentile"] == 100.0
-    assert told["Min"] == 1.0
+    attributes = histogram.attributes()
+    assert attributes["50thPercentile"] == 100.0
+    assert attributes["Min"] == 1.0
 
 
 def test_a_histogram_of_any_number_of_values_is_small_and_keeps_those_of_the_highest_priority() -> None:
@@ -113,10 +117,10 @@ def test_a_histogram_outlives_its_rescaling() -> None:
     histogram.add(1.0, 0.0)
     for hour in range(1, 200):
         histogram.add(float(hour), 3601.0 * hour)
-    told = histogram.attributes()
-    assert told["Count"] == 200
-    assert told["Max"] == 199.0
-    assert isinstance(told["99thPercentile"], float) and math.isfinite(told["99thPercentile"])
+    attributes = histogram.attributes()
+    assert attributes["Count"] == 200
+    assert attributes["Max"] == 199.0
+    assert isinstance(attributes["99thPercentile"], float) and math.isfinite(attributes["99thPercentile"])
 
 
 def test_a_histogram_forgets_what_was_before_a_long_rest() -> None:
@@ -124,19 +128,23 @@ def test_a_histogram_forgets_what_was_before_a_long_rest() -> None:
     histogram = Histogram()
     histogram.take([1.0] * 1028, 0.0)
     histogram.take([9.0] * 600, 86_400.0)
-    told = histogram.attributes()
-    assert (told["50thPercentile"], told["Count"], len(histogram._values)) == (9.0, 0, 600)
+    attributes = histogram.attributes()
+    assert (attributes["50thPercentile"], attributes["Count"], len(histogram._values)) == (9.0, 0, 600)
 
 
 def test_a_timer_is_a_meter_and_a_histogram() -> None:
     timer = Timer(0.0)
     timer.add(3.0, 1.0)
     timer.tick(1)
-    told = timer.attributes(5.0, 1)
-    assert told["Count"] == 1
-    assert told["Max"] == 3.0
-    assert told["OneMinuteRate"] == 0.2
-    assert (told["EventType"], told["LatencyUnit"], told["RateUnit"]) == ("calls", "MILLISECONDS", "SECONDS")
+    attributes = timer.attributes(5.0, 1)
+    assert attributes["Count"] == 1
+    assert attributes["Max"] == 3.0
+    assert attributes["OneMinuteRate"] == 0.2
+    assert (attributes["EventType"], attributes["LatencyUnit"], attributes["RateUnit"]) == (
+        "calls",
+        "MILLISECONDS",
+        "SECONDS",
+    )
 
 
 def test_a_rate_is_that_of_the_last_minute() -> None:
@@ -174,14 +182,14 @@ def test_of_many_requests_few_are_timed_and_count_for_the_others() -> None:
 
 
 def test_sizes_are_added_up_once_and_a_few_are_kept() -> None:
-    times, found = RequestTimes(), []
+    times, measured = RequestTimes(), []
     for _ in range(3):
         times.new_requests += range(1000)
         times.new_answers += [7, 900, 8]
-        found.append((times.requests, times.bytes, *times.answers()))
+        measured.append((times.requests, times.bytes, *times.answers()))
         times.fold()
-        found.append((times.requests, times.bytes, *times.answers()))
-    assert found == [(1000 * n, 499_500 * n, 3 * n, 915 * n) for n in (1, 2, 3) for _ in range(2)]
+        measured.append((times.requests, times.bytes, *times.answers()))
+    assert measured == [(1000 * n, 499_500 * n, 3 * n, 915 * n) for n in (1, 2, 3) for _ in range(2)]
     assert times.largest_answer == 900
     times.new_answers += [8] * 5
     times.fold()
@@ -243,26 +251,26 @@ def test_the_time_of_a_request_has_its_parts() -> None:
     sums.add(times)
     api.take(times, 1.0)
     api.count(sums)
-    told = dict(api.mbeans())
-    found = {name: (told[name]["Count"], told[name]["Mean"], told[name]["Max"]) for name in told}
-    assert found["RequestQueueTimeMs"] == (2, 312.5, 500)
-    assert found["LocalTimeMs"] == (2, 375, 500)
-    assert found["RemoteTimeMs"] == (2, 1000, 2000)
-    assert found["TotalTimeMs"] == (2, 1687.5, 2750)
-    assert found["ResponseSendTimeMs"] == found["MessageConversionsTimeMs"] == (2, 0, 0)
+    mbeans = dict(api.mbeans())
+    parts = {name: (mbeans[name]["Count"], mbeans[name]["Mean"], mbeans[name]["Max"]) for name in mbeans}
+    assert parts["RequestQueueTimeMs"] == (2, 312.5, 500)
+    assert parts["LocalTimeMs"] == (2, 375, 500)
+    assert parts["RemoteTimeMs"] == (2, 1000, 2000)
+    assert parts["TotalTimeMs"] == (2, 1687.5, 2750)
+    assert parts["ResponseSendTimeMs"] == parts["MessageConversionsTimeMs"] == (2, 0, 0)
 
 
 def test_what_few_requests_have_is_0_for_the_others() -> None:
-    api, told = ApiMetrics("Produce"), Conversions()
-    told.add(0.004, 300)
-    told.add(0.002, 100)
-    api.take_conversions(told, 10, 1.0)
-    api.take_conversions(told, 12, 2.0)
+    api, metrics = ApiMetrics("Produce"), Conversions()
+    metrics.add(0.004, 300)
+    metrics.add(0.002, 100)
+    api.take_conversions(metrics, 10, 1.0)
+    api.take_conversions(metrics, 12, 2.0)
     api.count(RequestSums(requests=12))
-    found = dict(api.mbeans())
-    assert {name: found["MessageConversionsTimeMs"][name] for name in ("Count", "Min", "Max", "Mean")} == {
+    mbeans = dict(api.mbeans())
+    assert {name: mbeans["MessageConversionsTimeMs"][name] for name in ("Count", "Min", "Max", "Mean")} == {
         "Count": 12, "Min": 0, "Max": 4, "Mean": 0.5
     }  # fmt: skip
-    assert found["MessageConversionsTimeMs"]["75thPercentile"] == 0
-    assert (found["TemporaryMemoryBytes"]["Max"], found["TemporaryMemoryBytes"]["Mean"]) == (300, 400 / 12)
-    assert not told.times_ms.recent and not told.size_bytes.recent
+    assert mbeans["MessageConversionsTimeMs"]["75thPercentile"] == 0
+    assert (mbeans["TemporaryMemoryBytes"]["Max"], mbeans["TemporaryMemoryBytes"]["Mean"]) == (300, 400 / 12)
+    assert not metrics.times_ms.recent and not metrics.size_bytes.recent

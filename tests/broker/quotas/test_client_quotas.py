@@ -238,11 +238,11 @@ def test_usage_tells_the_limit_the_rate_and_the_wait() -> None:
     w.quotas.update("users", "alice", {**PRODUCE, "controller_mutation_rate": "2"})
     w.produce(15_000)
     w.quotas.mutation_quota(w.request(ApiKey.CREATE_TOPICS, version=7), strict_since=6).record(24)
-    found = {
+    usages = {
         client.key: (client.user, client.client_id, client.limit, round(client.used), client.throttled_ms)
         for client in w.quotas.usage()
     }
-    assert found == {
+    assert usages == {
         QuotaKey.PRODUCE: ("alice", "", 1000.0, 1500, 5000),
         QuotaKey.CONTROLLER_MUTATION: ("alice", "", 2.0, 2, 1000),
     }
@@ -262,25 +262,25 @@ class TestFigures:
         }
         w.produce(12_000)
         w.produce(2_000)
-        found = self.figures(w)
-        assert found["Produce", "", "app"] == {"byte-rate": 1400.0, "throttle-time": 3000.0}
-        assert found["Produce", "", ""] == {"queue-size": 2.0}
+        figures = self.figures(w)
+        assert figures["Produce", "", "app"] == {"byte-rate": 1400.0, "throttle-time": 3000.0}
+        assert figures["Produce", "", ""] == {"queue-size": 2.0}
         assert w.quotas.throttles[ApiKey.PRODUCE].total == 6000
         w.clock.advance(3000)
         assert self.figures(w)["Produce", "", ""] == {"queue-size": 1.0}
         w.clock.advance(60_000)
-        found = self.figures(w)
-        assert found["Produce", "", ""] == {"queue-size": 0.0}
-        assert found["Produce", "", "app"]["byte-rate"] == 0.0
-        assert math.isnan(found["Produce", "", "app"]["throttle-time"])
+        figures = self.figures(w)
+        assert figures["Produce", "", ""] == {"queue-size": 0.0}
+        assert figures["Produce", "", "app"]["byte-rate"] == 0.0
+        assert math.isnan(figures["Produce", "", "app"]["throttle-time"])
 
     def test_those_who_wait_come_first_and_who_is_left_out_is_counted(self) -> None:
         w = World()
         w.quotas.update("clients", "<default>", PRODUCE)
         for number in range(50):
             w.produce(12_000 if number % 20 == 19 else 100, f"client-{number}")
-        found = [client_id for kind, _, client_id, _ in w.quotas.figures(5) if kind == "Produce" and client_id]
-        assert found == ["client-19", "client-39", "client-0", "client-1", "client-2"]
+        clients = [client_id for kind, _, client_id, _ in w.quotas.figures(5) if kind == "Produce" and client_id]
+        assert clients == ["client-19", "client-39", "client-0", "client-1", "client-2"]
         assert w.quotas.accounts_beyond(5) == 45
         assert w.quotas.accounts_beyond(50) == 0
 
@@ -306,14 +306,14 @@ class TestFigures:
         assert request.use is not None
         request.use.begin()
         w.quotas.before_encoding(request, CreateTopicsResponse())
-        found = self.figures(w)
-        assert found["ControllerMutation", "a%20b", ""] == {
+        figures = self.figures(w)
+        assert figures["ControllerMutation", "a%20b", ""] == {
             "mutation-rate": pytest.approx(26 / 30),
             "tokens": -4.0,
             "throttle-time": 2000.0,
         }
-        assert found["ControllerMutation", "", ""] == {"queue-size": 1.0}
-        assert found["Request", "a%20b", ""]["request-time"] > 0
+        assert figures["ControllerMutation", "", ""] == {"queue-size": 1.0}
+        assert figures["Request", "a%20b", ""]["request-time"] > 0
 
     def test_a_client_without_an_id_where_only_ids_have_quotas_is_the_kinds_own(self) -> None:
         w = World()

@@ -152,12 +152,12 @@ def check_after_a_restart(w: World, client: Client) -> None:
         if log is None:
             assert not missing
             continue
-        found = dict(values_of(log))
+        values = dict(values_of(log))
         for offset in missing:
-            assert found.get(offset) == client.acknowledged[where][offset], f"{where} has lost {offset}"
+            assert values.get(offset) == client.acknowledged[where][offset], f"{where} has lost {offset}"
         sequences = log.producers.producers.get(7)
-        if sequences is not None and found:
-            assert sequences.batches[-1][1] == max(found)
+        if sequences is not None and values:
+            assert sequences.batches[-1][1] == max(values)
 
 
 def kind_of(call: Call) -> str:
@@ -231,18 +231,18 @@ def test_each_call_may_fail(tmp_path: Path) -> None:
         if seen[kind] > SOAK:
             continue
         for error in errors_for(call):
-            what = f"{errno.errorcode.get(error, 'short')} in call {number}, {kind}"
+            failure = f"{errno.errorcode.get(error, 'short')} in call {number}, {kind}"
             try:
                 client, _, failed = run(tmp_path / f"{number}-{error}", number, error)
             except AssertionError as wrong:
-                wrong.add_note(what)
+                wrong.add_note(failure)
                 raise
-            assert client.errors[GOOD] == {ErrorCode.NONE}, what
-            assert len(client.acknowledged[GOOD]) == 10, what
-            assert client.errors[BAD] <= {ErrorCode.NONE, *REFUSED}, what
+            assert client.errors[GOOD] == {ErrorCode.NONE}, failure
+            assert len(client.acknowledged[GOOD]) == 10, failure
+            assert client.errors[BAD] <= {ErrorCode.NONE, *REFUSED}, failure
             if error in (SHORT, errno.EMFILE):
-                assert not failed, what
-                assert len(client.acknowledged[BAD]) == 10, what
+                assert not failed, failure
+                assert len(client.acknowledged[BAD]) == 10, failure
             if error == SHORT:
-                assert client.errors[BAD] == {ErrorCode.NONE}, what
+                assert client.errors[BAD] == {ErrorCode.NONE}, failure
     assert len(seen) > 40

@@ -131,7 +131,7 @@ def test_where_to_go_on_when_the_leader_does_not_have_the_offset(
         assert following.asks_next == following.state.fetch_offset == following.log.log_end_offset
         assert (following.state.lag, following.state.last_fetched_epoch) == (lag, last_epoch)
         asked = ["latest"] if end < 4 else ["latest", "earliest"]
-        assert leader.asked == [(what, LEADER_EPOCH) for what in asked]
+        assert leader.asked == [(request, LEADER_EPOCH) for request in asked]
 
     leader = ScriptedLeader(start=start, end=end)
     play(test, leader, tmp_path=tmp_path)

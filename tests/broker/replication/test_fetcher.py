@@ -62,8 +62,10 @@ class ScriptedLeader:
             raise answer
         if isinstance(answer, ErrorCode):
             return FetchResponse(error_code=answer), 17
-        told = answer if not plan.is_full else {p: answer.get(p) or nothing_new(p) for p in plan.partitions}
-        topics = [FetchableTopicResponse(topic_id=plan.partitions[p].topic_id, partitions=[d]) for p, d in told.items()]
+        answers = answer if not plan.is_full else {p: answer.get(p) or nothing_new(p) for p in plan.partitions}
+        topics = [
+            FetchableTopicResponse(topic_id=plan.partitions[p].topic_id, partitions=[d]) for p, d in answers.items()
+        ]
         return FetchResponse(session_id=9, responses=topics), 17
 
     async def close(self) -> None:

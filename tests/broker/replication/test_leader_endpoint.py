@@ -94,8 +94,8 @@ def test_a_leader_learns_who_fetches_and_since_version_15_of_which_start() -> No
 
 def listed(ibp: MetadataVersion, answer: ListOffsetsPartitionResponse, *, latest: bool) -> tuple[int, Any, int]:
     wire = Wire(ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[answer])]))
-    one = endpoint(wire, ibp)
-    offset = asyncio.run((one.latest_offset if latest else one.earliest_offset)(T1, 6))
+    partition = endpoint(wire, ibp)
+    offset = asyncio.run((partition.latest_offset if latest else partition.earliest_offset)(T1, 6))
     ((request, version),) = wire.sent
     return offset, request, version
 
@@ -136,7 +136,7 @@ def test_the_ends_of_epochs_are_asked_for_together_and_read_one_by_one() -> None
         ),
     ]
     wire = Wire(OffsetForLeaderEpochResponse(topics=answers))
-    found = asyncio.run(endpoint(wire).epoch_end_offsets({T0: (5, 2), T1: (6, 3), U0: (7, 4)}))
+    ends = asyncio.run(endpoint(wire).epoch_end_offsets({T0: (5, 2), T1: (6, 3), U0: (7, 4)}))
     ((request, _),) = wire.sent
     asked = [
         (topic.topic, p.partition, p.current_leader_epoch, p.leader_epoch)
@@ -145,7 +145,7 @@ def test_the_ends_of_epochs_are_asked_for_together_and_read_one_by_one() -> None
     ]
     assert asked == [("t", 0, 5, 2), ("t", 1, 6, 3), ("u", 0, 7, 4)]
     assert request.replica_id == 2
-    assert {p: (end.error, end.leader_epoch, end.end_offset) for p, end in found.items()} == {
+    assert {p: (end.error, end.leader_epoch, end.end_offset) for p, end in ends.items()} == {
         T0: (ErrorCode.NONE, 2, 20),
         T1: (ErrorCode.FENCED_LEADER_EPOCH, -1, -1),
         U0: (ErrorCode.NONE, 3, 30),

@@ -49,8 +49,8 @@ def dirs(broker: StandInBroker) -> list[Path]:
 
 
 def other_dir(w: World, broker_id: int) -> Path:
-    (found,) = set(dirs(w.brokers[broker_id])) - {w.log(broker_id).log_dir}
-    return found
+    (other,) = set(dirs(w.brokers[broker_id])) - {w.log(broker_id).log_dir}
+    return other
 
 
 async def move(w: World, broker_id: int, path: Path | str, topic_partition: TopicPartition = TP) -> ErrorCode:
@@ -196,23 +196,23 @@ async def test_a_move_is_told_while_it_lasts_and_ended_by_naming_the_present_dir
         await w.lead(1)
         for n in range(20):
             w.produce(1, b"%d" % n, VALUE)
-        here, there = w.log(1).log_dir, other_dir(w, 1)
+        here, target = w.log(1).log_dir, other_dir(w, 1)
         hold(w, 1)
-        assert await move(w, 1, there) is ErrorCode.NONE
+        assert await move(w, 1, target) is ErrorCode.NONE
         manager = w.brokers[1].replica_manager
         await w.until(lambda: has_copied(w, 1), "the first step is done")
         lags = await described(w, 1)
         assert lags[str(here), False] == 0
-        assert 0 < lags[str(there), True] < 40
-        assert await move(w, 1, there) is ErrorCode.NONE, "asking twice changes nothing"
+        assert 0 < lags[str(target), True] < 40
+        assert await move(w, 1, target) is ErrorCode.NONE, "asking twice changes nothing"
         assert manager.log_dir_moves.moving == {TP}
         assert await move(w, 1, here) is ErrorCode.NONE
         assert manager.log_dir_moves.moving == set()
         assert await described(w, 1) == {(str(here), False): 0}
-        assert [name.endswith("-delete") for name in folders(there)] == [True]
+        assert [name.endswith("-delete") for name in folders(target)] == [True]
         let_go(w, 1)
-        assert await move(w, 1, there) is ErrorCode.NONE
-        await until_moved(w, 1, there)
+        assert await move(w, 1, target) is ErrorCode.NONE
+        await until_moved(w, 1, target)
 
 
 @pytest.mark.parametrize("cleanly", [True, False])
@@ -337,22 +337,22 @@ async def test_whatever_happens_the_moved_replica_is_the_leaders(tmp_path: Path,
         await w.lead(1)
         for _ in range(40):
             leader = w.states[TP].leader
-            what = chance.choice("pppmmlrhg")
-            if what == "p":
+            step = chance.choice("pppmmlrhg")
+            if step == "p":
                 for _ in range(chance.randrange(5)):
                     w.produce(leader, b"x" * chance.randrange(900))
-            elif what == "m":
+            elif step == "m":
                 broker_id = chance.choice((1, 2))
                 assert await move(w, broker_id, chance.choice(dirs(w.brokers[broker_id]))) is ErrorCode.NONE
-            elif what == "l":
+            elif step == "l":
                 # Sometimes the follower has records that the new leader lacks.
                 await w.lead(chance.choice((1, 2)), isr=[1, 2])
-            elif what == "r":
+            elif step == "r":
                 await w.stop_broker(3 - leader, cleanly=chance.random() < 0.5)
                 w.start_broker(3 - leader)
                 await w.tell(3 - leader)
             else:
-                (hold if what == "h" else let_go)(w, chance.choice((1, 2)))
+                (hold if step == "h" else let_go)(w, chance.choice((1, 2)))
             await w.let_pass(chance.randrange(40))
         for broker_id in (1, 2):
             let_go(w, broker_id)
@@ -488,12 +488,12 @@ async def test_workers_are_as_many_as_told(tmp_path: Path) -> None:
 
 
 def test_pieces_are_whole_batches_and_small() -> None:
-    one = bytes(data_batch(b"x"))
-    found = list(pieces(memoryview(one * (PIECE_BATCHES + 2) + one[:-1])))
-    assert [len(piece) for piece in found] == [len(one) * PIECE_BATCHES, len(one) * 2]
+    batch = bytes(data_batch(b"x"))
+    sizes = list(pieces(memoryview(batch * (PIECE_BATCHES + 2) + batch[:-1])))
+    assert [len(piece) for piece in sizes] == [len(batch) * PIECE_BATCHES, len(batch) * 2]
     large = bytes(data_batch(b"x" * PIECE_BYTES))
-    assert [len(piece) for piece in pieces(memoryview(large + one + large))] == [len(large), len(one), len(large)]
-    assert list(pieces(memoryview(one[:30]))) == []
+    assert [len(piece) for piece in pieces(memoryview(large + batch + large))] == [len(large), len(batch), len(large)]
+    assert list(pieces(memoryview(batch[:30]))) == []
 
 
 @in_virtual_time

@@ -450,8 +450,8 @@ async def test_who_reads_at_a_near_replica_needs_no_read_at_the_leader(w: World,
         topics = [FetchTopic(topic=TP.topic, topic_id=TOPIC_ID, partitions=[wanted])]
         request = FetchRequest(replica_id=-1, min_bytes=1, max_bytes=1000, rack_id="rack-2", topics=topics)
         answer: Any = fetch(w.brokers[1].context(ApiKey.FETCH, version), request)
-        (found,) = answer.responses[0].partitions
-        return found.error_code, found.preferred_read_replica, found.high_watermark
+        (partition,) = answer.responses[0].partitions
+        return partition.error_code, partition.preferred_read_replica, partition.high_watermark
 
     assert told(11) == told(17) == (ErrorCode.NONE, 2, 2)
     assert told(10) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1)

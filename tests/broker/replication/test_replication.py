@@ -167,8 +167,8 @@ async def test_a_followers_log_start_goes_up_with_the_leaders_but_not_above_what
             (6, 5, 3),
             (4, 4, 4),
         ):
-            told = PartitionData(high_watermark=high_watermark, log_start_offset=leaders_start)
-            assert append_fetched(w.partition(2), 4, w.partition(2).leader_epoch, told) == 4
+            data = PartitionData(high_watermark=high_watermark, log_start_offset=leaders_start)
+            assert append_fetched(w.partition(2), 4, w.partition(2).leader_epoch, data) == 4
             assert w.log(2).log_start_offset == expected
 
 

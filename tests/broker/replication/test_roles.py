@@ -66,11 +66,11 @@ async def test_a_state_older_than_what_is_known_changes_nothing(
     before = partition.isr_state
     starts_fetching = make(partition, state(leader, 3, partition_epoch, 1), w.log(1))
     assert starts_fetching == (is_applied and leader == 2)
-    told = (partition.leader_epoch, partition.partition_epoch, partition.is_leader, partition.leader_id)
+    known = (partition.leader_epoch, partition.partition_epoch, partition.is_leader, partition.leader_id)
     if is_applied:
-        assert told == (3, partition_epoch, leader == 1, leader)
+        assert known == (3, partition_epoch, leader == 1, leader)
     else:
-        assert told == (2, 2, True, 1)
+        assert known == (2, 2, True, 1)
         assert partition.isr_state is before
 
 

@@ -49,7 +49,7 @@ class FullWalk:
 
     def _look(self, broker: Any, wanted: FetchPartition, replica_id: int) -> None:
         partition = broker.replica_manager.partition(wanted.topic, wanted.key.partition)
-        found = partition.read_records(
+        read = partition.read_records(
             wanted.fetch_offset,
             wanted.max_bytes,
             replica_id=replica_id,
@@ -57,15 +57,15 @@ class FullWalk:
             last_fetched_epoch=wanted.last_fetched_epoch,
             records_follower_state=False,
         )
-        told = (wanted.sent_high_watermark, wanted.sent_log_start_offset)
+        sent = (wanted.sent_high_watermark, wanted.sent_log_start_offset)
         if (
-            found.error is not ErrorCode.NONE
-            or found.records is not None
-            or found.diverging_epoch is not None
-            or (found.high_watermark, found.log_start_offset) != told
+            read.error is not ErrorCode.NONE
+            or read.records is not None
+            or read.diverging_epoch is not None
+            or (read.high_watermark, read.log_start_offset) != sent
             or replica_id not in partition.isr
         ):
-            self.wrong.append(f"{wanted.key} told={told} found={found} isr={partition.isr}")
+            self.wrong.append(f"{wanted.key} told={sent} found={read} isr={partition.isr}")
 
 
 async def anything(w: World, rng: random.Random) -> None:

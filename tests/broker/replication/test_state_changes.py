@@ -578,11 +578,11 @@ class TestStopReplica:
         many = 3 * STOPPED_AT_ONCE_MAX
         monkeypatch.setattr("engine.runtime.turns.HOLD_MS_MAX", 0)
         turns, removed = 0, []
-        told: list[int] = []
+        stopped: list[int] = []
 
         async def test(w: World, manager: ReplicaManager) -> None:
             nonlocal turns
-            manager.stop_listeners.append(lambda names: told.append(len(names)))
+            manager.stop_listeners.append(lambda names: stopped.append(len(names)))
             remove = manager.fetchers.remove
 
             def noted(partitions: Iterable[TopicPartition]) -> Any:
@@ -601,7 +601,7 @@ class TestStopReplica:
             assert [error.partition_index for error in (await stopping).partition_errors] == list(range(many))
 
         in_world(test, tmp_path=tmp_path)
-        assert removed == told == [STOPPED_AT_ONCE_MAX] * 3
+        assert removed == stopped == [STOPPED_AT_ONCE_MAX] * 3
         # Turns to read them, check them, stop them, and answer.
         assert turns >= 4 * many
 

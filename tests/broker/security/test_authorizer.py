@@ -46,9 +46,9 @@ def deny(principal: str = "User:alice", operation: AclOperation = AclOperation.R
 
 
 def user(name: str = "alice") -> Session:
-    found = session()
-    found.principal = f"User:{name}"
-    return found
+    user_session = session()
+    user_session.principal = f"User:{name}"
+    return user_session
 
 
 @asynccontextmanager
@@ -230,15 +230,15 @@ async def test_sessions_remember_a_bounded_memory_and_nothing_beyond_a_change(mo
 async def test_hosts_and_any_topic() -> None:
     authorizer = Authorizer(NO_ZOOKEEPER, SystemClock(), super_users=[], allows_without_rules=False)
     authorizer.rules.put(ORDERS, (allow(host="10.0.0.1", operation=AclOperation.WRITE),))
-    here, there = user(), user()
-    there.host = "10.0.0.1"
+    here, host = user(), user()
+    host.host = "10.0.0.1"
     assert not may(authorizer, here, operation=AclOperation.WRITE) and may(
-        authorizer, there, operation=AclOperation.WRITE
+        authorizer, host, operation=AclOperation.WRITE
     )
-    assert authorizer.may_on_any(there, AclOperation.WRITE, ResourceType.TOPIC)
+    assert authorizer.may_on_any(host, AclOperation.WRITE, ResourceType.TOPIC)
     assert not authorizer.may_on_any(here, AclOperation.WRITE, ResourceType.TOPIC)
     assert (
-        authorizer.operations(there, ResourceType.TOPIC, "orders")
+        authorizer.operations(host, ResourceType.TOPIC, "orders")
         == 1 << AclOperation.WRITE | 1 << AclOperation.DESCRIBE
     )
 

@@ -153,5 +153,5 @@ def test_a_produce_to_a_topic_with_a_very_long_name_keeps_its_error(address: str
     topic = TopicProduceData(name="x" * TEXT_BYTES_MAX, partition_data=[partition])
     with WireClient(address) as client:
         answer = client.ask(ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic]), 11)
-    (told,) = answer.responses[0].partition_responses
-    assert (told.error_code, told.error_message) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+    (response,) = answer.responses[0].partition_responses
+    assert (response.error_code, response.error_message) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)

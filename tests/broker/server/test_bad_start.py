@@ -110,8 +110,8 @@ def test_an_address_that_another_broker_tells_clients(tmp_path: Path, host: str,
         others = {**own, "broker.id": "1", "advertised.listeners": f"PLAINTEXT://{host}:9092"}
         with BrokerProgram(tmp_path / "second", others) as second:
             # As in Kafka's KafkaServer.createBrokerInfo.
-            told = f"Configured end points {host}:9092 in advertised listeners are already registered by broker 0"
-            assert_refused(second, 2, told, hint="advertised.listeners")
+            complaint = f"Configured end points {host}:9092 in advertised listeners are already registered by broker 0"
+            assert_refused(second, 2, complaint, hint="advertised.listeners")
         with BrokerProgram(tmp_path / "third", {**own, "broker.id": "1"}) as second:
             second.wait_until_started()
             taken = AlterableConfig(name="advertised.listeners", config_operation=0, value=f"PLAINTEXT://{host}:9092")
@@ -119,7 +119,7 @@ def test_an_address_that_another_broker_tells_clients(tmp_path: Path, host: str,
             with WireClient(own["listeners"].removeprefix("PLAINTEXT://")) as client:
                 (answer,) = client.ask(IncrementalAlterConfigsRequest(resources=[change]), 1).responses
             assert answer.error_code == 0
-            second.wait_until_it_says(told)
+            second.wait_until_it_says(complaint)
             with WireClient(f"{host}:9092") as client:
                 known = {broker.node_id: broker.host for broker in client.ask(MetadataRequest(topics=[]), 9).brokers}
             assert known == {0: host, 1: own["listeners"].removeprefix("PLAINTEXT://").removesuffix(":9092")}
@@ -235,8 +235,8 @@ def test_a_setting_that_leads_nowhere(tmp_path: Path, host: str, capsys: pytest.
     own = settings(tmp_path, host, f"{host}:2199") | _FILES
     properties.write_text(format_properties(own | {"log.dirs": f"${{files:{tmp_path}/others:where}}"}))
     assert main([str(properties)]) == 2
-    told = f"error: the file has no such key: log.dirs=${{files:{tmp_path}/others:where}}\n"
-    assert capsys.readouterr().err == told
+    complaint = f"error: the file has no such key: log.dirs=${{files:{tmp_path}/others:where}}\n"
+    assert capsys.readouterr().err == complaint
 
 
 def test_bad_words_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -83,17 +83,17 @@ def read(cluster: LocalCluster, topic: str) -> list[tuple[int, bytes, bytes | No
     try:
         _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=TIMEOUT_S)
         consumer.assign([TopicPartition(topic, 0, 0)])
-        found: list[tuple[int, bytes, bytes | None]] = []
+        records: list[tuple[int, bytes, bytes | None]] = []
         is_in_time = within(TIMEOUT_S)
         while consumer.position([TopicPartition(topic, 0)])[0].offset < end:
-            assert is_in_time(), f"read up to {found[-1:]}, the log ends at {end}"
+            assert is_in_time(), f"read up to {records[-1:]}, the log ends at {end}"
             message = consumer.poll(0.2)
             if message is not None and message.error() is None:
                 offset, key = message.offset(), message.key()
                 assert offset is not None
                 assert key is not None
-                found.append((offset, key, message.value()))
-        return found
+                records.append((offset, key, message.value()))
+        return records
     finally:
         consumer.close()
 
@@ -123,9 +123,9 @@ def test_consumers_see_the_last_value_of_each_key(compacting: LocalCluster) -> N
     assert [offset for offset, _, _ in seen] == sorted({offset for offset, _, _ in seen})
     assert all(value == b"%060d" % offset and key == b"key-%d" % (offset % KEYS) for offset, key, value in seen)
     assert {key: value for _, key, value in seen} == {b"key-%d" % n: b"%060d" % (2990 + n) for n in range(KEYS)}
-    told = cleaner_log(compacting.broker(0).logs_path)
-    assert "Cleaner 0: Beginning cleaning of log plain-0" in told
-    assert "fewer messages)" in told
+    log_text = cleaner_log(compacting.broker(0).logs_path)
+    assert "Cleaner 0: Beginning cleaning of log plain-0" in log_text
+    assert "fewer messages)" in log_text
 
 
 @pytest.mark.parametrize("codec", ["gzip", "lz4"])
@@ -228,6 +228,6 @@ def test_a_broker_without_compacted_logs_has_no_worker() -> None:
     with LocalCluster(1, config={"log.cleaner.backoff.ms": "100"}) as cluster:
         create(cluster, "kept", cleanup_policy="delete")
         write(cluster, "kept", 1000)
-        told = json.dumps(cleaner_log(cluster.broker(0).logs_path))
-        assert "Starting the log cleaner" in told
+        log_text = json.dumps(cleaner_log(cluster.broker(0).logs_path))
+        assert "Starting the log cleaner" in log_text
         assert worker_pids(cluster) == []

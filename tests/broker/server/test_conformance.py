@@ -43,8 +43,8 @@ def test_api_versions_tells_the_handlers(address: str, version: int) -> None:
     with WireClient(address) as client:
         answer = client.ask(request, version)
     assert answer.error_code == ErrorCode.NONE
-    told = [(api.api_key, api.min_version, api.max_version) for api in answer.api_keys]
-    assert told == [(int(e.key), e.min_version, e.max_version) for e in HANDLERS.values()]
+    versions = [(api.api_key, api.min_version, api.max_version) for api in answer.api_keys]
+    assert versions == [(int(e.key), e.min_version, e.max_version) for e in HANDLERS.values()]
 
 
 def test_clients_are_told_the_version_of_the_finalized_features(cluster: LocalCluster, address: str) -> None:

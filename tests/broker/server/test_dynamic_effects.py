@@ -150,19 +150,19 @@ def test_changes_while_logs_are_loaded_reach_all_of_them(tmp_path: Path) -> None
     _with_logs(tmp_path, configs.log_config, T0, T1, U0).shutdown()
 
     def changes_meanwhile(topic: str) -> LogConfig:
-        found = configs.log_config(topic)
+        config = configs.log_config(topic)
         if topic == "u" and not configs.known_names(TOPICS):
             configs.apply("topics", "t", {"retention.ms": "5000"})
             configs.apply("brokers", "1", {"log.retention.bytes": "777", "num.replica.fetchers": "3"})
             configs.apply("brokers", "<default>", {"producer.id.expiration.ms": "1000"})
-        return found
+        return config
 
     manager = _with_logs(tmp_path, changes_meanwhile)
     replicas = Mock()
     follow_settings(configs, manager, replicas, Mock())
     wanted = LogConfig()
-    found = {tp: (log.config.retention_ms, log.config.retention_bytes) for tp, log in manager.logs.items()}
-    assert found == {T0: (5000, 777), T1: (5000, 777), U0: (wanted.retention_ms, 777)}
+    settings = {tp: (log.config.retention_ms, log.config.retention_bytes) for tp, log in manager.logs.items()}
+    assert settings == {T0: (5000, 777), T1: (5000, 777), U0: (wanted.retention_ms, 777)}
     assert {log.producers.expiration_ms for log in manager.logs.values()} == {1000}
     replicas.fetchers.resize.assert_called_once_with(3)
     configs.apply("brokers", "1", {"log.retention.bytes": "888", "num.replica.fetchers": "3"})

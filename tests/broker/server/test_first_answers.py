@@ -109,8 +109,8 @@ def test_who_asks_before_the_controller_tells_is_told_of_all_brokers(tmp_path: P
                 client.send(MetadataRequest(topics=[]), 12)
                 other.ask(ApiVersionsRequest(), 0)
                 cluster.resume_broker(0)
-                told = client.answer(ApiKey.METADATA, 12)
-            assert ({broker.node_id for broker in told.brokers}, told.controller_id) == ({0, 1}, 0)
+                answer = client.answer(ApiKey.METADATA, 12)
+            assert ({broker.node_id for broker in answer.brokers}, answer.controller_id) == ({0, 1}, 0)
             assert second.terminate() == 0
 
 
@@ -129,8 +129,8 @@ def test_a_commit_before_the_controller_tells_does_not_hear_that_its_topic_is_go
             with WireClient(f"{host}:9092") as client:
                 client.send(OffsetCommitRequest(group_id="g", topics=[topic]), 7)
                 cluster.resume_broker(0)
-                told = client.answer(ApiKey.OFFSET_COMMIT, 7)
-            assert [p.error_code for t in told.topics for p in t.partitions] == [ErrorCode.NOT_COORDINATOR]
+                answer = client.answer(ApiKey.OFFSET_COMMIT, 7)
+            assert [p.error_code for t in answer.topics for p in t.partitions] == [ErrorCode.NOT_COORDINATOR]
             assert second.terminate() == 0
 
 
@@ -165,6 +165,6 @@ def test_a_partition_that_never_had_a_leader_counts_when_coordinators_are_looked
         with WireClient(f"{host}:9092") as client:
             answer = client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=groups), 4)
         assert broker.terminate() == 0
-    told = {each.key: each.error_code for each in answer.coordinators}
+    errors = {each.key: each.error_code for each in answer.coordinators}
     gone = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert told == {group: gone if partition_for(group, 3) == 2 else ErrorCode.NONE for group in groups}
+    assert errors == {group: gone if partition_for(group, 3) == 2 else ErrorCode.NONE for group in groups}

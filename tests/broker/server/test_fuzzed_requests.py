@@ -116,7 +116,7 @@ class Broker:
 
     async def state(self) -> tuple[dict[str, bytes], dict[str, bytes]]:
         """Return all znodes but the tokens, which everybody may make for themselves, and the content of all logs."""
-        found: dict[str, bytes] = {}
+        znodes: dict[str, bytes] = {}
         async with await ZkClient.connect(self.zookeeper, session_timeout_ms=6_000) as zk:
             folders = ["/"]
             while folders:
@@ -124,10 +124,10 @@ class Broker:
                 for name in await zk.children(folder):
                     path = f"{folder.rstrip('/')}/{name}"
                     if path != "/delegation_token":
-                        found[path], _ = await zk.get(path)
+                        znodes[path], _ = await zk.get(path)
                         folders.append(path)
         logs = {str(path): path.read_bytes().rstrip(b"\0") for path in (self.folder / "data").glob("*/*.log")}
-        return found, logs
+        return znodes, logs
 
     async def answers_to(self, data: bytes, number: int = 0) -> bytes:
         """Send bytes and no more, an odd number's over TLS; return what comes until the broker ends the connection, or

@@ -65,7 +65,7 @@ def requests(key: ApiKey, version: int) -> Iterator[tuple[str, Any]]:
     known = {field.name for field in request_class(key).wire_fields if field.is_in(version)}
     for stale in STALE if key in REFUSED else ({},):
         if known.issuperset(stale):
-            yield from ((f"{what} {stale}", request) for what, request in grown_requests(key, version, WAITS | stale))
+            yield from ((f"{grown} {stale}", request) for grown, request in grown_requests(key, version, WAITS | stale))
 
 
 def grown_requests(key: ApiKey, version: int, values: dict[str, Any]) -> Iterator[tuple[str, Any]]:

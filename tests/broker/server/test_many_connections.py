@@ -31,9 +31,9 @@ FLOOD_S = 2.0
 
 @pytest.fixture
 def pid(cluster: LocalCluster) -> int:
-    found = cluster.broker(0).pid
-    assert found is not None
-    return found
+    broker_pid = cluster.broker(0).pid
+    assert broker_pid is not None
+    return broker_pid
 
 
 @pytest.fixture

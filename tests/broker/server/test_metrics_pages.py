@@ -133,12 +133,12 @@ def test_partitions_stand_on_the_page_as_in_jmx_and_go_with_their_topic(pages: s
     host = pages.removeprefix("http://").partition(":")[0]
 
     def of_both() -> tuple[set[str], set[str]]:
-        told = json.loads(get(f"{pages}/jolokia/read/*:*"))["value"]
-        names = [name for name in told if re.match(r"kafka\.cluster|kafka\.log:type=Log,", name)]
+        values = json.loads(get(f"{pages}/jolokia/read/*:*"))["value"]
+        names = [name for name in values if re.match(r"kafka\.cluster|kafka\.log:type=Log,", name)]
         in_jmx = {
             f"{each.family}{each.labels} {each.value}"
             for name in names
-            for each in series_of(mbean_of(name, told[name]))
+            for each in series_of(mbean_of(name, values[name]))
         }
         lines = get(f"{pages}/metrics").splitlines()
         return in_jmx, {line for line in lines if re.match("kafka_cluster_partition_|kafka_log_log_", line)}
@@ -161,15 +161,17 @@ def test_partitions_stand_on_the_page_as_in_jmx_and_go_with_their_topic(pages: s
 
 def mbean_of(name: str, values: dict[str, Any]) -> MBean:
     domain, _, properties = name.partition(":")
-    found = dict(each.split("=") for each in properties.split(","))
-    return MBean(domain, found.pop("type"), found.pop("name"), tuple(found.items()), values)
+    properties_found = dict(each.split("=") for each in properties.split(","))
+    return MBean(
+        domain, properties_found.pop("type"), properties_found.pop("name"), tuple(properties_found.items()), values
+    )
 
 
 def test_times_and_sizes_are_those_of_the_requests(pages: str) -> None:
     """The last fetch of nothing waited for 200 ms, in which the broker had nothing to do for it."""
     request = {"type": "read", "mbean": "kafka.network:type=RequestMetrics,request=FetchConsumer,*"}
-    told = json.loads(get(f"{pages}/jolokia", json.dumps(request).encode()))["value"]
-    times = {re.findall("name=([^,]*)", name)[0]: values for name, values in told.items()}
+    answers = json.loads(get(f"{pages}/jolokia", json.dumps(request).encode()))["value"]
+    times = {re.findall("name=([^,]*)", name)[0]: values for name, values in answers.items()}
     assert {times[name]["Count"] for name in ("LocalTimeMs", "RemoteTimeMs", "TotalTimeMs", "RequestBytes")} == {5}
     assert 190 <= times["RemoteTimeMs"]["Max"] <= times["TotalTimeMs"]["Max"]
     assert 0 < times["LocalTimeMs"]["Mean"] < 100
@@ -178,30 +180,30 @@ def test_times_and_sizes_are_those_of_the_requests(pages: str) -> None:
 
 def test_a_broker_has_all_that_kafka_has_without_topics_and_clients(pages: str) -> None:
     recorded = json.loads(RECORDED.read_text())
-    told = json.loads(get(f"{pages}/jolokia/read/*:*"))["value"]
+    values = json.loads(get(f"{pages}/jolokia/read/*:*"))["value"]
     for name, number in recorded["brokers"][0].items():
         if re.search(r"(topic|version|error|networkProcessor|processor|logDirectory|clientId|broker-id)=|Log4j", name):
             continue
         if name.startswith("kafka.server:type=LeaderReplication"):
             continue
-        assert sorted(told[name]) == recorded["attributes"][number], name
+        assert sorted(values[name]) == recorded["attributes"][number], name
 
 
 def test_the_page_of_the_docs_lists_all_of_them(pages: str) -> None:
     assert PAGE.read_text("utf-8") == page(), "run: make docs"
-    told = json.loads(get(f"{pages}/jolokia/read/*:*"))["value"]
+    values = json.loads(get(f"{pages}/jolokia/read/*:*"))["value"]
     rows = {(row.domain, row.type, name, frozenset(row.tags)) for row in ROWS for name in row.names or (None,)}
-    found = set()
-    for each in told:
+    served = set()
+    for each in values:
         domain, _, properties = each.partition(":")
         names = dict(re.findall(r'([^=,]+)=("(?:\\.|[^"\\])*"|[^,]*)', properties))
         if names.keys() & {"user", "client-id"}:
             # Of both only what a quota is about.
             names |= {"user": "", "client-id": ""}
-        found.add((domain, names.pop("type"), names.pop("name", None), frozenset(names)))
-    assert found <= rows, found - rows
+        served.add((domain, names.pop("type"), names.pop("name", None), frozenset(names)))
+    assert served <= rows, served - rows
     # Nobody has sent requests in deprecated versions yet; a test of their own does.
-    unseen = {row for row in rows - found if row[2] != "DeprecatedRequestsPerSec"}
+    unseen = {row for row in rows - served if row[2] != "DeprecatedRequestsPerSec"}
     missing = {row[1] for row in unseen if not row[3] & {"client-id", "ip"}}
     assert missing <= {
         "BrokerTopicMetrics",
@@ -219,8 +221,8 @@ class TestFiguresMove:
 
     @staticmethod
     def told(pages: str, name: str) -> dict[str, Any]:
-        found = json.loads(get(f"{pages}/jolokia", json.dumps({"type": "read", "mbean": name}).encode()))
-        return dict(found.get("value", {}))
+        answer = json.loads(get(f"{pages}/jolokia", json.dumps({"type": "read", "mbean": name}).encode()))
+        return dict(answer.get("value", {}))
 
     @staticmethod
     def client(pages: str, client_id: str = "moving") -> WireClient:
@@ -281,15 +283,15 @@ class TestFiguresMove:
 
     def test_deprecated_versions_by_software(self, pages: str) -> None:
         expected = deprecated_work(f"{pages.removeprefix('http://').partition(':')[0]}:{PORT}")
-        found = self.told(pages, "kafka.network:type=RequestMetrics,name=DeprecatedRequestsPerSec,*")
-        assert {name: each["Count"] for name, each in found.items()} == expected
+        counts = self.told(pages, "kafka.network:type=RequestMetrics,name=DeprecatedRequestsPerSec,*")
+        assert {name: each["Count"] for name, each in counts.items()} == expected
 
     def test_errors_of_fetch(self, pages: str) -> None:
         """They are counted while an answer is built: as many as a walk through the answers finds."""
 
         def counted() -> Counter[int]:
-            found = self.told(pages, "kafka.network:type=RequestMetrics,name=ErrorsPerSec,request=Fetch,error=*")
-            return Counter({ErrorCode[name.partition("error=")[2]]: each["Count"] for name, each in found.items()})
+            counts = self.told(pages, "kafka.network:type=RequestMetrics,name=ErrorsPerSec,request=Fetch,error=*")
+            return Counter({ErrorCode[name.partition("error=")[2]]: each["Count"] for name, each in counts.items()})
 
         def parts(*numbers: int, offset: int = 0) -> list[FetchPartition]:
             return [
@@ -370,8 +372,8 @@ class TestFiguresMove:
             ("converted", "FetchMessageConversionsPerSec", 4),
             ("squeezed", "ProduceMessageConversionsPerSec", PREPARED_RECORDS),
         ):
-            told = self.told(pages, f"kafka.server:type=BrokerTopicMetrics,name={name},topic={topic}")
-            assert (topic, name, told.get("Count")) == (topic, name, count)
+            counts = self.told(pages, f"kafka.server:type=BrokerTopicMetrics,name={name},topic={topic}")
+            assert (topic, name, counts.get("Count")) == (topic, name, count)
         # What other tests of this file fetch meanwhile grows with the load of the machine.
         for request, bytes_min, bytes_max in (("Produce", 500, 100_000), ("Fetch", 4 * 34, 1_000_000)):
             time_ms, size, total = (
@@ -454,11 +456,11 @@ class TestFiguresMove:
         assert own("OffloadedWork")["Waiting"] >= 0
 
     def test_the_numbers_of_metrics(self, pages: str) -> None:
-        found = {name: values for name, values in self.told(pages, "*:*").items() if not name.startswith("klamm")}
-        named = sum(",name=" in name for name in found)
-        windowed = sum(len(values) for name, values in found.items() if ",name=" not in name)
-        assert found["kafka.server:type=KafkaServer,name=yammer-metrics-count"]["Value"] == named
-        assert found["kafka.server:type=kafka-metrics-count"]["count"] == windowed
+        metrics = {name: values for name, values in self.told(pages, "*:*").items() if not name.startswith("klamm")}
+        named = sum(",name=" in name for name in metrics)
+        windowed = sum(len(values) for name, values in metrics.items() if ",name=" not in name)
+        assert metrics["kafka.server:type=KafkaServer,name=yammer-metrics-count"]["Value"] == named
+        assert metrics["kafka.server:type=kafka-metrics-count"]["count"] == windowed
 
     def test_members_of_groups(self, pages: str) -> None:
         name = "kafka.server:type=DelayedOperationPurgatory,name=NumDelayedOperations,delayedOperation="

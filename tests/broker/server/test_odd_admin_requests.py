@@ -48,22 +48,24 @@ def quotas(address: str, *entries: tuple[list[tuple[str, str | None]], float]) -
             for entity, rate in entries
         ]
     )
-    told = ask(address, request, 1).entries
-    return [([(part.entity_type, part.entity_name) for part in entry.entity], entry.error_code) for entry in told]
+    quota_entries = ask(address, request, 1).entries
+    return [
+        ([(part.entity_type, part.entity_name) for part in entry.entity], entry.error_code) for entry in quota_entries
+    ]
 
 
 def test_of_several_faults_of_a_user_the_last_is_told(address: str) -> None:
     request = AlterUserScramCredentialsRequest(
         deletions=[ScramCredentialDeletion(name="odd", mechanism=5)], upsertions=[upsertion("odd", 2, 0)]
     )
-    (told,) = ask(address, request, 0).results
-    assert (told.error_code, told.error_message) == (ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
+    (result,) = ask(address, request, 0).results
+    assert (result.error_code, result.error_message) == (ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
 
 
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_user_without_a_name_has_no_credential(address: str, times: int) -> None:
-    told = ask(address, DescribeUserScramCredentialsRequest(users=[UserName()] * times), 0)
-    assert [(result.error_code, result.error_message) for result in told.results] == [
+    results = ask(address, DescribeUserScramCredentialsRequest(users=[UserName()] * times), 0)
+    assert [(result.error_code, result.error_message) for result in results.results] == [
         (ErrorCode.RESOURCE_NOT_FOUND, "Username must not be empty")
     ]
 
@@ -102,5 +104,5 @@ def test_success_has_an_empty_message_where_kafka_sets_none(address: str) -> Non
     assert ask(address, ListPartitionReassignmentsRequest(topics=[]), 0).error_message == ""
     assert ask(address, AlterPartitionReassignmentsRequest(), 0).error_message == ""
     assert ask(address, DescribeUserScramCredentialsRequest(users=[]), 0).error_message == ""
-    (told,) = ask(address, AlterUserScramCredentialsRequest(upsertions=[upsertion("new", 1, 4096)]), 0).results
-    assert (told.error_code, told.error_message) == (0, "")
+    (result,) = ask(address, AlterUserScramCredentialsRequest(upsertions=[upsertion("new", 1, 4096)]), 0).results
+    assert (result.error_code, result.error_message) == (0, "")

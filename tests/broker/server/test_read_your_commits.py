@@ -46,5 +46,5 @@ def test_a_commit_counts_for_the_next_request(address: str, topic: str, rounds: 
             client.send(asked, 8)
             answer = client.answer(ApiKey.OFFSET_COMMIT, 8).topics[0].partitions[0]
             assert answer.error_code == ErrorCode.NONE
-            (found,) = client.answer(ApiKey.OFFSET_FETCH, 8).groups[0].topics[0].partitions
-            assert (found.error_code, found.committed_offset) == (0, offset)
+            (partition,) = client.answer(ApiKey.OFFSET_FETCH, 8).groups[0].topics[0].partitions
+            assert (partition.error_code, partition.committed_offset) == (0, offset)

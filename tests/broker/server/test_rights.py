@@ -188,8 +188,8 @@ async def test_odd_rules_are_answered_as_kafka_answers_them(broker: Broker) -> N
             made = rule(AclOperation.READ)
             made.resource_type, made.operation, made.permission_type = resource_type, operation, permission
             rules.append(made)
-        told = (await admin.send(CreateAclsRequest(creations=rules), 2)).results
-        return [(result.error_code, result.error_message) for result in told]
+        results = (await admin.send(CreateAclsRequest(creations=rules), 2)).results
+        return [(result.error_code, result.error_message) for result in results]
 
     assert await created((2, 3, 3), (2, 1, 3)) == [(-1, None)] * 2, "none is added: one has a filter's code"
     assert await created((2, 3, 3), (99, 3, 3)) == [(0, ""), (42, "Failed to create ACL")]

@@ -61,8 +61,8 @@ def store_of(signed: Any, name: str = "changed.pem", password: str | None = None
 
 
 def mixed_pair(folder: Path) -> dict[str, str]:
-    one, two = CA.sign("one"), CA.sign("two")
-    (folder / "mixed.pem").write_text(one.key_pem() + two.certificate_pem)
+    first, second = CA.sign("one"), CA.sign("two")
+    (folder / "mixed.pem").write_text(first.key_pem() + second.certificate_pem)
     return {"ssl.keystore.location": str(folder / "mixed.pem")}
 
 

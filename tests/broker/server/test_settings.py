@@ -89,8 +89,8 @@ def test_plain_listeners_are_served() -> None:
         open_listeners = {"PLAINTEXT": BoundListener(listener_spec(endpoint), listening)}
         assert [str(e) for e in advertised([endpoint], open_listeners)] == ["PLAINTEXT://127.0.0.1:9092"]
         port = listening.getsockname()[1]
-        (told,) = advertised([replace(endpoint, port=0), replace(endpoint, listener_name="CLOSED")], open_listeners)
-        assert told.port == port
+        (listener,) = advertised([replace(endpoint, port=0), replace(endpoint, listener_name="CLOSED")], open_listeners)
+        assert listener.port == port
 
 
 def test_limits_of_connections_by_address() -> None:
@@ -100,8 +100,8 @@ def test_limits_of_connections_by_address() -> None:
     assert limits.max_connections_per_ip == 5
     assert limits.max_connections_per_ip_overrides == {"127.0.0.1": 9, "10.0.0.1": 2}
     overrides = "::1:3,2001:db8:0::7:4,::ffff:10.0.0.2:5"
-    found = server_limits(config(max_connections_per_ip_overrides=overrides)).max_connections_per_ip_overrides
-    assert found == {"0:0:0:0:0:0:0:1": 3, "2001:db8:0:0:0:0:0:7": 4, "10.0.0.2": 5}
+    by_address = server_limits(config(max_connections_per_ip_overrides=overrides)).max_connections_per_ip_overrides
+    assert by_address == {"0:0:0:0:0:0:0:1": 3, "2001:db8:0:0:0:0:0:7": 4, "10.0.0.2": 5}
     for unknown in ("no-such-host.invalid", f"{'a' * 64}.invalid"):
         with pytest.raises(ConfigError, match=f"the host '{unknown}' is unknown"):
             server_limits(config(max_connections_per_ip_overrides=f"{unknown}:1"))

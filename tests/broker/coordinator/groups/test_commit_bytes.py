@@ -112,7 +112,7 @@ def batches_of(log: list[Step]) -> list[bytes]:
 
 def read_plainly(batches: list[bytes]) -> dict[tuple[str, TopicPartition], CommittedOffset]:
     """Read every record by itself; the last record of each key counts."""
-    found: dict[tuple[str, TopicPartition], CommittedOffset] = {}
+    offsets: dict[tuple[str, TopicPartition], CommittedOffset] = {}
     for record in iter_records(b"".join(batches)):
         assert record.key is not None
         key = decode_key(record.key)
@@ -120,10 +120,10 @@ def read_plainly(batches: list[bytes]) -> dict[tuple[str, TopicPartition], Commi
         name = (key.group, TopicPartition(key.topic, key.partition))
         value = decode_value(key, record.value)
         if isinstance(value, OffsetCommitValue):
-            found[name] = committed_offset(value)
+            offsets[name] = committed_offset(value)
         else:
-            found.pop(name, None)
-    return found
+            offsets.pop(name, None)
+    return offsets
 
 
 @settings(max_examples=80, deadline=None)

@@ -59,17 +59,17 @@ async def test_no_commit_that_was_answered_is_lost(steps: list[tuple[str, Any]])
     await world.lead()
     history = History(world)
     log = world.partition.log
-    for what, of in steps:
-        if what.startswith("commit"):
-            history.commit(of, is_alone=what == "commit")
-        elif what == "replicate":
+    for step, of in steps:
+        if step.startswith("commit"):
+            history.commit(of, is_alone=step == "commit")
+        elif step == "replicate":
             world.replicate()
-        elif what in ("hold", "go on"):
-            world.partition.is_replicated_at_once = what == "go on"
+        elif step in ("hold", "go on"):
+            world.partition.is_replicated_at_once = step == "go on"
             world.partition.refusal = None
-        elif what == "refuse":
+        elif step == "refuse":
             world.partition.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
-        elif what == "time out":
+        elif step == "time out":
             # The client gets REQUEST_TIMED_OUT, but the record may be replicated later.
             await asyncio.sleep(6)
         else:

@@ -70,8 +70,8 @@ async def test_a_transaction_that_ends_while_its_partition_is_loaded(
 
     monkeypatch.setattr(GroupLoader, "finish", finish)
     await world.lead()
-    _, found = offsets.fetch("g", [READ], require_stable=True)
-    assert found == {READ: CommittedOffset(9 if is_commit else 7, commit_timestamp_ms=-1)}
+    _, fetched = offsets.fetch("g", [READ], require_stable=True)
+    assert fetched == {READ: CommittedOffset(9 if is_commit else 7, commit_timestamp_ms=-1)}
     monkeypatch.setattr(GroupLoader, "finish", loaded)
     await world.lead()
     assert offsets.fetch("g", [READ], require_stable=True)[1] == {READ: E.UNSTABLE_OFFSET_COMMIT}, "it is forgotten"
@@ -80,19 +80,19 @@ async def test_a_transaction_that_ends_while_its_partition_is_loaded(
 @staged(with_world)
 async def test_what_is_answered_while_loading(world: CoordinatorWorld, /) -> None:
     await world.lead(waits=False)
-    told = everything_says(world)
+    answers = everything_says(world)
     # Kafka's answers: a member learns of its loss with the former coordinator as a rebalance.
-    assert told.pop("sync") is E.REBALANCE_IN_PROGRESS
-    assert told.pop("heartbeat") is E.NONE
-    assert set(told.values()) == {E.COORDINATOR_LOAD_IN_PROGRESS}
+    assert answers.pop("sync") is E.REBALANCE_IN_PROGRESS
+    assert answers.pop("heartbeat") is E.NONE
+    assert set(answers.values()) == {E.COORDINATOR_LOAD_IN_PROGRESS}
 
 
 @staged(with_world)
 async def test_what_is_answered_where_nothing_is_led(world: CoordinatorWorld, /) -> None:
     for _ in range(2):
-        told = everything_says(world)
-        assert told.pop("list") is E.NONE
-        assert set(told.values()) == {E.NOT_COORDINATOR}
+        answers = everything_says(world)
+        assert answers.pop("list") is E.NONE
+        assert set(answers.values()) == {E.NOT_COORDINATOR}
         await world.lead()
         world.resign()
 
@@ -100,11 +100,11 @@ async def test_what_is_answered_where_nothing_is_led(world: CoordinatorWorld, /)
 @staged(with_world)
 async def test_an_empty_group_id(world: CoordinatorWorld, /) -> None:
     await world.lead()
-    told = everything_says(world, "")
+    answers = everything_says(world, "")
     refused = ("join", "sync", "heartbeat", "leave", "delete offsets")
-    assert [told[name] for name in refused] == [E.INVALID_GROUP_ID] * len(refused)
+    assert [answers[name] for name in refused] == [E.INVALID_GROUP_ID] * len(refused)
     # Clients that assign partitions themselves have long sent offsets without a group id.
-    assert (told["commit"], told["fetch"], told["describe"]) == (E.NONE, E.NONE, E.NONE)
+    assert (answers["commit"], answers["fetch"], answers["describe"]) == (E.NONE, E.NONE, E.NONE)
 
 
 @staged(with_world)
@@ -142,8 +142,8 @@ async def test_a_commit_becomes_visible_with_its_replication(world: CoordinatorW
     world.partition.is_replicated_at_once = False
     answers = world.commit("g", 5)
     assert (answers, world.committed("g")) == ([], None)
-    _, found = world.coordinator.offsets.fetch("g", [READ], require_stable=True)
-    assert found == {READ: E.UNSTABLE_OFFSET_COMMIT}
+    _, fetched = world.coordinator.offsets.fetch("g", [READ], require_stable=True)
+    assert fetched == {READ: E.UNSTABLE_OFFSET_COMMIT}
     world.replicate()
     assert (answers, world.committed("g")) == ([E.NONE], 5)
     late = world.commit("g", 6)
@@ -305,8 +305,8 @@ async def test_a_partition_that_never_had_a_leader_counts(world: CoordinatorWorl
     """The metadata leaves it out. Kafka counts in ZooKeeper, so that no group ever changes its partition."""
     world.stored_count = 10
     await world.lead()
-    for told in (1, 9, 10):
-        world.partition_count = told
+    for error_code in (1, 9, 10):
+        world.partition_count = error_code
         assert world.coordinator.partition_for("test").partition == 8
 
 

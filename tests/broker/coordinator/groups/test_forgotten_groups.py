@@ -26,14 +26,14 @@ DAY_MS = 24 * 3_600_000
 
 def tombstones(world: CoordinatorWorld, since: int) -> list[str]:
     """Return the keys of the tombstones that were written from an offset on."""
-    found = []
+    values = []
     for record in iter_records(bytes(world.partition.log.data)):
         assert record.key is not None
         if record.offset >= since and record.value is None:
             key = decode_key(record.key)
             assert decode_value(key, None) is None
-            found.append(type(key).__name__)
-    return found
+            values.append(type(key).__name__)
+    return values
 
 
 @staged(with_world, **{"offsets.retention.minutes": "600"})

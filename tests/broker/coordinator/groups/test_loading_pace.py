@@ -41,8 +41,8 @@ def test_a_large_partition_is_loaded_beside_other_work() -> None:
             longest_ms, turns = max(longest_ms, (time.thread_time() - begin) * 1000), turns + 1
         assert longest_ms < 50, f"{longest_ms:.0f} ms of CPU in one turn"
         assert turns > 10
-        _, found = world.coordinator.offsets.fetch("same-3", None)
-        assert {value.offset for value in found.values() if isinstance(value, CommittedOffset)} == {493}
+        _, fetched = world.coordinator.offsets.fetch("same-3", None)
+        assert {value.offset for value in fetched.values() if isinstance(value, CommittedOffset)} == {493}
         assert len(at_once(world.coordinator.list_groups())[1]) == 510
         await world.stop()
 

@@ -123,32 +123,32 @@ def test_one_owner_per_partition_and_generation(steps: list[tuple[str, int]]) ->
     world = World()
     clients = [Client(world, number) for number in range(CLIENTS)]
     generations = [0]
-    for what, number in steps:
+    for step, number in steps:
         client = clients[number]
-        if what == "poll":
+        if step == "poll":
             client.poll()
-        elif what == "round":
+        elif step == "round":
             for each in clients:
                 each.poll()
             world.wait(1_000)
-        elif what == "leave":
+        elif step == "leave":
             client.leave()
-        elif what == "vanish":
+        elif step == "vanish":
             client.vanish()
-        elif what == "bounce":
+        elif step == "bounce":
             client.vanish()
             client.poll()
-        elif what == "move":
+        elif step == "move":
             world.move()
             # The new coordinator makes a generation again that was not stored.
             generations.clear()
-        elif what == "stores wait":
+        elif step == "stores wait":
             world.store_error = None
-        elif what == "stores end":
+        elif step == "stores end":
             world.store_error = ErrorCode.NONE
             world.end_stores()
         else:
-            world.wait(1_000 if what == "wait" else 12_000)
+            world.wait(1_000 if step == "wait" else 12_000)
         check(world, clients)
         generations.append(world.group.generation_id)
     assert generations == sorted(generations)

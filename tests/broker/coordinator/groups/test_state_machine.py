@@ -137,9 +137,9 @@ def test_changed_metadata_rebalances(world: World) -> None:
     leader, follower = world.stable()
     waiting = world.join(follower, protocols=(("range", b"other"),))
     assert world.heartbeat(leader, 1) is E.REBALANCE_IN_PROGRESS
-    told = world.join(leader)[0]
-    assert waiting[0].generation_id == told.generation_id == 2
-    assert told.members[1].metadata == b"other"
+    answer = world.join(leader)[0]
+    assert waiting[0].generation_id == answer.generation_id == 2
+    assert answer.members[1].metadata == b"other"
 
 
 def test_who_does_not_join_again_is_removed(world: World) -> None:

@@ -72,16 +72,25 @@ def producer(epoch: int = 5, producer_id: int = ID) -> ProducerIdAndEpoch:
 
 def test_a_new_transactional_id_begins_with_epoch_0() -> None:
     txn = Transaction("t", ID, timeout_ms=30_000, last_update_ms=0)
-    found = written(txn, init(txn))
-    assert (found.state, found.producer_id, found.producer_epoch, found.start_ms) == (S.EMPTY, ID, 0, -1)
+    transaction_written = written(txn, init(txn))
+    assert (
+        transaction_written.state,
+        transaction_written.producer_id,
+        transaction_written.producer_epoch,
+        transaction_written.start_ms,
+    ) == (S.EMPTY, ID, 0, -1)
     assert (txn.producer_epoch, txn.timeout_ms, txn.last_update_ms) == (0, 30_000, 2_000)
 
 
 @pytest.mark.parametrize("state", AT_REST)
 def test_who_comes_next_gets_the_next_epoch_and_its_own_time_out(state: S) -> None:
     txn = transaction(state)
-    found = written(txn, init(txn))
-    assert (found.producer_id, found.producer_epoch, found.timeout_ms) == (ID, 6, 30_000)
+    transaction_written = written(txn, init(txn))
+    assert (transaction_written.producer_id, transaction_written.producer_epoch, transaction_written.timeout_ms) == (
+        ID,
+        6,
+        30_000,
+    )
     assert txn.last_producer_epoch == -1, "whoever had epoch 5 cannot go on"
 
 
@@ -100,8 +109,12 @@ def test_nobody_gets_an_epoch_while_a_record_is_being_written() -> None:
 
 def test_an_open_transaction_is_aborted_with_an_epoch_that_fences_its_producer() -> None:
     txn = transaction(S.ONGOING)
-    found = written(txn, init(txn))
-    assert (found.state, found.producer_epoch, found.partitions) == (S.PREPARE_ABORT, 6, {A})
+    transaction_written = written(txn, init(txn))
+    assert (transaction_written.state, transaction_written.producer_epoch, transaction_written.partitions) == (
+        S.PREPARE_ABORT,
+        6,
+        {A},
+    )
     assert state_machine.end(txn, producer(5), 3_000, is_commit=True) is E.PRODUCER_FENCED
     txn.markers_are_written([A])
     written(txn, txn.prepare_complete(3_000))
@@ -158,16 +171,16 @@ def test_a_producer_may_say_an_id_that_its_new_coordinator_does_not_know() -> No
 def test_after_the_last_epoch_comes_a_new_producer_id(expected: tuple[int, int] | None) -> None:
     txn = transaction(S.COMPLETE_COMMIT, epoch=LAST_EPOCH)
     assert state_machine.needs_new_id(txn, None if expected is None else ProducerIdAndEpoch(*expected))
-    found = written(txn, init(txn, expected, new_id=9000))
-    assert (found.producer_id, found.producer_epoch, txn.last_producer_id) == (9000, 0, ID)
+    transaction_written = written(txn, init(txn, expected, new_id=9000))
+    assert (transaction_written.producer_id, transaction_written.producer_epoch, txn.last_producer_id) == (9000, 0, ID)
     assert txn.last_producer_epoch == (-1 if expected is None else LAST_EPOCH)
 
 
 def test_a_producer_whose_answer_with_the_new_id_was_lost_gets_it_again() -> None:
     txn = transaction(epoch=LAST_EPOCH)
     written(txn, init(txn, (ID, LAST_EPOCH), new_id=9000))
-    found = written(txn, init(txn, (ID, LAST_EPOCH)))
-    assert (found.producer_id, found.producer_epoch) == (9000, 0)
+    transaction_written = written(txn, init(txn, (ID, LAST_EPOCH)))
+    assert (transaction_written.producer_id, transaction_written.producer_epoch) == (9000, 0)
 
 
 def test_only_the_last_epoch_asks_for_a_new_producer_id() -> None:
@@ -199,8 +212,8 @@ def test_there_is_no_epoch_beyond_the_fence() -> None:
 @pytest.mark.parametrize("state", AT_REST)
 def test_the_first_partition_begins_the_transaction(state: S) -> None:
     txn = transaction(state)
-    found = written(txn, state_machine.add_partitions(txn, producer(), [A], 2_000))
-    assert (found.state, found.start_ms, txn.partitions) == (S.ONGOING, 2_000, {A})
+    transaction_written = written(txn, state_machine.add_partitions(txn, producer(), [A], 2_000))
+    assert (transaction_written.state, transaction_written.start_ms, txn.partitions) == (S.ONGOING, 2_000, {A})
     written(txn, state_machine.add_partitions(txn, producer(), [B], 3_000))
     assert (txn.start_ms, txn.last_update_ms, txn.partitions) == (2_000, 3_000, {A, B})
 
@@ -223,11 +236,11 @@ def test_one_record_at_a_time() -> None:
 
 
 def test_a_verification_needs_the_partition_in_the_transaction() -> None:
-    found = state_machine.verify_partitions(transaction(S.ONGOING), producer(), [A, B])
-    assert found == {A: E.NONE, B: E.TRANSACTION_ABORTABLE}
+    verified = state_machine.verify_partitions(transaction(S.ONGOING), producer(), [A, B])
+    assert verified == {A: E.NONE, B: E.TRANSACTION_ABORTABLE}
     assert state_machine.verify_partitions(transaction(), producer(), [A]) == {A: E.TRANSACTION_ABORTABLE}
-    found = state_machine.verify_partitions(transaction(S.PREPARE_COMMIT), producer(), [A])
-    assert found == {A: E.CONCURRENT_TRANSACTIONS}, "its marker may be written before the record comes"
+    verified = state_machine.verify_partitions(transaction(S.PREPARE_COMMIT), producer(), [A])
+    assert verified == {A: E.CONCURRENT_TRANSACTIONS}, "its marker may be written before the record comes"
 
 
 REQUESTS: dict[str, Callable[[Transaction | None, ProducerIdAndEpoch], object]] = {
@@ -259,8 +272,11 @@ def test_only_the_current_producer_may_do_anything(request_name: str, state: S) 
 @pytest.mark.parametrize("is_commit", [True, False])
 def test_a_transaction_ends_once_all_its_markers_are_written(is_commit: bool) -> None:
     txn = transaction(S.ONGOING, partitions=(A, B))
-    found = written(txn, state_machine.end(txn, producer(), 2_000, is_commit=is_commit))
-    assert (found.state, found.partitions) == (S.PREPARE_COMMIT if is_commit else S.PREPARE_ABORT, {A, B})
+    transaction_written = written(txn, state_machine.end(txn, producer(), 2_000, is_commit=is_commit))
+    assert (transaction_written.state, transaction_written.partitions) == (
+        S.PREPARE_COMMIT if is_commit else S.PREPARE_ABORT,
+        {A, B},
+    )
     complete = txn.prepare_complete(3_000)
     txn.markers_are_written([A])
     assert txn.partitions == {B}
@@ -363,32 +379,32 @@ PREPARES: dict[str, Callable[[Transaction], Transition]] = {
 def test_a_transition_that_the_table_lacks_is_a_fault_of_the_program(step: str, state: S) -> None:
     txn = transaction(state)
     try:
-        found = PREPARES[step](txn)
+        prepared = PREPARES[step](txn)
     except ValueError:
         assert txn.pending_state is None
         assert txn.producer_epoch == 5
         return
-    assert state in VALID_PREVIOUS_STATES[found.state]
+    assert state in VALID_PREVIOUS_STATES[prepared.state]
     with pytest.raises(ValueError, match="is passing to"):
         PREPARES[step](txn)
 
 
 def test_only_what_was_prepared_may_be_written() -> None:
     txn = transaction(S.ONGOING)
-    found = txn.prepare_end(2_000, is_commit=True)
+    prepared = txn.prepare_end(2_000, is_commit=True)
     for wrong in (
-        replace(found, state=S.PREPARE_ABORT),
-        replace(found, producer_epoch=6),
-        replace(found, producer_id=1),
-        replace(found, timeout_ms=1),
-        replace(found, partitions=frozenset({A, B})),
-        replace(found, start_ms=5),
+        replace(prepared, state=S.PREPARE_ABORT),
+        replace(prepared, producer_epoch=6),
+        replace(prepared, producer_id=1),
+        replace(prepared, timeout_ms=1),
+        replace(prepared, partitions=frozenset({A, B})),
+        replace(prepared, start_ms=5),
     ):
         with pytest.raises(ValueError, match="does not pass"):
             txn.complete(wrong)
-    txn.complete(found)
+    txn.complete(prepared)
     with pytest.raises(ValueError, match="does not pass"):
-        txn.complete(found)
+        txn.complete(prepared)
 
 
 @pytest.mark.parametrize(
@@ -404,26 +420,26 @@ def test_only_what_was_prepared_may_be_written() -> None:
 )
 def test_a_producer_that_comes_gets_the_next_epoch_or_a_new_id_and_nothing_open(wrong: dict[str, object]) -> None:
     txn = transaction(S.COMPLETE_COMMIT)
-    found = txn.prepare_epoch(6, -1, 1_000, 2_000)
+    prepared = txn.prepare_epoch(6, -1, 1_000, 2_000)
     with pytest.raises(ValueError, match="does not pass"):
-        txn.complete(replace(found, **wrong))  # type: ignore[arg-type]
-    txn.complete(found)
+        txn.complete(replace(prepared, **wrong))  # type: ignore[arg-type]
+    txn.complete(prepared)
 
 
 def test_an_open_transaction_may_be_written_again_and_loses_no_partition() -> None:
     txn = transaction(S.ONGOING, partitions=(A, B))
-    found = txn.prepare_partitions([A], 2_000)
+    prepared = txn.prepare_partitions([A], 2_000)
     with pytest.raises(ValueError, match="does not pass"):
-        txn.complete(replace(found, partitions=frozenset({A})))
-    txn.complete(found)
+        txn.complete(replace(prepared, partitions=frozenset({A})))
+    txn.complete(prepared)
     assert txn.partitions == {A, B}
 
 
 def test_a_completion_says_when_the_transaction_began() -> None:
     txn = transaction(S.PREPARE_COMMIT)
-    found = txn.prepare_complete(2_000)
+    completed = txn.prepare_complete(2_000)
     with pytest.raises(ValueError, match="does not pass"):
-        txn.complete(replace(found, start_ms=-1))
+        txn.complete(replace(completed, start_ms=-1))
 
 
 STEPS = st.lists(

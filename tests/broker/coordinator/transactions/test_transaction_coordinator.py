@@ -42,7 +42,7 @@ async def test_a_producer_gets_its_id_once_the_log_has_it(world: TransactionWorl
 @staged(play)
 async def test_two_producers_that_come_at_once_get_one_id_and_two_epochs(world: TransactionWorld, /) -> None:
     made = await asyncio.gather(world.init(), world.init())
-    assert sorted(found[1:] for found in made) == [(1000, 0), (1000, 1)]
+    assert sorted(producer_of[1:] for producer_of in made) == [(1000, 0), (1000, 1)]
 
 
 @pytest.mark.parametrize(
@@ -536,14 +536,14 @@ def test_what_happens_to_producers_is_logged(caplog: pytest.LogCaptureFixture) -
 
     caplog.set_level("INFO", "kafka.coordinator.transaction")
     play(test, **{"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"})
-    told = [message for message in caplog.messages if "llback" in message or "nit" in message]
+    messages = [message for message in caplog.messages if "llback" in message or "nit" in message]
     failed = "Rollback of ongoing transaction for transactionalId t failed due to error COORDINATOR_NOT_AVAILABLE"
-    assert told[:2] == [
+    assert messages[:2] == [
         "Initialized transactionalId t with producerId 1000 and producer epoch 0 on partition __transaction_state-0",
         "InitProducerId of other is answered with COORDINATOR_NOT_AVAILABLE",
     ]
-    assert failed in told
-    assert told[-1] == "Completed rollback of ongoing transaction for transactionalId t due to timeout"
+    assert failed in messages
+    assert messages[-1] == "Completed rollback of ongoing transaction for transactionalId t due to timeout"
 
 
 # -- time
@@ -662,8 +662,8 @@ async def test_operators_see_the_partitions_that_lack_their_marker(world: Transa
     world.end(producer)
     await asyncio.sleep(0)
     assert world.found().partitions == {b} and world.found().state is S.PREPARE_COMMIT
-    found = world.coordinator.list_transactions(states={S.PREPARE_COMMIT})
-    assert found == [world.found()]
+    listed = world.coordinator.list_transactions(states={S.PREPARE_COMMIT})
+    assert listed == [world.found()]
     assert world.coordinator.list_transactions(producer_ids=[7]) == []
     assert world.coordinator.describe("") is E.INVALID_REQUEST
     assert world.coordinator.describe("nobody") is E.TRANSACTIONAL_ID_NOT_FOUND

@@ -54,8 +54,8 @@ def transactional_id() -> str:
 def last_stable_offset(cluster: LocalCluster, topic: str, partition: int = 0) -> int:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     of = TopicPartition(topic, partition)
-    found = admin.list_offsets({of: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_COMMITTED)
-    return int(found[of].result(30).offset)
+    offsets = admin.list_offsets({of: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_COMMITTED)
+    return int(offsets[of].result(30).offset)
 
 
 def coordinator_of(cluster: LocalCluster, transactional_id: str) -> int:

@@ -310,7 +310,7 @@ class WalkWords:
         """Return an answer as the walks have it: without what is empty, lists in no order of their own."""
         if isinstance(value, Struct):
             fields = ((field.name, self.plain(getattr(value, field.name), field.name)) for field in value.wire_fields)
-            return {name: told for name, told in fields if name not in _UNTOLD and told not in _EMPTY}
+            return {name: shown for name, shown in fields if name not in _UNTOLD and shown not in _EMPTY}
         if isinstance(value, list):
             return sorted(map(self.plain, value), key=order_of)
         if isinstance(value, str):

@@ -50,12 +50,12 @@ class Partition(MemoryPartition):
     @property
     def markers(self) -> list[tuple[int, int, EndTransactionMarker]]:
         """Producer id, producer epoch and marker of each control batch."""
-        found = []
+        requests_found = []
         for position, header in iter_batches(self.log.data):
             marker = read_end_transaction_marker(self.log.data, position, header)
             assert header.is_control and header.is_transactional and marker is not None
-            found.append((header.producer_id, header.producer_epoch, marker))
-        return found
+            requests_found.append((header.producer_id, header.producer_epoch, marker))
+        return requests_found
 
 
 class OtherBroker:
@@ -256,13 +256,13 @@ class TransactionWorld:
     @property
     def stored(self) -> list[tuple[str, TransactionState | None]]:
         """Transactional id and state of each record of the coordinator's log."""
-        found: list[tuple[str, TransactionState | None]] = []
+        states: list[tuple[str, TransactionState | None]] = []
         for position, header in iter_batches(self.state.log.data):
             for record in iter_batch_records(self.state.log.data, position, header):
                 value = decode_value(record.value)
                 key = decode_key(record.key or b"").transactional_id
-                found.append((key, None if value is None else value.state))
-        return found
+                states.append((key, None if value is None else value.state))
+        return states
 
     # -- requests
 
