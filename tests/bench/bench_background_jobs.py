@@ -99,9 +99,9 @@ class Jobs:
             leaders = {p.partition_index: p.leader_id for p in describe_topic(self._client, topic).partitions}
             for _ in range(rounds):
                 for partition, leader in leaders.items():
-                    told = produce((self._client, self._other)[leader], topic, batch, partition=partition)
-                    if told.error_code:
-                        raise KlammError(f"{topic}-{partition} refuses records: {told.error_code}")
+                    response = produce((self._client, self._other)[leader], topic, batch, partition=partition)
+                    if response.error_code:
+                        raise KlammError(f"{topic}-{partition} refuses records: {response.error_code}")
 
     def configure(self, topic: str, name: str, value: str) -> None:
         change = AlterableConfig(name=name, config_operation=0, value=value)

@@ -274,7 +274,7 @@ def measure(brokers: dict[str, Broker], ways: Sequence[Way] = (PLAINTEXT,)) -> N
 def _measure_produce(brokers: dict[str, Broker], ways: Sequence[Way], load: Load, topic: str) -> None:
     for broker in brokers.values():
         create_topic(broker, topic)
-    found = rounds(
+    figures = rounds(
         {
             (way.name, name): partial(produce, broker, topic, load, way)
             for way in ways
@@ -287,7 +287,7 @@ def _measure_produce(brokers: dict[str, Broker], ways: Sequence[Way], load: Load
         assert end_offsets(broker, topic) == expected, f"{name} lost records of {topic}"
     gb = count * RECORD_BYTES / 1e9
     for way in ways:
-        (our_s, our_cpu_s), (kafkas_s, kafkas_cpu_s) = found[way.name, "klamm"], found[way.name, "kafka"]
+        (our_s, our_cpu_s), (kafkas_s, kafkas_cpu_s) = figures[way.name, "klamm"], figures[way.name, "kafka"]
         row(f"{load.name}, {way.name}", count / our_s / 1e3, count / kafkas_s / 1e3, "k records/s", ">= 1.0")
         if load.records_per_request:
             scale = 1e6 * load.records_per_request / count
@@ -300,7 +300,7 @@ def _measure_consume(brokers: dict[str, Broker], ways: Sequence[Way]) -> None:
     for broker in brokers.values():
         create_topic(broker, topic)
         produce(broker, topic, Load("fill", 5_000_000, PRODUCE_LOADS[2].settings))
-    found = rounds(
+    figures = rounds(
         {
             (way.name, name): partial(consume, broker, topic, count, way)
             for way in ways
@@ -309,7 +309,7 @@ def _measure_consume(brokers: dict[str, Broker], ways: Sequence[Way]) -> None:
     )
     gb = count * RECORD_BYTES / 1e9
     for way in ways:
-        (our_s, our_cpu_s), (kafkas_s, kafkas_cpu_s) = found[way.name, "klamm"], found[way.name, "kafka"]
+        (our_s, our_cpu_s), (kafkas_s, kafkas_cpu_s) = figures[way.name, "klamm"], figures[way.name, "kafka"]
         row(f"consume, {way.name}", count / our_s / 1e3, count / kafkas_s / 1e3, "k records/s", ">= 1.0")
         row("  broker CPU", our_cpu_s / gb, kafkas_cpu_s / gb, "s/GB", way.cpu_goal or "<= 0.7")
 

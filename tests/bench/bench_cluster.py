@@ -172,16 +172,16 @@ def _measure(cluster: LocalCluster) -> Figures:
 
 def main() -> None:
     """Measure one cluster, then the other; print the table."""
-    found: dict[str, Figures] = {}
+    figures: dict[str, Figures] = {}
     with tempfile.TemporaryDirectory(prefix="klamm-bench-") as folder:
         for engine in ENGINES:
             if engine == "kafka" and (missing := missing_for_kafka()) is not None:
                 print(f"Apache Kafka is left out: {missing}")
                 continue
             with _cluster(engine, Path(folder) / engine) as cluster:
-                found[engine] = _measure(cluster)
+                figures[engine] = _measure(cluster)
                 for broker in cluster.brokers.values():
                     broker.kill()
     print(f"{'':44} {'klamm':>12} {'Kafka 3.9.1':>12} {'':12} {'ratio':>7}")
-    for name, (value, unit, wanted) in found.get("klamm", {}).items():
-        row(name, value, found.get("kafka", {}).get(name, (float("nan"), "", ""))[0], unit, wanted)
+    for name, (value, unit, wanted) in figures.get("klamm", {}).items():
+        row(name, value, figures.get("kafka", {}).get(name, (float("nan"), "", ""))[0], unit, wanted)

@@ -108,11 +108,11 @@ def main() -> None:
                 zookeeper_connect=f"{zookeeper.connect_string}/kafka",
                 overrides=BROKER_SETTINGS,
             )
-            found = {
+            figures = {
                 "klamm": measure(ours, folder / "klamm", "broker.out", folder / "made"),
                 "kafka": measure(kafka, folder / "kafka", "server.log", folder / "made"),
             }
-        print_tables(found)
+        print_tables(figures)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -160,13 +160,13 @@ def measure(broker: Broker, folder: Path, said_in: str, made: Path) -> tuple[dic
         wait_until_led(broker.bootstrap, "latency", *(shape.topic for shape in SHAPES))
         latency_ms(broker, "latency")
         quiet = latency_ms(broker, "latency")
-        found = {shape.topic: compact(broker, shape.topic, folder / said_in) for shape in SHAPES[:-1]}
+        figures = {shape.topic: compact(broker, shape.topic, folder / said_in) for shape in SHAPES[:-1]}
         beside: list[float] = []
         sending = threading.Thread(target=lambda: beside.extend(latency_ms(broker, "latency")))
         sending.start()
-        found["beside"] = compact(broker, SHAPES[-1].topic, folder / said_in)
+        figures["beside"] = compact(broker, SHAPES[-1].topic, folder / said_in)
         sending.join()
-        return found, [percentile(quiet, 0.99), percentile(beside, 0.99)]
+        return figures, [percentile(quiet, 0.99), percentile(beside, 0.99)]
     finally:
         broker.stop()
 
@@ -195,24 +195,24 @@ def admin_of(broker: Broker) -> AdminClient:
 
 
 def told_of(topic: str, said: Path) -> tuple[float, float, int] | None:
-    found = [0.0, 0.0, 0.0]
+    sums = [0.0, 0.0, 0.0]
     for name, end_offset, *figures in _CLEANED.findall(said.read_text()):
         if name == topic:
             # There are more keys than the map holds: the rounds add up, but the log size is that of the first.
             mb, elapsed_s, records = (float(figure.replace(",", "")) for figure in figures)
-            found = [found[0] or mb, found[1] + elapsed_s, found[2] or records]
+            sums = [sums[0] or mb, sums[1] + elapsed_s, sums[2] or records]
             if int(end_offset) >= RECORDS:
-                return found[0], found[1], int(found[2])
+                return sums[0], sums[1], int(sums[2])
     return None
 
 
 def wait_for(look: Callable[[], tuple[float, float, int] | None], what: str) -> tuple[float, float, int]:
     deadline = time.monotonic() + 300
-    while (found := look()) is None:
+    while (result := look()) is None:
         if time.monotonic() > deadline:
             raise RuntimeError(f"{what} did not come to an end")
         time.sleep(0.1)
-    return found
+    return result
 
 
 def cpu_of(pid: int) -> float:

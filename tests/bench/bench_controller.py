@@ -105,10 +105,12 @@ class Phases:
     async def until_all_show(self, is_so: IsSo) -> None:
         deadline_s = time.monotonic() + DEADLINE_S
         for broker in self._living:
-            while not is_so(found := await describe(self.client(broker.id))):
+            while not is_so(result := await describe(self.client(broker.id))):
                 if time.monotonic() > deadline_s:
-                    isr = [len(p.isr_nodes) for p in found.partitions]
-                    raise RuntimeError(f"broker {broker.id}: error {found.error_code}, ISR sizes {sorted(isr)[:5]}…")
+                    isr_sizes = [len(p.isr_nodes) for p in result.partitions]
+                    raise RuntimeError(
+                        f"broker {broker.id}: error {result.error_code}, ISR sizes {sorted(isr_sizes)[:5]}…"
+                    )
                 await asyncio.sleep(POLL_S)
 
     async def row(self, name: str, work: Callable[[], object]) -> None:

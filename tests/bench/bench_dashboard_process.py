@@ -141,12 +141,12 @@ def _watched(top: DashboardTerminal, started: float) -> str:
     cpu: list[tuple[float, float]] = []
     longest_s, pressed, next_key = 0.0, 0.0, KEYS_FROM_S
     while (now := time.monotonic() - started) < SECONDS - 2:
-        told = top.read(0.02)
+        screen = top.read(0.02)
         now = time.monotonic() - started
-        if pressed and told:
+        if pressed and screen:
             longest_s, pressed = max(longest_s, now - pressed), 0.0
         if not data:
-            seen += told
+            seen += screen
             if not picture and b"Overview" in seen:
                 picture = f"{now:>17.2f}{top.cpu_s:>6.2f}"
             if b"HEALTHY" in seen:

@@ -256,29 +256,29 @@ def rounds(
 
 def _measure_commits(clusters: dict[str, LocalCluster]) -> None:
     for groups, partitions in ((1, 1), (1000, 1), (1000, 10)):
-        found = rounds(clusters, dict.fromkeys(clusters, partial(commit, groups, partitions)))
+        figures = rounds(clusters, dict.fromkeys(clusters, partial(commit, groups, partitions)))
         count = int(COMMITS * SCALE)
         name = f"commits, {groups} groups, {partitions} partitions each"
-        row(name, count / found["klamm"][0] / 1e3, count / found["kafka"][0] / 1e3, "k/s", ">= 1.0")
-        row("  broker CPU", found["klamm"][1] * 1e6 / count, found["kafka"][1] * 1e6 / count, "us/commit", "<= 1.0")
+        row(name, count / figures["klamm"][0] / 1e3, count / figures["kafka"][0] / 1e3, "k/s", ">= 1.0")
+        row("  broker CPU", figures["klamm"][1] * 1e6 / count, figures["kafka"][1] * 1e6 / count, "us/commit", "<= 1.0")
 
 
 def _measure_rebalance(clusters: dict[str, LocalCluster]) -> None:
     groups = {name: Group(cluster, "rebalanced") for name, cluster in clusters.items()}
     try:
         once: dict[str, Once] = {name: group.rebalance for name, group in groups.items()}
-        found = rounds(clusters, once, warm_ups=5 * WARM_UPS)
+        figures = rounds(clusters, once, warm_ups=5 * WARM_UPS)
     finally:
         for group in groups.values():
             group.close()
-    row(f"rebalance of {MEMBERS} members", found["klamm"][0] * 1e3, found["kafka"][0] * 1e3, "ms", "<= 1.0")
+    row(f"rebalance of {MEMBERS} members", figures["klamm"][0] * 1e3, figures["kafka"][0] * 1e3, "ms", "<= 1.0")
 
 
 def _measure_loading(clusters: dict[str, LocalCluster]) -> None:
     log = stored_commits()
-    found = rounds(clusters, dict.fromkeys(clusters, partial(load, log)), warm_ups=0)
-    row(f"loading of {STORED_COMMITS * SCALE:,.0f} commits", found["klamm"][0], found["kafka"][0], "s", "<= 1.0")
-    print(f"{'  longest hold of our event loop, CPU':44} {found['klamm'][1]:12.2f} {'':12} {'ms':12}  wanted <= 50")
+    figures = rounds(clusters, dict.fromkeys(clusters, partial(load, log)), warm_ups=0)
+    row(f"loading of {STORED_COMMITS * SCALE:,.0f} commits", figures["klamm"][0], figures["kafka"][0], "s", "<= 1.0")
+    print(f"{'  longest hold of our event loop, CPU':44} {figures['klamm'][1]:12.2f} {'':12} {'ms':12}  wanted <= 50")
 
 
 def main() -> None:

@@ -66,8 +66,8 @@ def main() -> None:
         create_topic(cluster.bootstrap_servers, "orders", partitions=PARTITIONS)
         load = ("--topic", "orders", "--num-records", str(RECORDS // PARTITIONS), "--record-size", "100", "--quiet")
         for number in range(PARTITIONS):
-            one = [KLAMM, "perf", "producer", *load, "--partition", str(number), *where]
-            subprocess.run(one, check=True, stdout=subprocess.DEVNULL)
+            words_of_one = [KLAMM, "perf", "producer", *load, "--partition", str(number), *where]
+            subprocess.run(words_of_one, check=True, stdout=subprocess.DEVNULL)
         commit_all(cluster.bootstrap_servers)
         print(f"{GROUPS} groups with {PARTITIONS} partitions each, half of them behind")
         print(f"{'':52} {'seconds':>8} {'CPU s':>8}")

@@ -141,7 +141,7 @@ def znodes_of(topic: TopicSnapshot) -> list[Create]:
     """Return the znodes of one topic, parents first."""
     assignment = {p.partition: p.assignment for p in topic.partitions}
     root = TopicZNode.path(topic.name)
-    found = [
+    creates = [
         Create(ConfigEntityZNode.path(ConfigType.TOPIC, topic.name), ConfigEntityZNode.encode(topic.configs)),
         Create(root, TopicZNode.encode(topic.topic_id, assignment)),
         Create(f"{root}/partitions", None),
@@ -149,8 +149,8 @@ def znodes_of(topic: TopicSnapshot) -> list[Create]:
     for p in topic.partitions:
         state = LeaderIsrAndControllerEpoch(LeaderAndIsr(p.leader, p.leader_epoch or 0, p.isr), p.controller_epoch or 0)
         path = TopicPartitionStateZNode.path(TopicPartition(topic.name, p.partition))
-        found += [Create(path.removesuffix("/state"), None), Create(path, TopicPartitionStateZNode.encode(state))]
-    return found
+        creates += [Create(path.removesuffix("/state"), None), Create(path, TopicPartitionStateZNode.encode(state))]
+    return creates
 
 
 def row(name: str, words: Sequence[str]) -> None:

@@ -63,12 +63,12 @@ def znodes_of(topic: int) -> list[Create]:
     assignment = {p: replicas_of(topic, p) for p in range(TOPIC_PARTITIONS)}
     root = TopicZNode.path(name)
     text = TopicZNode.encode(random_topic_id(), {p: ReplicaAssignment(r) for p, r in assignment.items()})
-    found = [Create(root, text), Create(f"{root}/partitions", None)]
+    creates = [Create(root, text), Create(f"{root}/partitions", None)]
     for p, replicas in assignment.items():
         state = LeaderIsrAndControllerEpoch(LeaderAndIsr(replicas[0], 0, replicas), 1)
         path = TopicPartitionStateZNode.path(TopicPartition(name, p))
-        found += [Create(path.removesuffix("/state"), None), Create(path, TopicPartitionStateZNode.encode(state))]
-    return found
+        creates += [Create(path.removesuffix("/state"), None), Create(path, TopicPartitionStateZNode.encode(state))]
+    return creates
 
 
 class LargeCluster:

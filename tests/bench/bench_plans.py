@@ -99,18 +99,18 @@ def _drawn() -> list[tuple[str, ClusterSnapshot, str]]:
 
 
 def _told(peer: KafkaUtils, case: Case) -> str:
-    found = peer.reason or peer.plan(SCENARIOS / f"{case.name}.json", case.words)
-    if isinstance(found, str):
-        return found
-    return f"{found.moves} / {found.leader_changes}, replica range {found.replica_range}, {found.wall_s:.1f} s"
+    answer = peer.reason or peer.plan(SCENARIOS / f"{case.name}.json", case.words)
+    if isinstance(answer, str):
+        return answer
+    return f"{answer.moves} / {answer.leader_changes}, replica range {answer.replica_range}, {answer.wall_s:.1f} s"
 
 
 def _row(case: Case, path: Path) -> None:
     runs = [_run(case, path) for _ in range(ROUNDS)]
     score, wall, cpu, memory = min(runs, key=lambda run: run[1])
-    found = f"{score['moves']} / {score['leader_changes']}"
+    cell = f"{score['moves']} / {score['leader_changes']}"
     proven = "yes" if score["is_optimal"] else f"{100 * score['gap']:.2f}%"
-    row = f"{case.name:28} {found:>12} {proven:>6} {case.optimum:>12} {wall:7.2f} {cpu:7.2f} {memory:5.0f}  {case.peer}"
+    row = f"{case.name:28} {cell:>12} {proven:>6} {case.optimum:>12} {wall:7.2f} {cpu:7.2f} {memory:5.0f}  {case.peer}"
     print(row, flush=True)
 
 

@@ -86,13 +86,13 @@ def _codec_rows() -> None:
 
 
 def _header_rows() -> None:
-    one = encode_batch([Record(0, NOW, b"k", b"v" * 100)])
-    many = one * COUNT
+    batch = encode_batch([Record(0, NOW, b"k", b"v" * 100)])
+    many = batch * COUNT
     large = encode_batch([Record(0, NOW, None, bytes(1_000_000))])
     print(f"\n{'':34} {'ours':>8}")
     walk = _best(lambda: _drain(iter_batches(many)))
     print(f"{'headers walked, million/s':34} {COUNT / walk / 1e6:8.2f}")
-    small = _best(lambda: [verify_crc(one, 0, len(one)) for _ in range(COUNT)])
+    small = _best(lambda: [verify_crc(batch, 0, len(batch)) for _ in range(COUNT)])
     print(f"{'checksum of 170 bytes, µs':34} {small / COUNT * 1e6:8.2f}")
     print(f"{'checksum of 1 MB, GB/s':34} {len(large) / _best(lambda: verify_crc(large, 0, len(large))) / 1e9:8.1f}")
 

@@ -96,8 +96,8 @@ def kafka(bootstrap: str) -> Run:
     def wait_until_nothing_lags() -> None:
         assert process.stdout is not None
         for line in process.stdout:
-            found = re.search(r"max lag is (\d+) for partition \S+ at offset (\d+)", line)
-            if found is not None and found[1] == "0" and found[2] != "0":
+            lag_line = re.search(r"max lag is (\d+) for partition \S+ at offset (\d+)", line)
+            if lag_line is not None and lag_line[1] == "0" and lag_line[2] != "0":
                 return
         raise AssertionError("Kafka's tool ended by itself")
 

@@ -51,8 +51,8 @@ def _cold_starts(kafka: SecuredKafka) -> None:
             cpu_ms[name].append(_cpu_s(words) * 1000)
     base = statistics.median(cpu_ms["PLAINTEXT"])
     print("klamm topics list, CPU of the process: median, and above PLAINTEXT")
-    for name, found in cpu_ms.items():
-        print(f"  {name:32} {statistics.median(found):6.0f} ms {statistics.median(found) - base:+6.0f} ms")
+    for name, figure in cpu_ms.items():
+        print(f"  {name:32} {statistics.median(figure):6.0f} ms {statistics.median(figure) - base:+6.0f} ms")
 
 
 def _consumption(kafka: SecuredKafka) -> None:

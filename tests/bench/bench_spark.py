@@ -63,24 +63,24 @@ def fill(cluster: LocalCluster, topic: str, count: int) -> None:
 
 def contenders() -> list[tuple[str, str, str, str | None]]:
     """Return name, Python, format and jars of each."""
-    found: list[tuple[str, str, str, str | None]] = [("klamm, this PySpark", sys.executable, "klamm-kafka", None)]
+    rows: list[tuple[str, str, str, str | None]] = [("klamm, this PySpark", sys.executable, "klamm-kafka", None)]
     if PEER_PYTHON and PEER_JARS:
         jars = ",".join(map(str, sorted(Path(PEER_JARS).glob("*.jar"))))
-        found += [
+        rows += [
             ("klamm, PySpark 4.0.0", PEER_PYTHON, "klamm-kafka", None),
             ("connector 4.0.0", PEER_PYTHON, "kafka", jars),
         ]
-    return found
+    return rows
 
 
 def sources(cluster: LocalCluster) -> None:
     print(f"{RECORDS} records of 100 bytes, 2 partitions, local[2], to noop; best of {ROUNDS} warm rounds")
     print(f"{'':44} {'start s':>8} {'first s':>8} {'warm s':>8} {'M rows/s':>9}")
-    for what, topic in (("batch", "read"), ("stream", "few"), ("stream", "read")):
+    for way, topic in (("batch", "read"), ("stream", "few"), ("stream", "read")):
         for columns in ("all", "value") if topic == "read" else ("all",):
             for name, python, kind, jars in contenders():
-                given = {"what": what, "columns": columns, "topic": topic}
-                title = f"{what}, {columns if topic == 'read' else 'two records'}: {name}"
+                given = {"what": way, "columns": columns, "topic": topic}
+                title = f"{way}, {columns if topic == 'read' else 'two records'}: {name}"
                 records = RECORDS if topic == "read" else 0
                 row(title, cluster, python, {**given, "format": kind, "jars": jars}, records)
 
@@ -119,7 +119,7 @@ def row(
         "PYSPARK_PYTHON": python,
         "JAVA_HOME": str(find_java().program.resolve().parents[1]),
     }
-    told: list[str] = []
+    output: list[str] = []
     with (
         tempfile.TemporaryFile("w+") as errors,
         subprocess.Popen(
@@ -129,7 +129,7 @@ def row(
     ):  # fmt: skip
         assert running.stdin is not None and running.stdout is not None
         for line in running.stdout:
-            told.append(line)
+            output.append(line)
             if line == "ready\n" and feed is not None:
                 feed()
                 running.stdin.write("go on\n")
@@ -141,10 +141,10 @@ def row(
         reasons = [line for line in complaints if re.match(r"\S*(Error|Exception)\b", line)]
         print(f"{name:44} failed: {(reasons or complaints)[-1]}", flush=True)
         return
-    found = json.loads(told[-1])
-    best = min(found["seconds"][1:])
+    result = json.loads(output[-1])
+    best = min(result["seconds"][1:])
     rate = f"{records / best / 1e6:9.2f}" if records else ""
-    print(f"{name:44} {found['start_s']:8.1f} {found['seconds'][0]:8.2f} {best:8.2f} {rate}", flush=True)
+    print(f"{name:44} {result['start_s']:8.1f} {result['seconds'][0]:8.2f} {best:8.2f} {rate}", flush=True)
 
 
 def merges() -> None:

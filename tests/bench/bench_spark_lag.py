@@ -25,8 +25,8 @@ def main() -> None:
         create_topic(cluster.bootstrap_servers, "orders", partitions=PARTITIONS)
         load = ("--topic", "orders", "--num-records", str(RECORDS // PARTITIONS), "--record-size", "100", "--quiet")
         for number in range(PARTITIONS):
-            one = [KLAMM, "perf", "producer", *load, "--partition", str(number), *where]
-            subprocess.run(one, check=True, stdout=subprocess.DEVNULL)
+            command = [KLAMM, "perf", "producer", *load, "--partition", str(number), *where]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         commit_all(cluster.bootstrap_servers)
         out = Path(folder) / "lag"
         words = ["--out", str(out), "--interval", "1s", "--samples", str(SAMPLES), "--master", "local[2]"]

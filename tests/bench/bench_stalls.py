@@ -102,8 +102,8 @@ def loads(client: WireClient, address: str) -> dict[str, Callable[[], object]]:
         ),
     }
     work: dict[str, Callable[[], object]] = {
-        name: lambda what=what: client.ask(*what)  # type: ignore[misc]
-        for name, what in requests.items()
+        name: lambda kind=kind: client.ask(*kind)  # type: ignore[misc]
+        for name, kind in requests.items()
     }
     work[f"DescribeConfigs of the broker, {PIPELINED} from each of {PEERS} connections"] = lambda: pipeline(address)
     return work
@@ -132,9 +132,9 @@ def main() -> None:
             answers.append(produce(client, "packed", packed))
             if any(answer.error_code for answer in answers):
                 raise RuntimeError(f"records were refused: {[answer.error_code for answer in answers]}")
-            what = {"nothing": lambda: time.sleep(QUIET_S), **loads(client, address)}
+            jobs = {"nothing": lambda: time.sleep(QUIET_S), **loads(client, address)}
             second = SecondClient(address)
-            for name, work in what.items():
+            for name, work in jobs.items():
                 second.take()
                 started_s = time.monotonic()
                 work()

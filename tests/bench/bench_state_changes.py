@@ -100,15 +100,15 @@ def timed(command: Sequence[str]) -> tuple[float, float]:
 
 def make_logs(folder: Path, line: Line) -> list[Path]:
     """Write the logs: hourly files, lines in bursts of the same millisecond, and some stack traces."""
-    found = []
+    paths = []
     for broker in range(BROKERS):
         for hour in range(HOURS):
             suffix = f".2026-11-21-{6 + hour:02d}" if hour < HOURS - 1 else ""
             path = folder / f"broker-{broker}" / f"state-change.log{suffix}"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("".join(lines_of_an_hour(random.Random(f"{broker} {hour}"), broker, hour, line)))
-            found.append(path)
-    return found
+            paths.append(path)
+    return paths
 
 
 def lines_of_an_hour(chance: random.Random, broker: int, hour: int, line: Line) -> list[str]:

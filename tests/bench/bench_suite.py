@@ -19,11 +19,11 @@ def main() -> None:
     """Run the suite on each engine, warm, and print rates, latencies and the brokers' CPU case by case."""
     folder = Path(tempfile.mkdtemp(prefix="klamm-bench-"))
     try:
-        found = {engine: _measure(engine, folder / engine) for engine in ENGINES}
+        by_engine = {engine: _measure(engine, folder / engine) for engine in ENGINES}
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    print(f"{'':24}" + "".join(f"{engine:>44}" for engine in found))
-    for cases in zip(*found.values(), strict=True):
+    print(f"{'':24}" + "".join(f"{engine:>44}" for engine in by_engine))
+    for cases in zip(*by_engine.values(), strict=True):
         name = f"{cases[0]['case']['experiment']} {cases[0]['case']['label']}"
         print(f"{name:24}" + "".join(f"{_figures(case):>44}" for case in cases), flush=True)
 
@@ -33,8 +33,8 @@ def _measure(engine: str, folder: Path) -> list[dict[str, object]]:
         words = [KLAMM, "perf", "suite", "--yes", "-q", "-o", "json", "-b", cluster.bootstrap_servers]
         subprocess.run([*words, "--experiment", "producers", "--quick"], check=True, capture_output=True)
         ran = subprocess.run([*words, "--quick"], check=True, capture_output=True)
-    found: list[dict[str, object]] = json.loads(ran.stdout)["cases"]
-    return found
+    cases: list[dict[str, object]] = json.loads(ran.stdout)["cases"]
+    return cases
 
 
 def _figures(one: dict[str, object]) -> str:

@@ -318,8 +318,8 @@ def main() -> None:
                 if ONLY and name not in ONLY:
                     continue
                 count = int(COUNT * SCALE)
-                found = medians(shape, 16, count)
-                ours, kafkas = found["klamm"], found["kafka"]
+                measured = medians(shape, 16, count)
+                ours, kafkas = measured["klamm"], measured["kafka"]
                 row(f"transactions {name}", count / ours["elapsed_s"], count / kafkas["elapsed_s"], "/s", ">= 1.5")
                 scale = 1e6 / count
                 row("  broker CPU", ours["cpu_s"] * scale, kafkas["cpu_s"] * scale, "us each", "<= 0.6")

@@ -49,8 +49,8 @@ class DashboardTerminal:
 
     @property
     def resident_mb(self) -> float:
-        found = re.search(r"VmRSS:\s+(\d+)", self._told("status"))
-        return int(found[1]) / 1024 if found else 0.0
+        resident = re.search(r"VmRSS:\s+(\d+)", self._told("status"))
+        return int(resident[1]) / 1024 if resident else 0.0
 
     @property
     def cpu_s(self) -> float:

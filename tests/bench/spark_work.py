@@ -102,11 +102,12 @@ def steady(spark: Any, given: dict[str, Any]) -> list[float]:
         writer = read(spark.readStream, given).writeStream.foreachBatch(pass_on).option("checkpointLocation", folder)
         query = writer.trigger(processingTime="0 seconds").start()
         query.processAllAvailable()
-        told = [progress for progress in query.recentProgress if progress["numInputRows"]]
+        progresses = [progress for progress in query.recentProgress if progress["numInputRows"]]
         query.stop()
-    assert [progress["numInputRows"] for progress in told] == [given["records"]] * given["rounds"]
+    assert [progress["numInputRows"] for progress in progresses] == [given["records"]] * given["rounds"]
     return [
-        progress["durationMs"]["triggerExecution"] / 1000 - wait for progress, wait in zip(told, waits_s, strict=True)
+        progress["durationMs"]["triggerExecution"] / 1000 - wait
+        for progress, wait in zip(progresses, waits_s, strict=True)
     ]
 
 

@@ -136,11 +136,11 @@ def test_broker_configs_are_described_and_changed_at_run_time(admin: AdminClient
 
 
 def test_cluster_is_described(admin: AdminClient, cluster: LocalCluster) -> None:
-    told = admin.describe_cluster(include_authorized_operations=True).result(TIMEOUT_S)
-    assert len(told.cluster_id) == 22
-    assert told.controller.id == 0
-    assert [f"{node.host}:{node.port}" for node in told.nodes] == [cluster.bootstrap_servers]
-    assert told.authorized_operations
+    description = admin.describe_cluster(include_authorized_operations=True).result(TIMEOUT_S)
+    assert len(description.cluster_id) == 22
+    assert description.controller.id == 0
+    assert [f"{node.host}:{node.port}" for node in description.nodes] == [cluster.bootstrap_servers]
+    assert description.authorized_operations
 
 
 def test_offsets_by_every_specification_and_deleted_records(
@@ -156,8 +156,8 @@ def test_offsets_by_every_specification_and_deleted_records(
     partition = TopicPartition(topic, 0)
 
     def offset(spec: OffsetSpec) -> tuple[int, int]:
-        told = done(admin.list_offsets({partition: spec}))
-        return told.offset, told.timestamp
+        offsets = done(admin.list_offsets({partition: spec}))
+        return offsets.offset, offsets.timestamp
 
     assert offset(OffsetSpec.earliest())[0] == 0
     assert offset(OffsetSpec.latest())[0] == 5
@@ -174,11 +174,11 @@ def test_offsets_by_every_specification_and_deleted_records(
 
 def wait_for_config(admin: AdminClient, resource: ConfigResource, key: str, value: str, source: ConfigSource) -> None:
     """Wait until DescribeConfigs shows the change, which arrives through ZooKeeper."""
-    found: list[tuple[str, int]] = []
+    entries: list[tuple[str, int]] = []
 
     def is_there() -> bool:
         entry = done(admin.describe_configs([resource]))[key]
-        found[:] = [(entry.value, entry.source)]
-        return found == [(value, source.value)]
+        entries[:] = [(entry.value, entry.source)]
+        return entries == [(value, source.value)]
 
     wait_for(is_there, f"{key} is {value} by {source}")

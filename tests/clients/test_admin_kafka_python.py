@@ -31,13 +31,13 @@ def admin(cluster: LocalCluster) -> Iterator[KafkaAdminClient]:
 
 def test_topic_is_created_described_grown_and_deleted(admin: KafkaAdminClient, topic: str) -> None:
     asked = {topic: {"num_partitions": 2, "replication_factor": 1, "configs": {"segment.ms": "60000"}}}
-    (told,) = admin.create_topics(asked, wait_for_metadata=True)["topics"]
-    assert (told["num_partitions"], told["replication_factor"]) == (2, 1)
-    assert told["configs"]["segment.ms"]["value"] == "60000"
-    assert told["configs"]["segment.ms"]["config_source"] == "DYNAMIC_TOPIC_CONFIG"
+    (result,) = admin.create_topics(asked, wait_for_metadata=True)["topics"]
+    assert (result["num_partitions"], result["replication_factor"]) == (2, 1)
+    assert result["configs"]["segment.ms"]["value"] == "60000"
+    assert result["configs"]["segment.ms"]["config_source"] == "DYNAMIC_TOPIC_CONFIG"
     (described,) = admin.describe_topics([topic])
     topic_id = uuid.UUID(described["topic_id"])
-    assert topic_id == uuid.UUID(told["topic_id"]) != uuid.UUID(int=0)
+    assert topic_id == uuid.UUID(result["topic_id"]) != uuid.UUID(int=0)
     assert [(p["partition_index"], p["leader_id"], p["isr_nodes"]) for p in described["partitions"]] == [
         (0, 0, [0]),
         (1, 0, [0]),
@@ -56,8 +56,8 @@ def test_topic_is_created_described_grown_and_deleted(admin: KafkaAdminClient, t
 
 
 def test_topic_of_defaults_and_of_an_assignment(admin: KafkaAdminClient, topic: str) -> None:
-    (told,) = admin.create_topics([topic], wait_for_metadata=True)["topics"]
-    assert (told["num_partitions"], told["replication_factor"]) == (2, 1), "num.partitions is 2 here"
+    (result,) = admin.create_topics([topic], wait_for_metadata=True)["topics"]
+    assert (result["num_partitions"], result["replication_factor"]) == (2, 1), "num.partitions is 2 here"
     admin.create_topics({f"{topic}-b": {"assignments": {0: [0], 1: [0]}}}, wait_for_metadata=True)
     with pytest.raises(InvalidReplicationFactorError):
         admin.create_topics({f"{topic}-c": {"num_partitions": 1, "replication_factor": 2}})
@@ -87,9 +87,9 @@ def test_configs_incremental_and_whole(admin: KafkaAdminClient, topic: str) -> N
 
 
 def test_cluster_is_described(admin: KafkaAdminClient, cluster: LocalCluster) -> None:
-    told = admin.describe_cluster()
-    assert told["controller_id"] == 0
-    assert [f"{b['host']}:{b['port']}" for b in told["brokers"]] == [cluster.bootstrap_servers]
+    description = admin.describe_cluster()
+    assert description["controller_id"] == 0
+    assert [f"{b['host']}:{b['port']}" for b in description["brokers"]] == [cluster.bootstrap_servers]
 
 
 def test_offsets_deleted_records_log_dirs_and_producers(
@@ -119,9 +119,9 @@ def test_offsets_deleted_records_log_dirs_and_producers(
     (broker,) = admin.describe_log_dirs({topic: [0]})
     ((log_dir,), (expected,)) = (broker["log_dirs"], cluster.broker(0).spec.log_dirs)
     assert (broker["broker"], log_dir["log_dir"], log_dir["error_code"]) == (0, str(expected), 0)
-    ((found,),) = (log_dir["topics"],)
+    ((description,),) = (log_dir["topics"],)
     size = (expected / f"{topic}-0" / f"{0:020}.log").stat().st_size
-    assert found["partitions"] == [
+    assert description["partitions"] == [
         {"partition_index": 0, "partition_size": size, "offset_lag": 0, "is_future_key": False}
     ]
     assert log_dir["total_bytes"] > log_dir["usable_bytes"] > 0

@@ -42,8 +42,8 @@ def test_a_consumer_may_forbid_it(cluster: LocalCluster, topic: str) -> None:
 def test_names_that_cannot_be_topics_are_not_made(cluster: LocalCluster) -> None:
     with WireClient(cluster.bootstrap_servers) as client:
         for name in ("", ".", "..", "a b", "ä", "x" * 250):
-            (told,) = client.ask(MetadataRequest(topics=[MetadataRequestTopic(name=name)]), 9).topics
-            assert told.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION, name
+            (response,) = client.ask(MetadataRequest(topics=[MetadataRequestTopic(name=name)]), 9).topics
+            assert response.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION, name
 
 
 @pytest.mark.parametrize("version", [1, 9])

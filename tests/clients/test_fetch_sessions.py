@@ -59,8 +59,8 @@ def test_only_changed_partitions_are_answered(cluster: LocalCluster, topic: str)
         forgotten = [ForgottenTopic(topic=topic, partitions=[3])]
         send(cluster, topic, 3)
         send(cluster, topic, 4)
-        told = answered(fetch_in_session(client, topic, session_id, 4, {}, forgotten_topics_data=forgotten))
-        assert list(told) == [4]
+        partitions = answered(fetch_in_session(client, topic, session_id, 4, {}, forgotten_topics_data=forgotten))
+        assert list(partitions) == [4]
         wrong = fetch_in_session(client, topic, session_id, 9, {})
         assert wrong.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
         unknown = fetch_in_session(client, topic, session_id + 1, 1, {})
@@ -75,7 +75,7 @@ def test_librdkafka_follows_many_partitions(cluster: LocalCluster, topic: str) -
     consumer = Consumer({**settings, "fetch.wait.max.ms": 50})
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
-    found: dict[int, list[bytes | None]] = {partition: [] for partition in range(PARTITIONS)}
+    values_read: dict[int, list[bytes | None]] = {partition: [] for partition in range(PARTITIONS)}
     for turn in range(5):
         for partition in range(turn % 2, PARTITIONS, 2):
             producer.produce(topic, b"%d" % turn, partition=partition)
@@ -83,7 +83,7 @@ def test_librdkafka_follows_many_partitions(cluster: LocalCluster, topic: str) -
         for _ in range(PARTITIONS // 2):
             message = consumer.poll(40)
             assert message is not None and message.error() is None
-            found[message.partition()].append(message.value())
+            values_read[message.partition()].append(message.value())
     consumer.close()
-    for partition, values in found.items():
+    for partition, values in values_read.items():
         assert values == [b"%d" % turn for turn in range(5) if turn % 2 == partition % 2]

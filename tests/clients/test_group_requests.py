@@ -127,11 +127,11 @@ def committed(wire: WireClient, group: str, version: int = 7) -> tuple[int, str,
     if version >= 8:
         named = OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[1])
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=[named])])
-        found = wire.ask(request, version).groups[0].topics[0].partitions[0]
+        partition = wire.ask(request, version).groups[0].topics[0].partitions[0]
     else:
         topics = [OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[1])]
-        found = wire.ask(OffsetFetchRequest(group_id=group, topics=topics), version).topics[0].partitions[0]
-    return found.committed_offset, found.metadata, found.error_code
+        partition = wire.ask(OffsetFetchRequest(group_id=group, topics=topics), version).topics[0].partitions[0]
+    return partition.committed_offset, partition.metadata, partition.error_code
 
 
 @pytest.mark.parametrize(("commit_version", "fetch_version"), [(v, v) for v in range(1, 10)])
@@ -169,12 +169,12 @@ def test_joining_in_every_version(wire: WireClient, group: str, version: int) ->
 def test_coordinators_in_every_version(wire: WireClient, group: str, version: int) -> None:
     if version >= 4:
         request = FindCoordinatorRequest(coordinator_keys=[group, "h"], key_type=0)
-        found = wire.ask(request, version).coordinators
-        assert [c.key for c in found] == [group, "h"]
+        coordinators = wire.ask(request, version).coordinators
+        assert [c.key for c in coordinators] == [group, "h"]
     else:
-        found = [wire.ask(FindCoordinatorRequest(key=group), version)]
-    assert {(c.error_code, c.node_id) for c in found} == {(E.NONE, 0)}
-    assert all(c.port > 0 for c in found)
+        coordinators = [wire.ask(FindCoordinatorRequest(key=group), version)]
+    assert {(c.error_code, c.node_id) for c in coordinators} == {(E.NONE, 0)}
+    assert all(c.port > 0 for c in coordinators)
 
 
 @pytest.mark.parametrize(("key_type", "error"), [(1, E.COORDINATOR_NOT_AVAILABLE), (2, E.INVALID_REQUEST)])

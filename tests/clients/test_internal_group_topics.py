@@ -44,11 +44,15 @@ def made_by_metadata(client: WireClient, name: str) -> Any:
     is_in_time = within(30)
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=True)
     while True:
-        (told,) = client.ask(request, 9).topics
-        if told.error_code == ErrorCode.NONE and not any(p.error_code for p in told.partitions):
-            return told
-        assert told.error_code in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        assert is_in_time(), told
+        (topic,) = client.ask(request, 9).topics
+        if topic.error_code == ErrorCode.NONE and not any(p.error_code for p in topic.partitions):
+            return topic
+        assert topic.error_code in (
+            ErrorCode.NONE,
+            ErrorCode.LEADER_NOT_AVAILABLE,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        )
+        assert is_in_time(), topic
         time.sleep(0.02)
 
 
@@ -56,8 +60,8 @@ def made_by_metadata(client: WireClient, name: str) -> Any:
 def test_who_names_an_internal_topic_gets_it_with_its_own_settings(cluster: LocalCluster, name: str) -> None:
     partitions, configs = EXPECTED[name]
     with WireClient(cluster.bootstrap_servers) as client:
-        told = made_by_metadata(client, name)
-        assert (len(told.partitions), told.is_internal) == (partitions, True)
+        topics = made_by_metadata(client, name)
+        assert (len(topics.partitions), topics.is_internal) == (partitions, True)
         resource = DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=None)
         (described,) = client.ask(DescribeConfigsRequest(resources=[resource]), 4).results
     assert {c.name: c.value for c in described.configs if c.config_source == OVERRIDDEN} == configs

@@ -64,8 +64,8 @@ def test_old_readers_get_message_sets(cluster: LocalCluster, topic: str, version
             assert (answer.error_code, answer.high_watermark) == (ErrorCode.NONE, count)
             records = _parse(bytes(answer.records))
             assert {magic for magic, *_ in records} == {0 if version < 2 else 1}
-            found = [(offset, key, value) for _, offset, key, value in records if offset >= start]
-            assert found == [(n, record.key, record.value) for n, record in enumerate(sent) if n >= start]
+            messages = [(offset, key, value) for _, offset, key, value in records if offset >= start]
+            assert messages == [(n, record.key, record.value) for n, record in enumerate(sent) if n >= start]
         assert bytes(fetch(client, topic, count, version=version, max_wait_ms=0).records) == b""
         refused = fetch(client, topic, count + 1, version=version)
         assert refused.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
@@ -73,13 +73,13 @@ def test_old_readers_get_message_sets(cluster: LocalCluster, topic: str, version
 
 def _parse(message_set_bytes: bytes) -> list[tuple[int, int, bytes | None, bytes | None]]:
     """Return every record as (magic, offset, key, value)."""
-    found = []
+    rows = []
     records = MemoryRecords(message_set_bytes)
     while records.has_next():
         batch = records.next_batch()
         assert batch.validate_crc()
-        found += [(batch.magic, record.offset, record.key, record.value) for record in batch]
-    return found
+        rows += [(batch.magic, record.offset, record.key, record.value) for record in batch]
+    return rows
 
 
 @pytest.mark.parametrize("release", ["0.8.2", "0.9.0", "0.10.0", "0.11.0"])
@@ -93,9 +93,9 @@ def test_librdkafka_as_of_an_old_release(cluster: LocalCluster, topic: str, rele
         client.produce(cluster.bootstrap_servers, topic, codec, batch)
         sent += batch
     assert codecs_on_disk(log_dir, topic) == set(OLD_CODECS)
-    found = client.consume(cluster.bootstrap_servers, topic, 2, len(sent))
+    records_read = client.consume(cluster.bootstrap_servers, topic, 2, len(sent))
     for partition in (0, 1):
-        assert [r for r in found if r.partition == partition] == [r for r in sent if r.partition == partition]
+        assert [r for r in records_read if r.partition == partition] == [r for r in sent if r.partition == partition]
 
 
 def test_zstd_is_refused_to_old_producers_and_readers(cluster: LocalCluster, topic: str) -> None:
@@ -120,10 +120,10 @@ def test_metadata_0_means_all_topics_by_none_named(cluster: LocalCluster, topic:
     create_topic(cluster.bootstrap_servers, topic, partitions=3)
     with WireClient(cluster.bootstrap_servers) as client:
         everything = client.ask(MetadataRequest(topics=[]), 0)
-        assert topic in {told.name for told in everything.topics}
+        assert topic in {named_topic.name for named_topic in everything.topics}
         named = client.ask(MetadataRequest(topics=[MetadataRequestTopic(name=topic)]), 0)
-        (told,) = named.topics
-        assert [(p.partition_index, p.leader_id, p.replica_nodes, p.isr_nodes) for p in told.partitions] == [
+        (named_topic,) = named.topics
+        assert [(p.partition_index, p.leader_id, p.replica_nodes, p.isr_nodes) for p in named_topic.partitions] == [
             (index, 0, [0], [0]) for index in range(3)
         ]
         assert [f"{b.host}:{b.port}" for b in named.brokers] == [cluster.bootstrap_servers]

@@ -99,5 +99,5 @@ def test_every_client_reads_what_each_wrote(
 ) -> None:
     client = client_named(reader)
     topic, sent = written_by(writer)
-    found = client.consume(cluster.bootstrap_servers, topic, PARTITIONS, len(sent))
-    assert _by_partition(found) == _by_partition(sent)
+    records_read = client.consume(cluster.bootstrap_servers, topic, PARTITIONS, len(sent))
+    assert _by_partition(records_read) == _by_partition(sent)

@@ -76,7 +76,7 @@ class Secured:
 def broker_settings(folder: Path, host: str, zookeeper: str, store: Path) -> dict[str, str]:
     users = " ".join(f'user_{name}="{password}"' for name, password in PASSWORDS.items())
     own = f'username="broker" password="{PASSWORDS["broker"]}"'
-    found = settings(folder, host, zookeeper) | {
+    settings_used = settings(folder, host, zookeeper) | {
         "listeners": ",".join(f"{name}://{host}:{port}" for name, port in PORTS.items()),
         "listener.security.protocol.map": "LOGIN:SASL_PLAINTEXT,SAFE:SASL_SSL,MUTUAL:SSL",
         "inter.broker.listener.name": "SAFE",
@@ -95,8 +95,10 @@ def broker_settings(folder: Path, host: str, zookeeper: str, store: Path) -> dic
     for name in ("login", "safe"):
         for mechanism, module in MODULES.items():
             options = {"PLAIN": users, "OAUTHBEARER": "", "SCRAM-SHA-512": own}.get(mechanism, "")
-            found[f"listener.name.{name}.{mechanism.lower()}.sasl.jaas.config"] = f"{module} required {options};"
-    return found
+            settings_used[f"listener.name.{name}.{mechanism.lower()}.sasl.jaas.config"] = (
+                f"{module} required {options};"
+            )
+    return settings_used
 
 
 async def make_users(zookeeper: str, *names: str) -> None:
@@ -292,8 +294,8 @@ async def test_credentials_are_told_changed_and_deleted(secured: Secured) -> Non
         ("twice", 92, "A user credential cannot be altered twice in the same request"),
         ("empty", 93, "Password must not be empty"),
     ]  # fmt: skip
-    told = {result.user: result.error_code for result in (await client.call(request)).results}
-    assert told == {"alice": 0, "broker": 0, "odd/näme*": 0}
+    errors = {result.user: result.error_code for result in (await client.call(request)).results}
+    assert errors == {"alice": 0, "broker": 0, "odd/näme*": 0}
     assert await alter(ScramCredentialDeletion(name="odd/näme*", mechanism=1)) == [("odd/näme*", 0, "")]
     assert {result.user for result in (await client.call(request)).results} == {"alice", "broker"}
     await client.close()

@@ -55,10 +55,10 @@ def test_a_topics_own_codec_wins(cluster: LocalCluster, topic: str, codec: str) 
 def test_log_append_time(cluster: LocalCluster, topic: str) -> None:
     create_topic(cluster.bootstrap_servers, topic, configs={"message.timestamp.type": "LogAppendTime"})
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "compression.type": "lz4"})
-    told: list[tuple[int, int]] = []
+    stamps: list[tuple[int, int]] = []
     begin_ms = time.time_ns() // 1_000_000
     for _ in range(20):
-        producer.produce(topic, b"v", timestamp=1000, on_delivery=lambda _, message: told.append(message.timestamp()))
+        producer.produce(topic, b"v", timestamp=1000, on_delivery=lambda _, message: stamps.append(message.timestamp()))
     assert producer.flush(30) == 0
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, 0)])
@@ -68,7 +68,7 @@ def test_log_append_time(cluster: LocalCluster, topic: str) -> None:
     kind, timestamp_ms = message.timestamp()
     assert kind == TIMESTAMP_LOG_APPEND_TIME
     assert begin_ms <= timestamp_ms <= time.time_ns() // 1_000_000
-    assert told[0] == (TIMESTAMP_LOG_APPEND_TIME, timestamp_ms)
+    assert stamps[0] == (TIMESTAMP_LOG_APPEND_TIME, timestamp_ms)
 
 
 def test_largest_message_changes_at_run_time(cluster: LocalCluster, topic: str) -> None:

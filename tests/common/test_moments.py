@@ -59,10 +59,10 @@ def test_a_time_that_no_calendar_has_stays_a_number(time_ms: int) -> None:
 
 
 def test_every_option_takes_them() -> None:
-    told = "2026-11-21 12:23"
-    wanted = moment_ms(told, now=NOW)
-    assert parse_datetime(told) == parse_offset_time(told).timestamp == wanted
-    bound = parse_bound(told, now=NOW, is_end=False)
+    moment = "2026-11-21 12:23"
+    wanted = moment_ms(moment, now=NOW)
+    assert parse_datetime(moment) == parse_offset_time(moment).timestamp == wanted
+    bound = parse_bound(moment, now=NOW, is_end=False)
     assert bound is not None and bound.moment.replace(tzinfo=UTC).timestamp() * 1000 == wanted
     assert parse_iso_duration("PT2H") == parse_iso_duration("2h") == parse_iso_duration("120 min")
 

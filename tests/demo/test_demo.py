@@ -19,15 +19,15 @@ WAIT_S = 60.0
 
 def processes_in(folder: Path) -> list[str]:
     """Return the command lines that name a folder."""
-    found = []
+    pids = []
     for process in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             words = process.read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
         except OSError:
             continue
         if str(folder) in words:
-            found.append(words)
-    return found
+            pids.append(words)
+    return pids
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

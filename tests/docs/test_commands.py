@@ -56,9 +56,9 @@ def test_commands_are_found_in_the_readme() -> None:
     ],
 )
 def test_mistakes_are_noticed(words: list[str], fault: str) -> None:
-    found = fault_of(words)
-    assert found is not None
-    assert fault in found
+    noticed = fault_of(words)
+    assert noticed is not None
+    assert fault in noticed
 
 
 def test_what_is_only_named_needs_no_arguments() -> None:

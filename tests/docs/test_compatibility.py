@@ -13,8 +13,8 @@ PAGE = (DOCS / "compatibility.md").read_text("utf-8")
 
 def test_every_command_has_its_row() -> None:
     table = PAGE.partition("## The command line")[2].partition("\n## ")[0]
-    told = {name for row in table.splitlines() if row.startswith("| `") for name in re.findall(r"`([\w-]+)`", row)}
-    assert {entry.name for entry in ENTRIES} - told == set(), "say in docs/compatibility.md what is done of it"
+    names = {name for row in table.splitlines() if row.startswith("| `") for name in re.findall(r"`([\w-]+)`", row)}
+    assert {entry.name for entry in ENTRIES} - names == set(), "say in docs/compatibility.md what is done of it"
 
 
 def test_tests_that_are_named_exist() -> None:

@@ -34,8 +34,8 @@ def source_paths() -> frozenset[str]:
 
 def texts(source: str) -> Iterator[tuple[int, str]]:
     """Yield a file's docstrings and comments, and the lines they begin in."""
-    for found in _TEXT.finditer(source):
-        yield source.count("\n", 0, found.start()) + 1, found[0]
+    for match in _TEXT.finditer(source):
+        yield source.count("\n", 0, match.start()) + 1, match[0]
 
 
 def is_there(dotted: str) -> bool:
@@ -52,8 +52,8 @@ def is_there(dotted: str) -> bool:
 
 def missing_in(text: str) -> list[str]:
     """Return the modules and paths that a text names and that do not exist."""
-    dotted = [found[0] for found in _DOTTED.finditer(text) if not is_there(found[0])]
-    return dotted + [found[0] for found in _PATH.finditer(text) if not (ROOT / found[0]).exists()]
+    dotted = [match[0] for match in _DOTTED.finditer(text) if not is_there(match[0])]
+    return dotted + [match[0] for match in _PATH.finditer(text) if not (ROOT / match[0]).exists()]
 
 
 @pytest.mark.parametrize("folder", [*PACKAGES, "tests"])

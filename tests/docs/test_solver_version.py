@@ -18,6 +18,6 @@ def test_the_pages_name_the_pinned_solver_with_its_size() -> None:
     for page in ("install.md", "internals/planner.md"):
         text = " ".join((ROOT / "docs" / page).read_text("utf-8").split())
         pattern = r"HiGHS solver \(([^)]+)\)|highspy (\d[\d.]*), which `constraints.txt` pins: ([^.]+)\."
-        (told,) = re.findall(pattern, text)
-        assert size in " ".join(told), page
-        assert page == "install.md" or pinned in told, page
+        (version,) = re.findall(pattern, text)
+        assert size in " ".join(version), page
+        assert page == "install.md" or pinned in version, page

@@ -71,17 +71,17 @@ class Witness:
             How many records were acknowledged.
         """
         with WireClient(address) as client:
-            for partition, told in enumerate(self.acknowledged):
+            for partition, sent in enumerate(self.acknowledged):
                 records = read_all(client, self.topic, partition=partition)
                 assert [record.offset for record in records] == list(range(len(records)))
                 stored = [int(record.value or b"") for record in records]
                 assert stored == sorted(set(stored)), f"{self.topic}-{partition}: not in order, or twice"
-                for number, offset in told.offsets.items():
+                for number, offset in sent.offsets.items():
                     assert stored[offset] == number, f"{self.topic}-{partition}: {number} is not at {offset}"
-                assert told.numbers == sorted(set(told.numbers))
+                assert sent.numbers == sorted(set(sent.numbers))
                 if exactly_once:
-                    assert told.failed == 0
-                    assert stored == told.numbers == list(range(len(stored)))
+                    assert sent.failed == 0
+                    assert stored == sent.numbers == list(range(len(stored)))
         return self.count
 
     def _run(self) -> None:
@@ -96,15 +96,15 @@ class Witness:
                 self._producer.poll(ahead_s)
 
     def _send(self, partition: int, number: int) -> None:
-        told = self.acknowledged[partition]
+        offsets = self.acknowledged[partition]
 
         def delivered(error: object, message: Any) -> None:
             if error is None:
-                told.numbers.append(number)
+                offsets.numbers.append(number)
                 if message.offset() is not None:
-                    told.offsets[number] = message.offset()
+                    offsets.offsets[number] = message.offset()
             else:
-                told.failed += 1
+                offsets.failed += 1
 
         while True:
             try:
@@ -132,8 +132,8 @@ class Follower:
     def stop_at(self, counts: list[int], timeout_s: float = 60.0) -> None:
         """Wait until this many records of each partition have come, then stop reading."""
         is_in_time = within(timeout_s)
-        while any(len(found) < count for found, count in zip(self.found, counts, strict=True)):
-            assert is_in_time(), f"{[len(found) for found in self.found]} read of {counts}"
+        while any(len(missing) < count for missing, count in zip(self.found, counts, strict=True)):
+            assert is_in_time(), f"{[len(missing) for missing in self.found]} read of {counts}"
             time.sleep(0.02)
         self._stopping.set()
         self._thread.join(timeout_s)

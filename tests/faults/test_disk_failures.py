@@ -99,9 +99,9 @@ def check_the_failed_dir(cluster: LocalCluster, failed: Path, good: int, bad: in
         assert fetch(client, "t", 0, partition=bad).error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert produce(client, "t", SMALL, partition=good).error_code == ErrorCode.NONE
         dirs = client.ask(DescribeLogDirsRequest(topics=None), 2).results
-        told = {result.log_dir: result.error_code for result in dirs}
-        assert told[str(failed)] == ErrorCode.KAFKA_STORAGE_ERROR
-        assert sorted(told.values()) == [ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR]
+        errors = {result.log_dir: result.error_code for result in dirs}
+        assert errors[str(failed)] == ErrorCode.KAFKA_STORAGE_ERROR
+        assert sorted(errors.values()) == [ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR]
         create_topic(cluster.bootstrap_servers, "later", partitions=2)
         for partition in (0, 1):
             assert produce(client, "later", SMALL, partition=partition).error_code == ErrorCode.NONE
@@ -218,8 +218,8 @@ def test_another_broker_takes_over_from_a_failed_log_dir(tmp_path: Path) -> None
 
         def is_whole() -> bool:
             with WireClient(addresses[1]) as client:
-                told = (describe_topic(client, topic).partitions for topic in ("t", OFFSETS))
-                return all(sorted(p.isr_nodes) == [0, 1] for partitions in told for p in partitions)
+                topics = (describe_topic(client, topic).partitions for topic in ("t", OFFSETS))
+                return all(sorted(p.isr_nodes) == [0, 1] for partitions in topics for p in partitions)
 
         wait_for(is_whole, "the replicas are in sync again")
         cluster.stop_broker(1)
@@ -236,8 +236,8 @@ OFFSETS = "__consumer_offsets"
 
 def coordinator_of(address: str, group: str) -> int | None:
     with WireClient(address) as client:
-        (told,) = client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=[group]), 4).coordinators
-    return None if told.error_code else int(told.node_id)
+        (response,) = client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=[group]), 4).coordinators
+    return None if response.error_code else int(response.node_id)
 
 
 def ask_commit(address: str, group: str, offset: int) -> int:
@@ -260,8 +260,8 @@ def committed(address: str, group: str) -> int:
 
     def answer() -> Any:
         with WireClient(address) as client:
-            (told,) = client.ask(request, 8).groups
-        return None if told.error_code else told
+            (group,) = client.ask(request, 8).groups
+        return None if group.error_code else group
 
     return int(wait_for(answer, "the coordinator has loaded its groups").topics[0].partitions[0].committed_offset)
 

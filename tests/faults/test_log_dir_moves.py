@@ -82,8 +82,8 @@ def lag(cluster: LocalCluster, broker_id: int) -> int | None:
     """Return how many records the broker's future replica lags; None if there is none."""
     with WireClient(cluster.broker(broker_id).address) as client:
         results = client.ask(DescribeLogDirsRequest(topics=None), 4).results
-    found = [p.offset_lag for r in results for t in r.topics for p in t.partitions if p.is_future_key]
-    return found[0] if found else None
+    lags = [p.offset_lag for r in results for t in r.topics for p in t.partitions if p.is_future_key]
+    return lags[0] if lags else None
 
 
 def throttle(cluster: LocalCluster, broker_id: int, rate: int | None) -> None:
@@ -99,8 +99,8 @@ def throttle(cluster: LocalCluster, broker_id: int, rate: int | None) -> None:
         assert answer.error_code == ErrorCode.NONE, answer
 
         def is_in_force() -> bool:
-            (told,) = client.ask(DescribeConfigsRequest(resources=[asked]), 4).results
-            return [config.value for config in told.configs] == ([] if rate is None else [text])
+            (result,) = client.ask(DescribeConfigsRequest(resources=[asked]), 4).results
+            return [config.value for config in result.configs] == ([] if rate is None else [text])
 
         wait_for(is_in_force, "the broker hears of its throttle")
 

@@ -64,12 +64,12 @@ class Crashed:
         wait_until_led(self.address, *TOPICS)
 
     def folder(self, topic: str) -> Path:
-        (found,) = (path for log_dir in self.cluster.broker(0).spec.log_dirs for path in log_dir.glob(f"{topic}-0"))
-        return found
+        (folder,) = (path for log_dir in self.cluster.broker(0).spec.log_dirs for path in log_dir.glob(f"{topic}-0"))
+        return folder
 
     def segment(self, topic: str) -> Path:
-        (found,) = self.folder(topic).glob("*.log")
-        return found
+        (path,) = self.folder(topic).glob("*.log")
+        return path
 
     def _damage(self) -> None:
         self.sizes = {topic: self.segment(topic).stat().st_size for topic in TOPICS}

@@ -28,13 +28,13 @@ def public(kind: type) -> set[str]:
 
 
 def test_every_argument_is_told() -> None:
-    told = set().union(*(named(first) for first, _ in rows("What it takes")))
-    assert told == set(inspect.signature(LocalCluster).parameters)
+    arguments = set().union(*(named(first) for first, _ in rows("What it takes")))
+    assert arguments == set(inspect.signature(LocalCluster).parameters)
 
 
 def test_every_method_is_told() -> None:
     table = rows("What it can do")
     assert set().union(*(named(first) for first, _ in table)) - {"with"} == public(LocalCluster)
-    told = {first: named(second) for first, second in table}
-    assert next(names for first, names in told.items() if "`broker(id)`" in first) == public(LocalBroker)
-    assert next(names for first, names in told.items() if first == "| `zookeeper`") == public(LocalZooKeeper)
+    methods = {first: named(second) for first, second in table}
+    assert next(names for first, names in methods.items() if "`broker(id)`" in first) == public(LocalBroker)
+    assert next(names for first, names in methods.items() if first == "| `zookeeper`") == public(LocalZooKeeper)

@@ -36,10 +36,10 @@ def test_each_worker_has_a_cluster_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(TESTS)
     ran = run_pytest(tmp_path, "-n", "2", "--dist", "each")
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    found = {path.stem: json.loads(path.read_text()) for path in tmp_path.glob("*.json")}
-    assert set(found) == {"one-gw0", "two-gw0", "one-gw1", "two-gw1"}
-    assert found["one-gw0"] == found["two-gw0"] != found["one-gw1"] == found["two-gw1"]
-    assert not any(Path(folder).exists() for _, folder in found.values())
+    clusters = {path.stem: json.loads(path.read_text()) for path in tmp_path.glob("*.json")}
+    assert set(clusters) == {"one-gw0", "two-gw0", "one-gw1", "two-gw1"}
+    assert clusters["one-gw0"] == clusters["two-gw0"] != clusters["one-gw1"] == clusters["two-gw1"]
+    assert not any(Path(folder).exists() for _, folder in clusters.values())
 
 
 FAILING = """\

@@ -231,11 +231,11 @@ def _process(pid: int) -> LocalProcess:
 
 
 def _descendants(pid: int) -> list[LocalProcess]:
-    found: list[LocalProcess] = []
+    processes: list[LocalProcess] = []
     for path in Path(f"/proc/{pid}/task").glob("*/children"):
         for child in map(int, path.read_text().split()):
-            found += [_process(child), *_descendants(child)]
-    return found
+            processes += [_process(child), *_descendants(child)]
+    return processes
 
 
 def test_nothing_outlives_killed_tests() -> None:

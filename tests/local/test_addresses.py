@@ -12,17 +12,17 @@ from engine.local.addresses import HIGHEST_PORT, LOWEST_PORT, PortReservations, 
 
 def test_a_reserved_port_is_chosen_again_only_after_its_release() -> None:
     host = own_loopback_address()
-    with PortReservations() as one, PortReservations() as other:
-        assert one.take_any(host, 9092) == 9092
+    with PortReservations() as reservations, PortReservations() as other:
+        assert reservations.take_any(host, 9092) == 9092
         assert LOWEST_PORT <= other.take_any(host, 9092) <= HIGHEST_PORT
-        assert not one.take(host, 9092), "not even its owner chooses it a second time"
-        one.release()
+        assert not reservations.take(host, 9092), "not even its owner chooses it a second time"
+        reservations.release()
         assert other.take(host, 9092)
 
 
 def test_a_name_and_its_address_are_the_same_place() -> None:
-    with PortReservations() as one, PortReservations() as other:
-        port = one.take_any("localhost")
+    with PortReservations() as reservations, PortReservations() as other:
+        port = reservations.take_any("localhost")
         assert not other.take("127.0.0.1", port)
 
 

@@ -26,32 +26,32 @@ def test_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.local.doctor.find_java", lambda: Java(Path("/j/bin/java"), 17, "JAVA_HOME"))
     jars = [Path("/jars/slf4j-2.jar"), Path("/jars/zookeeper-3.9.jar")]
     monkeypatch.setattr("engine.local.doctor.find_zookeeper_jars", lambda: jars)
-    found = checks(tmp_path / "not" / "yet")
+    rows = checks(tmp_path / "not" / "yet")
     needed_for = "local up, zookeeper start"
-    assert found["java"] == Check("java", CheckStatus.OK, "17 (/j/bin/java, from JAVA_HOME)", needed_for)
-    assert found["zookeeper jars"] == Check("zookeeper jars", CheckStatus.OK, "zookeeper-3.9.jar (/jars)", needed_for)
-    assert found["python"].status is CheckStatus.OK
-    assert str(tmp_path) in found["disk"].found
-    assert all(check.how_to_get is None for check in found.values() if check.status is CheckStatus.OK)
-    assert all(check.how_to_get for check in found.values() if check.status is not CheckStatus.OK)
+    assert rows["java"] == Check("java", CheckStatus.OK, "17 (/j/bin/java, from JAVA_HOME)", needed_for)
+    assert rows["zookeeper jars"] == Check("zookeeper jars", CheckStatus.OK, "zookeeper-3.9.jar (/jars)", needed_for)
+    assert rows["python"].status is CheckStatus.OK
+    assert str(tmp_path) in rows["disk"].found
+    assert all(check.how_to_get is None for check in rows.values() if check.status is CheckStatus.OK)
+    assert all(check.how_to_get for check in rows.values() if check.status is not CheckStatus.OK)
 
 
 def test_what_is_missing_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("engine.local.doctor.find_java", missing)
     monkeypatch.setattr("engine.local.doctor.find_zookeeper_jars", missing)
-    found = checks(tmp_path)
+    rows = checks(tmp_path)
     for name in ("java", "zookeeper jars"):
-        told = (found[name].status, found[name].found, found[name].how_to_get)
-        assert told == (CheckStatus.MISSING, "there is none", "get one")
-    assert found["kcat"].status is CheckStatus.OPTIONAL
-    assert found["kcat"].how_to_get == "apt install kcat"
+        facts = (rows[name].status, rows[name].found, rows[name].how_to_get)
+        assert facts == (CheckStatus.MISSING, "there is none", "get one")
+    assert rows["kcat"].status is CheckStatus.OPTIONAL
+    assert rows["kcat"].how_to_get == "apt install kcat"
 
 
 def test_jars_that_mvn_will_fetch_are_not_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.local.doctor.find_zookeeper_jars", list)
-    found = checks(tmp_path)["zookeeper jars"]
-    assert (found.status, "mvn fetches them" in found.found) == (CheckStatus.OK, True)
+    check = checks(tmp_path)["zookeeper jars"]
+    assert (check.status, "mvn fetches them" in check.found) == (CheckStatus.OK, True)
 
 
 def test_the_exit_code(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -67,10 +67,10 @@ def test_libraries_that_some_things_need_are_named_with_their_extra(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    found = checks(tmp_path)
+    rows = checks(tmp_path)
     for package, extra in (("highspy", "plan"), ("pyarrow", "spark"), ("pyspark", "spark")):
-        assert found[package].status is CheckStatus.OPTIONAL
-        assert found[package].how_to_get == f"pip install 'klamm[{extra}]'"
+        assert rows[package].status is CheckStatus.OPTIONAL
+        assert rows[package].how_to_get == f"pip install 'klamm[{extra}]'"
 
 
 def test_a_walk_to_a_cluster_ends_with_the_code_of_the_step_that_failed(capsys: pytest.CaptureFixture[str]) -> None:

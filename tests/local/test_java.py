@@ -43,8 +43,8 @@ def test_release_file_is_believed(tmp_path: Path) -> None:
 def test_java_home_comes_first_and_an_old_one_is_passed_over(tmp_path: Path) -> None:
     old = _fake_java(tmp_path / "old", 'openjdk version "11.0.2"')
     new = _fake_java(tmp_path / "new", 'openjdk version "21.0.2"')
-    found = find_java({"JAVA_HOME": str(old.parent.parent), "PATH": str(new.parent)})
-    assert (found.program, found.major, found.found_in) == (new, 21, "PATH")
+    java = find_java({"JAVA_HOME": str(old.parent.parent), "PATH": str(new.parent)})
+    assert (java.program, java.major, java.found_in) == (new, 21, "PATH")
     newer = _fake_java(tmp_path / "newer", 'openjdk version "24"')
     assert find_java({"JAVA_HOME": str(newer.parent.parent), "PATH": str(new.parent)}).program == newer
 

@@ -18,9 +18,9 @@ NOBODY = {7: Source(Teller.JMX, "127.0.0.1", 1)}
 
 
 def read() -> str:
-    found = asyncio.run(read_jmx(NOBODY, ["kafka*:*"], 10.0, 60.0))[7]
-    assert isinstance(found, str)
-    return found
+    values = asyncio.run(read_jmx(NOBODY, ["kafka*:*"], 10.0, 60.0))[7]
+    assert isinstance(values, str)
+    return values
 
 
 def test_its_classes_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

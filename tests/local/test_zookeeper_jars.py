@@ -44,9 +44,9 @@ def names(classpath: str) -> list[str]:
 
 
 def test_pyspark_has_them_and_is_not_imported() -> None:
-    found = names(zookeeper_classpath())
-    assert any(name.startswith("zookeeper-3.") for name in found)
-    assert any(name.startswith("zookeeper-jute-") for name in found)
+    jars = names(zookeeper_classpath())
+    assert any(name.startswith("zookeeper-3.") for name in jars)
+    assert any(name.startswith("zookeeper-jute-") for name in jars)
     code = (
         "import sys; from engine.local.zookeeper_jars import zookeeper_classpath as jars; jars();"
         "sys.exit('pyspark' in sys.modules)"

@@ -475,8 +475,10 @@ def main(arguments: list[str]) -> int:
     wanted = parser.parse_args(arguments)
     if unknown := sorted(set(wanted.modules) - set(TESTED_BY)):
         parser.error(f"no tests are named for {', '.join(unknown)}; there are {', '.join(TESTED_BY)}")
-    told = tomllib.loads((HERE / "survivors.toml").read_text())["survivor"]
-    explained = {(survivor["module"], survivor["function"], survivor["before"], survivor["after"]) for survivor in told}
+    known = tomllib.loads((HERE / "survivors.toml").read_text())["survivor"]
+    explained = {
+        (survivor["module"], survivor["function"], survivor["before"], survivor["after"]) for survivor in known
+    }
 
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder, ThreadPoolExecutor(wanted.workers) as pool:
         benches: list[Bench] = []

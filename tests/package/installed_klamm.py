@@ -129,10 +129,10 @@ def write_tree(folder: Path, files: Mapping[str, str]) -> None:
 
 
 def _command_lines() -> list[str]:
-    found = []
+    lines = []
     for pid in filter(str.isdecimal, os.listdir("/proc")):
         try:
-            found.append(Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace"))
+            lines.append(Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace"))
         except OSError:
             continue
-    return found
+    return lines

@@ -26,15 +26,15 @@ def test_the_wheel_lands_under_one_name(wheel: Path) -> None:
 def test_the_wheel_has_every_file_of_the_code_and_no_other(wheel: Path) -> None:
     wanted = {name for name in git_files() if name.startswith("klamm/")}
     wanted |= {f"klamm/_app/{name}" for name in git_files() if name.split("/")[0] in CODE}
-    found = {name for name in contents(wheel) if not name.startswith(_info(wheel))}
-    assert found == wanted
-    assert {f"klamm/_app/{folder}/py.typed" for folder in CODE} | {"klamm/py.typed"} <= found
+    files = {name for name in contents(wheel) if not name.startswith(_info(wheel))}
+    assert files == wanted
+    assert {f"klamm/_app/{folder}/py.typed" for folder in CODE} | {"klamm/py.typed"} <= files
 
 
 def test_the_sdist_has_every_file_of_git(dist: Path) -> None:
     with tarfile.open(next(dist.glob("*.tar.gz"))) as archive:
-        found = {member.name.partition("/")[2] for member in archive.getmembers() if member.isfile()}
-    assert found == git_files() | {"PKG-INFO"}
+        files = {member.name.partition("/")[2] for member in archive.getmembers() if member.isfile()}
+    assert files == git_files() | {"PKG-INFO"}
 
 
 def test_a_wheel_made_of_the_sdist_is_the_same(dist: Path, wheel: Path, tmp_path: Path) -> None:

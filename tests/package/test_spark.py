@@ -53,8 +53,8 @@ def test_functions_in_workers(installed: Installed, tmp_path: Path, way: str) ->
     python = str(installed.bin / "python")
     ran = installed.run("python", "job.py", way, folder=tmp_path, env={"PYSPARK_PYTHON": python})
     assert ran.code == 0, ran.err
-    found = json.loads(ran.out.splitlines()[-1])
+    result = json.loads(ran.out.splitlines()[-1])
     parsed = [["a", "1"], ["b", "2"]]
-    assert found["importing the path"] == parsed
+    assert result["importing the path"] == parsed
     missing = "ModuleNotFoundError: No module named 'engine'"
-    assert found["as it is"] == (parsed if way == "on the path" else missing)
+    assert result["as it is"] == (parsed if way == "on the path" else missing)

@@ -211,7 +211,7 @@ def _transactions() -> Iterator[Row]:
         # Until the last marker is written.
         yield {"producer": names[-1], "call": "rest"}
     yield _producer("successor", idempotent=True, transactional_id="app-p0")
-    yield from ({"producer": "successor", "call": what} for what in ("init", "begin"))
+    yield from ({"producer": "successor", "call": step} for step in ("init", "begin"))
     yield _send("successor", [_record("tx", 0, None, "after fencing")])
     yield {"producer": "successor", "call": "commit"}
 

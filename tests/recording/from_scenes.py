@@ -99,14 +99,14 @@ def make_znodes(scenes: Scenes, out: Path) -> None:
         rows.append({"scene": name, "note": scenes[name]["note"]})
         rows += [_without_defaults(write) for write in scenes[name]["writes"] if not write["op"].endswith("Session")]
     _write_lines(out / "writes.jsonl", rows)
-    found: dict[tuple[str, str], dict[str, str]] = {}
+    effects: dict[tuple[str, str], dict[str, str]] = {}
     for name, scene in scenes.items():
         for path, data in _contents(scene["writes"]):
             known = known_znode(path)
             if known is not None and data is not None:
                 kind = (known.znode_class.__name__, _shape_of(path, data))
-                found.setdefault(kind, {"scene": name, "path": path, "data": data})
-    _write_lines(out / "recorded.jsonl", sorted(found.values(), key=lambda row: (row["path"], row["scene"])))
+                effects.setdefault(kind, {"scene": name, "path": path, "data": data})
+    _write_lines(out / "recorded.jsonl", sorted(effects.values(), key=lambda row: (row["path"], row["scene"])))
 
 
 def _contents(writes: list[dict[str, Any]]) -> Iterable[tuple[str, str | None]]:
@@ -163,14 +163,14 @@ def make_tool_effects(scenes: Scenes, out: Path) -> None:
     """Keep what stands in ZooKeeper of the topics concerned, of brokers' settings and below ``/admin``."""
     for name, topics in EFFECTS_OF.items():
         scene = scenes[f"main/{name}"]
-        told = [
+        effects = [
             json.loads(data or "{}") for path, data in _contents(scene["writes"]) if path.startswith("/config/changes/")
         ]
         named = "|".join(map(re.escape, topics)) or "$"
         kept = re.compile(rf"/brokers/topics/({named})(/.*)?|/config/topics/({named})|/config/brokers/.*|/admin/.*")
         znodes = {znode["path"]: _parsed(znode["data"]) for znode in scene["tree"] if kept.fullmatch(znode["path"])}
         lines = ",\n".join(f"  {json.dumps(path)}: {json.dumps(data)}" for path, data in znodes.items())
-        head = {"note": scene["note"], "topics": topics, "config_changes": [row["entity_path"] for row in told]}
+        head = {"note": scene["note"], "topics": topics, "config_changes": [row["entity_path"] for row in effects]}
         text = "".join(f" {json.dumps(key)}: {json.dumps(value)},\n" for key, value in head.items())
         (out / f"{name}.json").write_text(f'{{\n{text} "znodes": {{\n{lines}\n }}\n}}\n', "utf-8")
 
@@ -185,15 +185,15 @@ def _parsed(data: str | None) -> Any:
 def _pairs(scene: str, frames: list[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Requests with their answers. A connection that began again repeats correlation ids: of those the last counts."""
     requests: dict[tuple[Any, ...], dict[str, Any]] = {}
-    found: dict[tuple[Any, ...], tuple[dict[str, Any], dict[str, Any]]] = {}
+    pairs_found: dict[tuple[Any, ...], tuple[dict[str, Any], dict[str, Any]]] = {}
     for frame in frames:
         frame = {**frame, "scene": scene}
         key = (frame["client"], frame["broker"], frame["correlation"])
         if frame["dir"] == "request":
             requests[key] = frame
         elif key in requests and requests[key]["api"] == frame["api"]:
-            found[key] = (requests[key], frame)
-    return list(found.values())
+            pairs_found[key] = (requests[key], frame)
+    return list(pairs_found.values())
 
 
 def make_frames(scenes: Scenes, out: Path) -> None:
@@ -254,8 +254,8 @@ def make_log_shapes(scenes: Scenes, out: Path) -> None:
 
 
 def _level(line: str) -> str | None:
-    found = _IS_LINE.match(line)
-    return None if found is None else found[1]
+    matched = _IS_LINE.match(line)
+    return None if matched is None else matched[1]
 
 
 MAKERS = {

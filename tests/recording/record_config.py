@@ -49,8 +49,8 @@ def record_config(out: Path, work: Path) -> None:
     _write_rows(out / "java-properties.json", run_java("ConfigFacts", "properties", rows=texts))
     path = "kafka-3.9.1-doubles.json"
     asked = [{"double": double} for double in _questions(path)]
-    told = {row["double"]: row["text"] for row in run_java("ConfigFacts", "doubles", rows=asked)}
-    (out / path).write_text(json.dumps(told, indent=1) + "\n", "utf-8")
+    doubles = {row["double"]: row["text"] for row in run_java("ConfigFacts", "doubles", rows=asked)}
+    (out / path).write_text(json.dumps(doubles, indent=1) + "\n", "utf-8")
     _record_requests(out, work)
 
 

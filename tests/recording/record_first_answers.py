@@ -23,14 +23,14 @@ def record_first_answers(out: Path, work: Path) -> None:
 
 def record_frames_of_answers(out: Path, work: Path) -> None:
     """Keep each different answer once, with the state in which it was given first."""
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    answers: dict[tuple[str, str], dict[str, Any]] = {}
     for state, rows in _ask_in_three_states(work).items():
         for row in rows:
             if row["response"] is not None:
-                told = {"state": state, "what": row["api"], "key": row["key"], "version": row["version"]}
+                row_recorded = {"state": state, "what": row["api"], "key": row["key"], "version": row["version"]}
                 frames = {"request": row["request"], "response": row["response"]}
-                found.setdefault((row["request"], row["response"]), told | frames)
-    _write(out / "answers-kafka-3.9.1.jsonl", list(found.values()))
+                answers.setdefault((row["request"], row["response"]), row_recorded | frames)
+    _write(out / "answers-kafka-3.9.1.jsonl", list(answers.values()))
 
 
 def _rows(name: str) -> list[dict[str, Any]]:
@@ -73,6 +73,6 @@ def _ask(cluster: RecordedCluster, broker_id: int, name: str) -> list[dict[str, 
                 except ConnectionClosed:
                     answered.append({**row, "response": None})
                 else:
-                    told = cluster.as_recorded((len(frame).to_bytes(4, "big") + frame).hex())
-                    answered.append({**row, "response": told})
+                    answer = cluster.as_recorded((len(frame).to_bytes(4, "big") + frame).hex())
+                    answered.append({**row, "response": answer})
     return answered

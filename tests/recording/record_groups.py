@@ -82,11 +82,11 @@ def _answers(
     clients: dict[int, WireClient], waiting: dict[int, tuple[ApiKey, int]], sure: int | None
 ) -> list[tuple[int, Any]]:
     """Return the answers that came; of a client who is ``sure`` to get one it is waited for, however long it takes."""
-    found: list[tuple[int, Any]] = []
+    answers: list[tuple[int, Any]] = []
     while waiting:
         sockets = {clients[actor].socket: actor for actor in waiting}
         ready, _, _ = select.select(list(sockets), [], [], ANSWERED_S if sure in waiting else SILENT_S)
         if not ready:
             break
-        found += [(actor, clients[actor].answer(*waiting.pop(actor))) for actor in map(sockets.__getitem__, ready)]
-    return sorted(found, key=lambda each: each[0])
+        answers += [(actor, clients[actor].answer(*waiting.pop(actor))) for actor in map(sockets.__getitem__, ready)]
+    return sorted(answers, key=lambda each: each[0])

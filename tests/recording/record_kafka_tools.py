@@ -51,12 +51,12 @@ def record_kafka_tools(out: Path, _: Path) -> None:
 
 def _options(main_class: str) -> list[str]:
     said = _help(main_class)
-    found = set(_listed(said))
+    options = set(_listed(said))
     for word in _subcommands(said):
-        found |= {word, *_listed(_help(main_class, word))}
-    if not found:
+        options |= {word, *_listed(_help(main_class, word))}
+    if not options:
         raise RuntimeError(f"{main_class} lists no options: {said}")
-    return sorted(found)
+    return sorted(options)
 
 
 def _subcommands(said: str) -> list[str]:

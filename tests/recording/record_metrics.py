@@ -30,7 +30,7 @@ def record_metrics(out: Path, work: Path) -> None:
     """Start two brokers, let them work, and keep what they and the JMX exporter name."""
     jar = _exporter(work)
     (work / "rules.yml").write_text(json.dumps({"lowercaseOutputName": True, "rules": usual_rules()}))
-    told: list[dict[str, Any]] = []
+    measured: list[dict[str, Any]] = []
     pages: list[str] = []
     with ExitStack() as stack:
         host = own_loopback_address()
@@ -54,7 +54,7 @@ def record_metrics(out: Path, work: Path) -> None:
         all_kinds_of_work(brokers[0].bootstrap)
         for broker_id in (0, 1):
             rows = run_java("MBeans", f"{host}:{JMX_PORT + broker_id}", "kafka*:*")
-            told.append({row["mbean"]: row["attributes"] for row in rows})
+            measured.append({row["mbean"]: row["attributes"] for row in rows})
             with urllib.request.urlopen(f"http://{host}:{PAGE_PORT + broker_id}/metrics", timeout=60) as page:
                 pages.append(page.read().decode())
 
@@ -63,7 +63,7 @@ def record_metrics(out: Path, work: Path) -> None:
             text = text.replace(str(work / str(broker_id) / "data"), TOLD_FOLDER)
         return text.replace(host, TOLD_HOST)
 
-    (out / "kafka-3.9.1-mbeans.json").write_text(plain(_mbeans(told)), "utf-8")
+    (out / "kafka-3.9.1-mbeans.json").write_text(plain(_mbeans(measured)), "utf-8")
     (out / "jmx-exporter-1.0.1-broker-1.txt").write_text(plain(_series(pages[1])), "utf-8")
 
 
@@ -126,5 +126,5 @@ def _series(page: str) -> str:
     """Return the names with labels and types, without values and what is not Kafka's; of quantiles the highest."""
     page = re.sub(r'^.*quantile="0\.\d\d".*\n', "", page, flags=re.MULTILINE)
     kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)", page, re.MULTILINE))
-    found = sorted(re.findall(r"^(kafka_(?:[^\s{]+)(?:\{.*\})?) \S+$", page, re.MULTILINE))
-    return "".join(f"{kinds[name.partition('{')[0]]} {name}\n" for name in found)
+    series = sorted(re.findall(r"^(kafka_(?:[^\s{]+)(?:\{.*\})?) \S+$", page, re.MULTILINE))
+    return "".join(f"{kinds[name.partition('{')[0]]} {name}\n" for name in series)

@@ -130,8 +130,8 @@ class RecordedCluster:
 
     def as_recorded(self, text: str) -> str:
         """Name the host of every recording instead of this cluster's, in plain text and in frames."""
-        own, told = self._proxies_host, TOLD_HOST
-        return text.replace(own, told).replace(own.encode().hex(), told.encode().hex())
+        own, hosts = self._proxies_host, TOLD_HOST
+        return text.replace(own, hosts).replace(own.encode().hex(), hosts.encode().hex())
 
     @property
     def controller_id(self) -> int:
@@ -201,11 +201,11 @@ class RecordedCluster:
             znode |= {"czxid": hex(stat.czxid), "mzxid": hex(stat.mzxid)}
             if stat.ephemeral_owner:
                 znode["owner"] = self._owners.get(stat.ephemeral_owner & (2**63 - 1), "client")
-            found = [znode]
+            znodes = [znode]
             for child in sorted(await zk.children(path)):
                 if (path, child) != ("/", "zookeeper"):
-                    found += await walk(zk, f"{path.rstrip('/')}/{child}")
-            return found
+                    znodes += await walk(zk, f"{path.rstrip('/')}/{child}")
+            return znodes
 
         return self._zk(lambda zk: walk(zk, "/"))
 
@@ -229,11 +229,11 @@ class RecordedCluster:
 
         def is_whole() -> bool:
             with WireClient(self.address(min(self.brokers))) as client:
-                told = [describe_topic(client, topic) for topic in topics]
+                descriptions = [describe_topic(client, topic) for topic in topics]
             return all(
                 not t.error_code
                 and all(not p.error_code and set(p.isr_nodes) == set(p.replica_nodes) for p in t.partitions)
-                for t in told
+                for t in descriptions
             )
 
         self.wait(is_whole, f"all replicas of {topics}")
@@ -300,12 +300,12 @@ class RecordedCluster:
                 path = op.get("path", "")
                 if op["op"] == "create" and path.startswith("/brokers/ids/") and op["ephemeral"]:
                     self._owners[entry["session"]] = f"broker {path.removeprefix('/brokers/ids/')}"
-        told = []
+        offsets = []
         for entry in writes:
             is_own = entry["session"] in self._own_sessions
             if is_own and entry["op"] in ("createSession", "closeSession"):
                 continue
             session = entry.pop("session")
             by = "recorder" if is_own else self._owners.get(session, "client")
-            told.append({**entry, "zxid": hex(entry["zxid"]), "by": by})
-        return told
+            offsets.append({**entry, "zxid": hex(entry["zxid"]), "by": by})
+        return offsets

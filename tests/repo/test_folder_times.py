@@ -32,13 +32,13 @@ def times(*tests: tuple[str, float, float | None]) -> FolderTimes:
 
 
 def test_a_line_per_folder_the_dearest_first() -> None:
-    found = times(
+    rows = times(
         ("tests/cli/test_a.py::test_1", 1.0, 1.5),
         ("tests/kafka/zk/test_b.py::test_1[x::y]", 20.0, 3.0),
         ("tests/cli/deeper/test_c.py::test_1", 2.0, None),
         ("tests/cli/deeper/test_c.py::test_2", 0.0, 2.5),
     ).lines()
-    assert [line.split() for line in found] == [
+    assert [line.split() for line in rows] == [
         ["cpu", "s", "seconds", "tests"],
         ["4.0", "9.0", "3", "tests/cli", "2.5", "s", "tests/cli/deeper/test_c.py"],
         ["3.0", "22.0", "1", "tests/kafka/zk", "3.0", "s", "tests/kafka/zk/test_b.py"],
@@ -47,8 +47,8 @@ def test_a_line_per_folder_the_dearest_first() -> None:
 
 
 def test_one_folder_alone_is_told_by_file_and_one_file_not_at_all() -> None:
-    found = times(("tests/cli/test_a.py::test_1", 1.0, 5.0), ("tests/cli/test_b.py::test_1", 2.0, 6.0)).lines()
-    assert [line.split() for line in found[1:]] == [
+    rows = times(("tests/cli/test_a.py::test_1", 1.0, 5.0), ("tests/cli/test_b.py::test_1", 2.0, 6.0)).lines()
+    assert [line.split() for line in rows[1:]] == [
         ["6.0", "4.0", "1", "tests/cli/test_b.py"],
         ["5.0", "3.0", "1", "tests/cli/test_a.py"],
         ["11.0", "7.0", "2"],

@@ -14,8 +14,8 @@ PACKAGES = {file.parent.name for file in ROOT.glob("*/__init__.py")}
 
 
 def contract(name: str) -> dict[str, Any]:
-    (found,) = (each for each in TOOLS["importlinter"]["contracts"] if each["name"] == name)
-    return found
+    (matching,) = (each for each in TOOLS["importlinter"]["contracts"] if each["name"] == name)
+    return matching
 
 
 def test_imports_of_every_package_are_looked_at() -> None:

@@ -26,12 +26,12 @@ def test_each_module_and_its_tests_exist() -> None:
 
 
 def test_each_explained_mutant_can_be_made() -> None:
-    told = tomllib.loads((HERE / "survivors.toml").read_text())["survivor"]
-    assert all(survivor["why"] for survivor in told)
-    made = {key for module in {survivor["module"] for survivor in told} for key in keys_of(module)}
+    survivors = tomllib.loads((HERE / "survivors.toml").read_text())["survivor"]
+    assert all(survivor["why"] for survivor in survivors)
+    made = {key for module in {survivor["module"] for survivor in survivors} for key in keys_of(module)}
     stale = [
         survivor
-        for survivor in told
+        for survivor in survivors
         if (survivor["module"], survivor["function"], survivor["before"], survivor["after"]) not in made
     ]
     assert not stale
@@ -61,9 +61,9 @@ def test_tests_that_fail_by_themselves_are_named_and_do_not_end_the_run(
     monkeypatch.setattr(run, "_files", list)
     monkeypatch.setattr(run, "_remove_when_ended", lambda _folder, _benches: None)
     assert run.main([failing, other, "--workers", "1"]) == 1
-    told = capsys.readouterr().out.splitlines()
-    assert told[0].startswith(f"error: the tests of {failing} fail without any mutant: tests/broker/replication/")
-    assert re.fullmatch(rf"{other}: \d+ mutants, 0 survive", told[1])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(f"error: the tests of {failing} fail without any mutant: tests/broker/replication/")
+    assert re.fullmatch(rf"{other}: \d+ mutants, 0 survive", lines[1])
 
 
 def test_mutants_are_tried_in_forks(tmp_path: Path) -> None:

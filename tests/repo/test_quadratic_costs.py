@@ -78,12 +78,12 @@ def test_the_search_finds_what_it_is_for(source: str, *, is_found: bool) -> None
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_no_comprehension_makes_a_collection_for_each_element(package: str) -> None:
-    found = [
+    calls = [
         f"{file.relative_to(ROOT)}:{call.lineno}: {ast.unparse(call)}"
         for file in (ROOT / package).rglob("*.py")
         for call in made_anew(file.read_text("utf-8"))
     ]
-    assert found == []
+    assert calls == []
 
 
 def characters_of(kind: Any, value: Any) -> frozenset[str]:
@@ -159,7 +159,7 @@ def test_the_search_finds_repeats_that_share_a_run(pattern: str, *, is_found: bo
 
 
 def test_no_regular_expression_tries_many_ways_to_share_a_run() -> None:
-    found = {
+    patterns = {
         str(pattern): f"{file.relative_to(ROOT)}:{call.lineno}"
         for package in PACKAGES
         for file in (ROOT / package).rglob("*.py")
@@ -167,7 +167,9 @@ def test_no_regular_expression_tries_many_ways_to_share_a_run() -> None:
         for call, pattern in expressions(ast.parse(text))
         if shares_runs(parser.parse(pattern))
     }
-    assert found.keys() == HARMLESS.keys(), {pattern: found[pattern] for pattern in found.keys() - HARMLESS.keys()}
+    assert patterns.keys() == HARMLESS.keys(), {
+        pattern: patterns[pattern] for pattern in patterns.keys() - HARMLESS.keys()
+    }
 
 
 def expressions(tree: ast.AST) -> Iterator[tuple[ast.Call, str | bytes]]:

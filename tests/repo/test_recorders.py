@@ -22,12 +22,12 @@ def commands() -> dict[str, list[tuple[str, str]]]:
 
 
 def test_every_recorded_folder_names_its_recorder() -> None:
-    without = {folder for folder, found in commands().items() if not found}
+    without = {folder for folder, recorder in commands().items() if not recorder}
     assert without == MADE_HERE
 
 
 def test_the_recorders_exist_and_know_these_names() -> None:
-    asked = {folder: found for folder, found in commands().items() if found}
+    asked = {folder: recorder for folder, recorder in commands().items() if recorder}
     for folder, ((script, name),) in asked.items():
         assert (ROOT / script).is_file(), folder
         assert name == ("" if folder == "spark" else folder)

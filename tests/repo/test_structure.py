@@ -44,12 +44,12 @@ def test_what_was_made_of_mixins_is_composed(kind: type) -> None:
 
 
 def test_no_class_is_a_mixin() -> None:
-    found = [
+    mixins = [
         f"{name}:{kind}"
         for name, text in modules(*PACKAGES)
         for kind in re.findall(r"^ *class (\w*mixin\w*)", text, re.MULTILINE | re.IGNORECASE)
     ]
-    assert found == []
+    assert mixins == []
 
 
 def test_where_the_last_append_went_has_one_owner() -> None:
@@ -59,12 +59,12 @@ def test_where_the_last_append_went_has_one_owner() -> None:
 
 def test_no_module_touches_the_private_state_of_another() -> None:
     """Only a class and its relatives in one module may, and one module that patches kazoo."""
-    found = []
+    touches = []
     for name, text in modules(
         *(f"engine/{part}" for part in ("broker/log", "broker/replication", "broker/controller", "kafka/zk"))
     ):
         own = set(re.findall(r"(?:self\.|def |\")(_\w+)", text)) | NAMED_TUPLE | {"_exit", "_drop_preallocated_tail"}
-        found += [
+        touches += [
             f"{name}:{node.lineno} {ast.unparse(node)}"
             for node in ast.walk(ast.parse(text))
             if isinstance(node, ast.Attribute)
@@ -73,7 +73,7 @@ def test_no_module_touches_the_private_state_of_another() -> None:
             and node.attr not in own
             and name not in FOREIGN
         ]
-    assert found == []
+    assert touches == []
 
 
 def test_a_broker_reads_its_settings_by_attribute() -> None:
@@ -91,7 +91,7 @@ def test_a_broker_reads_its_settings_by_attribute() -> None:
         "engine/spark/",
     )
     named = re.compile("|".join(f'"{re.escape(key)}"' for key in keys))
-    found = []
+    reads = []
     for name, text in modules("engine"):
         if name.startswith(apart) or not named.search(text):
             continue
@@ -102,8 +102,8 @@ def test_a_broker_reads_its_settings_by_attribute() -> None:
             elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
                 read = node.slice
             if isinstance(read, ast.Constant) and read.value in keys:
-                found.append(f"{name}:{node.lineno} {read.value}")
-    assert found == []
+                reads.append(f"{name}:{node.lineno} {read.value}")
+    assert reads == []
 
 
 @pytest.mark.parametrize("extra", ["", "spark", "plan", "jre", "security", "kerberos", "msk"])
@@ -128,11 +128,11 @@ def test_the_classifiers_name_the_python_versions_that_ci_runs() -> None:
 
 
 def test_no_text_names_a_finding_that_nobody_can_look_up() -> None:
-    found = [
+    names = [
         f"{path.relative_to(ROOT)}: {match}"
         for folder in (*PACKAGES, "docs")
         for path in sorted((ROOT / folder).rglob("*"))
         if path.suffix in (".py", ".md")
         for match in re.findall(r"\(E\d{1,2}\)", path.read_text())
     ]
-    assert found == []
+    assert names == []

@@ -131,7 +131,7 @@ def test_no_task_is_started_and_forgotten() -> None:
         f"{name}:{node.lineno}"
         for name, nodes in sources("engine", "cli", "tui", "klamm")
         for node in nodes
-        if isinstance(node, ast.Expr) and (found := starter(node.value))[1] and found[0] not in ("group", "workers")
+        if isinstance(node, ast.Expr) and (call := starter(node.value))[1] and call[0] not in ("group", "workers")
     ]
     assert forgotten == []
 
