@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from certificates import Authority
-from event_loop import in_event_loop
+from event_loop import in_event_loop, staged
 from scripted_brokers import HANG_UP, ScriptedCluster, scripted_cluster
 
 from engine.admin.brokers.walk import Step, walk
@@ -71,21 +71,19 @@ def scripted(scene: Callable[[ScriptedCluster], Awaitable[None]]) -> None:
     asyncio.run(playing())
 
 
-def test_the_way_to_every_broker() -> None:
-    async def scene(cluster: ScriptedCluster) -> None:
-        first, second = cluster.bootstrap
-        steps = await walked(by_wire(first))
-        assert [(step.name, step.where) for step in steps] == [
-            *((name, f"{first[0]}:{first[1]}") for name in ("broker name", "broker port", "API versions")),
-            ("rights", "brokers"),
-            *((name, f"{second[0]}:{second[1]}") for name in ("broker 1 name", "broker 1 port", "API versions")),
-            ("every broker", "brokers"),
-        ]
-        assert not any(step.failure for step in steps)
-        assert steps[3].found == "on the cluster: Describe; sees 2 topics"
-        assert steps[-1].found == "2 brokers at the addresses they advertise, PLAINTEXT"
-
-    scripted(scene)
+@staged(scripted)
+async def test_the_way_to_every_broker(cluster: ScriptedCluster, /) -> None:
+    first, second = cluster.bootstrap
+    steps = await walked(by_wire(first))
+    assert [(step.name, step.where) for step in steps] == [
+        *((name, f"{first[0]}:{first[1]}") for name in ("broker name", "broker port", "API versions")),
+        ("rights", "brokers"),
+        *((name, f"{second[0]}:{second[1]}") for name in ("broker 1 name", "broker 1 port", "API versions")),
+        ("every broker", "brokers"),
+    ]
+    assert not any(step.failure for step in steps)
+    assert steps[3].found == "on the cluster: Describe; sees 2 topics"
+    assert steps[-1].found == "2 brokers at the addresses they advertise, PLAINTEXT"
 
 
 @pytest.mark.parametrize(
@@ -93,39 +91,34 @@ def test_the_way_to_every_broker() -> None:
     [(0, "on the cluster: nothing; sees 2 topics"), (NOT_TOLD, "sees 2 topics"), (None, "sees 2 topics")],
     ids=["no right", "not told", "before 2.8"],
 )
-def test_what_the_principal_may_do(bits: int | None, found: str) -> None:
-    async def scene(cluster: ScriptedCluster) -> None:
-        for broker in cluster.brokers:
-            if bits is None:
-                del broker.answers[ApiKey.DESCRIBE_CLUSTER]
-            else:
-                broker.answers[ApiKey.DESCRIBE_CLUSTER] = lambda _: DescribeClusterResponse(
-                    cluster_authorized_operations=bits
-                )
-        steps = await walked(by_wire(*cluster.bootstrap))
-        (rights,) = [step for step in steps if step.name == "rights"]
-        assert rights.found == found
-        assert (rights.hint is not None) == (bits == 0), "who cannot know what is hidden is told how to"
-
-    scripted(scene)
+@staged(scripted)
+async def test_what_the_principal_may_do(cluster: ScriptedCluster, /, bits: int | None, found: str) -> None:
+    for broker in cluster.brokers:
+        if bits is None:
+            del broker.answers[ApiKey.DESCRIBE_CLUSTER]
+        else:
+            broker.answers[ApiKey.DESCRIBE_CLUSTER] = lambda _: DescribeClusterResponse(
+                cluster_authorized_operations=bits
+            )
+    steps = await walked(by_wire(*cluster.bootstrap))
+    (rights,) = [step for step in steps if step.name == "rights"]
+    assert rights.found == found
+    assert (rights.hint is not None) == (bits == 0), "who cannot know what is hidden is told how to"
 
 
-def test_a_broker_that_cannot_be_reached_at_the_address_it_advertises_is_named() -> None:
+@staged(scripted)
+async def test_a_broker_that_cannot_be_reached_at_the_address_it_advertises_is_named(cluster: ScriptedCluster, /) -> None:
     """The brokers behind the bootstrap address answer, and clients get nowhere all the same."""
-
-    async def scene(cluster: ScriptedCluster) -> None:
-        first, second = cluster.brokers
-        await second.stop()
-        steps = await walked(by_wire((first.host, first.port)))
-        failed = last(steps)
-        assert (failed.name, failed.where) == ("broker 1 port", f"{second.host}:{second.port}")
-        assert (failed.found, failed.failure, failed.hint) == (
-            "refuses connections",
-            FailureKind.UNREACHABLE,
-            START_IT,
-        )
-
-    scripted(scene)
+    first, second = cluster.brokers
+    await second.stop()
+    steps = await walked(by_wire((first.host, first.port)))
+    failed = last(steps)
+    assert (failed.name, failed.where) == ("broker 1 port", f"{second.host}:{second.port}")
+    assert (failed.found, failed.failure, failed.hint) == (
+        "refuses connections",
+        FailureKind.UNREACHABLE,
+        START_IT,
+    )
 
 
 @pytest.mark.parametrize(
@@ -135,61 +128,53 @@ def test_a_broker_that_cannot_be_reached_at_the_address_it_advertises_is_named()
         ((-1, 30), None, {}),
     ],
 )
-def test_a_certificate_that_expires_soon_is_told_before_it_does(
-    days: tuple[int, int], hint: str | None, left_days: dict[int, int], tmp_path: Path
-) -> None:
-    async def scene(cluster: ScriptedCluster) -> None:
-        authority, (host, port) = Authority(), cluster.bootstrap[0]
-        (tmp_path / "ca.pem").write_text(authority.pem)
-        store = authority.sign("broker", [host], days=days).write_pem(tmp_path / "broker.pem")
-        for broker in cluster.brokers:
-            broker.tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-            broker.tls.load_cert_chain(store)
-            broker.answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda _: DescribeLogDirsResponse(results=[])
-            broker.answers[ApiKey.DESCRIBE_CONFIGS] = lambda request: DescribeConfigsResponse(
-                results=[
-                    DescribeConfigsResult(resource_type=asked.resource_type, resource_name=asked.resource_name)
-                    for asked in request.resources
-                ]
-            )
-            await broker.stop()
-            await broker.start()
-        properties = {
-            "security.protocol": "SSL",
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": str(tmp_path / "ca.pem"),
-        }
-        target = replace(by_wire((host, port)), client_properties=client_properties(properties, "test"))
-        assert [step.hint for step in await walked(target) if step.name == "TLS"] == [
-            hint and f"the certificate of {broker.host}:{broker.port} {hint}" for broker in cluster.brokers
-        ]
-        async with Cluster(target, timeout_s=20) as opened:
-            facts = await read_health_facts(opened)
-        assert {broker: left // 86_400_000 for broker, left in facts.certificates_left_ms.items()} == left_days
-
-    scripted(scene)
+@staged(scripted)
+async def test_a_certificate_that_expires_soon_is_told_before_it_does(cluster: ScriptedCluster, /, days: tuple[int, int], hint: str | None, left_days: dict[int, int], tmp_path: Path) -> None:
+    authority, (host, port) = Authority(), cluster.bootstrap[0]
+    (tmp_path / "ca.pem").write_text(authority.pem)
+    store = authority.sign("broker", [host], days=days).write_pem(tmp_path / "broker.pem")
+    for broker in cluster.brokers:
+        broker.tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        broker.tls.load_cert_chain(store)
+        broker.answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda _: DescribeLogDirsResponse(results=[])
+        broker.answers[ApiKey.DESCRIBE_CONFIGS] = lambda request: DescribeConfigsResponse(
+            results=[
+                DescribeConfigsResult(resource_type=asked.resource_type, resource_name=asked.resource_name)
+                for asked in request.resources
+            ]
+        )
+        await broker.stop()
+        await broker.start()
+    properties = {
+        "security.protocol": "SSL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(tmp_path / "ca.pem"),
+    }
+    target = replace(by_wire((host, port)), client_properties=client_properties(properties, "test"))
+    assert [step.hint for step in await walked(target) if step.name == "TLS"] == [
+        hint and f"the certificate of {broker.host}:{broker.port} {hint}" for broker in cluster.brokers
+    ]
+    async with Cluster(target, timeout_s=20) as opened:
+        facts = await read_health_facts(opened)
+    assert {broker: left // 86_400_000 for broker, left in facts.certificates_left_ms.items()} == left_days
 
 
-def test_who_closes_the_connection_at_an_advertised_address_is_named_too() -> None:
-    async def scene(cluster: ScriptedCluster) -> None:
-        first, second = cluster.brokers
-        second._answer = lambda _: HANG_UP  # type: ignore[method-assign]
-        failed = last(await walked(by_wire((first.host, first.port))))
-        assert (failed.name, failed.where) == ("API versions", f"{second.host}:{second.port}")
-        assert failed.found.endswith("(broker 1 advertises this address)")
-
-    scripted(scene)
+@staged(scripted)
+async def test_who_closes_the_connection_at_an_advertised_address_is_named_too(cluster: ScriptedCluster, /) -> None:
+    first, second = cluster.brokers
+    second._answer = lambda _: HANG_UP  # type: ignore[method-assign]
+    failed = last(await walked(by_wire((first.host, first.port))))
+    assert (failed.name, failed.where) == ("API versions", f"{second.host}:{second.port}")
+    assert failed.found.endswith("(broker 1 advertises this address)")
 
 
-def test_an_address_that_does_not_answer_ends_nothing_while_another_one_does() -> None:
-    async def scene(cluster: ScriptedCluster) -> None:
-        dead = (own_loopback_address(), 9092)
-        for addresses in ((dead, cluster.bootstrap[0]), (cluster.bootstrap[0], dead)):
-            steps = await walked(by_wire(*addresses))
-            assert [step.where for step in steps if step.failure is not None] == [f"{dead[0]}:{dead[1]}"]
-            assert names(steps)[-1] == "every broker"
-
-    scripted(scene)
+@staged(scripted)
+async def test_an_address_that_does_not_answer_ends_nothing_while_another_one_does(cluster: ScriptedCluster, /) -> None:
+    dead = (own_loopback_address(), 9092)
+    for addresses in ((dead, cluster.bootstrap[0]), (cluster.bootstrap[0], dead)):
+        steps = await walked(by_wire(*addresses))
+        assert [step.where for step in steps if step.failure is not None] == [f"{dead[0]}:{dead[1]}"]
+        assert names(steps)[-1] == "every broker"
 
 
 @in_event_loop
