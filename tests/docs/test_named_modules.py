@@ -1,7 +1,8 @@
 """Every module or file that a docstring, a comment or a page names exists.
 
 The tests follow dotted names (``engine.kafka.zk.client``), paths (``engine/kafka/zk/client.py``), and in pages also the
-ends of paths (``zk/client.py``). They leave bare names alone: such a name may be a module, a method or a word.
+ends of paths (``zk/client.py``). They leave bare names alone: such a name may be a module, a method or a word. Only
+constants (``WHERE_TO_LOOK``) have to exist somewhere, in the pages for those who change the code.
 """
 
 from __future__ import annotations
@@ -20,11 +21,28 @@ _DOTTED = re.compile(rf"(?<![\w./-])(?:{'|'.join(PACKAGES)})(?:\.\w+)+(?![\w/])"
 _PATH = re.compile(rf"(?<![\w./-])(?:{'|'.join(FOLDERS)})/[\w./-]*\w(?![\w<*{{…])")
 _TEXT = re.compile(r'""".*?"""|(?<!\S)# .*?$', re.DOTALL | re.MULTILINE)
 _PART = re.compile(r"`(?:\.\./)*([\w/]+\.py)`")
+_CONSTANT = re.compile(r"`(_?[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|_[A-Z]+)`")
 
 
 def sources() -> list[Path]:
     """Return every Python file of the repository."""
     return sorted(path for folder in (*PACKAGES, "tests") for path in (ROOT / folder).rglob("*.py"))
+
+
+@cache
+def words_of_sources() -> frozenset[str]:
+    return frozenset(word for path in sources() for word in re.findall(r"\w+", path.read_text("utf-8")))
+
+
+def readmes() -> list[Path]:
+    """Return the pages that lie beside the code."""
+    return sorted(path for folder in (*PACKAGES, "tests") for path in (ROOT / folder).rglob("README.md"))
+
+
+def pages_of_the_code() -> list[Path]:
+    """Return the pages for those who change the code."""
+    docs = ROOT / "docs"
+    return [docs / "architecture.md", docs / "contributing.md", *sorted((docs / "internals").glob("*.md")), *readmes()]
 
 
 @cache
@@ -68,11 +86,17 @@ def test_docstrings_and_comments(folder: str) -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", [*pages(), *readmes()], ids=lambda page: str(page.relative_to(ROOT)))
 def test_pages(page: Path) -> None:
     text = page.read_text("utf-8")
     parts = [part for part in _PART.findall(text) if not any(path.endswith(f"/{part}") for path in source_paths())]
     assert missing_in(text) + parts == []
+
+
+@pytest.mark.parametrize("page", pages_of_the_code(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_constants_of_pages(page: Path) -> None:
+    names = _CONSTANT.findall(page.read_text("utf-8"))
+    assert [name for name in names if name not in words_of_sources()] == []
 
 
 @pytest.mark.parametrize(
