@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from engine.kafka.config.broker_configs import BROKER_CONFIG_DEF
+from engine.kafka.config.broker_configs import BROKER_CONFIG_DEF, OWN_KEYS
 from engine.kafka.config.definition import ConfigKey
 from engine.kafka.config.dynamic_keys import DYNAMIC_CONFIG_DEF, LISTENER_PREFIX
 
@@ -31,20 +31,8 @@ _OF_AUTHORIZER: Final = ("super.users", "allow.everyone.if.no.acl.found", "autho
 _OF_LISTENERS: Final = ("ssl.", "sasl.", "connections.max.reauth.ms", "max.connection")
 """Beginnings of the settings that klamm takes for single listeners."""
 
-
 CSV_REPORTER: Final = "kafka.metrics.KafkaCSVMetricsReporter"
 _OF_CSV_REPORTER: Final = ("kafka.csv.metrics.dir", "kafka.csv.metrics.reporter.enabled")
-
-OWN_KEYS: Final[Mapping[str, str]] = {
-    "klamm.metrics.listener": "HOST:PORT where the broker serves its metrics over HTTP: to Prometheus and by Jolokia's "
-    "protocol. Without it there is no such server.",
-    "klamm.metrics.allow.remote": "`true` allows an address there that other machines reach. Everybody may read.",
-    "klamm.metrics.reporters": "Where metrics go every `kafka.metrics.polling.interval.secs`: any of `graphite`, "
-    "`console`, `log`.",
-    "klamm.metrics.graphite.address": "HOST:PORT of Graphite, which takes its plain protocol there.",
-    "klamm.metrics.graphite.prefix": "What Graphite's names begin with. Without it `kafka.` and the broker's id.",
-}
-"""Settings that Kafka does not have, and what each means."""
 
 
 def broker_warnings(originals: Mapping[str, str]) -> list[str]:

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from engine.kafka.config.broker_configs import BROKER_CONFIG_DEF
-from engine.kafka.config.broker_warnings import OWN_KEYS
+from engine.kafka.config.broker_configs import BROKER_CONFIG_DEF, OWN_KEYS
 from engine.kafka.config.definition import AnyKey, DynamicMode
 from engine.kafka.config.dynamic import DynamicConfigs, Overrides
 from engine.kafka.config.dynamic_keys import broker_config_key, broker_synonyms

@@ -11,8 +11,7 @@ from inspect import getdoc
 from pathlib import Path
 from typing import Final
 
-from engine.kafka.config.broker_configs import SUBJECTS
-from engine.kafka.config.broker_warnings import OWN_KEYS
+from engine.kafka.config.broker_configs import OWN_KEYS, SUBJECTS
 from engine.kafka.config.definition import DOUBLE_MAX, IBP, AnyKey, ConfigDef, DynamicMode
 from engine.kafka.config.dynamic_keys import THROTTLE_KEYS
 from engine.kafka.config.topic_configs import TOPIC_CONFIG_DEF

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.kafka.config.broker import BrokerConfig
-from engine.kafka.config.broker_configs import BROKER_CONFIG_DEF
+from engine.kafka.config.broker_configs import BROKER_CONFIG_DEF, OWN_KEYS
 from engine.kafka.config.topic_configs import TOPIC_CONFIG_DEF
 from engine.kafka.config.values import Value
 
@@ -86,6 +86,11 @@ def test_broker_settings() -> None:
         elif name not in DONE_IN_CONFIG:
             assert not is_read(name), f"something reads {name} now: has_effect must be true, and doc say what it does"
             assert name not in EFFECTIVE_TOPIC_DEFAULTS
+
+
+@pytest.mark.parametrize("name", OWN_KEYS)
+def test_setting_of_klamms_own(name: str) -> None:
+    assert f'"{name}"' in SOURCE, f"nothing reads {name}"
 
 
 @pytest.mark.parametrize("name", TOPIC_CONFIG_DEF.names)
