@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from engine.admin.health.report import Check
-from engine.admin.health.topics import partition_checks
+from engine.admin.health.topic_checks import partition_checks
 from engine.admin.watch.judging import facts_of
 from engine.admin.watch.log_ends import LogEnds
 from engine.admin.watch.replica_logs import ReplicaLogs

@@ -1,6 +1,7 @@
 """The checks of a cluster's health. Pure: facts in, findings out; each finding is a line that names its subject.
 
-Where one finding can be worse than another, the worst come first, because only some are shown.
+``topic_checks`` has those of topics and partitions. Where one finding can be worse than another, the worst come first,
+because only some are shown.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from engine.admin.health.report import (
     HoldingTransaction,
     report_of,
 )
-from engine.admin.health.topics import TopicFindings, TopicMemory
+from engine.admin.health.topic_checks import TopicFindings, TopicMemory
 from engine.common.model import NO_CONTROLLER
 from engine.common.quantities import counted
 from engine.common.snapshot import SnapshotSource

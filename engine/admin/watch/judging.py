@@ -9,7 +9,7 @@ from engine.admin.cluster.certificates import short_lives_ms
 from engine.admin.cluster.target import Side
 from engine.admin.health.checks import assess
 from engine.admin.health.report import Check, HealthFacts, HealthReport, Severity, report_of_reasons, used_percents
-from engine.admin.health.topics import TopicMemory
+from engine.admin.health.topic_checks import TopicMemory
 from engine.admin.watch.frame import Frame, LinkState, Stage
 
 ZOOKEEPER_PATIENCE_MS = 5_000

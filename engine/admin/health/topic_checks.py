@@ -1,4 +1,4 @@
-"""What is wrong with a cluster's topics and their partitions. Pure; ``checks`` has the rest of the health."""
+"""The checks of topics and partitions: leaders, ISRs, min ISR, racks, settings. Pure; ``checks`` has the others."""
 
 from __future__ import annotations
 
