@@ -66,7 +66,7 @@ def broker_details_report(brokers: Sequence[BrokerDetails], *, with_apis: bool) 
 
 def _data(broker: BrokerDetails, *, with_apis: bool) -> dict[str, object]:
     share = broker.partitions
-    apis: dict[str, object] = {"apis": broker.words.apis} if with_apis else {}
+    apis: dict[str, object] = {"apis": broker.report.apis} if with_apis else {}
     return {
         "id": broker.id,
         "alive": broker.alive,
@@ -76,8 +76,8 @@ def _data(broker: BrokerDetails, *, with_apis: bool) -> dict[str, object]:
         "broker_epoch": broker.broker_epoch,
         "registered_at": _registered_at(broker),
         "jmx_port": broker.jmx_port,
-        "release": broker.words.release,
-        "inter_broker_protocol": broker.words.inter_broker_protocol,
+        "release": broker.report.release,
+        "inter_broker_protocol": broker.report.inter_broker_protocol,
         "partitions": {
             "held": share.held,
             "led": share.led,
@@ -90,21 +90,21 @@ def _data(broker: BrokerDetails, *, with_apis: bool) -> dict[str, object]:
             "leaderless": share.leaderless,
         },
         "configs": broker.configs,
-        "log_dirs": broker.words.log_dirs,
+        "log_dirs": broker.report.log_dirs,
         "error": _error(broker),
         **apis,
     }
 
 
 def _row(broker: BrokerDetails) -> tuple[object, ...]:
-    share, dirs = broker.partitions, broker.words.log_dirs
+    share, dirs = broker.partitions, broker.report.log_dirs
     return (
         broker.id,
         broker.alive,
         broker.controller,
         broker.rack,
         [str(listener) for listener in broker.listeners],
-        broker.words.release,
+        broker.report.release,
         share.held,
         share.led,
         share.preferred,
@@ -120,36 +120,36 @@ def _sections(broker: BrokerDetails, *, with_apis: bool) -> list[Section]:
     title = f"broker {broker.id}" + (", controller" if broker.controller else "")
     if not broker.alive:
         title += ": MISSING"
-    elif broker.words.trouble is not None:
-        title += f": {broker.words.trouble}"
+    elif broker.report.trouble is not None:
+        title += f": {broker.report.trouble}"
     sections = [
         Section(title, Fields([(name, value) for name, value in _facts(broker) if value not in (None, "", ())]))
     ]
-    if broker.words.log_dirs:
+    if broker.report.log_dirs:
         rows = [
             (d.log_dir, d.replica_count, d.size_bytes, d.total_bytes, d.usable_bytes, d.error)
-            for d in broker.words.log_dirs
+            for d in broker.report.log_dirs
         ]
         has_error = any(row[-1] for row in rows)
         columns = _DIRS if has_error else _DIRS[:-1]
         sections.append(Section(body=Table(columns, rows if has_error else [row[:-1] for row in rows])))
-    if with_apis and broker.words.apis:
-        rows_of_apis = [(api.key, api.name, api.min_version, api.max_version) for api in broker.words.apis]
+    if with_apis and broker.report.apis:
+        rows_of_apis = [(api.key, api.name, api.min_version, api.max_version) for api in broker.report.apis]
         sections.append(Section(body=Table(_APIS, rows_of_apis)))
     return sections
 
 
 def _facts(broker: BrokerDetails) -> list[tuple[str, object]]:
-    share, words = broker.partitions, broker.words
-    protocol = f", protocol {words.inter_broker_protocol}" if words.inter_broker_protocol else ""
+    share, report = broker.partitions, broker.report
+    protocol = f", protocol {report.inter_broker_protocol}" if report.inter_broker_protocol else ""
     moving = ", ".join(
         f"{count} {verb}" for count, verb in ((share.adding, "coming"), (share.removing, "going")) if count
     )
-    dirs = words.log_dirs
+    dirs = report.log_dirs
     return [
         ("listeners", [str(listener) for listener in broker.listeners] or None),
         ("rack", broker.rack),
-        ("release", f"as Kafka {words.release}{protocol}" if words.release else None),
+        ("release", f"as Kafka {report.release}{protocol}" if report.release else None),
         ("registered", _registered_at(broker)),
         ("epoch", broker.broker_epoch),
         ("JMX port", broker.jmx_port),
@@ -182,5 +182,5 @@ def _registered_at(broker: BrokerDetails) -> datetime | None:
 def _error(broker: BrokerDetails) -> str | None:
     if not broker.alive:
         return NOT_ALIVE
-    failed = [f"{each.log_dir}: {each.error}" for each in broker.words.log_dirs or () if each.error]
-    return broker.words.trouble or "; ".join(failed) or None
+    failed = [f"{each.log_dir}: {each.error}" for each in broker.report.log_dirs or () if each.error]
+    return broker.report.trouble or "; ".join(failed) or None

@@ -21,7 +21,7 @@ from cli.views.brokers_log_dirs import log_dirs_report, totals_report
 from cli.views.offsets import offsets_report
 from cli.views.records_deletion import deletions_report
 from engine.admin.brokers.description import BrokerDetails, BrokerPartitions, ListenerDescription
-from engine.admin.brokers.own_words import DirSummary, OfferedApi, OwnWords
+from engine.admin.brokers.self_report import DirSummary, OfferedApi, SelfReport
 from engine.admin.log_dirs.describing import NOT_ALIVE, DirReplica, LogDir
 from engine.admin.log_dirs.totals import totals_by_broker, totals_by_dir, totals_by_topic
 from engine.admin.offsets.listing import PartitionOffset
@@ -98,7 +98,7 @@ MANY_REPLICAS = [
     )
 ]  # fmt: skip
 SOUND = [
-    OwnWords(
+    SelfReport(
         "3.9",
         "3.9-IV0",
         (OfferedApi(0, "Produce", 0, 11), OfferedApi(999, None, 0, 0)),
@@ -107,7 +107,7 @@ SOUND = [
             DirSummary("/data/kafka-b", 0, 0, None, None, "KAFKA_STORAGE_ERROR"),
         ),
     ),
-    OwnWords(trouble="no answer within 8 s"),
+    SelfReport(trouble="no answer within 8 s"),
 ]
 LISTENERS = (
     ListenerDescription("PLAINTEXT", "PLAINTEXT", "kafka-1.example.org", 9092),

@@ -12,7 +12,7 @@ from cli.output.report import KafkaText
 from cli.views.kafka import acls, brokers, configs, groups, reassignment, records, topics
 from cli.views.kafka.hash_order import in_hash_order, java_hash
 from engine.admin.brokers.description import BrokerDetails, BrokerPartitions, ListenerDescription
-from engine.admin.brokers.own_words import OfferedApi, OwnWords
+from engine.admin.brokers.self_report import OfferedApi, SelfReport
 from engine.admin.configs.values import ConfigEntry, ConfigSource, ConfigSynonym, Entity, EntityConfigs, EntityType
 from engine.admin.elections.scope_and_result import ElectionResult, PartitionElection
 from engine.admin.groups.description import (
@@ -215,8 +215,8 @@ def test_api_versions() -> None:
         offered = tuple(OfferedApi(int(key), name, int(low), int(high or low)) for name, key, low, high in apis)
         at = ListenerDescription(None, None, *_address(host))
         share = BrokerPartitions()
-        words = OwnWords(apis=offered)
-        details.append(BrokerDetails(int(broker), True, False, rack, (at,), None, None, None, share, {}, words))
+        report = SelfReport(apis=offered)
+        details.append(BrokerDetails(int(broker), True, False, rack, (at,), None, None, None, share, {}, report))
     assert len(details) == 3
     assert brokers.api_versions_text(details).out == theirs
 

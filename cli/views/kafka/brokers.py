@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from cli.output.report import KafkaText
 from cli.views.kafka.hash_order import in_hash_order
 from engine.admin.brokers.description import BrokerDetails
-from engine.admin.brokers.own_words import OfferedApi
+from engine.admin.brokers.self_report import OfferedApi
 from engine.admin.log_dirs.describing import DirReplica, LogDir
 from engine.admin.offsets.listing import PartitionOffset
 from engine.admin.records.deletion import DeletionResult, RecordsDeletion
@@ -91,7 +91,7 @@ def api_versions_text(brokers: Sequence[BrokerDetails]) -> KafkaText:
         at = broker.listeners[0] if broker.listeners else None
         where = f"{'' if at is None else at.host}:{-1 if at is None else at.port}"
         text += f"{where} (id: {broker.id} rack: {broker.rack or 'null'}) -> "
-        text += f"ERROR: {broker.words.trouble}\n" if broker.words.trouble else f"({_apis(broker.words.apis)}\n)\n"
+        text += f"ERROR: {broker.report.trouble}\n" if broker.report.trouble else f"({_apis(broker.report.apis)}\n)\n"
     return KafkaText(text)
 
 

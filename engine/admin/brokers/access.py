@@ -16,7 +16,7 @@ from engine.common.model import TopicPartition
 from engine.common.snapshot import LogDirSnapshot, TopicSnapshot
 
 if TYPE_CHECKING:
-    from engine.admin.brokers.own_words import OwnWords, Registered
+    from engine.admin.brokers.self_report import Registered, SelfReport
     from engine.admin.log_dirs.describing import LogDir
 
 
@@ -26,7 +26,7 @@ class BrokerReader(Protocol):
     async def registrations(self) -> Mapping[int, Registered]:
         """Return when the live brokers registered; nothing if ZooKeeper is not asked."""
 
-    async def own_words(self, brokers: Iterable[int]) -> Mapping[int, OwnWords]:
+    async def self_reports(self, brokers: Iterable[int]) -> Mapping[int, SelfReport]:
         """Return what each of these live brokers says about itself; nothing if none may be asked."""
 
     async def log_dirs(self, brokers: Sequence[int] | None, topics: Sequence[TopicSnapshot] | None) -> list[LogDir]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from engine.admin.brokers.load import sizes_of_brokers, sizes_of_partitions
-from engine.admin.brokers.own_words import OwnWords, Registered
+from engine.admin.brokers.self_report import Registered, SelfReport
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.remedies import Operation, Phrase
 from engine.admin.log_dirs.describing import DirReplica, LogDir, log_dir_with
@@ -22,7 +22,7 @@ class SnapshotBrokerReader:
     async def registrations(self) -> Mapping[int, Registered]:
         return {}
 
-    async def own_words(self, brokers: Iterable[int]) -> Mapping[int, OwnWords]:
+    async def self_reports(self, brokers: Iterable[int]) -> Mapping[int, SelfReport]:
         return {}
 
     async def log_dirs(self, brokers: Sequence[int] | None, topics: Sequence[TopicSnapshot] | None) -> list[LogDir]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 
-from engine.admin.brokers.own_words import OwnWords, Registered, ask_brokers
+from engine.admin.brokers.self_report import Registered, SelfReport, ask_brokers
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError
 from engine.admin.log_dirs.describing import LogDir, note_hidden_topics, read_all_log_dirs, read_log_dirs, topics_in
@@ -28,7 +28,7 @@ class WireBrokerReader:
     async def registrations(self) -> Mapping[int, Registered]:
         return {}
 
-    async def own_words(self, brokers: Iterable[int]) -> Mapping[int, OwnWords]:
+    async def self_reports(self, brokers: Iterable[int]) -> Mapping[int, SelfReport]:
         return await ask_brokers(self._cluster, brokers)
 
     async def log_dirs(self, brokers: Sequence[int] | None, topics: Sequence[TopicSnapshot] | None) -> list[LogDir]:

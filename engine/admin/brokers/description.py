@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from engine.admin.brokers.access import broker_reader
-from engine.admin.brokers.own_words import OwnWords, Registered
+from engine.admin.brokers.self_report import Registered, SelfReport
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import NotFound
 from engine.admin.log_dirs.describing import note_topics_left_out
@@ -75,7 +75,7 @@ class BrokerDetails:
     jmx_port: int | None
     partitions: BrokerPartitions
     configs: Mapping[str, str]
-    words: OwnWords = field(default_factory=OwnWords)
+    report: SelfReport = field(default_factory=SelfReport)
 
 
 async def describe_brokers(
@@ -99,7 +99,7 @@ async def describe_brokers(
     reader = broker_reader(cluster)
     registered = await reader.registrations()
     asked = [broker_id for broker_id in chosen if broker_id in snapshot.live_broker_ids]
-    words = await reader.own_words(asked)
+    reports = await reader.self_reports(asked)
     if notes_hidden:
         await note_topics_left_out(cluster, [topic.name for topic in snapshot.topics], brokers=asked)
     return [
@@ -108,7 +108,7 @@ async def describe_brokers(
             broker_id,
             shares.get(broker_id, BrokerPartitions()),
             registered.get(broker_id, Registered()),
-            words.get(broker_id),
+            reports.get(broker_id),
         )
         for broker_id in chosen
     ]
@@ -154,7 +154,7 @@ def _details(
     broker_id: int,
     share: BrokerPartitions,
     registered: Registered,
-    words: OwnWords | None,
+    report: SelfReport | None,
 ) -> BrokerDetails:
     broker = snapshot.broker(broker_id)
     is_by_wire = snapshot.source.value == "wire"
@@ -169,7 +169,7 @@ def _details(
         jmx_port=registered.jmx_port,
         partitions=share,
         configs=dict(sorted(snapshot.broker_configs.get(broker_id, {}).items())),
-        words=words or OwnWords(),
+        report=report or SelfReport(),
     )
 
 
@@ -184,6 +184,6 @@ def has_trouble(details: BrokerDetails) -> bool:
     """Whether something is wrong with the broker itself: dead, silent, or with a failed log dir."""
     return (
         not details.alive
-        or details.words.trouble is not None
-        or any(log_dir.error not in (None, ErrorCode.NONE.name) for log_dir in details.words.log_dirs or ())
+        or details.report.trouble is not None
+        or any(log_dir.error not in (None, ErrorCode.NONE.name) for log_dir in details.report.log_dirs or ())
     )

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from engine.admin.brokers.own_words import release_of
+from engine.admin.brokers.self_report import release_of
 from engine.admin.cluster.certificates import Validity, expiry_text
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, FailureKind, Unreachable

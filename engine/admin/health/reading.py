@@ -344,7 +344,7 @@ async def _probe(
 
 
 async def _ask(client: BrokerClient, broker_id: int, has_topics: bool) -> BrokerProbe:
-    from engine.admin.brokers.own_words import release_of
+    from engine.admin.brokers.self_report import release_of
     from engine.kafka.client.errors import NoCommonVersion
     from engine.kafka.protocol.api_keys import ApiKey
     from engine.kafka.protocol.apis.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse

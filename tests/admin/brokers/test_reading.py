@@ -13,8 +13,8 @@ from scripted_brokers import SILENCE, ScriptedCluster, scripted_cluster
 from engine.admin.brokers import by_wire
 from engine.admin.brokers.access import BrokerReader, broker_reader
 from engine.admin.brokers.load import BrokerLoad
-from engine.admin.brokers.own_words import Registered
 from engine.admin.brokers.reading_load import read_broker_load
+from engine.admin.brokers.self_report import Registered
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.snapshot_file import save_snapshot
@@ -65,7 +65,7 @@ def test_of_a_snapshot(of_snapshot: ClusterTarget) -> None:
         assert cluster.snapshot() == SNAPSHOT
         reader: BrokerReader = broker_reader(cluster)
         assert await reader.registrations() == {}
-        assert await reader.own_words([0, 1]) == {}
+        assert await reader.self_reports([0, 1]) == {}
         assert [(log_dir.broker, log_dir.log_dir) for log_dir in await reader.log_dirs(None, None)] == [
             (0, "/x"),
             (1, "/y"),
@@ -136,10 +136,10 @@ async def test_what_a_broker_has_told_before_it_fell_silent_is_kept(
 ) -> None:
     cluster.timeout_s = 1.0
     brokers.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = lambda _: SILENCE
-    words = (await broker_reader(cluster).own_words([0]))[0]
-    assert words.trouble == "no answer within 0.4 s"
-    assert words.release is not None
-    assert "Metadata" in {api.name for api in words.apis}
+    report = (await broker_reader(cluster).self_reports([0]))[0]
+    assert report.trouble == "no answer within 0.4 s"
+    assert report.release is not None
+    assert "Metadata" in {api.name for api in report.apis}
 
 
 @staged(read_of_brokers)
@@ -153,7 +153,7 @@ async def test_of_the_brokers_themselves(cluster: Cluster, _: ScriptedCluster, /
     assert await reader.sizes([U0]) == {U0: 6}, "a partition is as large as its largest replica"
     assert await reader.sizes_of_brokers(SNAPSHOT.topics, are_all=True) == {0: 12, 1: 10}
     assert await reader.sizes_of_brokers(SNAPSHOT.topics[:1], are_all=False) == {0: 6, 1: 5}
-    assert (await reader.own_words([1]))[1].trouble is None
+    assert (await reader.self_reports([1]))[1].trouble is None
 
 
 @staged(read_of_brokers)

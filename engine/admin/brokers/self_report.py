@@ -48,7 +48,7 @@ class OfferedApi:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnWords:
+class SelfReport:
     """What a broker says about itself; ``trouble`` if it says nothing."""
 
     release: str | None = None
@@ -58,7 +58,7 @@ class OwnWords:
     trouble: str | None = None
 
 
-async def ask_brokers(cluster: Cluster, brokers: Iterable[int]) -> dict[int, OwnWords]:
+async def ask_brokers(cluster: Cluster, brokers: Iterable[int]) -> dict[int, SelfReport]:
     """Return what each of these live brokers reports about itself."""
     chosen = list(brokers)
     if not chosen:
@@ -67,7 +67,7 @@ async def ask_brokers(cluster: Cluster, brokers: Iterable[int]) -> dict[int, Own
         # Open it once for all: each task below would open its own.
         await (await cluster.wire()).nodes()
     except AdminError as error:
-        return dict.fromkeys(chosen, OwnWords(trouble=str(error)))
+        return dict.fromkeys(chosen, SelfReport(trouble=str(error)))
     async with asyncio.TaskGroup() as group:
         tasks = {
             broker_id: group.create_task(_ask(cluster, broker_id), name=f"describe-{broker_id}") for broker_id in chosen
@@ -75,10 +75,10 @@ async def ask_brokers(cluster: Cluster, brokers: Iterable[int]) -> dict[int, Own
     return {broker: task.result() for broker, task in tasks.items()}
 
 
-async def _ask(cluster: Cluster, broker: int) -> OwnWords:
+async def _ask(cluster: Cluster, broker: int) -> SelfReport:
     """Return what a broker reports within its time; if it falls silent, what it had reported until then."""
     wire = await cluster.wire()
-    words = OwnWords()
+    report = SelfReport()
     try:
         async with answer_limit(wire, broker):
             client = await wire.client_of(broker)
@@ -86,12 +86,12 @@ async def _ask(cluster: Cluster, broker: int) -> OwnWords:
             await wire.version(client, ApiKey.API_VERSIONS)
             offered = await client.api_versions()
             apis = tuple(OfferedApi(key, _api_name(key), low, high) for key, (low, high) in sorted(offered.items()))
-            words = OwnWords(release_of(offered), apis=apis)
-            words = replace(words, inter_broker_protocol=await _protocol_version(cluster, broker))
-            words = replace(words, log_dirs=await _dirs(cluster, broker))
+            report = SelfReport(release_of(offered), apis=apis)
+            report = replace(report, inter_broker_protocol=await _protocol_version(cluster, broker))
+            report = replace(report, log_dirs=await _dirs(cluster, broker))
     except FAILURES as error:
-        return replace(words, trouble=str(error))
-    return words
+        return replace(report, trouble=str(error))
+    return report
 
 
 async def _protocol_version(cluster: Cluster, broker: int) -> str | None:
