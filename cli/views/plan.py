@@ -13,7 +13,7 @@ from engine.common.quantities import counted, size_text
 from plans.options import Strategy
 from plans.plan_file import MadePlan, PlanFile, plan_document, sizes_of
 from plans.score import Score
-from plans.telling import PlannedMove, Units, card_rows, largest, moves_of, summary
+from plans.summary import PlannedMove, Units, card_rows, largest, moves_of, summary
 
 LARGEST_MAX = 10
 UNITS = Units(size_text, lambda seconds: human_duration(round(seconds * 1000)))

@@ -15,7 +15,7 @@ from plans.comparing import PlanDifference
 from plans.findings import OF_CLUSTER, Check, Finding, Lack
 from plans.plan_file import PlanFile
 from plans.policy import Policy
-from plans.telling import Figure, card_rows, summary
+from plans.summary import Figure, card_rows, summary
 
 _COLUMNS = (
     Column("file"),

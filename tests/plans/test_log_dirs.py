@@ -13,7 +13,7 @@ from plans.explaining import explanations, lines_of_file
 from plans.options import Aim, LogDirCapacity, PlanOptions, Strategy
 from plans.planning import make_plan
 from plans.score import Score
-from plans.telling import moves_of
+from plans.summary import moves_of
 
 DIRS = tuple(LogDirSnapshot(broker, path, 1000, 500) for broker in (1, 2) for path in ("/a", "/b"))
 

@@ -11,7 +11,7 @@ from plans.levels import fixed_counts, leader_items, levels_of
 from plans.loads import byte_limits
 from plans.options import Aim, Minimise, PlanOptions, Strategy
 from plans.planning import make_plan
-from plans.telling import Units, summary
+from plans.summary import Units, summary
 
 UNITS = Units(lambda size: f"{size} B", str)
 BYTES = PlanOptions(aim=(Aim.BYTES,), minimise=Minimise.MOVES)

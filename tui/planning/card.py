@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from engine.admin.analysis.moves import MovesBoard
 from engine.admin.reassignment.wave_progress import WaveProgress
 from plans.score import BrokerScore, Score
-from plans.telling import Units, card_rows, largest, summary
+from plans.summary import Units, card_rows, largest, summary
 from tui.drawing.cells import Cell, Tone
 from tui.drawing.lines import Line, Span, beside, line
 from tui.drawing.units import NOTHING, byte_rate, clock_time, count, counted, ids, percent, size, span, span_left

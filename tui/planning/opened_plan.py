@@ -15,7 +15,7 @@ from plans.digest import plan_digest
 from plans.errors import BadPlanFile
 from plans.explaining import explanations, lines_of_file
 from plans.plan_file import MadePlan, PlanFile, decode_plan, encode_plan
-from plans.telling import PlannedMove, moves_of
+from plans.summary import PlannedMove, moves_of
 from tui.operations.plan_commands import making_words
 from tui.remedies import planner_words
 
