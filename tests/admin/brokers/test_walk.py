@@ -107,7 +107,9 @@ async def test_what_the_principal_may_do(cluster: ScriptedCluster, /, bits: int 
 
 
 @staged(scripted)
-async def test_a_broker_that_cannot_be_reached_at_the_address_it_advertises_is_named(cluster: ScriptedCluster, /) -> None:
+async def test_a_broker_that_cannot_be_reached_at_the_address_it_advertises_is_named(
+    cluster: ScriptedCluster, /
+) -> None:
     """The brokers behind the bootstrap address answer, and clients get nowhere all the same."""
     first, second = cluster.brokers
     await second.stop()
@@ -129,7 +131,9 @@ async def test_a_broker_that_cannot_be_reached_at_the_address_it_advertises_is_n
     ],
 )
 @staged(scripted)
-async def test_a_certificate_that_expires_soon_is_told_before_it_does(cluster: ScriptedCluster, /, days: tuple[int, int], hint: str | None, left_days: dict[int, int], tmp_path: Path) -> None:
+async def test_a_certificate_that_expires_soon_is_told_before_it_does(
+    cluster: ScriptedCluster, /, days: tuple[int, int], hint: str | None, left_days: dict[int, int], tmp_path: Path
+) -> None:
     authority, (host, port) = Authority(), cluster.bootstrap[0]
     (tmp_path / "ca.pem").write_text(authority.pem)
     store = authority.sign("broker", [host], days=days).write_pem(tmp_path / "broker.pem")
