@@ -7,7 +7,8 @@ dynamic settings, those of all brokers, the broker's file, Kafka's default (KIP-
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Final, TypeVar
 
 from engine.common.errors import ConfigError
@@ -46,7 +47,8 @@ class DynamicConfigs:
     """The settings in force on one broker.
 
     Code that depends on a changeable setting follows it: ``follow`` for the broker's own, ``follow_topics`` for those
-    of topics. Followers run inside ``apply``, in the order in which they came, once the new settings are in force.
+    of topics. Followers run inside ``apply``, in the order in which they came, once the new settings are in force. If
+    one fails, the others still run, and ``apply`` then raises its error.
     """
 
     def __init__(self, static: BrokerConfig, resolve: Callable[[Overrides], Overrides] = lambda texts: texts) -> None:
@@ -116,8 +118,7 @@ class DynamicConfigs:
             self._stored.pop((entity_type, entity_name), None)
         if entity_type == BROKERS:
             return self._apply_broker(entity_name, dict(texts))
-        for take in self._client_followers:
-            take(entity_type, entity_name, texts)
+        _run_all(partial(take, entity_type, entity_name, texts) for take in self._client_followers)
         return []
 
     def log_config(self, topic: str) -> LogConfig:
@@ -180,8 +181,7 @@ class DynamicConfigs:
         self._log_configs.pop(topic, None)
         if usable:
             self._log_configs[topic] = config
-        for take in self._topic_followers:
-            take(topic, config)
+        _run_all(partial(take, topic, config) for take in self._topic_followers)
         warning = ignored_format_version_warning(topic, usable, self.current)
         return problems if warning is None else [*problems, warning]
 
@@ -204,8 +204,7 @@ class DynamicConfigs:
             problems.append(f"{whose} could not be applied: {error}")
         # Whatever is wrong with other settings: a reassignment under way relies on its throttles.
         self.throttles = Throttles({**self.default_overrides, **self.broker_overrides})
-        for look in self._followers:
-            look()
+        _run_all(self._followers)
         return problems
 
     def _install(self, new: BrokerConfig) -> None:
@@ -224,3 +223,15 @@ class DynamicConfigs:
                     texts.pop(synonym, None)
                 texts[name] = text
         return BrokerConfig(self._resolve(texts), generated_broker_id=self.static.generated_broker_id)
+
+
+def _run_all(followers: Iterable[Callable[[], None]]) -> None:
+    """Run all of them, then raise the first error."""
+    failure: Exception | None = None
+    for run in followers:
+        try:
+            run()
+        except Exception as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure

@@ -65,6 +65,7 @@ class ConfigChangeListener:
 
     async def reload(self) -> None:
         """Read the settings of every entity."""
+        entities: list[Entity] = []
         for entity_type in ENTITY_TYPES:
             names = await children_or_empty(self._client, ConfigEntityTypeZNode.path(entity_type))
             if entity_type == USERS:
@@ -72,14 +73,16 @@ class ConfigChangeListener:
             if entity_type != BROKERS:
                 for name in self._configs.known_names(entity_type) - set(names):
                     self._configs.apply(entity_type, name, {})
-            await self.load([(entity_type, name) for name in names])
+            entities += [(entity_type, name) for name in names]
+        await self.load(entities)
 
     async def load_topics(self, topics: Iterable[str]) -> None:
         """Read topics' settings now: a topic created with settings causes no notification."""
         await self.load((TOPICS, topic) for topic in topics)
 
     async def load(self, entities: Iterable[Entity]) -> None:
-        """Read and apply these entities' settings."""
+        """Read and apply the settings of these entities, of the others too if a part of the broker fails over one."""
+        failure: Exception | None = None
         rest = iter(entities)
         while asked := list(islice(rest, READ_AT_ONCE_MAX)):
             async with self._reading:
@@ -87,7 +90,12 @@ class ConfigChangeListener:
                 for entity, answer in zip(asked, answers, strict=True):
                     if isinstance(answer, SessionLost):
                         raise answer
-                    await self._apply(entity, answer)
+                    try:
+                        await self._apply(entity, answer)
+                    except Exception as error:
+                        failure = failure or error
+        if failure is not None:
+            raise failure
 
     async def _apply(self, entity: Entity, answer: tuple[bytes, ZnodeStat] | ZooKeeperError) -> None:
         texts = _texts(entity, answer)

@@ -222,7 +222,7 @@ def test_who_follows_a_setting_is_handed_its_value_and_each_change() -> None:
     assert rates == [LONG_MAX, 3, LONG_MAX]
 
 
-def test_a_change_that_a_follower_fails_over_comes_again() -> None:
+def test_a_change_that_a_follower_fails_over_comes_to_the_others_and_to_it_again() -> None:
     held = configs()
     faults, sizes, others = iter([RuntimeError("a fault of ours")]), [], []
 
@@ -236,8 +236,25 @@ def test_a_change_that_a_follower_fails_over_comes_again() -> None:
     held.follow(lambda: held.current.message_max_bytes, others.append)
     with pytest.raises(RuntimeError):
         held.apply(BROKERS, "1", {"message.max.bytes": "7"})
+    assert (sizes, others) == ([1_048_588], [1_048_588, 7])
     held.apply(BROKERS, "1", {"message.max.bytes": "7"})
     assert sizes == others == [1_048_588, 7]
+
+
+def test_all_who_follow_topics_and_clients_hear_of_a_change_over_which_one_fails() -> None:
+    held, heard = configs(), []
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("a fault of ours")
+
+    for take in (fail, lambda *told: heard.append(told)):
+        held.follow_topics(take)
+        held.follow_clients(take)
+    with pytest.raises(RuntimeError):
+        held.apply(TOPICS, "t", {"retention.ms": "5"})
+    with pytest.raises(RuntimeError):
+        held.apply(USERS, "u", {"producer_byte_rate": "5"})
+    assert heard == [("t", LogConfig(retention_ms=5)), (USERS, "u", {"producer_byte_rate": "5"})]
 
 
 def test_settings_of_clients_are_kept_as_they_were_told() -> None:

@@ -308,3 +308,23 @@ async def test_topics_can_be_read_on_demand(connect) -> None:
         assert configs.log_config("t").retention_ms == 5
         assert configs.knows_topic("u")
         await listener.stop()
+
+
+@in_event_loop
+async def test_settings_over_which_a_part_of_the_broker_fails_hold_up_no_others(connect) -> None:
+    configs = new_configs()
+
+    def fail(topic: str, config: LogConfig) -> None:
+        if topic == "bad":
+            raise RuntimeError("a fault of ours")
+
+    configs.follow_topics(fail)
+    async with connect() as client:
+        await make_folders(client)
+        for entity in ("topics/bad", "topics/good"):
+            await write(client, entity, {"retention.ms": "5"}, notify=False)
+        await write(client, "brokers/1", {"message.max.bytes": "7"}, notify=False)
+        listener = ConfigChangeListener(client, configs, SystemClock())
+        with pytest.raises(RuntimeError, match="a fault of ours"):
+            await listener.reload()
+        assert configs.log_config("good") == LogConfig(retention_ms=5, max_message_bytes=7)
