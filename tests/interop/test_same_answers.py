@@ -169,9 +169,9 @@ _V3 = b"\x00\x02a\x021\x00"
 
 FRAMES = {
     **{f"key {key}": head(key, 0) for key in (*range(51, 56), 59, *range(62, 65), *range(70, 90), -1, 32767)},
-    # From version 3 on, a header has tags. Without them Kafka closes the connection, and klamm answers all the same.
-    **{f"ApiVersions {version}": head(18, version) for version in (-1, -32768)},
-    **{f"ApiVersions {version} with tags": head(18, version, rest=b"\x00") for version in (0, 2, 5, 99, -1)},
+    # From version 3 on, a header has tags. Without them, Kafka closes the connection.
+    **{f"ApiVersions {version}": head(18, version) for version in (-1, -32768, 3, 4, 5, 99, 32767)},
+    **{f"ApiVersions {version} with tags": head(18, version, rest=b"\x00") for version in (0, 2, 5, 99, 32767, -1)},
     **{f"ApiVersions {version} with much": head(18, version, rest=_V3) for version in (0, 2, 3, 4, 5, -1)},
     "ApiVersions 3 without a name": head(18, 3, rest=b"\x00\x01\x01\x00"),
     "ApiVersions 3 with an odd name": head(18, 3, rest=b"\x00\x04 a \x021\x00"),
@@ -189,6 +189,9 @@ FRAMES = {
     "Metadata with bytes more": head(3, 1, rest=struct.pack(">i", 0) + b"more"),
     "Metadata cut": head(3, 1, rest=b"\x00\x00"),
     "Metadata of very many topics": head(3, 1, rest=struct.pack(">i", 2**31 - 1)),
+    **{f"ElectLeaders of {n} topics": head(43, 0, rest=struct.pack(">ii", n, 9000)) for n in (-1, -2, -(2**31))},
+    **{f"Metadata 0 of {count} topics": head(3, 0, rest=struct.pack(">i", count)) for count in (-1, -2)},
+    "Metadata of a name of length -2": head(3, 1, rest=struct.pack(">ih", 1, -2)),
     "Metadata 99": head(3, 99),
     **{f"{size} bytes": cut(head(18, 0), size) for size in range(11)},
     **{f"a size of {size}": struct.pack(">i", size) for size in (-1, -(2**31), 2**31 - 1, 104_857_601)},

@@ -77,6 +77,8 @@ def _requester(spec: HandlerSpec) -> Requester:
 _CHANGES = {AclOperation.CREATE, AclOperation.DELETE, AclOperation.ALTER, AclOperation.ALTER_CONFIGS}
 
 
+VERSION_MAX: Final = 2**15 - 1
+
 SOFTWARE_MAX: Final = 100
 """Senders of deprecated requests that are told apart, for each API and version: a client may call itself anything."""
 
@@ -232,13 +234,17 @@ class RouteTable(dict[int, Route | None]):
         if spec.min_version <= version <= spec.max_version:
             return Route(spec, version, self._before_encoding)
         if key == ApiKey.API_VERSIONS:
-            return self._api_versions_of_unknown_version(spec)
+            return self._api_versions_of_unknown_version(spec, version)
         return None
 
-    def _api_versions_of_unknown_version(self, spec: HandlerSpec) -> Route:
-        """Answer an unknown version of ApiVersions in version 0's form, as Kafka does, so that the client can retry."""
+    def _api_versions_of_unknown_version(self, spec: HandlerSpec, version: int) -> Route:
+        """Answer an unknown version of ApiVersions in version 0's form, as Kafka does, so that the client can retry.
+
+        The header of a later version has tags, as that of the last known one. Negative versions come as large numbers.
+        """
         route = Route(HandlerSpec(spec.key, 0, 0, self._unsupported_api_versions, is_async=False), 0)
         route.decode = None
+        route.request_has_tags = spec.max_version < version <= VERSION_MAX
         return route
 
 

@@ -234,13 +234,14 @@ class _DecoderWriter:
         if not declared.is_nullable_in(self._version):
             self._sized(kind, size, place, label)
             return
-        with self._source.block(f"if {size} == -1:"):
+        # Kafka takes any negative length for null.
+        with self._source.block(f"if {size} < 0:"):
             self._source.line(f"{place} = None")
         with self._source.block("else:"):
             self._sized(kind, size, place, label)
 
     def _length(self, run: _Run, *, is_wide: bool) -> str:
-        """Read a length or count; return the variable that holds it (-1 for null)."""
+        """Read a length or count; return the variable that holds it (negative for null)."""
         size = self._source.fresh("n")
         if self._is_flexible:
             self._first_byte(run, size)

@@ -60,6 +60,24 @@ def test_unknown_version_of_api_versions_is_answered_with_what_is_known(address:
         assert client.ask(request, 4).error_code == ErrorCode.NONE, "the connection goes on"
 
 
+@pytest.mark.parametrize("version", [5, 99, 32767])
+def test_unknown_version_of_api_versions_needs_the_tags_of_its_header(address: str, version: int) -> None:
+    """Versions below 0, of which Kafka takes the oldest header, need none."""
+    assert_closed_by(address, frame(ApiKey.API_VERSIONS, version))
+    with WireClient(address) as client:
+        for odd in (-1, -32768):
+            client.socket.sendall(frame(ApiKey.API_VERSIONS, odd))
+            assert client.answer(ApiKey.API_VERSIONS, 0).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+@pytest.mark.parametrize("count", [-1, -2, -(2**31)])
+def test_any_negative_count_is_null_where_null_is_allowed(address: str, count: int) -> None:
+    with WireClient(address) as client:
+        client.socket.sendall(frame(ApiKey.METADATA, 1, struct.pack(">i", count)))
+        assert client.answer(ApiKey.METADATA, 1).brokers
+    assert_closed_by(address, frame(ApiKey.METADATA, 0, struct.pack(">i", count)))
+
+
 @pytest.mark.parametrize("size", [-1, -(2**31), 10_000_001, 2**31 - 1, 0, 3])
 def test_size_that_is_no_request(address: str, size: int) -> None:
     assert_closed_by(address, struct.pack(">i", size) + b"abc")
