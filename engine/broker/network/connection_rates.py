@@ -137,9 +137,9 @@ class ConnectionRates:
         return 0 if gate is None else gate.inside
 
     def waiting_at(self, listener: str) -> int:
-        """Return how many connections wait at a listener that is full."""
+        """Return how many of them wait at a listener, for room or for a rate."""
         gate = self._gates.get(listener)
-        return 0 if gate is None or gate.full_since_ms is None else len(gate.waiting)
+        return 0 if gate is None else len(gate.waiting)
 
     def throttle_times_ms(self, listener: str) -> tuple[float, float]:
         """Return how long connections waited on average: for a listener or the broker, and for their own address."""

@@ -19,9 +19,12 @@ from network_serving import answer_with_name, correlation_ids, metadata_request,
 from virtual_time import ManualClock
 
 from engine.broker.network.connection import CloseReason
+from engine.broker.network.connection_rates import ConnectionRates, CreationLimits
 from engine.broker.network.inbox import Inbox
 from engine.broker.network.request import Deferred
 from engine.broker.network.server import GONE_PEERS_INTERVAL_MS, ListenerSpec, ServerLimits
+from engine.common.clock import SystemClock
+from engine.common.windowed_rate import Window
 from engine.kafka.client.broker_client import BrokerClient
 from engine.kafka.client.errors import ConnectionLost
 from engine.kafka.protocol.api_keys import ApiKey
@@ -169,6 +172,27 @@ async def test_connections_beyond_those_that_may_wait_are_refused(monkeypatch: p
             await client.close()
         await waiting[1]
         await clients[2].close()
+
+
+@staged(run)
+async def test_no_more_of_them_may_wait_for_a_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each keeps a socket and some memory, for as long as those before it need at their rate."""
+    monkeypatch.setattr("engine.broker.network.server.BACKLOG_MIN", 1)
+    async with serving({}, ServerLimits(socket_listen_backlog_size=2)) as (server, host, port):
+        server.rates = ConnectionRates(Window(1, 60_000), SystemClock(), frozenset())
+        server.rates.limits = CreationLimits(broker=0)
+        clients = [BrokerClient(host, port, client_id=str(number)) for number in range(3)]
+        waiting = []
+        for client in clients[:2]:
+            waiting.append(asyncio.create_task(client.api_versions()))
+            await until(lambda: server.rates.waiting == len(waiting))
+        with pytest.raises(ConnectionLost):
+            await clients[2].api_versions()
+        assert server.rates.waiting == 2
+        for task in waiting:
+            task.cancel()
+        for client in clients:
+            await client.close()
 
 
 @staged(run)
