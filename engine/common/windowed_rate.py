@@ -1,4 +1,4 @@
-"""Rates over a sliding window and token buckets, exactly as Kafka's quotas count them.
+"""Rates and means over a sliding window, and token buckets, exactly as Kafka's quotas and metrics count them.
 
 Sources: Rate, Avg, SampledStat and TokenBucket of Kafka 3.9.
 """
@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How many samples are kept, and how long one lasts: ``quota.window.num`` and ``quota.window.size.seconds``."""
+    """How many samples are kept, and how long one lasts: ``quota.window.num`` and ``quota.window.size.seconds``, or
+    ``metrics.num.samples`` and ``metrics.sample.window.ms``.
+    """
 
     samples: int = 11
     sample_ms: int = 1000
@@ -22,11 +24,11 @@ class Window:
 
 
 METRICS_WINDOW = Window(samples=2, sample_ms=30_000)
-"""For figures that limit nothing: the defaults of ``metrics.num.samples`` and ``metrics.sample.window.ms``."""
+"""Kafka's default for figures that limit nothing."""
 
 
 class _Sample:
-    __slots__ = ("last_ms", "start_ms", "total")
+    __slots__ = ("count", "last_ms", "start_ms", "total")
 
     def __init__(self, now_ms: int) -> None:
         self.restart(now_ms)
@@ -34,10 +36,11 @@ class _Sample:
     def restart(self, now_ms: int) -> None:
         self.start_ms = self.last_ms = now_ms
         self.total = 0.0
+        self.count = 0
 
 
-class WindowedRate:
-    """Amount per second. Times are those of any one clock, in milliseconds, and never go back."""
+class _Windowed:
+    """The samples of one figure. Times are those of any one clock, in milliseconds, and never go back."""
 
     __slots__ = ("_current", "_samples", "_window", "last_ms")
 
@@ -46,14 +49,35 @@ class WindowedRate:
         self._samples = [_Sample(now_ms)]
         self._current = 0
         self.last_ms = now_ms
-        """When something was last counted."""
+        """When something was last recorded."""
 
     def record(self, amount: float, now_ms: int) -> None:
         sample = self._samples[self._current]
         if now_ms - sample.start_ms >= self._window.sample_ms:
             sample = self._advance(now_ms)
         sample.total += amount
+        sample.count += 1
         sample.last_ms = self.last_ms = now_ms
+
+    def _advance(self, now_ms: int) -> _Sample:
+        # One sample more than the window has: the oldest still overlaps it.
+        self._current = (self._current + 1) % (self._window.samples + 1)
+        if self._current == len(self._samples):
+            self._samples.append(_Sample(now_ms))
+        else:
+            self._samples[self._current].restart(now_ms)
+        return self._samples[self._current]
+
+    def _forget_old(self, now_ms: int) -> None:
+        for sample in self._samples:
+            if now_ms - sample.last_ms >= self._window.whole_ms:
+                sample.restart(now_ms)
+
+
+class WindowedRate(_Windowed):
+    """Amount per second."""
+
+    __slots__ = ()
 
     def per_second(self, now_ms: int) -> float:
         self._forget_old(now_ms)
@@ -72,44 +96,19 @@ class WindowedRate:
             return 0.0
         return (rate - limit) / limit * self.covered_ms(now_ms) if limit else math.inf
 
-    def _advance(self, now_ms: int) -> _Sample:
-        # One sample more than the window has: the oldest still overlaps it.
-        self._current = (self._current + 1) % (self._window.samples + 1)
-        if self._current == len(self._samples):
-            self._samples.append(_Sample(now_ms))
-        else:
-            self._samples[self._current].restart(now_ms)
-        return self._samples[self._current]
 
-    def _forget_old(self, now_ms: int) -> None:
-        for sample in self._samples:
-            if now_ms - sample.last_ms >= self._window.whole_ms:
-                sample.restart(now_ms)
-
-
-class WindowedAverage:
+class WindowedAverage(_Windowed):
     """Mean of the values in the window; nan if there are none. Source: Avg of Kafka 3.9."""
 
-    __slots__ = ("_samples", "_window")
+    __slots__ = ()
 
     def __init__(self, window: Window) -> None:
-        self._window = window
-        self._samples: list[tuple[int, float, int]] = []
-        """When each began, the sum of its values, and how many there are."""
-
-    def record(self, value: float, now_ms: int) -> None:
-        samples, window = self._samples, self._window
-        if samples and now_ms - samples[-1][0] < window.sample_ms:
-            start_ms, total, count = samples[-1]
-            samples[-1] = start_ms, total + value, count + 1
-        else:
-            self._samples = [*samples[1 - window.samples :], (now_ms, value, 1)]
+        super().__init__(window, 0)
 
     def value(self, now_ms: int) -> float:
-        recent = [
-            (total, count) for start_ms, total, count in self._samples if now_ms - start_ms < self._window.whole_ms
-        ]
-        return sum(total for total, _ in recent) / sum(count for _, count in recent) if recent else math.nan
+        self._forget_old(now_ms)
+        count = sum(sample.count for sample in self._samples)
+        return sum(sample.total for sample in self._samples) / count if count else math.nan
 
 
 class TokenBucket:

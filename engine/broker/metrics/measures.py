@@ -1,7 +1,7 @@
 """Counters, meters and histograms as Kafka shows them. They are plain values: hot paths add to a number, and a tick on
 the event loop makes rates and percentiles of it.
 
-Sources: Yammer Metrics 2.2 (``Meter``, ``Histogram`` with a biased sample) and ``Rate`` of Kafka 3.9's own metrics.
+Sources: Yammer Metrics 2.2 (``Meter``, ``Histogram`` with a biased sample) and Kafka 3.9's own metrics (``Rate``).
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from array import array
 from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Final
+
+from engine.common.windowed_rate import METRICS_WINDOW, Window, WindowedRate
 
 TICK_S: Final = 5
 """Seconds between two looks at the counters. Yammer's meters have the same."""
@@ -246,37 +248,34 @@ class Timer:
 
 
 class Rate:
-    """Kafka's windowed rate: a total, and its growth per second over the last ``metrics.num.samples`` windows.
-
-    It reads the total when it is asked and on each tick; the hot path only adds to the total.
+    """The growth per second of a total that others count, over Kafka's window of metrics. It is told the total on each
+    tick, and before it is read.
     """
 
-    __slots__ = ("_points", "_span_s", "total")
+    __slots__ = ("_growth", "total")
 
-    def __init__(self, now_s: float, span_s: float = 60.0) -> None:
+    def __init__(self, window: Window, now_s: float) -> None:
         self.total = 0.0
-        self._span_s = span_s
-        self._points: deque[tuple[float, float]] = deque([(now_s, 0.0)])
+        self._growth = WindowedRate(window, int(1000 * now_s))
 
     def note(self, now_s: float, total: float) -> None:
         """Take in what the total is now."""
-        self.total = total
-        self._points.append((now_s, total))
-        while len(self._points) > 2 and self._points[1][0] <= now_s - self._span_s:
-            self._points.popleft()
+        if total != self.total:
+            self._growth.record(total - self.total, int(1000 * now_s))
+            self.total = total
 
     def per_second(self, now_s: float) -> float:
-        """Return the rate. As in Kafka, the time counts as half of the span at least."""
-        then_s, then = self._points[0]
-        return (self.total - then) / max(now_s - then_s, self._span_s / 2)
+        """Return the rate. As in Kafka, the time counts as all samples but one at least."""
+        return self._growth.per_second(int(1000 * now_s))
 
 
 class Ledger:
     """Meters and rates, by name, of totals that others count. Add 1 to ``ticks`` and call ``tick`` every ``TICK_S``."""
 
-    def __init__(self) -> None:
+    def __init__(self, window: Window = METRICS_WINDOW) -> None:
         self.since_s = self.now_s
         self.ticks = 0
+        self.window = window
         self._meters: dict[str, Meter] = {}
         self._rates: dict[str, Rate] = {}
 
@@ -299,10 +298,10 @@ class Ledger:
         return meter.attributes(self.now_s, self.ticks)
 
     def rate(self, name: str, now_s: float, total: float) -> float:
-        """Note what a total is now; return its growth per second over the last minute."""
+        """Note what a total is now; return its growth per second over the window."""
         rate = self._rates.get(name)
         if rate is None:
-            rate = self._rates[name] = Rate(now_s)
+            rate = self._rates[name] = Rate(self.window, now_s)
         rate.note(now_s, total)
         return rate.per_second(now_s)
 

@@ -29,7 +29,8 @@ Kafka. [Watch Kafka with Prometheus](../guides/watch-with-prometheus.md) shows h
 A *gauge* has the attribute `Value`. A *meter* counts events: `Count`, `MeanRate`, and `OneMinuteRate`,
 `FiveMinuteRate`, `FifteenMinuteRate` per second. A *histogram* has `Count`, `Mean`, `Min`, `Max`, `StdDev` and the
 percentiles `50thPercentile` to `999thPercentile`, mostly of the last five minutes. A *timer* is both, in milliseconds.
-*Windowed* figures have an attribute each; their rates are those of the last minute.
+*Windowed* figures have an attribute each; their rates are those of the last minute, or of what
+`metrics.num.samples` and `metrics.sample.window.ms` say.
 """
 
 

@@ -80,7 +80,7 @@ class _Rate:
 class _Gate:
     """One listener's connections on their way in."""
 
-    def __init__(self, window: Window) -> None:
+    def __init__(self, window: Window, metrics_window: Window) -> None:
         self.rate = _Rate(window)
         self.inside = 0
         """How many were let in and have not ended."""
@@ -90,8 +90,8 @@ class _Gate:
         """Whether the rates have the first of them."""
         self.full_since_ms: int | None = None
         """When the first of them was last found to lack room; None: it has some, or waits for its rate."""
-        self.throttle_ms = WindowedAverage(METRICS_WINDOW)
-        self.address_throttle_ms = WindowedAverage(METRICS_WINDOW)
+        self.throttle_ms = WindowedAverage(metrics_window)
+        self.address_throttle_ms = WindowedAverage(metrics_window)
         """How long connections from addresses above their own rates waited for their end."""
         self.timer: asyncio.TimerHandle | None = None
         self.blocked_ms = 0
@@ -106,14 +106,17 @@ class ConnectionRates:
         clock: Clock,
         protected: frozenset[str],
         find_room: Callable[[str], bool] = lambda listener: True,
+        metrics_window: Window = METRICS_WINDOW,
     ) -> None:
         """``protected`` are the listeners to which the broker's own limit does not apply.
 
-        ``find_room`` says whether a listener may have one more connection now.
+        ``find_room`` says whether a listener may have one more connection now. ``metrics_window`` is for the means of
+        how long connections waited.
         """
         self.limits = CreationLimits()
         self._find_room = find_room
         self._window = window
+        self._metrics_window = metrics_window
         self._clock = clock
         self.protected = protected
         self._broker = _Rate(window)
@@ -173,7 +176,7 @@ class ConnectionRates:
         """Let a connection in, now or later, or turn it away."""
         gate = self._gates.get(listener)
         if gate is None:
-            gate = self._gates[listener] = _Gate(self._window)
+            gate = self._gates[listener] = _Gate(self._window, self._metrics_window)
         gate.waiting[newcomer] = address
         if gate.timer is None:
             self._open(gate, listener)

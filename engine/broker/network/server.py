@@ -30,7 +30,7 @@ from engine.broker.network.tls import TlsConnection, TlsPolicy
 from engine.common.clock import Clock
 from engine.common.errors import OperationError, RemoteProtocolError
 from engine.common.model import SecurityProtocol
-from engine.common.windowed_rate import Window
+from engine.common.windowed_rate import METRICS_WINDOW, Window
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.codec import Outgoing
 from engine.runtime.receive_buffers import ReceiveBuffers, give_freed_memory_back
@@ -206,6 +206,7 @@ class SocketServer:
         tls: Mapping[str, TlsPolicy] | None = None,
         logins: Mapping[str, Logins] | None = None,
         rate_window: Window | None = None,
+        metrics_window: Window = METRICS_WINDOW,
     ) -> None:
         """``tls`` has the listeners that encrypt, by name, ``logins`` those where peers have to log in: also those that
         open later, if they are there by then.
@@ -223,7 +224,9 @@ class SocketServer:
         self.totals: dict[str, NetworkTotals] = {}
         """By listener."""
         self._per_ip: Counter[str] = Counter()
-        self.rates = ConnectionRates(rate_window or Window(), clock, limits.protected_listeners, self._find_room)
+        self.rates = ConnectionRates(
+            rate_window or Window(), clock, limits.protected_listeners, self._find_room, metrics_window
+        )
         self._servers: dict[str, asyncio.Server] = {}
         """By listener."""
         self._bound: list[BoundListener] = []

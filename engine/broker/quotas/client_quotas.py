@@ -87,27 +87,28 @@ class _Account:
 
     __slots__ = ("counter", "mutations", "owner", "throttle_ms", "throttled_until_ms")
 
-    def __init__(self, owner: Owner, key: QuotaKey, window: Window, now_ms: int) -> None:
+    def __init__(self, owner: Owner, key: QuotaKey, window: Window, metrics_window: Window, now_ms: int) -> None:
         self.owner = owner
         self.counter: Any
         self.mutations: WindowedRate | None = None
         """The rate of what is limited by tokens."""
         if key is QuotaKey.CONTROLLER_MUTATION:
             self.counter = TokenBucket(window, now_ms)
-            self.mutations = WindowedRate(METRICS_WINDOW, now_ms)
+            self.mutations = WindowedRate(metrics_window, now_ms)
         else:
             self.counter = WindowedRate(window, now_ms)
         self.throttled_until_ms = 0
-        self.throttle_ms = WindowedAverage(METRICS_WINDOW)
+        self.throttle_ms = WindowedAverage(metrics_window)
 
 
 class _Quota:
     """One kind of quota: its limits, and what those who have one have used."""
 
-    def __init__(self, key: QuotaKey, window: Window) -> None:
+    def __init__(self, key: QuotaKey, window: Window, metrics_window: Window) -> None:
         self.key = key
         self.limits = Limits()
         self.window = window
+        self._metrics_window = metrics_window
         self._accounts: dict[Owner, _Account] = {}
         self._found: dict[Owner, tuple[_Account, float] | None] = {}
         """Each client's account and limit, until a quota changes."""
@@ -153,7 +154,7 @@ class _Quota:
                     owner = Owner(owner.user, _OTHERS) if owner.client_id else Owner(_OTHERS, "")
                     account = self._accounts.get(owner)
             if account is None and (limit != NO_LIMIT or len(self._accounts) < USERS_MAX):
-                account = self._accounts[owner] = _Account(owner, self.key, self.window, now_ms)
+                account = self._accounts[owner] = _Account(owner, self.key, self.window, self._metrics_window, now_ms)
             account_and_limit = None if account is None else (account, limit)
         self._found[client] = account_and_limit
         return account_and_limit
@@ -276,18 +277,19 @@ class ClientQuotas:
         controller_window: Window,
         clock: Clock,
         announce: Callable[[bool], None] = lambda is_on: None,
+        metrics_window: Window = METRICS_WINDOW,
     ) -> None:
         self._clock = clock
         self._announce = announce
         self._request_wait_ms_max = window.sample_ms
         self._quotas = {
-            key: _Quota(key, controller_window if key is QuotaKey.CONTROLLER_MUTATION else window)
+            key: _Quota(key, controller_window if key is QuotaKey.CONTROLLER_MUTATION else window, metrics_window)
             for key in CLIENT_QUOTAS
         }
         self.is_on = False
         self.throttles: dict[int, Occasional] = {}
         """By API key."""
-        self._exempt = WindowedRate(METRICS_WINDOW, clock.monotonic_ms())
+        self._exempt = WindowedRate(metrics_window, clock.monotonic_ms())
 
     def update(self, folder: str, name: str, texts: Mapping[str, str]) -> None:
         """Take what ``/config/users/<name>`` or ``/config/clients/<name>`` holds; log what cannot be used, and why."""

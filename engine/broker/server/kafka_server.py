@@ -64,6 +64,7 @@ from engine.broker.server.settings import (
     controller_options,
     controller_quota_window,
     metrics_address,
+    metrics_window,
     quota_window,
     random_cluster_id,
     replication_settings,
@@ -509,6 +510,7 @@ class KafkaServer:
             controller_quota_window(config),
             self.clock,
             announce=lambda is_on: self._routes.show_answers(self.quotas.before_encoding if is_on else None),
+            metrics_window=metrics_window(config),
         )
         self.supervisor.every(IDLE_CLIENTS_INTERVAL_MS, self.quotas.forget_idle, "idle clients' quotas")
         self._security.offer_logins(handlers, self.dynamic_configs, self.clock, self.tokens)
@@ -520,6 +522,7 @@ class KafkaServer:
             self._security.tls_listeners,
             self._security.login_policies,
             quota_window(config),
+            metrics_window(config),
         )
         follow_limits(self.dynamic_configs, self.network)
         follow_quotas(self.dynamic_configs, self.quotas, self.network.rates)
@@ -620,7 +623,7 @@ class KafkaServer:
         Raises:
             OperationError: the address is taken, or does not belong to this machine.
         """
-        self.metrics = BrokerMetrics(self)
+        self.metrics = BrokerMetrics(self, metrics_window(self.config))
         self.metrics.start()
         if (address := metrics_address(self.config)) is not None:
             pages = MetricsPages(self.metrics, address)

@@ -17,6 +17,7 @@ from engine.broker.server.figures.network import NetworkFigures
 from engine.broker.server.figures.process import CLIENTS_SHOWN_MAX, ProcessFigures
 from engine.broker.server.figures.replicas import ReplicaFigures
 from engine.broker.server.figures.requests import SAMPLE_S, RequestFigures
+from engine.common.windowed_rate import METRICS_WINDOW, Window
 from engine.runtime.turns import Breather
 
 PLANS_MAX = 20_000
@@ -26,11 +27,11 @@ PLANS_MAX = 20_000
 class BrokerMetrics:
     """The figures of one broker. It belongs to the broker's event loop."""
 
-    def __init__(self, server: MeasuredBroker) -> None:
+    def __init__(self, server: MeasuredBroker, window: Window = METRICS_WINDOW) -> None:
         self._server = server
         self._seconds = 0
         self._plans: SeriesPlans = {}
-        self._ledger = ledger = Ledger()
+        self._ledger = ledger = Ledger(window)
         self._process = ProcessFigures(server, ledger)
         self._requests = RequestFigures(server, ledger)
         self._network = NetworkFigures(server, ledger, self._process)

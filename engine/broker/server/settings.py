@@ -42,6 +42,11 @@ def quota_window(config: BrokerConfig) -> Window:
     return Window(config.quota_window_num, config.quota_window_size_seconds * 1000)
 
 
+def metrics_window(config: BrokerConfig) -> Window:
+    """Return over which time the rates and means of Kafka's own metrics are taken."""
+    return Window(config.metrics_num_samples, config.metrics_sample_window_ms)
+
+
 def controller_quota_window(config: BrokerConfig) -> Window:
     """Return what quotas of topic changes are averaged over."""
     return Window(config.controller_quota_window_num, config.controller_quota_window_size_seconds * 1000)

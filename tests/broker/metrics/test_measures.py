@@ -10,9 +10,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from engine.broker.metrics.measures import RECENT_MAX, TICK_S, Histogram, Meter, Rate, Timer, percentile
+from engine.broker.metrics.measures import RECENT_MAX, TICK_S, Histogram, Ledger, Meter, Rate, Timer, percentile
 from engine.broker.metrics.requests import ApiMetrics, NetworkTotals, RequestSums, RequestTimes, error_counter
 from engine.broker.metrics.topics import Conversions, TopicCounts
+from engine.common.windowed_rate import METRICS_WINDOW, Window, WindowedAverage
 from engine.kafka.protocol.apis.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 
 
@@ -147,16 +148,45 @@ def test_a_timer_is_a_meter_and_a_histogram() -> None:
     )
 
 
-def test_a_rate_is_that_of_the_last_minute() -> None:
-    rate = Rate(0.0)
+def test_a_rate_is_that_of_the_window() -> None:
+    """By default of a minute, and never over less than half of it."""
+    rate = Rate(METRICS_WINDOW, 0.0)
     for second in range(5, 200, 5):
         rate.note(float(second), min(second, 100) * 10.0)
-    assert rate.per_second(195.0) == pytest.approx(0.0)
+    assert rate.per_second(195.0) == 0.0
     rate.note(200.0, 1600.0)
-    assert rate.per_second(200.0) == pytest.approx(10.0)
-    young = Rate(0.0)
+    assert rate.per_second(200.0) == pytest.approx(600 / 35)
+    assert rate.per_second(240.0) == pytest.approx(600 / 45)
+    young = Rate(METRICS_WINDOW, 0.0)
     young.note(1.0, 30.0)
-    assert young.per_second(1.0) == 1.0
+    assert young.per_second(1.0) == 30 / 31
+
+
+@pytest.mark.parametrize(
+    ("samples", "sample_ms", "expected"),
+    [(2, 30_000, 120 / 32.5), (1, 1000, 60 / 0.5), (4, 10_000, 120 / 32.5), (5, 10_000, 120 / 42.5), (1, 60_000, 48.0)],
+)
+def test_samples_and_their_length_decide_over_which_time_a_rate_is_taken(
+    samples: int, sample_ms: int, expected: float
+) -> None:
+    """``metrics.num.samples`` and ``metrics.sample.window.ms``."""
+    ledger = Ledger(Window(samples, sample_ms))
+    assert ledger.rate("any", 0.0, 0) == 0.0
+    ledger.rate("any", 1.0, 60)
+    ledger.rate("any", 2.0, 120)
+    assert ledger.rate_of("any", 2.5) == pytest.approx(expected)
+
+
+def test_a_mean_is_that_of_the_window() -> None:
+    """The oldest sample counts for as long as it overlaps the window."""
+    mean = WindowedAverage(Window(2, 1000))
+    assert math.isnan(mean.value(5000))
+    for now_ms, value in ((5000, 1), (5500, 3), (6100, 8), (7200, 4)):
+        mean.record(value, now_ms)
+    assert mean.value(7400) == 4.0
+    assert mean.value(7500) == 6.0
+    assert mean.value(8100) == 4.0
+    assert math.isnan(mean.value(9200))
 
 
 def test_of_many_requests_few_are_timed_and_count_for_the_others() -> None:

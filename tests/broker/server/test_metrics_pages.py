@@ -76,6 +76,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory, zookeeper: EmbeddedZooKeepe
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.min.isr": "1",
         "group.initial.rebalance.delay.ms": "0",
+        "metrics.num.samples": "3",
+        "metrics.sample.window.ms": "600000",
     }
     with BrokerProgram(folder, own) as broker:
         broker.wait_until_started()
@@ -176,6 +178,14 @@ def test_times_and_sizes_are_those_of_the_requests(pages: str) -> None:
     assert 190 <= times["RemoteTimeMs"]["Max"] <= times["TotalTimeMs"]["Max"]
     assert 0 < times["LocalTimeMs"]["Mean"] < 100
     assert 50 < times["RequestBytes"]["Mean"] < 150
+
+
+def test_rates_are_taken_over_the_window_of_the_settings(pages: str) -> None:
+    """Over two samples of ten minutes at least. By default it would be half a minute."""
+    request = {"type": "read", "mbean": "kafka.server:type=socket-server-metrics,*"}
+    told = json.loads(get(f"{pages}/jolokia", json.dumps(request).encode()))["value"]
+    (figures,) = (values for values in told.values() if values.get("incoming-byte-total"))
+    assert 0 < figures["incoming-byte-rate"] <= figures["incoming-byte-total"] / 1200
 
 
 def test_a_broker_has_all_that_kafka_has_without_topics_and_clients(pages: str) -> None:

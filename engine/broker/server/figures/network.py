@@ -21,8 +21,8 @@ _LOGINS: Final = (
     "successful-reauthentication",
 )
 
-RATES_OF_S: Final = 60
-"""Kafka's windowed figures are those of about the last minute."""
+LARGEST_ANSWERS_MAX: Final = 720
+"""Ticks of an hour: however long the window of the metrics is, older answers are forgotten."""
 
 
 class NetworkFigures:
@@ -32,7 +32,8 @@ class NetworkFigures:
         self._server = server
         self._ledger = ledger
         self._process = process
-        self._largest_answers: defaultdict[str, deque[int]] = defaultdict(lambda: deque((0,), RATES_OF_S // TICK_S))
+        ticks = min(max(ledger.window.whole_ms // 1000 // TICK_S, 1), LARGEST_ANSWERS_MAX)
+        self._largest_answers: defaultdict[str, deque[int]] = defaultdict(lambda: deque((0,), ticks))
         """Bytes of each listener's largest answer, tick by tick."""
 
     def count(self, now_s: float) -> None:
@@ -130,7 +131,7 @@ class NetworkFigures:
             attributes[f"{name}-total"] = float(total)
             attributes[f"{name}-rate"] = self._ledger.rate_of(f"{name} {listener}", now_s)
         attributes["successful-authentication-no-reauth-total"] = float(totals.logins_without_renewal)
-        since_ms = self._server.clock.monotonic_ms() - RATES_OF_S * 1000
+        since_ms = self._server.clock.monotonic_ms() - self._ledger.window.whole_ms
         renewals = [took_ms for at_ms, took_ms in totals.renewal_times_ms if at_ms > since_ms]
         if renewals:
             attributes["reauthentication-latency-avg"] = sum(renewals) / len(renewals)

@@ -168,8 +168,10 @@ class QuotaKeys:
     auto_include_jmx_reporter = BOOLEAN(True, LOW).without_effect(
         "Deprecated: hand metrics to JMX even if `metric.reporters` does not name it."
     )
-    metrics_num_samples = INT(2, LOW, at_least(1)).without_effect("Samples that a metric is averaged over.")
-    metrics_sample_window_ms = LONG(30000, LOW, at_least(1)).without_effect("Milliseconds of one sample of a metric.")
+    metrics_num_samples = INT(2, LOW, at_least(1)).with_effect(
+        "Samples over which the rates and means of Kafka's own metrics are taken; not those of its meters and quotas."
+    )
+    metrics_sample_window_ms = LONG(30000, LOW, at_least(1)).with_effect("Milliseconds of one of these samples.")
     metrics_recording_level = STRING("INFO", LOW).without_effect("How much is measured: INFO, DEBUG or TRACE.")
     kafka_metrics_reporters = LIST((), LOW).with_effect(
         "Reporters of metrics. klamm has `kafka.metrics.KafkaCSVMetricsReporter`, which writes a file for each metric "
