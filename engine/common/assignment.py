@@ -6,14 +6,41 @@ Pure: the caller may replace the function that draws the random start. Not the p
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from functools import lru_cache
+from typing import TypeVar
 
 from engine.common.errors import ErrorCode, KafkaError
 
-Assignment = dict[int, tuple[int, ...]]
+T = TypeVar("T")
+
+Assignment = Mapping[int, tuple[int, ...]]
 """Partition id -> replicas in preference order."""
+
+
+class FromZero(Mapping[int, T]):
+    """Values of partitions 0, 1, 2 and so on, in a list: a dict of 100,000 takes ten times as much memory."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: list[T]) -> None:
+        self._values = values
+
+    def __getitem__(self, partition: int) -> T:
+        if not 0 <= partition < len(self._values):
+            raise KeyError(partition)
+        return self._values[partition]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(len(self._values)))
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
 
 PARTITIONS_MAX = 200_000
 """The most new partitions at once: as many as a whole ZooKeeper cluster holds. Kafka has no bound, and an absurd number
@@ -60,7 +87,7 @@ def assign_replicas(
     fixed_start_index: int | None = None,
     start_partition_id: int = 0,
     draw: Draw = random.randrange,
-) -> Assignment:
+) -> dict[int, tuple[int, ...]]:
     """Return the replicas of ``partition_count`` new partitions, the first of them with id ``start_partition_id``.
 
     ``brokers`` maps id to rack; either all have one or none has. Without ``fixed_start_index`` the start and the first
@@ -74,7 +101,7 @@ def assign_replicas(
     arranged, racks = _arranged(tuple(brokers.items()))
     start = draw(len(arranged)) if fixed_start_index is None else fixed_start_index
     shift = draw(len(arranged)) if fixed_start_index is None else fixed_start_index
-    assignment: Assignment = {}
+    assignment: dict[int, tuple[int, ...]] = {}
     for partition in range(start_partition_id, start_partition_id + partition_count):
         if partition > 0 and partition % len(arranged) == 0:
             shift += 1

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.common.assignment import (
+    FromZero,
     RackAwareMode,
     assign_replicas,
     rack_alternated,
@@ -20,6 +21,13 @@ SIX_RACKED = {0: "r1", 1: "r3", 2: "r3", 3: "r2", 4: "r2", 5: "r1"}
 M2 = {0: "r1", 1: "r2", 2: "r2", 3: "r3", 4: "r3", 5: "r1"}
 UNEVEN = {0: "r1", 1: "r2", 2: "r2", 3: "r3", 4: "r3", 5: "r2"}
 TWELVE = {0: "r1", 1: "r2", 2: "r2", 3: "r3", 4: "r3", 5: "r1", 6: "r1", 7: "r2", 8: "r2", 9: "r3", 10: "r1", 11: "r3"}
+
+
+def test_values_from_zero_on_are_a_mapping() -> None:
+    values = FromZero(["a", "b"])
+    assert values == {0: "a", 1: "b"} and {**values, 2: "c"} == {0: "a", 1: "b", 2: "c"}
+    assert (repr(values), len(values), list(values.items())) == ("{0: 'a', 1: 'b'}", 2, [(0, "a"), (1, "b")])
+    assert [partition in values for partition in (-1, 0, 1, 2)] == [False, True, True, False]
 
 
 def lists(assignment: dict[int, tuple[int, ...]]) -> list[list[int]]:

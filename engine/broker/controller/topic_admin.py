@@ -19,6 +19,7 @@ from engine.broker.replication.metadata_cache import MetadataCache
 from engine.common.assignment import (
     Assignment,
     Draw,
+    FromZero,
     RackAwareMode,
     assign_replicas,
     start_index_of_added_partitions,
@@ -151,7 +152,7 @@ class NewTopic:
     name: str
     num_partitions: int = BROKER_DEFAULT
     replication_factor: int = BROKER_DEFAULT
-    assignments: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    assignments: Assignment = field(default_factory=dict)
     configs: dict[str, str | None] = field(default_factory=dict)
 
     @property
@@ -454,8 +455,11 @@ class TopicAdmin:
         return known is not None and known.leader >= 0
 
 
-def _replica_assignments(assignment: Assignment) -> dict[int, ReplicaAssignment]:
-    return {partition: ReplicaAssignment(replicas) for partition, replicas in assignment.items()}
+def _replica_assignments(assignment: Assignment) -> Mapping[int, ReplicaAssignment]:
+    # Most partitions of a large topic have the same replicas as others.
+    made: dict[tuple[int, ...], ReplicaAssignment] = {}
+    values = [made.get(of) or made.setdefault(of, ReplicaAssignment(of)) for of in assignment.values()]
+    return FromZero(values) if isinstance(assignment, FromZero) else dict(zip(assignment, values, strict=True))
 
 
 def _told(assignment: Assignment) -> str:

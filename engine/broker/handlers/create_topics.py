@@ -14,11 +14,14 @@ Version notes
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from engine.broker.controller.topic_admin import CreatedTopic, NewTopic
 from engine.broker.handlers.answer_lists import answer_list, each_once, kept, repeated
 from engine.broker.handlers.context import Broker, RequestContext
 from engine.broker.handlers.in_turns import in_lists, in_turns
 from engine.broker.handlers.registry import handles
+from engine.common.assignment import Assignment, FromZero
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.topic_id import ZERO_TOPIC_ID
 from engine.common.topic_names import CLUSTER_METADATA_TOPIC
@@ -78,16 +81,10 @@ def _check_request(topic: CreatableTopic, *, is_repeated: bool) -> None:
 
 async def _wanted(context: RequestContext, topic: CreatableTopic, breather: Breather) -> NewTopic:
     wanted = NewTopic(topic.name, topic.num_partitions, topic.replication_factor)
-    if wanted.has_numbers and topic.assignments:
-        # It is refused, whatever they are.
-        wanted.assignments[0] = ()
-    shared: dict[tuple[int, ...], tuple[int, ...]] = {}
-    for of_partitions in in_lists(() if wanted.has_numbers else topic.assignments):
-        for assigned in of_partitions:
-            replicas = tuple(assigned.broker_ids)
-            # Most partitions of a large topic have the same replicas as others.
-            wanted.assignments[assigned.partition_index] = shared.setdefault(replicas, replicas)
-        await breather.give_way()
+    if topic.assignments:
+        # With numbers it is refused, whatever they are.
+        assignments = {0: ()} if wanted.has_numbers else await _assignments(topic, breather)
+        wanted = replace(wanted, assignments=assignments)
     configs = await carry_out(each_once(context, lambda: ((config.name, config.value) for config in topic.configs)))
     has_unknown, without_value = False, 0
     for name, value in configs:
@@ -103,6 +100,24 @@ async def _wanted(context: RequestContext, topic: CreatableTopic, breather: Brea
                 # The refusal is too long to be sent: nobody sees the rest.
                 break
     return wanted
+
+
+async def _assignments(topic: CreatableTopic, breather: Breather) -> Assignment:
+    """Return each partition's replicas; of a partition that comes twice, the last."""
+    from_zero: list[tuple[int, ...]] = []
+    others: dict[int, tuple[int, ...]] = {}
+    shared: dict[tuple[int, ...], tuple[int, ...]] = {}
+    for of_partitions in in_lists(topic.assignments):
+        for assigned in of_partitions:
+            # Most partitions of a large topic have the same replicas as others.
+            replicas = tuple(assigned.broker_ids)
+            replicas = shared.setdefault(replicas, replicas)
+            if assigned.partition_index == len(from_zero) and not others:
+                from_zero.append(replicas)
+            else:
+                others[assigned.partition_index] = replicas
+        await breather.give_way()
+    return {**FromZero(from_zero), **others} if others else FromZero(from_zero)
 
 
 async def _wait(broker: Broker, created: dict[str, tuple[CreatedTopic, CreatableTopicResult]], timeout_ms: int) -> None:

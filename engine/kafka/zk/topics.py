@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from operator import lt
 from typing import Any, Final
 
 from engine.common.errors import CoordinationError
@@ -16,15 +18,16 @@ from engine.common.model import (
     TopicPartition,
 )
 from engine.common.topic_id import parse_topic_id, topic_id_text
+from engine.common.turns import pieces_of
 from engine.kafka.zk.acl_policy import AclPolicy
-from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.client import ReadOutcome, ZkClient
 from engine.kafka.zk.configs import ConfigEntityZNode, ConfigType
 from engine.kafka.zk.controller import raise_first, write_guarded
 from engine.kafka.zk.errors import BadVersion, NoNode, NotEmpty, ZnodeFormatError, ZooKeeperError
 from engine.kafka.zk.fields import Fields, encode_json
 from engine.kafka.zk.operations import ANY_VERSION, Delete, SetData, ZnodeStat
 from engine.kafka.zk.reads import Decode, children_or_empty, decoded, read_znode
-from engine.runtime.offload import beside_loop_if_many
+from engine.runtime.offload import MANY, beside_loop, beside_loop_if_many
 
 
 class TopicsZNode:
@@ -53,6 +56,9 @@ class TopicIdReplicaAssignment:
 _ENCODED_AT_ONCE = 1_000
 """Partitions of a topic."""
 
+_LARGE_BYTES = 16_000
+"""A topic's znode of this size has about a thousand partitions, which take milliseconds to decode."""
+
 
 class TopicZNode:
     """A topic: its id, and the brokers that hold each partition. The controller watches its data."""
@@ -64,15 +70,17 @@ class TopicZNode:
     @staticmethod
     def encode(topic_id: bytes | None, assignment: Mapping[int, ReplicaAssignment]) -> bytes:
         """Return the JSON of version 3, in Kafka 3.9.1's order of keys; partitions in ascending order."""
-        ordered = sorted(assignment.items())
+        # Most are in order, and a sorted copy of very many takes as much memory as they do.
+        in_order = all(map(lt, assignment, islice(assignment, 1, None)))
+        ordered = assignment if in_order else dict(sorted(assignment.items()))
         # To encode very many in one call would keep the GIL from the event loop.
         pieces = (
-            encode_json({str(p): replicas.replicas for p, replicas in ordered[start : start + _ENCODED_AT_ONCE]})[1:-1]
-            for start in range(0, len(ordered), _ENCODED_AT_ONCE)
+            encode_json({str(p): replicas.replicas for p, replicas in portion})[1:-1]
+            for portion in pieces_of(ordered.items(), _ENCODED_AT_ONCE)
         )
         values: dict[str, Any] = {} if topic_id is None else {"topic_id": topic_id_text(topic_id)}
-        values["adding_replicas"] = {str(p): r.adding_replicas for p, r in ordered if r.adding_replicas}
-        values["removing_replicas"] = {str(p): r.removing_replicas for p, r in ordered if r.removing_replicas}
+        values["adding_replicas"] = {str(p): r.adding_replicas for p, r in ordered.items() if r.adding_replicas}
+        values["removing_replicas"] = {str(p): r.removing_replicas for p, r in ordered.items() if r.removing_replicas}
         values["version"] = 3
         return b'{"partitions":{' + b",".join(pieces) + b"}," + encode_json(values)[1:]
 
@@ -82,13 +90,15 @@ class TopicZNode:
         fields = Fields.parse(TopicZNode.path(topic), data)
         partitions = fields.child("partitions")
         adding, removing = fields.optional_child("adding_replicas"), fields.optional_child("removing_replicas")
-        assignment = {}
-        for key in sorted(partitions.values, key=lambda text: _partition_id(fields.path, text)):
-            assignment[_partition_id(fields.path, key)] = ReplicaAssignment(
+        ids = {key: _partition_id(fields.path, key) for key in partitions.values}
+        assignment = {
+            ids[key]: ReplicaAssignment(
                 partitions.integers(key),
                 adding.integers(key) if key in adding else (),
                 removing.integers(key) if key in removing else (),
             )
+            for key in sorted(ids, key=ids.__getitem__)
+        }
         return TopicIdReplicaAssignment(topic, _topic_id(fields), assignment, zk_version)
 
 
@@ -168,6 +178,9 @@ DELETE_TRIES = 3
 """How often to try removing a topic's znodes level by level while others create new ones."""
 
 
+_Read = TopicIdReplicaAssignment | CoordinationError | None
+
+
 class TopicZnodes:
     """Reads and writes of ``/brokers/topics`` and its children."""
 
@@ -204,14 +217,24 @@ class TopicZnodes:
                 assignments[topic] = outcome
         return assignments
 
-    async def read_topics(
-        self, topics: Sequence[str]
-    ) -> dict[str, TopicIdReplicaAssignment | CoordinationError | None]:
-        """Like ``get_topic_assignments``, with None for a topic without a znode and an error for a broken one."""
-        assignments = await self._client.read_many(
-            map(TopicZNode.path, topics), lambda position, outcome: decoded(outcome, _assignment_of(topics[position]))
-        )
-        return dict(zip(topics, assignments, strict=True))
+    async def read_topics(self, topics: Sequence[str]) -> dict[str, _Read]:
+        """Like ``get_topic_assignments``, with None for a topic without a znode and an error for a broken one.
+
+        Large znodes are decoded beside the event loop: one of 60,000 partitions takes 200 ms.
+        """
+
+        def decoded_if_small(position: int, outcome: ReadOutcome) -> _Read | ReadOutcome:
+            is_large = isinstance(outcome, tuple) and len(outcome[0]) > _LARGE_BYTES
+            return outcome if is_large else decoded(outcome, _assignment_of(topics[position]))
+
+        assignments: dict[str, _Read] = {}
+        outcomes = await self._client.read_many(map(TopicZNode.path, topics), decoded_if_small)
+        for topic, outcome in zip(topics, outcomes, strict=True):
+            if isinstance(outcome, tuple):
+                assignments[topic] = await beside_loop(decoded, outcome, _assignment_of(topic))
+            else:
+                assignments[topic] = outcome
+        return assignments
 
     async def create_topic_assignment(
         self, topic: str, topic_id: bytes | None, assignment: Mapping[int, ReplicaAssignment]
@@ -260,10 +283,15 @@ class TopicZnodes:
             ControllerMoved: another controller has been elected.
         """
         topics = list(wanted)
+        large = {
+            each.topic: await beside_loop(TopicZNode.encode, each.topic_id, each.assignment)
+            for each in topics
+            if len(each.assignment) > MANY
+        }
         writes = (
             SetData(
                 TopicZNode.path(each.topic),
-                TopicZNode.encode(each.topic_id, each.assignment),
+                large.get(each.topic) or TopicZNode.encode(each.topic_id, each.assignment),
                 ANY_VERSION if each.zk_version is None else each.zk_version,
             )
             for each in topics

@@ -63,6 +63,32 @@ async def test_created_topics_are_described(zk_chroot: str) -> None:
 
 
 @staged(run)
+async def test_given_replicas_count_in_any_order_and_the_last_of_a_partition(zk_chroot: str) -> None:
+    cases = {
+        "ordered": ([(0, 1), (1, 0)], [(1,), (0,)]),
+        "backwards": ([(1, 1), (0, 0)], [(0,), (1,)]),
+        "corrected": ([(0, 1), (1, 0), (0, 0)], [(0,), (0,)]),
+        "corrected-later": ([(1, 0), (0, 0), (1, 1)], [(0,), (1,)]),
+    }
+    topics = [
+        CreatableTopic(
+            name=name,
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=[CreatableReplicaAssignment(partition_index=p, broker_ids=[b]) for p, b in given],
+        )
+        for name, (given, _) in cases.items()
+    ]
+    async with cluster_of(zk_chroot, 2) as cluster:
+        broker = cluster.controller
+        results = (await ask(broker, CreateTopicsRequest(topics=topics, timeout_ms=10_000), 5)).topics
+        assert [result.error_code for result in results] == [0] * 4
+        for name, (_, expected) in cases.items():
+            known = broker.metadata_cache.partitions(name)
+            assert [known[partition].replicas for partition in range(2)] == expected
+
+
+@staged(run)
 async def test_topics_fail_each_for_itself(zk_chroot: str) -> None:
     async with cluster_of(zk_chroot, 1) as cluster:
         broker = cluster.controller

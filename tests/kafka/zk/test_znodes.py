@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.common.acl import AclOperation, ResourceType
+from engine.common.assignment import FromZero
 from engine.common.model import (
     BrokerInfo,
     Endpoint,
@@ -225,6 +227,19 @@ def test_very_many_partitions_are_written_as_few_are(count: int) -> None:
         "version": 3,
     }
     assert TopicZNode.encode(None, assignment) == json.dumps(written, separators=(",", ":")).encode()
+
+
+def test_a_large_topic_takes_little_memory_to_write() -> None:
+    made = [ReplicaAssignment((first, first + 1)) for first in range(3)]
+    assignment = FromZero([made[partition % 3] for partition in range(20_000)])
+    tracemalloc.start()
+    try:
+        data = TopicZNode.encode(None, assignment)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    # A portion of the partitions is objects while it is encoded.
+    assert peak <= 2.2 * len(data) + 300_000
 
 
 @given(
