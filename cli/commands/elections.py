@@ -84,7 +84,8 @@ async def unclean(
     """Let any live replica lead partitions that have no leader, although records may be lost.
 
     Records that only the dead replicas have are lost for good, even if those replicas come back. Bring them back first
-    if you can. Partitions that have a leader are left alone.
+    if you can. Partitions that have a leader are left alone. A replica in a failed log dir cannot lead: mend the disk
+    and restart its broker.
     """
     from engine.admin.elections.scope_and_result import ElectionType
 
@@ -131,7 +132,7 @@ async def _elect(invocation: Invocation, election: ElectionType, scope: Election
         asked = counted(len(able or needed), "partition")
         change = f"elect {election.value} leaders of {asked} in {cluster.target.title}"
         if is_unclean:
-            change += ", losing records that only dead replicas have" if able else ", all of whose replicas are dead"
+            change += ", losing records that only dead replicas have" if able else ", none of whose replicas can lead"
         details = () if invocation.is_dry_run else preview_lines(able)
         # If no replica can be elected, there is nothing to confirm. The controller is asked anyway, and says why.
         needs_word = bool(able) or is_unclean or invocation.is_dry_run

@@ -74,6 +74,9 @@ class PartitionSnapshot:
     zk_version: int | None = None
     leader_recovery_state: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
     replica_logs: tuple[ReplicaLog, ...] = ()
+    offline_replicas: tuple[int, ...] = field(default=(), compare=False)
+    """Replicas that cannot lead, as a broker has just said: dead, stopping, or in a failed log dir. No file has them.
+    """
 
     @property
     def replicas(self) -> tuple[int, ...]:

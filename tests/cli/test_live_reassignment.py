@@ -99,7 +99,7 @@ def test_an_unclean_election_is_asked_for_twice(
         assert (refused.code, "--yes" in refused.err) == (2, True)
         hopeless = by_wire("elect", "unclean", "--topic", lost)
         assert "elect unclean leaders of 1 partition in" in hopeless.err, "not of 0 partitions"
-        assert "all of whose replicas are dead" in hopeless.err
+        assert "none of whose replicas can lead" in hopeless.err
         through_znode = by_znodes(*words, "--yes")
         assert (through_znode.code, "not possible through ZooKeeper" in through_znode.err) == (2, True)
         assert by_znodes.leaders(topic_name) == [-1]

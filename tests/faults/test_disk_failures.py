@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import resource
 import subprocess
 import time
@@ -25,6 +26,10 @@ from wire_client import (
     wait_until_led,
 )
 
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.target import ClusterTarget, Origin
+from engine.admin.elections.running import preview_election
+from engine.admin.elections.scope_and_result import ElectionPreview, ElectionScope, ElectionType
 from engine.common.errors import ErrorCode
 from engine.kafka.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
 from engine.kafka.protocol.apis.find_coordinator import FindCoordinatorRequest
@@ -85,6 +90,15 @@ def fill(client: WireClient, producer: SequencedProducer, partition: int) -> tup
     raise AssertionError("the disk did not fill up")
 
 
+async def previewed(cluster: LocalCluster, partition: int) -> ElectionPreview:
+    """Return what an unclean election would do to a partition of ``t``."""
+    host, _, port = cluster.bootstrap_servers.rpartition(":")
+    target = ClusterTarget("failing", Origin.OPTIONS, bootstrap=((host, int(port)),))
+    async with Cluster(target) as asked:
+        (found,) = await preview_election(asked, ElectionType.UNCLEAN, ElectionScope((("t", partition),)))
+    return found
+
+
 def check_the_failed_dir(cluster: LocalCluster, failed: Path, good: int, bad: int) -> None:
     """Check that the failed dir's partition is refused everywhere, and that the other one and new topics work."""
     with WireClient(cluster.bootstrap_servers) as client:
@@ -98,6 +112,7 @@ def check_the_failed_dir(cluster: LocalCluster, failed: Path, good: int, bad: in
         assert produce(client, "t", SMALL, partition=bad).error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert fetch(client, "t", 0, partition=bad).error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert produce(client, "t", SMALL, partition=good).error_code == ErrorCode.NONE
+        assert "a failed log dir?" in (asyncio.run(previewed(cluster, bad)).obstacle or "")
         dirs = client.ask(DescribeLogDirsRequest(topics=None), 2).results
         errors = {result.log_dir: result.error_code for result in dirs}
         assert errors[str(failed)] == ErrorCode.KAFKA_STORAGE_ERROR

@@ -12,6 +12,7 @@ from apache_kafka import ApacheKafkaBroker, wait_until_all_know_each_other
 from kafka_cluster import kafka_cluster
 from kafka_tools import run_tool
 from klamm_program import Ran, in_process
+from patience import wait_for
 from tool_effects import Operator, change_broker_settings, change_topics_and_leaders, move_with_throttles
 
 Capture = pytest.CaptureFixture[str]
@@ -189,6 +190,33 @@ def test_leaders_are_given_back(kafka: Cluster, capsys: Capture, tmp_path: Path,
     assert [(row["before"], row["after"], row["result"]) for row in elected.json] == [(0, 1, "elected")]
     nobody = klamm("elect", "unclean", "--topic", topic, "--yes", "-o", "json")
     assert (nobody.code, nobody.json[0]["result"]) == (0, "not_needed")
+
+
+def test_a_replica_in_a_failed_log_dir_is_not_offered(capsys: Capture, tmp_path: Path) -> None:
+    """Its broker is alive, so that an unclean election seemed to have somebody to elect."""
+    with kafka_cluster(tmp_path, 1, 21192, {}, log_dirs=("one", "two"), shares_jvm=False) as running:
+
+        def klamm(*words: str) -> Ran:
+            return in_process(*words, "--bootstrap-server", running.bootstrap, "-o", "json", capture=capsys)
+
+        assert klamm("topics", "create", "t", "--partitions", "2", "--replication-factor", "1").code == 0
+        failing = running.brokers[0].folder / "two"
+        partition = next(failing.glob("t-*")).name.rpartition("-")[2]
+        # The broker's next checkpoint of high watermarks fails, within five seconds.
+        failing.rename(failing.with_name("hidden"))
+        failing.write_text("no folder\n")
+        election = ("elect", "unclean", "--topic", "t", "--partition", partition)
+
+        def previewed() -> dict[str, Any] | None:
+            (found,) = klamm(*election, "--dry-run").json
+            return dict(found) if found["before"] == -1 else None
+
+        found = wait_for(previewed, "the partition loses its leader")
+        assert (found["result"], found["after"]) == ("would_fail", -1)
+        assert found["error"] == "no replica can lead: 0 is offline although its broker is alive (a failed log dir?)"
+        asked = klamm(*election, "--yes")
+        assert (asked.code, asked.json[0]["result"]) == (1, "failed")
+        assert "ELIGIBLE_LEADERS_NOT_AVAILABLE" in asked.json[0]["error"]
 
 
 @pytest.mark.parametrize("side", ["wire", "znodes"])

@@ -2,7 +2,7 @@
 
 Pure; ``running`` asks the cluster. The rules are those of Kafka's controller: the preferred leader is the first
 replica, and is elected only if it is alive and in sync; an unclean election takes the first live replica of a
-partition without a leader (KIP-460).
+partition without a leader (KIP-460). A replica in a failed log dir is not alive, though its broker is.
 """
 
 from __future__ import annotations
@@ -172,12 +172,17 @@ def preview(
     return [preview(name, partition, live_brokers) for name, partition in partitions.items()]
 
 
+_OFFLINE = "is offline although its broker is alive (a failed log dir?)"
+
+
 def _preferred(name: TopicPartition, partition: PartitionSnapshot, live: Set[int]) -> ElectionPreview:
     preferred, leader = partition.preferred_leader, partition.leader
     if preferred == leader and leader in live:
         return ElectionPreview(name, leader, leader, preferred)
     if preferred not in live:
         return ElectionPreview(name, leader, leader, preferred, f"preferred replica {preferred} is dead")
+    if preferred in partition.offline_replicas:
+        return ElectionPreview(name, leader, leader, preferred, f"preferred replica {preferred} {_OFFLINE}")
     if preferred not in partition.isr:
         return ElectionPreview(name, leader, leader, preferred, f"preferred replica {preferred} is not in sync")
     return ElectionPreview(name, leader, preferred, preferred)
@@ -187,11 +192,15 @@ def _unclean(name: TopicPartition, partition: PartitionSnapshot, live: Set[int])
     preferred, leader = partition.preferred_leader, partition.leader
     if leader in live:
         return ElectionPreview(name, leader, leader, preferred)
-    able = [replica for replica in partition.replicas if replica in live]
+    alive = [replica for replica in partition.replicas if replica in live]
+    able = [replica for replica in alive if replica not in partition.offline_replicas]
     in_sync = [replica for replica in able if replica in partition.isr]
     if not able:
-        listed = ", ".join(map(str, partition.replicas))
-        return ElectionPreview(name, leader, leader, preferred, f"no replica is alive: {listed}")
+        obstacle = f"no replica is alive: {', '.join(map(str, partition.replicas))}"
+        if alive:
+            causes = [f"{r} {_OFFLINE if r in alive else 'is dead'}" for r in partition.replicas]
+            obstacle = f"no replica can lead: {', '.join(causes)}"
+        return ElectionPreview(name, leader, leader, preferred, obstacle)
     return ElectionPreview(name, leader, (in_sync or able)[0], preferred)
 
 

@@ -185,6 +185,7 @@ def _partition(
         leader=answer.leader_id,
         isr=tuple(answer.isr_nodes),
         leader_epoch=None if answer.leader_epoch < 0 else answer.leader_epoch,
+        offline_replicas=tuple(answer.offline_replicas),
     )
 
 

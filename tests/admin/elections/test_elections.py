@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -71,6 +72,32 @@ def test_preferred_leaders(
 def test_unclean_leaders(isr: tuple[int, ...], leader: int, live: set[int], after: int, result: ElectionResult) -> None:
     (election,) = preview(ElectionType.UNCLEAN, {TopicPartition("t", 0): partition((1, 2, 3), isr, leader)}, live)
     assert (election.after, election.as_result().result) == (after, result)
+
+
+@pytest.mark.parametrize(
+    ("isr", "offline", "after", "obstacle"),
+    [
+        ((1,), (1,), 2, None),
+        ((2,), (2,), 1, None),
+        (
+            (1,),
+            (1, 2, 3),
+            -1,
+            "no replica can lead: 1 is offline although its broker is alive (a failed log dir?), "
+            "2 is offline although its broker is alive (a failed log dir?), 3 is dead",
+        ),
+    ],
+)
+def test_a_replica_in_a_failed_log_dir_leads_in_no_election(
+    isr: tuple[int, ...], offline: tuple[int, ...], after: int, obstacle: str | None
+) -> None:
+    """Its broker lives, so that a dry run offered it; the controller refused."""
+    wanted = {TopicPartition("t", 0): replace(partition((1, 2, 3), isr, -1), offline_replicas=offline)}
+    (unclean,) = preview(ElectionType.UNCLEAN, wanted, {1, 2})
+    assert (unclean.after, unclean.obstacle) == (after, obstacle)
+    (preferred,) = preview(ElectionType.PREFERRED, wanted, {1, 2})
+    if 1 in offline:
+        assert preferred.obstacle == "preferred replica 1 is offline although its broker is alive (a failed log dir?)"
 
 
 def test_each_partition_belongs_to_the_topic_beside_it() -> None:
