@@ -193,12 +193,16 @@ async def _print_once(invocation: Invocation, target: ClusterTarget, maker: Fram
     import asyncio
 
     from cli.framework.cluster_session import open_cluster
-    from engine.admin.watch.frame import Stage
+    from engine.admin.cluster.target import Side
+    from engine.admin.watch.frame import LinkState, Stage
     from engine.admin.watch.live_feed import first_frame_with
     from engine.common.metric import prometheus_lines
 
     async with open_cluster(invocation) as cluster, asyncio.timeout(invocation.timeout_s):
         frame = await first_frame_with(target, tuple(Stage), note_denied=cluster.note_denied)
+    wire = frame.link(Side.WIRE)
+    if wire.state in (LinkState.LOST, LinkState.DENIED):
+        invocation.talk.warn(f"no broker answers, so what only brokers know is missing: {wire.cause}")
     with data_stream() as stream:
         stream.writelines(prometheus_lines(maker.of_frame(frame)))
 

@@ -15,10 +15,12 @@ from klamm_program import in_process
 from required_tools import require
 from served_pages import serving, until
 from typer._click.exceptions import UsageError
+from znode_writer import znode_writer
 
 from cli.framework.option_values import address_option
 from cli.views.exporter import _GUIDES
 from engine.admin.health.report import Check
+from engine.local.addresses import own_loopback_address
 from engine.local.cluster import LocalCluster
 
 Capture = pytest.CaptureFixture[str]
@@ -67,6 +69,19 @@ def test_a_whole_page_once(live_cluster: LocalCluster, topic_name: str, capsys: 
 def test_nobody_answers_once(capsys: Capture) -> None:
     ran = in_process("exporter", "--once", "-b", "127.0.0.1:1", "--timeout", "5", capture=capsys)
     assert (ran.code, ran.out, "127.0.0.1:1" in ran.err) == (3, "", True)
+
+
+def test_brokers_that_all_refuse_are_told_of_once(zk_chroot: str, capsys: Capture) -> None:
+    host = own_loopback_address()
+    broker = {"version": 4, "host": host, "port": 21813, "jmx_port": -1, "endpoints": [f"PLAINTEXT://{host}:21813"],
+              "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"}, "timestamp": "1"}  # fmt: skip
+    topic = {"version": 2, "partitions": {"0": [7]}, "adding_replicas": {}, "removing_replicas": {}}
+    with znode_writer(zk_chroot) as write:
+        write({"/brokers/ids/7": json.dumps(broker).encode(), "/brokers/topics/t": json.dumps(topic).encode()}, False)
+    ran = in_process("exporter", "--once", "--zookeeper", zk_chroot, "--timeout", "60", capture=capsys)
+    assert ran.code == 0
+    assert "no broker answers, so what only brokers know is missing" in ran.err and f"{host}:21813" in ran.err
+    assert "kafka_brokers 1" in ran.out.splitlines()
 
 
 def test_it_outlives_the_cluster(tmp_path: Path) -> None:

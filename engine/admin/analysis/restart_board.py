@@ -189,6 +189,9 @@ def _unknown(frame: Frame, tally: Tally) -> tuple[str, ...]:
         reasons.append(f"the states of partitions are {max(age_ms, oldest_ms) // 1000} s old")
     elif all(link.state is not LinkState.CONNECTED for link in frame.links.values()):
         reasons.append("the cluster cannot be reached")
+    elif frame.link(Side.WIRE).state in (LinkState.LOST, LinkState.DENIED):
+        # Which log dirs have failed, and who is silent, only brokers tell.
+        reasons.append("no broker answers")
     hidden = [right for right in frame.denied if right.operation is AclOperation.DESCRIBE]
     if any(right.resource_type is ResourceType.CLUSTER for right in hidden):
         reasons.append("moves are hidden, and topics may be")

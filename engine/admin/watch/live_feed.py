@@ -120,6 +120,8 @@ class LiveFeed:
         self._go.set()
         self._has_ended = False
         self._seen_brokers: tuple[BrokerInfo, ...] = ()
+        self._knew_brokers = False
+        """Whether the last reading of the metadata could ask those that are registered."""
         self._elections_until_s = 0.0
         self._tasks: list[asyncio.Task[None]] = []
         self._uses_wire = target.may_ask_brokers
@@ -376,13 +378,23 @@ class LiveFeed:
             was_by_wire = self._knowledge.states_by_wire
             self._knowledge.states_by_wire = False
             self._board.lost(Side.WIRE, failure, self._wall(schedule.next_ms))
+            if self._knew_brokers:
+                self._give_up_unread(failure)
             if was_by_wire:
                 self._urgent.set()
                 if self._zookeeper is not None:
                     # From now on the partition states come from there.
                     self._zookeeper.refresh()
 
+    def _give_up_unread(self, failure: Failure) -> None:
+        """Say that no registered broker answers, of what only brokers tell: somebody may wait for a first reading."""
+        for stage in _OF_BROKERS:
+            status = self._board.stages[stage]
+            if status.read_at_ms is None and not status.error:
+                self._board.failed(stage, failure)
+
     async def _read_metadata(self) -> StageResult:
+        self._knew_brokers = bool(self._knowledge.brokers)
         self._readings.find_brokers()
         try:
             answer = await self._readings.metadata()
@@ -451,8 +463,8 @@ async def first_frame_with(
 ) -> Frame:
     """Watch a cluster until each of these stages was read once, or could not be. The caller bounds the time.
 
-    Where no broker is registered, nothing that only brokers tell is waited for. ``note_denied`` learns which rights
-    were missing.
+    Where no broker is registered, or none of them answers, nothing that only brokers tell is waited for.
+    ``note_denied`` learns which rights were missing.
 
     Raises:
         Unreachable: no side of the cluster that the target names answers, or lets klamm in.

@@ -203,6 +203,19 @@ def test_a_cluster_that_cannot_be_reached_calls_nobody_safe(state: LinkState) ->
     assert set(_verdicts(_board(cluster)).values()) == {Verdict.UNKNOWN}
 
 
+@pytest.mark.parametrize("state", [LinkState.LOST, LinkState.DENIED])
+def test_nobody_is_safe_while_no_broker_answers(state: LinkState) -> None:
+    """ZooKeeper alone does not say who is silent, nor which log dirs have failed."""
+    cluster = _cluster()
+    cluster.frame()
+    cluster.set_link(Side.WIRE, state, "connection refused")
+    board = _board(cluster)
+    assert board.next_broker is None
+    assert {broker.reasons for broker in board.brokers} == {("no broker answers",)}
+    cluster.set_link(Side.WIRE, LinkState.UNUSED)
+    assert _board(cluster).next_broker is not None, "nobody named brokers"
+
+
 @pytest.mark.parametrize(
     ("denied", "reasons"),
     [

@@ -170,6 +170,22 @@ async def test_where_no_broker_is_registered_nothing_of_brokers_is_waited_for(zk
 
 
 @in_event_loop
+async def test_brokers_that_all_refuse_are_not_waited_for(zk_chroot: str) -> None:
+    """The same commands waited for the whole time-out where brokers were registered, but none answered."""
+    host = own_loopback_address()
+    registered = {**REGISTRATION, "host": host, "endpoints": [f"PLAINTEXT://{host}:21812"]}
+    with znode_writer(zk_chroot) as write:
+        _write_cluster(write)
+        write({"/brokers/ids/7": _json(registered)}, False)
+        target = ClusterTarget("refusing", Origin.OPTIONS, zookeeper=zk_chroot)
+        async with asyncio.timeout(DEADLINE_S):
+            frame = await first_frame_with(target, tuple(Stage))
+    assert frame.cluster is not None and frame.cluster.live_broker_ids == {7}
+    for stage in (Stage.OFFSETS, Stage.LOG_DIRS, Stage.GROUPS, Stage.PROBES):
+        assert f"{host}:21812" in (frame.stage(stage).error or "")
+
+
+@in_event_loop
 async def test_a_server_of_zookeeper_that_is_down_is_a_finding_until_it_is_back(
     zk_chroot: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
