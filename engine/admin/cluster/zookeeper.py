@@ -8,7 +8,8 @@ from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from engine.admin.cluster.errors import BadRequest, LoginRefused, Unreachable, ZooKeeperDead
 from engine.admin.cluster.remedies import CHECK_NAME, START_IT, UNRESOLVED, Give, Parameter, Part, Phrase
@@ -18,6 +19,7 @@ from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.connect_string import server_addresses
 from engine.kafka.zk.errors import ConnectTimedOut, NoNode, NotAdmitted, ZooKeeperError
 from engine.kafka.zk.security import OPEN, ZkSecurity
+from engine.runtime.offload import in_daemon_thread
 
 if TYPE_CHECKING:
     from engine.kafka.zk.brokers import BrokerRegistration
@@ -213,9 +215,23 @@ async def _look_at(host: str, port: int, *, says_a_word: bool = True) -> _Found:
 
 
 async def _resolve(host: str, port: int) -> list[tuple[str, int]]:
-    """Return each address of a server: asyncio does not say why, if it can connect to none of several."""
-    infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys((str(info[4][0]), port) for info in infos))
+    """Return each address of a server: asyncio does not say why, if it can connect to none of several.
+
+    A name server may be silent for half a minute, and others need asyncio's few threads: a name has a thread of its
+    own, which all who look it up meanwhile wait for.
+    """
+    lookups = _LOOKUPS.setdefault(asyncio.get_running_loop(), {})
+    lookup = lookups.get(host)
+    if lookup is None:
+        lookup = lookups[host] = in_daemon_thread(
+            lambda: socket.getaddrinfo(host, None, type=socket.SOCK_STREAM), f"look up {host}"
+        )
+        lookup.add_done_callback(lambda _: lookups.pop(host, None))
+    return list(dict.fromkeys((str(info[4][0]), port) for info in await asyncio.shield(lookup)))
+
+
+_LOOKUPS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, asyncio.Future[list[Any]]]] = WeakKeyDictionary()
+"""Names that are being looked up."""
 
 
 async def _greet(address: str, port: int, *, says_a_word: bool) -> _Found:

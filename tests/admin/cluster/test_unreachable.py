@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import threading
 import time
 from contextlib import AsyncExitStack
 from functools import partial
@@ -19,6 +20,7 @@ from network_serving import run, serving
 from virtual_time import ManualClock
 from znode_writer import znode_writer
 
+from engine.admin.cluster import zookeeper
 from engine.admin.cluster.client_properties import ClientProperties
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import LoginRefused, Unreachable, ZooKeeperDead, ZooKeeperUnreachable
@@ -58,6 +60,36 @@ def test_a_zookeeper_whose_name_nobody_knows(monkeypatch: pytest.MonkeyPatch) ->
         asyncio.run(open_zookeeper("nohost:2181/kafka", timeout_s=0.1))
     assert str(caught.value.where) == "nohost:2181/kafka (the name cannot be resolved)"
     assert str(caught.value.hint) == CHECK_NAME
+
+
+def test_a_silent_name_server_takes_one_thread_for_each_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Watching ZooKeeper's servers looks names up every ten seconds, and a look-up may take half a minute."""
+    has_answered, asked = threading.Event(), []
+
+    def silent(host: str, *_: object, **__: object) -> list[tuple[int, int, int, str, tuple[str, int]]]:
+        asked.append(host)
+        has_answered.wait()
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (own_loopback_address(), 0))]
+
+    async def run() -> None:
+        with monkeypatch.context() as patches:
+            patches.setattr(socket, "getaddrinfo", silent)
+            patches.setattr("engine.admin.cluster.zookeeper._LOOK_S", 0.05)
+            for _ in range(2):
+                down = await servers_down("one:1,two:1")
+                assert all("cannot be reached from here" in why for why in down)
+            assert sorted(asked) == ["one", "two"]
+            # Others need the loop's own threads.
+            assert asyncio.get_running_loop()._default_executor is None  # type: ignore[attr-defined]
+            has_answered.set()
+        async with asyncio.timeout(60):
+            while zookeeper._LOOKUPS[asyncio.get_running_loop()]:
+                await asyncio.sleep(0.01)
+
+    try:
+        asyncio.run(run())
+    finally:
+        has_answered.set()
 
 
 @pytest.mark.parametrize("turns", range(5))
