@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from functools import partial
 
 from engine.admin.cluster.errors import Unreachable
@@ -47,6 +47,7 @@ from engine.kafka.zk.security import OPEN, ZkSecurity
 from engine.kafka.zk.session_keeper import SessionEvent
 from engine.kafka.zk.topics import TopicsZNode, TopicZNode
 from engine.kafka.zk.watches import WatchEvent, WatchEventKind
+from engine.runtime.turns import carry_out
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +119,7 @@ class ZooKeeperSide:
     def refresh(self) -> None:
         """Read again what watches reported, and all states if brokers do not report them."""
         self._dirty.update(dict.fromkeys(self._everything()))
-        self._rotation.suspect(self._partitions())
+        self._rotation.suspect_all()
         self._wake.set()
 
     async def run(self) -> None:
@@ -304,10 +305,19 @@ class ZooKeeperSide:
             asyncio.get_running_loop().call_later(_EPOCH_AGAIN_S, self._read_soon, ControllerZNode.path)
         self._knowledge.members_by_znode = True
         self._board.read(Stage.MEMBERS, StageSource.WATCH, requests=len(ids) + 4)
+        self._on_news(True)
         changed = known ^ set(ids)
         if changed:
-            self._rotation.suspect(name for name, held in self._replicas().items() if changed.intersection(held))
-        self._on_news(True)
+            await carry_out(self._suspect_replicas_of(changed))
+
+    def _suspect_replicas_of(self, brokers: set[int]) -> Generator[None, None, None]:
+        for topic, assignment in list(self._knowledge.assignments.items()):
+            self._rotation.suspect(
+                TopicPartition(topic, number)
+                for number, assigned in assignment.items()
+                if not brokers.isdisjoint(assigned.replicas)
+            )
+            yield
 
     async def _read_topic_names(self, kafka: KafkaZkClient) -> None:
         names = set(await kafka.topics.get_all_topics())
@@ -326,6 +336,7 @@ class ZooKeeperSide:
             for name in gone:
                 self._unreadable.pop(name, None)
                 self._unreadable_settings.pop(f"{ConfigType.TOPIC.value}/{name}", None)
+                self._rotation.set_partitions(name, frozenset())
             self._tell_unreadable()
         for start in range(0, len(new), _SLICE):
             await self._read_topics(kafka, new[start : start + _SLICE])
@@ -349,9 +360,9 @@ class ZooKeeperSide:
             else:
                 self._unreadable.pop(name, None)
                 read_topics[name] = None if topic is None else (topic.topic_id, topic.assignment)
+                self._rotation.set_partitions(name, frozenset() if topic is None else topic.assignment.keys())
         self._tell_unreadable()
         self._knowledge.take_topic_znodes(read_topics)
-        self._rotation.set_partitions(self._partitions())
         self._board.read(Stage.REASSIGNMENTS, StageSource.WATCH, requests=len(names))
         self._on_news(True)
 
@@ -451,7 +462,7 @@ class ZooKeeperSide:
     async def _rotate(self, kafka: KafkaZkClient, elapsed_s: float) -> None:
         names = self._rotation.take(elapsed_s)
         if not names:
-            if self._knowledge.assignments_by_znode and not self._partitions():
+            if self._knowledge.assignments_by_znode and self._rotation.is_empty:
                 self._board.read(Stage.METADATA, StageSource.ROTATION)
             return
         now_ms = self._clock.now_ms()
@@ -518,16 +529,6 @@ class ZooKeeperSide:
     def _count(self, requests: int) -> None:
         self.requests += requests
         self._board.answered(Side.ZOOKEEPER)
-
-    def _partitions(self) -> list[TopicPartition]:
-        return list(self._replicas())
-
-    def _replicas(self) -> dict[TopicPartition, tuple[int, ...]]:
-        return {
-            TopicPartition(topic, number): assigned.replicas
-            for topic, assignment in self._knowledge.assignments.items()
-            for number, assigned in assignment.items()
-        }
 
 
 def _registration(broker_id: int, outcome: ReadOutcome) -> tuple[BrokerInfo, BrokerRegistration] | None:

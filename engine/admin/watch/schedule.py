@@ -9,7 +9,7 @@ If only ZooKeeper has the states of partitions, ``Rotation`` says which to read:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from heapq import heappop, heappush
 
 from engine.common.model import TopicPartition
@@ -108,6 +108,7 @@ class Rotation:
     """The order in which states are read. The time is any clock that does not go back."""
 
     def __init__(self) -> None:
+        self._numbers: dict[str, Set[int]] = {}
         self._read_ms: dict[TopicPartition, int] = {}
         self._queue: list[tuple[int, TopicPartition]] = []
         self._suspects: dict[TopicPartition, None] = {}
@@ -116,16 +117,29 @@ class Rotation:
     def suspect_count(self) -> int:
         return len(self._suspects)
 
-    def set_partitions(self, names: Iterable[TopicPartition]) -> None:
-        """Set which partitions there are now. New ones are suspects: nothing is known about them."""
-        wanted = set(names)
-        for name in [name for name in self._read_ms if name not in wanted]:
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are no partitions."""
+        return not self._read_ms
+
+    def set_partitions(self, topic: str, numbers: Set[int]) -> None:
+        """Set which partitions a topic has now; none: it is gone. New ones are suspects: nobody knows their states."""
+        before = self._numbers.pop(topic, frozenset())
+        if numbers:
+            self._numbers[topic] = numbers
+        for number in before - numbers:
+            name = TopicPartition(topic, number)
             del self._read_ms[name]
             self._suspects.pop(name, None)
-        for name in wanted - self._read_ms.keys():
+        for number in numbers - before:
+            name = TopicPartition(topic, number)
             self._read_ms[name] = 0
             heappush(self._queue, (0, name))
             self._suspects[name] = None
+
+    def suspect_all(self) -> None:
+        """Read all of them as soon as possible."""
+        self._suspects.update(dict.fromkeys(self._read_ms))
 
     def suspect(self, names: Iterable[TopicPartition]) -> None:
         """Read these before all others."""

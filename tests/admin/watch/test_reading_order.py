@@ -131,7 +131,7 @@ NAMES = [TopicPartition("orders", number) for number in range(100)]
 
 def test_states_are_read_in_turn_and_none_is_left_out() -> None:
     rotation = Rotation()
-    rotation.set_partitions(NAMES)
+    rotation.set_partitions("orders", set(range(100)))
     rotation.was_read(rotation.take(1.0), 0)
     assert rotation.suspect_count == 0
     seen: list[TopicPartition] = []
@@ -146,7 +146,7 @@ def test_states_are_read_in_turn_and_none_is_left_out() -> None:
 def test_suspects_come_first_and_are_bounded_too() -> None:
     rotation = Rotation()
     many = [TopicPartition("t", number) for number in range(SUSPECTS_PER_S + 50)]
-    rotation.set_partitions(many)
+    rotation.set_partitions("t", set(range(len(many))))
     first = rotation.take(1.0)
     assert len(first) == SUSPECTS_PER_S
     rotation.was_read(first, 1)
@@ -159,13 +159,28 @@ def test_suspects_come_first_and_are_bounded_too() -> None:
 
 def test_what_is_gone_is_not_read_and_what_is_new_is_suspected() -> None:
     rotation = Rotation()
-    rotation.set_partitions(NAMES[:3])
+    rotation.set_partitions("orders", {0, 1, 2})
     rotation.was_read(rotation.take(1.0), 5)
-    rotation.set_partitions([NAMES[0], NAMES[50]])
+    rotation.set_partitions("orders", {0, 50})
     assert rotation.suspect_count == 1
     assert sorted(rotation.take(1.0)) == [NAMES[0], NAMES[50]]
     assert rotation.age_of_oldest(10, {NAMES[0]: 5}) is None
     assert rotation.age_of_oldest(10, {NAMES[0]: 5, NAMES[50]: 8}) == 5
+
+
+def test_a_topic_changes_without_the_others() -> None:
+    rotation = Rotation()
+    rotation.set_partitions("orders", {0, 1})
+    rotation.set_partitions("gone", {0})
+    rotation.was_read(rotation.take(1.0), 5)
+    rotation.set_partitions("gone", frozenset())
+    rotation.set_partitions("never there", frozenset())
+    assert rotation.take(1.0) == NAMES[:2] and rotation.suspect_count == 0
+    rotation.was_read(NAMES[:2], 6)
+    rotation.suspect_all()
+    assert rotation.suspect_count == 2
+    rotation.set_partitions("orders", frozenset())
+    assert rotation.is_empty and rotation.suspect_count == 0 and rotation.take(1.0) == []
 
 
 # -- merging
