@@ -241,6 +241,9 @@ class TestFiguresMove:
 
     def test_quotas(self, pages: str) -> None:
         noisy, own = RequestEntityData(entity_type="client-id", entity_name="noisy"), "producer_byte_rate"
+        # A topic of its own: how much it takes until the quota is in force depends on the machine, and others fetch all
+        # that is in theirs.
+        create_topic(f"{pages.removeprefix('http://').partition(':')[0]}:{PORT}", "noisy")
         with self.client(pages) as admin, self.client(pages, "noisy") as client:
 
             def limit(rate: float, *, remove: bool) -> None:
@@ -254,7 +257,7 @@ class TestFiguresMove:
                 while not throttle_ms:
                     assert time.monotonic() < deadline, "the quota does not come into force"
                     data = PartitionProduceData(index=0, records=records)
-                    topic = TopicProduceData(name=COUNTED, partition_data=[data])
+                    topic = TopicProduceData(name="noisy", partition_data=[data])
                     throttle_ms = client.ask(
                         ProduceRequest(acks=1, timeout_ms=9000, topic_data=[topic]), 9
                     ).throttle_time_ms
@@ -384,8 +387,7 @@ class TestFiguresMove:
         ):
             counts = self.told(pages, f"kafka.server:type=BrokerTopicMetrics,name={name},topic={topic}")
             assert (topic, name, counts.get("Count")) == (topic, name, count)
-        # What other tests of this file fetch meanwhile grows with the load of the machine.
-        for request, bytes_min, bytes_max in (("Produce", 500, 100_000), ("Fetch", 4 * 34, 1_000_000)):
+        for request, bytes_min, bytes_max in (("Produce", 500, 100_000), ("Fetch", 4 * 34, 1_000)):
             time_ms, size, total = (
                 self.told(pages, f"kafka.network:type=RequestMetrics,name={name},request={request}")
                 for name in ("MessageConversionsTimeMs", "TemporaryMemoryBytes", "TotalTimeMs")
