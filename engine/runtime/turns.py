@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
@@ -100,6 +100,16 @@ class Breather:
                 leave_uncollected()
             await Turns.of_loop().wait()
             self._since_s = self._loop.time()
+
+
+def begin(steps: Iterator[None]) -> None:
+    """Carry out steps for as long as a turn lasts, at least one of them, and go on in later turns of the event loop."""
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + HOLD_MS_MAX / 1000
+    for _ in steps:
+        if loop.time() >= until_s:
+            Turns.of_loop().put(lambda: begin(steps))
+            return
 
 
 async def carry_out(steps: Generator[None, None, R]) -> R:

@@ -23,6 +23,7 @@ from engine.broker.log.log_dir_loader import LogDirLoader
 from engine.broker.log.log_dirs import LogDirs
 from engine.broker.log.log_loader import Checkpoints, load_log
 from engine.broker.log.log_table import LogTable
+from engine.broker.log.partition_folder import shared_path
 from engine.broker.log.replaced_logs import ReplacedLogs, choose_of_two, older_folders, unmark_moved
 from engine.broker.log.retention import DROPPED_AT_ONCE_MAX
 from engine.common.clock import Clock
@@ -140,8 +141,9 @@ class LogManager:
             return
         failed.is_online = False
         logger.error("A log dir has failed and goes offline path=%s: %s", log_dir, message, exc_info=error)
+        where = shared_path(log_dir)
         for logs in (self.logs, self.future_logs):
-            for topic_partition in [tp for tp, log in logs.items() if log.log_dir == log_dir]:
+            for topic_partition in [tp for tp, log in logs.items() if log.folder.log_dir is where]:
                 logs.pop(topic_partition).abandon()
         self.replaced.dir_failed(log_dir)
         failed.unlock()

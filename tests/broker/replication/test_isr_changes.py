@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,9 @@ from virtual_time import in_virtual_time
 from engine.broker.replication.isr import IsrState
 from engine.broker.replication.isr_updater import IsrOutcome, IsrUpdate
 from engine.common.errors import ErrorCode, KafkaError
+from engine.common.model import TopicPartition
 from engine.kafka.config.log_config import LogConfig
+from engine.runtime import turns
 
 
 @in_virtual_time
@@ -32,6 +35,29 @@ async def test_isr_shrinks_by_time_and_expands_when_caught_up(tmp_path: Path) ->
         await w.until(lambda: w.states[TP].isr == (1, 2), "2 comes back")
         await w.until_equal(2)
         assert w.log_bytes(1) == w.log_bytes(2)
+
+
+@in_virtual_time
+async def test_others_have_their_turns_while_very_many_isrs_shrink(tmp_path: Path) -> None:
+    """A broker that is frozen falls out of all of them at once."""
+    names = [TopicPartition(TP.topic, number) for number in range(3)]
+    async with world(tmp_path, 1, 2) as w:
+        for name in names:
+            await w.lead(1, topic_partition=name)
+        w.cut.add(frozenset((1, 2)))
+        for name in names:
+            w.produce(1, b"first", topic_partition=name)
+        await w.let_pass(6_000)
+        assert w.isr_updates == [], "the broker's own look comes later"
+        asked = []
+        with pytest.MonkeyPatch.context() as patches:
+            patches.setattr(turns, "HOLD_MS_MAX", 0)
+            shrinking = asyncio.create_task(w.brokers[1].replica_manager.shrink_isrs())
+            while not shrinking.done():
+                asked.append(len(w.isr_updates))
+                await asyncio.sleep(0)
+        assert set(asked) >= {0, 1, 2}
+        await w.until(lambda: all(w.states[name].isr == (1,) for name in names), "2 leaves the ISRs")
 
 
 @in_virtual_time

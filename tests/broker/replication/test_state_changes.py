@@ -14,7 +14,7 @@ from event_loop import staged
 from replicated_brokers import TOPIC_ID, TP, World, world
 from virtual_time import run_virtual
 
-from engine.broker.replication import leader_and_isr_change
+from engine.broker.replication import leader_and_isr_change, replica_manager
 from engine.broker.replication.leader_and_isr_change import become_leader_or_follower
 from engine.broker.replication.replica_manager import ReplicaManager
 from engine.broker.replication.settings import ReplicationSettings
@@ -35,6 +35,7 @@ from engine.kafka.protocol.apis.stop_replica import (
     StopReplicaTopicState,
     StopReplicaTopicV1,
 )
+from engine.runtime import turns
 from engine.runtime.discards import Discards
 from engine.runtime.turns import TURNS_BETWEEN_FREEZES
 
@@ -658,6 +659,31 @@ class TestLogDirFailure:
         again = await lisr(manager, request(state(1, 1), state(1, 1, index=1)))
         assert again == (0, [ErrorCode.KAFKA_STORAGE_ERROR, 0])
         assert await stopped(manager, stop((0, 1, False))) == (0, [ErrorCode.KAFKA_STORAGE_ERROR])
+
+    @staged(in_world)
+    async def test_very_many_are_refused_at_once_and_end_in_turns(
+        self, w: World, manager: ReplicaManager, /, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """For 20,000 it took 110 ms in one piece."""
+        monkeypatch.setattr(replica_manager, "ENDED_AT_ONCE", 1)
+        monkeypatch.setattr(turns, "HOLD_MS_MAX", 0)
+        await lisr(manager, request(*(state(2 if n == 2 else 1, 0, index=n, is_new=True) for n in range(3))))
+        names = [TopicPartition(TP.topic, n) for n in range(3)]
+        partitions = [manager.partition(*name) for name in names]
+        failing = w.log(1).log_dir
+        w.brokers[1].log_manager.fail_dir(failing, "the test pulled the disk", OSError(5, "I/O error"))
+        manager.handle_log_dir_failure(failing)
+        for name in names:
+            with pytest.raises(KafkaError) as offline:
+                manager.partition(*name)
+            assert offline.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert [partition.is_leader for partition in partitions] == [False, True, False]
+        assert manager.fetchers.fetcher_of(names[2]) is not None
+        again = await lisr(manager, request(*(state(1, 1, index=n) for n in range(3))))
+        assert again == (0, [ErrorCode.KAFKA_STORAGE_ERROR] * 3)
+        await w.until(lambda: not any(partition.log for partition in partitions), "all have ended")
+        assert manager.fetchers.fetcher_of(names[2]) is None
+        assert manager.offline_count == 3
 
     @staged(in_world, dirs_per_broker=2)
     async def test_a_log_that_may_be_on_the_failed_dir_is_not_made_anew(
