@@ -29,6 +29,7 @@ from engine.broker.log.retention import DROPPED_AT_ONCE_MAX
 from engine.common.clock import Clock
 from engine.common.errors import CorruptFileError, ErrorCode, KafkaError, StorageError
 from engine.common.model import TopicPartition
+from engine.common.turns import pieces_of
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.formats.checkpoints import (
     HIGH_WATERMARK_CHECKPOINT,
@@ -39,6 +40,9 @@ from engine.kafka.formats.log_dir_names import LogDirKind, log_dir_name, parse_l
 from engine.runtime.descriptors import is_out_of_descriptors, make_room_for_a_file
 
 logger = logging.getLogger(__name__)
+
+CONFIGURED_AT_ONCE = 100
+"""Logs that take over changed settings in one step: some milliseconds."""
 
 FLUSH_THREADS = 8
 """How many files are synced at once when the broker stops: the disk's own queue does the rest."""
@@ -446,14 +450,17 @@ class LogManager:
         for log in (*self.logs.of_topic(topic), *self.future_logs.of_topic(topic)):
             log.update_config(config)
 
-    def refresh_configs(self) -> None:
-        """Apply its topic's current settings to every log."""
-        for log in (*self.logs.values(), *self.future_logs.values()):
-            self._refresh_config(log)
+    def config_steps(self) -> Iterator[None]:
+        """Apply its topic's current settings to every log, some in each step; the server gives way between them."""
+        for logs in pieces_of([*self.logs.values(), *self.future_logs.values()], CONFIGURED_AT_ONCE):
+            for log in logs:
+                if not log.is_retired:
+                    self._refresh_config(log)
+            yield
 
     def _refresh_config(self, log: Log) -> None:
         config = self._topic_config(log.topic_partition.topic)
-        if log.config != config:
+        if log.config is not config and log.config != config:
             log.update_config(config)
 
     def settling_jobs(self, logs: Collection[Log]) -> list[DiskJob]:
@@ -481,11 +488,12 @@ class LogManager:
                     is_left = is_left or log.is_offline or log.cleaning.is_in_progress
                     yield (deleted := 0 if is_left else log.delete_old_segments(self.clock.now_ms()))
 
-    def expire_producers(self) -> None:
-        """Forget producers that were silent too long (``producer.id.expiration.check.interval.ms``)."""
-        for log in self.logs.values():
+    def producer_expiry_steps(self) -> Iterator[None]:
+        """Forget producers that were silent too long (``producer.id.expiration.check.interval.ms``), log by log."""
+        for log in list(self.logs.values()):
             with _fault_of_one("Expiring producers", log):
                 log.expire_producers(self.clock.now_ms())
+            yield
 
     def close_files(self) -> None:
         """Close all segment files that nobody is reading: they are opened again when needed."""
@@ -493,11 +501,12 @@ class LogManager:
             for segment in log.segments:
                 segment.close_file()
 
-    def release_idle_files(self) -> None:
-        """Close segment files that nobody has used since the last call; call it every few minutes."""
+    def idle_file_steps(self) -> Iterator[None]:
+        """Close segment files that nobody has used since the last call, log by log; call it every few minutes."""
         for log in [*self.logs.values(), *self.future_logs.values()]:
             with _fault_of_one("Closing idle files", log):
                 log.release_idle_files()
+            yield
 
     def flush_jobs(self) -> Iterator[DiskJob]:
         """Yield the flushes due now, after rolls and by ``flush.ms``; do one before asking for the next."""

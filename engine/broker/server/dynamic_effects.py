@@ -32,6 +32,7 @@ from engine.kafka.config.quota_keys import QuotaKey, parse_quota
 from engine.kafka.config.values import java_integer
 from engine.kafka.zk.configs import desanitized
 from engine.runtime.offload import in_daemon_thread
+from engine.runtime.turns import begin
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ def follow_settings(
         replicas.log_dir_moves.quota.rate_bytes_max = throttles.replica_alter_log_dirs_io_max_bytes_per_second
 
     configs.follow_topics(topic_changed)
-    configs.follow(lambda: configs.current, lambda _: logs.refresh_configs())
+    configs.follow(lambda: configs.log_defaults, lambda _: begin(logs.config_steps()))
     configs.follow(lambda: configs.current.num_replica_fetchers, replicas.fetchers.resize)
     configs.follow(lambda: configs.current.unclean_leader_election_enable, unclean_election_changed)
     configs.follow(lambda: configs.current, lambda current: set_log_settings(logs, current))

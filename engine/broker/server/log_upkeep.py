@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from engine.broker.log.disk_jobs import DiskJob
 from engine.broker.log.log_manager import LogManager
@@ -19,6 +20,12 @@ DUE_INTERVAL_MS = 1000
 """Interval of checks for flushes after rolls, files to remove and due checkpoints."""
 
 IDLE_FILES_INTERVAL_MS = 300_000
+
+
+async def _in_turns(steps: Callable[[], Iterable[object]]) -> None:
+    breather = Breather()
+    for _ in steps():
+        await breather.give_way()
 
 
 class LogUpkeep:
@@ -42,8 +49,11 @@ class LogUpkeep:
             config.log_flush_start_offset_checkpoint_interval_ms, logs.log_start_offset_jobs, "log-start-offset"
         )
         self._supervisor.start(self._retention(), "retention")
-        every(config.producer_id_expiration_check_interval_ms, logs.expire_producers, "producer-expiration")
-        every(IDLE_FILES_INTERVAL_MS, logs.release_idle_files, "idle-files")
+        for interval_ms, steps, name in (
+            (config.producer_id_expiration_check_interval_ms, logs.producer_expiry_steps, "producer-expiration"),
+            (IDLE_FILES_INTERVAL_MS, logs.idle_file_steps, "idle-files"),
+        ):
+            every(interval_ms, partial(_in_turns, steps), name)
 
     async def stop(self) -> None:
         """Stop all of it; first finish a running job."""

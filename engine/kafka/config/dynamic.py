@@ -18,7 +18,12 @@ from engine.kafka.config.dynamic_keys import Throttles, usable_dynamic_config
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.config.password_encoder import PasswordEncoder, decoded
 from engine.kafka.config.reconfiguration import check_reconfiguration
-from engine.kafka.config.topic_config_values import ignored_format_version_warning, topic_log_config, usable_overrides
+from engine.kafka.config.topic_config_values import (
+    ignored_format_version_warning,
+    server_defaults,
+    topic_log_config,
+    usable_overrides,
+)
 
 TOPICS: Final = "topics"
 BROKERS: Final = "brokers"
@@ -69,6 +74,8 @@ class DynamicConfigs:
         self._topic_overrides: dict[str, Overrides] = {}
         self._log_configs: dict[str, LogConfig] = {}
         self._default_log_config = topic_log_config({}, static)
+        self.log_defaults = server_defaults(static)
+        """The broker's settings that are defaults of topics' settings, by the topic's key."""
 
     def follow(self, read: Callable[[], T], take: Callable[[T], None]) -> Callable[[], None]:
         """Pass to ``take`` what ``read`` returns for the broker's settings: now, and again each time that changes.
@@ -211,8 +218,11 @@ class DynamicConfigs:
         if self.is_running:
             check_reconfiguration(self.current, new)
         self.current = new
-        self._default_log_config = topic_log_config({}, new)
-        self._log_configs.clear()
+        defaults = server_defaults(new)
+        if defaults != self.log_defaults:
+            self._default_log_config = topic_log_config({}, new)
+            self._log_configs.clear()
+            self.log_defaults = defaults
 
     def _merge(self, default_overrides: Overrides, broker_overrides: Overrides) -> BrokerConfig:
         texts = dict(self.static.originals)

@@ -118,10 +118,10 @@ def test_producers_expire_in_all_logs(tmp_path: Path) -> None:
     broker.create(A, 0)
     log = broker.logs.logs[A]
     log.append_as_leader(data_batch(b"v", timestamp_ms=NOW_MS, producer=(1, 0, 0)), 0)
-    broker.logs.expire_producers()
+    list(broker.logs.producer_expiry_steps())
     assert len(log.producers.producers) == 1
     broker.clock.advance(86_400_000)
-    broker.logs.expire_producers()
+    list(broker.logs.producer_expiry_steps())
     assert log.producers.producers == {}
 
 
@@ -214,7 +214,7 @@ def test_a_log_whose_producers_cannot_expire_keeps_those_of_no_other(
     producers = [log.producers for log in broker.logs.logs.values()]
     monkeypatch.setattr(ProducerStateManager, "expire", FailsFor(ProducerStateManager.expire, producers[0]))
     broker.clock.advance(86_400_000)
-    broker.logs.expire_producers()
+    list(broker.logs.producer_expiry_steps())
     assert [len(each.producers) for each in producers] == [1, 0, 0]
     assert "partition=topic-0" in caplog.text and "nobody has thought of it" in caplog.text
 
@@ -228,6 +228,6 @@ def test_a_log_whose_files_cannot_be_closed_keeps_those_of_no_other_open(
     logs, closed = list(broker.logs.logs.values()), []
     monkeypatch.setattr(Log, "release_idle_files", lambda log: closed.append(log.topic_partition))
     monkeypatch.setattr(Log, "release_idle_files", FailsFor(Log.release_idle_files, logs[0]))
-    broker.logs.release_idle_files()
+    list(broker.logs.idle_file_steps())
     assert closed == [B, C]
     assert "partition=topic-0" in caplog.text

@@ -690,7 +690,7 @@ def test_settings_of_the_broker_reach_all_logs(tmp_path: Path) -> None:
     broker.create(A)
     copy = create_future_log(broker.logs, A, tmp_path / "b")
     broker.config = LogConfig(max_message_bytes=5)
-    broker.logs.refresh_configs()
+    list(broker.logs.config_steps())
     assert [log.config.max_message_bytes for log in (broker.logs.logs[A], copy)] == [5, 5]
     broker.logs.shutdown()
 

@@ -14,6 +14,7 @@ from event_loop import in_event_loop, until
 from log_folders import NOW_MS, data_batch
 from virtual_time import ManualClock
 
+from engine.broker.log import log_manager
 from engine.broker.log.log_dir_loader import LogDirLoader
 from engine.broker.log.log_manager import LogManager, LogManagerConfig
 from engine.broker.network.request import RequestHead
@@ -23,10 +24,12 @@ from engine.broker.replication.throttle import ALL_REPLICAS
 from engine.broker.server.dynamic_effects import follow_limits, follow_quotas, follow_settings, set_log_settings
 from engine.broker.server.settings import server_limits
 from engine.common.model import TopicPartition
+from engine.kafka.config import dynamic
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.dynamic import TOPICS, DynamicConfigs
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.config.values import LONG_MAX
+from engine.runtime import turns
 
 BASE = {"zookeeper.connect": "z:1", "broker.id": "1", "max.connections": "100"}
 
@@ -136,7 +139,7 @@ def test_producers_expire_by_the_time_that_is_set_now(tmp_path: Path) -> None:
     for log in logs:
         log.append_as_leader(data_batch(b"v", timestamp_ms=NOW_MS, producer=(1, 0, 0)), 0)
     clock.advance(1000)
-    manager.expire_producers()
+    list(manager.producer_expiry_steps())
     assert [len(log.producers.producers) for log in logs] == [0, 0]
     manager.release()
 
@@ -144,7 +147,8 @@ def test_producers_expire_by_the_time_that_is_set_now(tmp_path: Path) -> None:
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 
 
-def test_changes_while_logs_are_loaded_reach_all_of_them(tmp_path: Path) -> None:
+@in_event_loop
+async def test_changes_while_logs_are_loaded_reach_all_of_them(tmp_path: Path) -> None:
     """A thread loads them slowly. What is read from ZooKeeper meanwhile also counts for logs opened before."""
     configs = DynamicConfigs(BrokerConfig.from_properties(BASE))
     _with_logs(tmp_path, configs.log_config, T0, T1, U0).shutdown()
@@ -171,7 +175,8 @@ def test_changes_while_logs_are_loaded_reach_all_of_them(tmp_path: Path) -> None
     manager.release()
 
 
-def test_a_throttle_that_is_no_number_keeps_no_broker_from_starting(tmp_path: Path) -> None:
+@in_event_loop
+async def test_a_throttle_that_is_no_number_keeps_no_broker_from_starting(tmp_path: Path) -> None:
     """Kafka checks that there are digits only, and so does klamm. Whoever may alter a topic may write many of them."""
     configs = DynamicConfigs(BrokerConfig.from_properties(BASE))
     many = "9" * 5000
@@ -183,7 +188,8 @@ def test_a_throttle_that_is_no_number_keeps_no_broker_from_starting(tmp_path: Pa
     manager.release()
 
 
-def test_replicas_and_controller_follow_throttles_and_unclean_elections(tmp_path: Path) -> None:
+@in_event_loop
+async def test_replicas_and_controller_follow_throttles_and_unclean_elections(tmp_path: Path) -> None:
     configs = DynamicConfigs(BrokerConfig.from_properties(BASE))
     manager, replicas, enable_unclean_election = _with_logs(tmp_path, configs.log_config), Mock(), Mock()
     configs.apply("topics", "t", {"leader.replication.throttled.replicas": "0:1,1:2,2:1"})
@@ -204,6 +210,36 @@ def test_replicas_and_controller_follow_throttles_and_unclean_elections(tmp_path
     configs.apply("brokers", "<default>", {"unclean.leader.election.enable": "true"})
     configs.apply("brokers", "<default>", {"unclean.leader.election.enable": "true", "num.replica.fetchers": "2"})
     assert enable_unclean_election.mock_calls == [call("u"), call(None)]
+    manager.release()
+
+
+@in_event_loop
+async def test_only_changed_defaults_of_topics_reach_logs_and_these_in_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each throttle of a plan had the settings of every topic made again: half a second for 20,000 of them."""
+    configs = DynamicConfigs(BrokerConfig.from_properties(BASE))
+    manager = _with_logs(tmp_path, configs.log_config, T0, T1, U0)
+    for topic in ("t", "u"):
+        configs.apply("topics", topic, {"retention.ms": "5000"})
+    follow_settings(configs, manager, Mock(), Mock())
+    made: list[object] = []
+    make = dynamic.topic_log_config
+
+    def counted(overrides: Any, broker: BrokerConfig) -> LogConfig:
+        made.append(overrides)
+        return make(overrides, broker)
+
+    monkeypatch.setattr(dynamic, "topic_log_config", counted)
+    monkeypatch.setattr(log_manager, "CONFIGURED_AT_ONCE", 1)
+    monkeypatch.setattr(turns, "HOLD_MS_MAX", 0)
+    configs.apply("brokers", "1", {"leader.replication.throttled.rate": "5"})
+    assert configs.throttles.leader_replication_throttled_rate == 5
+    assert made == []
+    configs.apply("brokers", "1", {"log.retention.bytes": "777"})
+    assert [log.config.retention_bytes for log in manager.logs.values()] == [777, -1, -1]
+    await until(lambda: {log.config.retention_bytes for log in manager.logs.values()} == {777})
+    assert {log.config.retention_ms for log in manager.logs.values()} == {5000}
     manager.release()
 
 
