@@ -153,6 +153,7 @@ class Board:
         """Count a frame in turns of an event loop; after the last one ``take`` has little to do."""
         yield from self._tallies.turns(frame)
         yield from self._sanity.turns(frame)
+        yield from self.history.turns(frame)
 
     def take(self, frame: Frame) -> None:
         """Take a newer frame; a frame from another time (a seek in a recording) starts the past afresh."""

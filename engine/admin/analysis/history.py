@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from math import nan
 from typing import Generic, NamedTuple, TypeVar
@@ -22,6 +22,7 @@ from engine.admin.watch.frame import Frame, Stage
 from engine.admin.watch.replica_logs import WIDTH, ReplicaLogs
 from engine.common.model import TopicPartition
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
+from engine.common.turns import SLICE
 
 SAMPLES_MAX = 600
 """The samples kept of each thing: ten minutes at one a second, 100 minutes of sizes read every ten seconds."""
@@ -126,8 +127,10 @@ class History:
         self._moving: tuple[tuple[TopicSnapshot, ...], Moving] = (), {}
         self.used_bytes: Series[DirKey] = Series()
         self.log_bytes: Series[DirKey] = Series()
-        self.readings: deque[tuple[int, ReplicaLogs]] = deque()
-        self._grown: tuple[object, Mapping[DirKey, tuple[float, str]]] = None, {}
+        self.readings: list[tuple[int, ReplicaLogs]] = []
+        self._grown: tuple[object, object, Mapping[DirKey, tuple[float, str]]] = None, None, {}
+        """The topics that grow most, after the two readings that say so."""
+        self._wants_growers = False
         self.copied_bytes: Series[CopyKey] = Series()
         self.sizes: Series[TopicPartition] = Series()
         self.lag: Series[str] = Series()
@@ -151,7 +154,7 @@ class History:
         dirs_ms = frame.stage(Stage.LOG_DIRS).read_at_ms
         self.used_bytes.take(dirs_ms, lambda: _used(frame))
         self.log_bytes.take(dirs_ms, lambda: _in_logs(frame))
-        self._keep_reading(dirs_ms, frame)
+        self.readings = self._kept(frame)
         self.copied_bytes.take(dirs_ms, lambda: _copied(frame, self.moving(frame)))
         self.sizes.take(dirs_ms, lambda: _leader_sizes(frame, self.moving(frame)))
         self.lag.take(
@@ -167,22 +170,38 @@ class History:
             self._moving = topics, moving_partitions(topics)
         return self._moving[1]
 
-    def growers(self, frame: Frame) -> Mapping[DirKey, tuple[float, str]]:
-        """Return the topic that grows most in each log dir, after its bytes a second; found once for each reading."""
-        if self._grown[0] is not frame.logs:
-            read_ms = frame.stage(Stage.LOG_DIRS).read_at_ms or 0
-            seconds = (read_ms - self.readings[0][0]) / 1000 if self.readings else 0
-            grown = _growers(self.readings[0][1], ReplicaLogs.of(frame.logs), seconds) if seconds > 0 else {}
-            self._grown = frame.logs, grown
-        return self._grown[1]
+    def turns(self, frame: Frame) -> Iterator[None]:
+        """Find in turns of an event loop what ``growers`` returns, if somebody wants it: ``take`` comes after that."""
+        readings = self._kept(frame)
+        if not self._wants_growers or not readings:
+            return
+        (then_ms, then), read_ms = readings[0], frame.stage(Stage.LOG_DIRS).read_at_ms or 0
+        if self._grown[0] is frame.logs and self._grown[1] is then:
+            return
+        self._wants_growers = False
+        now, found = ReplicaLogs.of(frame.logs), dict[DirKey, tuple[float, str]]()
+        if read_ms > then_ms:
+            yield from _find_growers(found, then, now, (read_ms - then_ms) / 1000)
+        self._grown = frame.logs, then, found
 
-    def _keep_reading(self, read_ms: int | None, frame: Frame) -> None:
-        """Keep a reading of all logs now and then: each may take megabytes, so there are never more than three."""
-        kept = self.readings
-        if read_ms is not None and (not kept or read_ms - kept[-1][0] >= GROWTH_MS / 2):
-            kept.append((read_ms, ReplicaLogs.of(frame.logs)))
-            while len(kept) > 2 and read_ms - kept[1][0] >= GROWTH_MS:
-                kept.popleft()
+    def growers(self, frame: Frame) -> Mapping[DirKey, tuple[float, str]]:
+        """Return the topic that grows most in each log dir, after its bytes a second.
+
+        To count hundreds of thousands of replicas takes ``turns``, which begin with the frame after the first call:
+        until then it is empty.
+        """
+        self._wants_growers = True
+        return self._grown[2] if self._grown[0] is frame.logs else {}
+
+    def _kept(self, frame: Frame) -> list[tuple[int, ReplicaLogs]]:
+        """Return the readings to keep once a frame is taken: each may take megabytes, so there are at most three."""
+        kept, read_ms = self.readings, frame.stage(Stage.LOG_DIRS).read_at_ms
+        if read_ms is None or (kept and read_ms - kept[-1][0] < GROWTH_MS / 2):
+            return kept
+        kept = [*kept, (read_ms, ReplicaLogs.of(frame.logs))]
+        while len(kept) > 2 and read_ms - kept[1][0] >= GROWTH_MS:
+            del kept[0]
+        return kept
 
     def _take_back(self, at_ms: int) -> None:
         while self.readings and self.readings[-1][0] > at_ms:
@@ -218,8 +237,11 @@ def _used(frame: Frame) -> Iterable[tuple[DirKey, float]]:
             yield (log_dir.broker, log_dir.log_dir), used
 
 
-def _growers(then: ReplicaLogs, now: ReplicaLogs, seconds: float) -> Mapping[DirKey, tuple[float, str]]:
-    growers: dict[DirKey, tuple[float, str]] = {}
+def _find_growers(
+    growers: dict[DirKey, tuple[float, str]], then: ReplicaLogs, now: ReplicaLogs, seconds: float
+) -> Iterator[None]:
+    """Find the topic that grows most in each log dir, in turns."""
+    count = 0
     for topic, rows in now.by_topic.items():
         before = then.by_topic.get(topic)
         if before is rows:
@@ -236,7 +258,10 @@ def _growers(then: ReplicaLogs, now: ReplicaLogs, seconds: float) -> Mapping[Dir
         for key, grown_bytes in grown.items():
             if grown_bytes > 0:
                 growers[key] = max(growers.get(key, (0.0, "")), (grown_bytes / seconds, topic))
-    return growers
+        count += len(rows) // WIDTH
+        if count >= SLICE:
+            yield
+            count = 0
 
 
 def _in_logs(frame: Frame) -> Iterable[tuple[DirKey, float]]:

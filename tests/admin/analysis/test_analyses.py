@@ -22,6 +22,7 @@ from engine.admin.watch.frame import BrokerRegistration, Frame, Stage, StageSour
 from engine.admin.watch.judging import facts_of
 from engine.admin.watch.replica_logs import ReplicaLogs
 from engine.common.model import TopicPartition
+from engine.common.turns import SLICE
 
 ORDERS = TopicPartition("orders", 0)
 
@@ -35,8 +36,16 @@ def _played(cluster: FakeCluster, seconds: int) -> tuple[Frame, History]:
     for _ in range(seconds):
         cluster.advance()
         frame = cluster.frame()
-        history.take(frame)
+        _take(frame, history)
     return frame, history
+
+
+def _take(frame: Frame, history: History) -> None:
+    """Take a frame as the dashboard does, which looks at the disks with each."""
+    for _ in history.turns(frame):
+        pass
+    history.take(frame)
+    dir_trends(frame, history)
 
 
 def test_the_broker_that_most_partitions_miss_is_named_first_with_the_cause() -> None:
@@ -253,7 +262,23 @@ def test_what_a_topic_grows_by_takes_a_look_at_its_own_log_dirs_only() -> None:
     frame = replace(small_cluster().frame(), logs=now)
     history = History()
     history.readings.append(((frame.stage(Stage.LOG_DIRS).read_at_ms or 0) - 1_000, then))
+    assert history.growers(frame) == {}, "nobody has asked before"
+    assert not [*history.turns(frame)], "few replicas take one turn"
     assert history.growers(frame) == {(7, "/d"): (250.0, "t")}
+
+
+def test_what_topics_grow_by_is_counted_in_turns_and_only_once_a_reading() -> None:
+    cluster = FakeCluster(3, {f"t{n}": 100 for n in range(60)}, rate=10)
+    frame, history = _played(cluster, 11)
+    cluster.advance(20_000)
+    newer = cluster.frame()
+    assert not [*History().turns(newer)], "nobody asks for it"
+    asked = history.growers(frame)
+    assert asked
+    assert len([*history.turns(newer)]) == 60 * 300 // SLICE, "18,000 replicas"
+    history.take(newer)
+    assert history.growers(newer) == asked, "all grow as fast as before"
+    assert not [*history.turns(replace(newer, sequence=newer.sequence + 1))], "the disks were not read again"
 
 
 def test_what_makes_up_little_of_what_a_volume_takes_is_not_named() -> None:
@@ -266,7 +291,7 @@ def test_what_makes_up_little_of_what_a_volume_takes_is_not_named() -> None:
         taken = 20_000_000 * (cluster.now_ms - START_MS) // 1000
         dirs = [replace(log_dir, usable_bytes=(log_dir.usable_bytes or 0) - taken) for log_dir in frame.log_dirs]
         frame = replace(frame, log_dirs=tuple(dirs))
-        history.take(frame)
+        _take(frame, history)
     (trend,) = dir_trends(frame, history)
     assert trend.is_filling and trend.grower is None and trend.recent_per_s == pytest.approx(25_000_000)
 
@@ -326,7 +351,7 @@ def _frees(size_of_logs: int, used: int, *, later_s: int = 10, moves: bool = Fal
             log_dirs=(replace(log_dir, size_bytes=in_logs * 10**6, total_bytes=10**9,
                               usable_bytes=10**9 - in_volume * 10**6),),
         )  # fmt: skip
-        history.take(shown)
+        _take(shown, history)
         cluster.advance(10_000)
         frame = cluster.frame()
     (trend,) = dir_trends(shown, history)
