@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.admin.analysis.moves import CopyProgress, CopyState, MovesBoard
-from engine.admin.analysis.throttles import ThrottleVerdict, throttle_advice, throttle_texts
+from engine.admin.analysis.moves import CopyProgress, CopyState
+from engine.admin.analysis.throttles import ThrottleVerdict, throttle_texts
 from engine.admin.health.report import Check, HealthReason
 from engine.admin.watch.frame import Frame, Stage
 from engine.common.model import ReplicaAssignment, TopicPartition
@@ -80,8 +80,7 @@ def _sides(copy: CopyProgress) -> tuple[tuple[int | None, bool], tuple[int | Non
 
 def _in_burst(board: Board) -> set[tuple[int | None, bool]]:
     """Return the sides of brokers that copy in a burst, through which more goes than their throttle allows."""
-    advice = throttle_advice(board.frame, board.moves)
-    return {(throttle.broker, throttle.is_leader) for throttle in advice if throttle.is_burst}
+    return {(throttle.broker, throttle.is_leader) for throttle in board.throttles if throttle.is_burst}
 
 
 def left_text(board: Board) -> str:
@@ -193,7 +192,7 @@ def _summary(view: View, width: int) -> list[Line]:
         still = "1 copy stands" if moves.stalled_count == 1 else f"{count(moves.stalled_count)} copies stand"
         lines.append(line((f"{still} still", Tone.BAD)))
     lines += _waiting_long([copy for copy in moves.copies if copy.waits_long])
-    return [*lines, *_throttles(board, moves, width), *left_behind]
+    return [*lines, *_throttles(board, width), *left_behind]
 
 
 def leaked_throttles(frame: Frame) -> HealthReason | None:
@@ -226,9 +225,9 @@ def _waiting_long(copies: list[CopyProgress]) -> list[Line]:
     return [line((text, Tone.WARN), (f"   if it is stuck, broker {worst.broker}'s log says why", Tone.QUIET))]
 
 
-def _throttles(board: Board, moves: MovesBoard, width: int) -> list[Line]:
+def _throttles(board: Board, width: int) -> list[Line]:
     """Say what the throttles do, beginning with those that never let it end."""
-    throttles = throttle_texts(throttle_advice(board.frame, moves))
+    throttles = throttle_texts(board.throttles)
     if not throttles:
         return [line(("no throttle limits these copies   H sets one", Tone.QUIET))]
     lines: list[Line] = []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.admin.analysis.disks import DirTrend
 from engine.admin.analysis.standstills import scope_text
-from engine.admin.analysis.throttles import ThrottleAdvice, throttle_advice, throttle_texts
+from engine.admin.analysis.throttles import throttle_texts
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import Side
 from engine.admin.configs.values import Entity, EntityType, plain_value
@@ -275,7 +275,7 @@ def _throttle(view: View, items: Sequence[Any]) -> Offer:
 
     if not view.board.total.moving:
         return NotNow("nothing is being moved")
-    advice = _throttles_in_force(view)
+    advice = view.board.throttles
     suggested = max((throttle.suggested_rate or 0 for throttle in advice), default=0)
     rates = sorted({throttle.rate for throttle in advice})
     value = typed_rate(suggested or rates[-1]) if rates else ""
@@ -288,12 +288,7 @@ def _throttle(view: View, items: Sequence[Any]) -> Offer:
 def _remove_throttles(view: View, items: Sequence[Any]) -> Offer:
     from tui.operations.reassignments import RemoveThrottles
 
-    return RemoveThrottles(tuple(text for text, _ in throttle_texts(_throttles_in_force(view))))
-
-
-def _throttles_in_force(view: View) -> list[ThrottleAdvice]:
-    """Return the throttles that moves under way go through."""
-    return throttle_advice(view.board.frame, view.board.moves)
+    return RemoveThrottles(tuple(text for text, _ in throttle_texts(view.board.throttles)))
 
 
 def _verify(view: View, items: Sequence[Any]) -> Offer:

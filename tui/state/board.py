@@ -19,6 +19,7 @@ from engine.admin.analysis.rates import Rates
 from engine.admin.analysis.sanity import Finding, SanityCheck
 from engine.admin.analysis.standstills import Standstills
 from engine.admin.analysis.tallies import Tallies, Tally
+from engine.admin.analysis.throttles import ThrottleAdvice, throttle_advice
 from engine.admin.cluster.rights import Right
 from engine.admin.health.report import Check, used_percent
 from engine.admin.lag.verdicts import LagStatus
@@ -147,6 +148,7 @@ class Board:
         self._topic_bytes: dict[str, int | None] = {}
         self._dir_trends: list[DirTrend] | None = None
         self._moves: MovesBoard | None = None
+        self._throttles: list[ThrottleAdvice] | None = None
         self._all_items: list[PartitionItem] | None = None
 
     def turns(self, frame: Frame) -> Iterator[None]:
@@ -178,7 +180,7 @@ class Board:
             self._all_items = None
         if self.history.take(frame):
             self.event_count += len(frame.events)
-        self._dir_trends = self._moves = None
+        self._dir_trends = self._moves = self._throttles = None
         self.findings = self._sanity.check(frame)
         self._note_troubles(frame)
         self._topic_bytes = {}
@@ -279,6 +281,13 @@ class Board:
         if self._moves is None:
             self._moves = moves_board(self.frame, self.history)
         return self._moves
+
+    @property
+    def throttles(self) -> list[ThrottleAdvice]:
+        """The throttles that copies go through, those that never let them end first."""
+        if self._throttles is None:
+            self._throttles = throttle_advice(self.frame, self.moves)
+        return self._throttles
 
     @property
     def filling(self) -> list[DirTrend]:

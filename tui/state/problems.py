@@ -10,7 +10,7 @@ from engine.admin.analysis.causes import missing_brokers
 from engine.admin.analysis.disks import NO_ROOM_SOON_S, DirTrend, room_advice
 from engine.admin.analysis.moves import CopyProgress, CopyState
 from engine.admin.analysis.rebalances import changes_of_members
-from engine.admin.analysis.throttles import ThrottleVerdict, throttle_advice, throttle_texts, what_is_held
+from engine.admin.analysis.throttles import ThrottleVerdict, throttle_texts, what_is_held
 from engine.admin.health.report import Check, HealthReason, Severity
 from engine.admin.lag.results import PartitionLag
 from engine.admin.lag.verdicts import Reason
@@ -278,12 +278,12 @@ def _advice_of(board: Board, reason: HealthReason) -> str:
 
 
 def _is_held_up(board: Board) -> bool:
-    return board.total.moving > 0 and any(throttle.holds_up for throttle in throttle_advice(board.frame, board.moves))
+    return board.total.moving > 0 and any(throttle.holds_up for throttle in board.throttles)
 
 
 def _throttles(board: Board) -> list[str]:
     """Say which throttles hold moves up, or may."""
-    texts = throttle_texts(throttle_advice(board.frame, board.moves)) if board.total.moving else []
+    texts = throttle_texts(board.throttles) if board.total.moving else []
     return [text for text, verdict in texts if verdict is not ThrottleVerdict.NOT_THE_LIMIT]
 
 
@@ -323,7 +323,7 @@ def _of_moves(board: Board) -> Iterator[Problem]:
         longest = max(stuck, key=lambda copy: copy.stalled_s or 0)
         may_go = [copy for copy in stuck if not copy.is_blocked]
         through = {(copy.source, True) for copy in may_go} | {(copy.broker, False) for copy in may_go}
-        limits = [one for one in throttle_advice(board.frame, moves) if (one.broker, one.is_leader) in through]
+        limits = [one for one in board.throttles if (one.broker, one.is_leader) in through]
         throttles = throttle_texts([one for one in limits if one.verdict is not ThrottleVerdict.NOT_THE_LIMIT])
         yield Problem(
             state.value, Tone.BAD, (singular if len(stuck) == 1 else plural).format(count(len(stuck))),
