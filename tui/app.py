@@ -148,16 +148,25 @@ class Dashboard(FrameApp, inherit_bindings=False):
     def take(self, frame: Frame) -> None:
         """Take a frame and draw it; after the first one, load what keys need later."""
         super().take(frame)
-        if self.main is not None and self.is_paused:
-            self.main.draw_head()
-        elif self.main is not None:
-            self.main.draw(is_new_data=True)
+        if self.terminal is None:
+            self._draw_frame()
+        else:
+            self.terminal.when_free(self._draw_frame)
         if self._loading is None:
             self.call_after_refresh(self._load_modules)
         feed, fleet = self.session.feed, self.session.shown_fleet
         if self._settled is not feed and (self.board.has_metadata if fleet is None else fleet.is_settled):
             self._settled = feed
             self.call_after_refresh(self._settle)
+
+    def _draw_frame(self) -> None:
+        if self.main is None:
+            return
+        with self.errors_told():
+            if self.is_paused:
+                self.main.draw_head()
+            else:
+                self.main.draw(is_new_data=True)
 
     def _load_modules(self) -> None:
         self._loading = self._loading or asyncio.create_task(asyncio.to_thread(load_modules), name="load modules")

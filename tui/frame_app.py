@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,6 +33,8 @@ class FrameApp(App[int], inherit_bindings=False):
     def __init__(self, session: Session) -> None:
         super().__init__(driver_class=Terminal)
         self.session = session
+        self.terminal: Terminal | None = None
+        """Where it is drawn; None without a terminal."""
         self.board = Board()
         self.received_at: float | None = None
         self.is_paused = False
@@ -44,16 +47,22 @@ class FrameApp(App[int], inherit_bindings=False):
         self._reader = asyncio.create_task(self._take_frames(feed), name="dashboard-frames")
 
     async def _take_frames(self, feed: Feed) -> None:
-        """Take frames until there are no more. An error in one frame is shown and logged, and later frames follow."""
+        """Take frames until there are no more; after one that cannot be shown, later ones follow."""
         await feed.start()
         async for frame in feed.frames():
-            try:
+            with self.errors_told():
                 for _ in self.board.turns(frame):
                     await asyncio.sleep(0)
                 self.take(frame)
-            except Exception:
-                log.exception("a frame could not be shown")
-                self.notify("a frame could not be shown: see the logs (l)", severity="error", markup=False)
+
+    @contextmanager
+    def errors_told(self) -> Iterator[None]:
+        """Log an error inside, and show that a frame is missing."""
+        try:
+            yield
+        except Exception:
+            log.exception("a frame could not be shown")
+            self.notify("a frame could not be shown: see the logs (l)", severity="error", markup=False)
 
     def take(self, frame: Frame) -> None:
         """Take a frame; while the view is frozen, it waits."""

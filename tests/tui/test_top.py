@@ -184,6 +184,28 @@ def test_a_second_signal_ends_it_when_the_terminal_takes_no_output(tmp_path: Pat
     assert top.process.returncode in (143, -signal.SIGTERM)
 
 
+def test_keys_are_heard_while_the_terminal_takes_no_output(tmp_path: Path) -> None:
+    with terminal("top", *NOBODY, folder=tmp_path) as top:
+        top.read_until(b"127.0.0.1:1")
+        for _ in range(25):  # nobody reads what each of these screens takes
+            os.write(top.master, b"23")
+            time.sleep(0.02)
+        os.write(top.master, b"q")
+        assert top.process.wait(WAIT_S) == 0
+
+
+def test_the_screen_is_whole_once_a_slow_terminal_has_caught_up(tmp_path: Path) -> None:
+    with terminal("top", "--replay", recording(tmp_path), folder=tmp_path) as top:
+        top.read_until(b"recording 5/5")
+        for _ in range(25):
+            os.write(top.master, b"23")
+            time.sleep(0.02)
+        os.write(top.master, b"?")
+        top.read_until_words("Keysoftopics")
+        os.write(top.master, b"\x1bq")
+        assert top.ended() == 0
+
+
 def test_a_log_file_that_cannot_be_written_keeps_nobody_from_the_dashboard(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file where a folder should be")
     with terminal("top", *NOBODY, "--screen", "logs", folder=tmp_path) as top:
