@@ -11,17 +11,10 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from engine.admin.watch.frame import Frame, WatchedGroup
-from engine.admin.watch.frame_changes import (
-    CLUSTER,
-    FIELDS,
-    NO_FRAME,
-    TOPIC,
-    group_key,
-    rows_by_partition,
-)
+from engine.admin.watch.frame_changes import NO_FRAME, group_key, rows_by_partition
 from engine.admin.watch.log_ends import UNKNOWN, LogEnds
 from engine.admin.watch.replica_logs import WIDTH, Place, ReplicaLogs
-from engine.admin.watch.value_codec import decoder
+from engine.admin.watch.value_codec import Decoders
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, TopicSnapshot
 
 
@@ -31,9 +24,12 @@ class FrameBuilder:
     Args:
         known: the frame before.
         is_whole: the lines describe the whole frame, not what has changed since ``known``.
+        decoders: for the values of the recording; by default, those of this version of klamm.
     """
 
-    def __init__(self, known: Frame | None, *, is_whole: bool) -> None:
+    def __init__(self, known: Frame | None, *, is_whole: bool, decoders: Decoders | None = None) -> None:
+        self._decoders = decoders or Decoders()
+        self._fields = self._decoders.fields_of(Frame)
         self._known = known or NO_FRAME
         self._old = NO_FRAME if is_whole else self._known
         self._values: dict[str, Any] = {"health": None}
@@ -65,7 +61,12 @@ class FrameBuilder:
         return replace(self._old, **values)
 
     def _take_fields(self, fields: Mapping[str, Any]) -> None:
-        self._values |= {name: decoder(FIELDS[name])(value) for name, value in fields.items()}
+        self._values |= self._decoded(Frame, fields)
+
+    def _decoded(self, kind: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the known fields of one of these."""
+        hints = self._decoders.fields_of(kind)
+        return {name: self._decoders.of(hints[name])(value) for name, value in fields.items() if name in hints}
 
     # Mappings
 
@@ -76,12 +77,14 @@ class FrameBuilder:
         return values
 
     def _take_gone(self, name: str, keys: list[Any]) -> None:
-        decode = decoder(FIELDS[name].__args__[0])
-        for key in keys:
-            del self._mapping(name)[decode(key)]
+        if name in self._fields:
+            decode = self._decoders.of(self._fields[name].__args__[0])
+            for key in keys:
+                del self._mapping(name)[decode(key)]
 
     def _take_fresh(self, name: str, pairs: list[Any]) -> None:
-        self._mapping(name).update(decoder(FIELDS[name])(pairs))
+        if name in self._fields:
+            self._mapping(name).update(self._decoders.of(self._fields[name])(pairs))
 
     # Groups
 
@@ -95,7 +98,7 @@ class FrameBuilder:
             del self._known_groups()[name, kind]
 
     def _take_groups(self, groups: list[Any]) -> None:
-        for group in map(decoder(WatchedGroup), groups):
+        for group in map(self._decoders.of(WatchedGroup), groups):
             self._known_groups()[group_key(group)] = group
 
     # Ends, logs, cluster
@@ -112,14 +115,18 @@ class FrameBuilder:
 
     def _whole_cluster(self) -> _Cluster:
         if self._cluster is None:
-            self._cluster = _Cluster(self._old.cluster, self._known.cluster)
+            decode = self._decoders.of(PartitionSnapshot)
+            self._cluster = _Cluster(self._old.cluster, self._known.cluster, decode)
         return self._cluster
 
     def _take_cluster(self, own: Mapping[str, Any] | None) -> None:
         if own is None:
             self._values["cluster"] = None
         else:
-            self._whole_cluster().own = {name: decoder(CLUSTER[name])(value) for name, value in own.items()}
+            self._whole_cluster().own = self._decoded(ClusterSnapshot, own)
+
+    def _take_topic(self, name: str, own: Mapping[str, Any], gone: list[int]) -> None:
+        self._whole_cluster().begin(name, self._decoded(TopicSnapshot, own), gone)
 
     _TAKERS: ClassVar[Mapping[str, Callable[..., None]]] = {
         "fields": _take_fields,
@@ -134,7 +141,7 @@ class FrameBuilder:
         "logs": lambda self, topic, changed, rows: self._all_logs().take(topic, changed, rows),
         "cluster": _take_cluster,
         "topics_gone": lambda self, names: self._whole_cluster().forget(names),
-        "topic": lambda self, name, own, gone: self._whole_cluster().begin(name, own, gone),
+        "topic": _take_topic,
         "partitions": lambda self, rows: self._whole_cluster().take(rows),
     }
 
@@ -211,8 +218,10 @@ def _place(row: list[Any]) -> Place:
 class _Cluster:
     """The cluster of the frame that is being made; partitions belong to the topic that was begun last."""
 
-    def __init__(self, old: ClusterSnapshot | None, known: ClusterSnapshot | None) -> None:
-        self._old = old
+    def __init__(
+        self, old: ClusterSnapshot | None, known: ClusterSnapshot | None, decode: Callable[[Any], PartitionSnapshot]
+    ) -> None:
+        self._old, self._decode = old, decode
         self._known = {} if known is None else {topic.name: topic for topic in known.topics}
         self._topics = {} if old is None else {topic.name: topic for topic in old.topics}
         self._name = ""
@@ -229,13 +238,13 @@ class _Cluster:
     def begin(self, name: str, own: Mapping[str, Any], gone: list[int]) -> None:
         self._end()
         known = self._topics.get(name)
-        self._name, self._topic_own = name, {field: decoder(TOPIC[field])(value) for field, value in own.items()}
+        self._name, self._topic_own = name, dict(own)
         self._partitions = {} if known is None else {p.partition: p for p in known.partitions}
         for number in gone:
             del self._partitions[number]
 
     def take(self, rows: list[Any]) -> None:
-        for partition in map(decoder(PartitionSnapshot), rows):
+        for partition in map(self._decode, rows):
             self._partitions[partition.partition] = partition
 
     def made(self) -> ClusterSnapshot:

@@ -2,7 +2,9 @@
 
 The file begins with a line of JSON that says what it is:
 
-    {"klamm_recording": 2, "shape": "…", "klamm": "…", "cluster": "…"}
+    {"klamm_recording": 2, "shape": "…", "klamm": "…", "cluster": "…", "fields": ["Frame.at_ms:int", …]}
+
+A klamm whose frames have other fields, so another shape, reads those that it has too.
 
 Records follow, each with a head of 17 bytes, big-endian (length of the data, their CRC, kind, time in milliseconds),
 and its data, lines of JSON compressed by zlib. Kind 0 is a whole frame, kind 1 what changed. From time to time a record
@@ -28,7 +30,7 @@ from engine.admin.watch.frame import Frame
 from engine.admin.watch.frame_building import FrameBuilder
 from engine.admin.watch.frame_changes import changes_of
 from engine.admin.watch.judging import HealthMemory
-from engine.admin.watch.value_codec import shape_of
+from engine.admin.watch.value_codec import Decoders, lines_of, shape_of
 from engine.common.turns import at_once
 from engine.common.version import VERSION
 
@@ -40,7 +42,7 @@ KEY_SHARE = 4
 """And this many times as many bytes as the whole frame before took: on a large cluster one takes a second to write."""
 
 RECORD_BYTES_MAX = 256 * 1024 * 1024
-_HEAD_BYTES_MAX = 4096
+_HEAD_BYTES_MAX = 65_536
 _INFLATED_AT_ONCE = 4096
 _LINES_A_TURN = 20
 """Of up to a hundred partitions each: some milliseconds."""
@@ -63,6 +65,7 @@ class FrameWriter:
             "shape": shape_of(Frame),
             "klamm": VERSION,
             "cluster": cluster[:1000],
+            "fields": lines_of(Frame),
         }
         try:
             self._file: BinaryIO = open(path, "xb")  # noqa: SIM115
@@ -211,14 +214,15 @@ class Recording:
         try:
             if zlib.crc32(data) != place.crc:
                 raise ValueError("the checksum does not match")
-            building = FrameBuilder(self._frame, is_whole=place.is_whole)
+            building = FrameBuilder(self._frame, is_whole=place.is_whole, decoders=self._decoders)
             for count, line in enumerate(_lines_of(data), 1):
                 building.take(json.loads(line))
                 if count % _LINES_A_TURN == 0:
                     yield
             return building.made()
         except (ValueError, TypeError, LookupError, OverflowError, zlib.error) as error:
-            raise BadRequest(f"frame {index} is damaged: {error}", where=str(self._path)) from error
+            what = "damaged" if self._is_of_this_version else f"not what this klamm ({VERSION}) can read"
+            raise BadRequest(f"frame {index} is {what}: {error}", where=str(self._path)) from error
 
     def _read_head(self) -> str:
         where, line = str(self._path), self._file.readline(_HEAD_BYTES_MAX)
@@ -227,8 +231,13 @@ class Recording:
             version, shape = head["klamm_recording"], head["shape"]
         except (ValueError, KeyError, TypeError):
             raise BadRequest("not a recording of klamm", where=where) from None
-        if version != FORMAT_VERSION or shape != shape_of(Frame):
+        self._is_of_this_version = version == FORMAT_VERSION and shape == shape_of(Frame)
+        fields = None if self._is_of_this_version else head.get("fields")
+        if version != FORMAT_VERSION or not (self._is_of_this_version or isinstance(fields, list)):
             raise _made_by_another(head.get("klamm"), where)
+        self._decoders = Decoders(fields and map(str, fields))
+        if lacking := self._decoders.lacking(Frame):
+            raise _made_by_another(head.get("klamm"), where, f": it has no {', '.join(lacking)}")
         return str(head.get("cluster", ""))
 
     def _read_places(self) -> list[_Place]:
@@ -297,10 +306,10 @@ async def record(feed: Feed, path: Path) -> Recorded:
     return Recorded(writer.count, writer.size_bytes, (last_ms - first_ms) / 1000)
 
 
-def _made_by_another(made_by: str | None, where: str) -> BadRequest:
+def _made_by_another(made_by: str | None, where: str, why: str = "") -> BadRequest:
     """Return the error about a recording in another format; builds of one version may differ, too."""
     if made_by in (None, VERSION):
-        message = f"a recording of another build of klamm, which this one ({VERSION}) cannot read"
+        message = f"a recording of another build of klamm, which this one ({VERSION}) cannot read{why}"
         return BadRequest(message, where=where, hint="play it with the version of klamm that recorded it")
-    message = f"a recording of klamm {made_by}, which this klamm ({VERSION}) cannot read"
+    message = f"a recording of klamm {made_by}, which this klamm ({VERSION}) cannot read{why}"
     return BadRequest(message, where=where, hint=f"play it with klamm {made_by}")

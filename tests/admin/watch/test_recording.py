@@ -168,6 +168,7 @@ def test_a_recording_of_another_version_is_refused_and_says_whose(tmp_path: Path
     _written(tmp_path / "r", _frames(2))
     head, rest = (tmp_path / "r").read_bytes().split(b"\n", 1)
     other = json.loads(head) | {key: "other", "klamm": "9.9"}
+    del other["fields"]
     (tmp_path / "r").write_bytes(json.dumps(other).encode() + b"\n" + rest)
     with pytest.raises(BadRequest, match=r"klamm 9\.9"):
         Recording(tmp_path / "r")
@@ -178,6 +179,51 @@ def test_a_recording_of_another_version_is_refused_and_says_whose(tmp_path: Path
         with pytest.raises(BadRequest, match="a recording of another build of klamm") as raised:
             Recording(tmp_path / "r")
         assert raised.value.hint == "play it with the version of klamm that recorded it"
+
+
+def _by_another(path: Path, change: Callable[[str], str]) -> Recording:
+    """Open a recording as if a klamm whose frames had other fields had written it."""
+    head, rest = path.read_bytes().split(b"\n", 1)
+    told = json.loads(head)
+    other = told | {"shape": "other", "klamm": "9.9", "fields": [*map(change, told["fields"])]}
+    path.write_bytes(json.dumps(other).encode() + b"\n" + rest)
+    return Recording(path)
+
+
+@pytest.mark.parametrize(
+    ("field", "without"),
+    [
+        ("Frame.min_isr", lambda frame: replace(frame, min_isr={})),
+        ("Frame.log_dirs", lambda frame: replace(frame, log_dirs=())),
+        ("Link.address", lambda frame: replace(
+            frame, links={side: replace(link, address="") for side, link in frame.links.items()})),
+        ("TopicSnapshot.configs", lambda frame: replace(frame, cluster=replace(
+            frame.cluster, topics=tuple(replace(topic, configs={}) for topic in frame.cluster.topics)))),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("change", ["type", "name"])
+def test_a_recording_of_another_version_is_played_without_what_both_do_not_know(
+    tmp_path: Path, field: str, without: Callable[[Frame], Frame], change: str
+) -> None:
+    frames = _frames(15)
+    _written(tmp_path / "r", frames)
+
+    def changed(line: str) -> str:
+        if line.partition(":")[0] != field:
+            return line
+        return f"{field}:float" if change == "type" else line.replace(field, f"{field}_before")
+
+    recording = _by_another(tmp_path / "r", changed)
+    played = [replace(recording.frame(position), health=None) for position in range(recording.count)]
+    recording.close()
+    whole = [replace(frame, health=None) for frame in frames]
+    assert played == [*map(without, whole)] and played != whole
+
+
+def test_a_recording_without_what_every_frame_needs_is_refused_and_says_what(tmp_path: Path) -> None:
+    _written(tmp_path / "r", _frames(2))
+    with pytest.raises(BadRequest, match=r"klamm 9\.9, which .* cannot read: it has no PartitionSnapshot\.assignment$"):
+        _by_another(tmp_path / "r", lambda line: line.replace("Snapshot.assignment:", "Snapshot.replicas:"))
 
 
 def test_an_existing_file_is_never_overwritten(tmp_path: Path) -> None:
