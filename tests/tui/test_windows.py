@@ -14,6 +14,7 @@ from event_loop import staged
 from engine.admin.configs.values import Entity, EntityType
 from tui.dialogs.confirm import ConfirmDialog, OutcomeDialog
 from tui.dialogs.dialog import TextDialog, WaitDialog
+from tui.dialogs.form import FormDialog
 from tui.dialogs.settings import SettingsDialog
 from tui.drawing.cells import Cell
 from tui.operations.operation import Outcome, Prepared
@@ -40,6 +41,16 @@ def test_the_last_key_of_the_help_can_be_scrolled_to(size: tuple[int, int]) -> N
         await driven.until(lambda: " Quit" in driven.drawn)
 
     shown(look, page="topics", size=size)
+
+
+@staged(shown, size=(80, 24))
+async def test_the_hint_of_a_field_can_be_read_whole_in_a_small_terminal(driven: Driven, /) -> None:
+    hint = "for each broker, for example 50M; now without a throttle, so that copies take what there is"
+    field = FieldNeeded("rate", "Bytes a second", hint=hint)
+    driven.app.push_screen(FormDialog(Ask("Change the throttle", (field,), lambda values: None)))
+    await driven.sees("Change the throttle")
+    seen = [word for line in driven.drawn.splitlines() for word in line.split()]
+    assert [word for word in hint.split() if word not in seen] == []
 
 
 @pytest.mark.parametrize("size", SIZES)

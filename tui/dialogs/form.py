@@ -109,7 +109,7 @@ class FormDialog(Dialog[Any]):
 
 
 def _below(field: FieldNeeded) -> list[Widget]:
-    label = LinesView([_labelled(field.label, field.hint)], id=f"label-{field.name}")
+    label = LinesView([_labelled(field.label, field.hint)], id=f"label-{field.name}", folds=True)
     return [label, Input(field.value, id=f"field-{field.name}")]
 
 
