@@ -293,3 +293,11 @@ def test_partitions_of_a_group_in_trouble_are_told_by_their_readers() -> None:
     assert [case.partition(" behind, ")[2] for case in behind] == [
         "read by search-index at /10.0.0.1", "read by search-index at /10.0.0.2",
     ]  # fmt: skip
+
+
+@staged(shown, size=(120, 40))
+async def test_the_text_below_a_table_is_there_as_soon_as_its_screen(driven: Driven, /) -> None:
+    """The overview has hidden the table before, so it had no height."""
+    await driven.tick(2)
+    await driven.press("2")
+    assert driven.lines_with("  broker 1  up  kafka1:9092")

@@ -268,6 +268,7 @@ class TableRoom(Horizontal):
     """
 
     _placed = (0, 0)
+    _asked: tuple[int, Callable[[int], list[Line]]] | None = None
 
     def compose(self) -> ComposeResult:
         """The table first: keys move in it."""
@@ -276,6 +277,7 @@ class TableRoom(Horizontal):
 
     def show_aside(self, width: int, make: Callable[[int], list[Line]]) -> None:
         """Show what ``make`` returns for a width; ``width`` is that of the terminal."""
+        self._asked = width, make
         aside, table = self.query_one("#aside", LinesView), self.query_one(LineTable)
         spare = min(ASIDE_MAX, width - table.natural_width)
         rows = len(table.model.shown) + 2
@@ -286,6 +288,11 @@ class TableRoom(Horizontal):
         aside.set_class(bool(lines), "-shown")
         self._place(rows if is_below else 0, spare if is_beside else 0)
         aside.set_lines(lines)
+
+    def on_resize(self) -> None:
+        """Use the room there is now: while another screen hid it, there was none."""
+        if self._asked is not None:
+            self.show_aside(*self._asked)
 
     def _place(self, rows: int, spare: int) -> None:
         """Put the text below ``rows`` lines, or beside the table in ``spare`` cells. Each change lays out everything
