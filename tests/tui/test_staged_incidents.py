@@ -140,7 +140,8 @@ INCIDENTS = {
     ),
     "starved move": Incident(
         _starve, "✖ 1 copy falls behind", "Reassignments › stuck", ("orders-1",),
-        ("sends under a throttle of 1.0 kB/s; the move can never finish", "raise the throttle (H); or cancel it (C)"),
+        ("orders-1 to broker 5: 1.0 kB/s are copied, 100 kB/s are produced",
+         "sends under a throttle of 1.0 kB/s; the move can never finish", "raise the throttle (H); or cancel it (C)"),
         seconds=60,
         mends=("reassignment.throttle", lambda offer: isinstance(offer, Ask) and offer.fields[0].value == "1M"
                and offer.fields[0].hint == "for each broker, now 1.0 kB/s, 1.0 MB/s would let it end within an hour"),

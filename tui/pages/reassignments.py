@@ -124,6 +124,8 @@ def why_of(copy: CopyProgress) -> str:
     """Return why a copy is not done, as far as it can be known."""
     if copy.state is CopyState.WAITING and copy.stalled_s:
         return f"{waited(copy)}: {copy.reason}"
+    if copy.state is CopyState.FALLING_BEHIND and not copy.reason:
+        return f"{byte_rate(copy.rate)} are copied, {byte_rate(copy.inflow)} are produced"
     still = f"no byte seen for {span(copy.stalled_s)}" if copy.stalled_s and " for " not in copy.reason else ""
     return ", ".join(part for part in (copy.reason, still) if part)
 

@@ -328,7 +328,7 @@ def _of_moves(board: Board) -> Iterator[Problem]:
         yield Problem(
             state.value, Tone.BAD, (singular if len(stuck) == 1 else plural).format(count(len(stuck))),
             ", ".join(cases) + ", …" * (len(stuck) > _NAMED_MAX),
-            None if longest.stalled_s is None
+            None if not longest.stalled_s
             else Since(board.frame.at_ms - round(longest.stalled_s * 1000), longest.is_at_least),
             Location("reassignments", only=Only.STUCK),
             examples=(
