@@ -68,6 +68,11 @@ _ALERTS = (
         "watch-with-prometheus",
     ),
     _Alert(
+        "KlammLacksRights", "klamm_exporter_rights_missing > 0", "15m", "warning",
+        "klamm exporter lacks {{ $labels.operation }} ({{ $labels.resource }}): its figures leave something out",
+        "klamm exporter --once names the rights, and how an administrator allows them", "who-may-do-what",
+    ),
+    _Alert(
         "KlammLeavesSeriesOut", "klamm_exporter_series_left_out > 0", "10m", "warning",
         "{{ $value }} series of {{ $labels.metric }} are left out", "raise --series-max, or give --topic or --group",
         "watch-with-prometheus",

@@ -7,6 +7,7 @@ says how old each part is, and ``klamm_exporter_series_left_out`` how much the l
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -85,7 +86,7 @@ class FrameMetrics:
         """Return all metrics, none with more series than the scope allows, and how many were left out."""
         is_up = not trouble_of(frame)
         up = Metric("klamm_cluster_up", "1 while the cluster answers.", [({}, float(is_up))])
-        metrics = [up, *_readings(frame)]
+        metrics = [up, *_readings(frame), _rights_missing(frame)]
         if is_up:
             metrics += self._of_cluster(frame)
         limit = self._scope.series_max
@@ -182,6 +183,14 @@ def _readings(frame: Frame) -> list[Metric]:
         Metric(f"{prefix}failed", "1 if the last reading failed.", failed),
         Metric(f"{prefix}missing", "What the last reading lacks, such as brokers that do not answer.", missing),
     ]
+
+
+def _rights_missing(frame: Frame) -> Metric:
+    """Return the rights that the exporter lacked in the last minutes: no figure has what they would show."""
+    counts = Counter((right.operation.word, right.resource_type.word) for right in frame.denied)
+    samples = [({"operation": what, "resource": on}, float(count)) for (what, on), count in sorted(counts.items())]
+    text = "On how many resources of a type the exporter lacks a right: all figures leave out what it would show."
+    return Metric("klamm_exporter_rights_missing", text, samples)
 
 
 def _of_members(frame: Frame) -> Iterator[Metric]:

@@ -10,9 +10,11 @@ import pytest
 from fake_cluster import FakeCluster, small_cluster
 
 from engine.admin.analysis.exporter_metrics import FrameMetrics, MetricsScope
+from engine.admin.cluster.rights import Right
 from engine.admin.cluster.target import Side
 from engine.admin.topics.selection import select_topics
 from engine.admin.watch.frame import Frame, LinkState, Stage
+from engine.common.acl import AclOperation, ResourceType
 from engine.common.metric import prometheus_lines
 from engine.common.model import TopicPartition
 
@@ -58,6 +60,19 @@ def test_a_dead_broker_and_one_that_is_silent() -> None:
     assert series["klamm_cluster_under_replicated"] == 34
     assert series["klamm_cluster_health"] == 2
     assert series['klamm_cluster_health_findings{check="missing_brokers",severity="critical"}'] == 1
+
+
+def test_what_the_exporter_may_not_see_is_told() -> None:
+    """Without it, a page of zeros would look like a healthy cluster."""
+    frame = small_cluster().frame()
+    assert not any(name.startswith("klamm_exporter_rights_missing{") for name in told(frame))
+    hidden = [Right(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name) for name in ("orders", "audit")]
+    denied = (Right(AclOperation.DESCRIBE, ResourceType.CLUSTER), *hidden)
+    series = told(replace(frame, denied=denied))
+    assert {name: value for name, value in series.items() if "rights_missing" in name} == {
+        'klamm_exporter_rights_missing{operation="describe",resource="cluster"}': 1,
+        'klamm_exporter_rights_missing{operation="describe-configs",resource="topic"}': 2,
+    }
 
 
 @pytest.mark.parametrize(
