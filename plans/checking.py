@@ -186,7 +186,11 @@ def check_drift(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines | No
     if plan.klamm.cluster_id != snapshot.cluster_id:
         message = f"this plan is for cluster {plan.klamm.cluster_id}, not for {snapshot.cluster_id}"
         return [Finding(Check.CLUSTER, message, lines.of_key("cluster_id"))]
-    findings = [*_drifted(plan, snapshot, lines), *_missing_targets(plan, snapshot, lines)]
+    findings = [
+        *_drifted(plan, snapshot, lines),
+        *_missing_targets(plan, snapshot, lines),
+        *_missing_log_dirs(plan, snapshot, lines),
+    ]
     notes = list(_leaderless(plan, snapshot, lines))
     if input_digest(snapshot) != plan.klamm.input_digest:
         message = "brokers, racks, topics or replicas have changed since the plan was made"
@@ -319,6 +323,21 @@ def _missing_targets(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines
             if broker not in live and broker not in before[entry.name]:
                 message = f"{entry.name} is to go to broker {broker}, which is not alive"
                 yield Finding(Check.TARGETS, message, lines.of_partition(entry.name), partition=entry.name)
+
+
+def _missing_log_dirs(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines) -> Iterator[Finding]:
+    """Find log dirs of the plan that their broker does not have; of brokers that reported theirs."""
+    present: dict[int, set[str]] = {}
+    for log_dir in snapshot.log_dirs:
+        present.setdefault(log_dir.broker, set()).add(log_dir.log_dir)
+    failed = {(log_dir.broker, log_dir.log_dir) for log_dir in snapshot.failed_log_dirs or ()}
+    for entry in plan.partitions:
+        for broker, path in zip(entry.replicas, entry.log_dirs, strict=True):
+            if path == ANY_LOG_DIR or path in present.get(broker, {path}):
+                continue
+            why = "which has failed" if (broker, path) in failed else "which it does not have"
+            message = f"{entry.name} is to go to log dir {path} of broker {broker}, {why}"
+            yield Finding(Check.TARGETS, message, lines.of_partition(entry.name), partition=entry.name)
 
 
 def _leaderless(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines) -> Iterator[Finding]:

@@ -77,6 +77,11 @@ class PlanFile:
     partitions: tuple[PlanEntry, ...]
     klamm: Envelope
 
+    @property
+    def names_log_dirs(self) -> bool:
+        """Whether a replica is to go to a certain log dir."""
+        return any(path != ANY_LOG_DIR for entry in self.partitions for path in entry.log_dirs)
+
 
 @dataclass(frozen=True, slots=True)
 class MadePlan:
@@ -119,6 +124,8 @@ def decode_plan(text: str) -> PlanFile:
             raise BadPlanFile(str(error), hint=_HINT) from error
     _check_entries("partitions", plan.partitions)
     _check_entries("klamm.rollback", plan.klamm.rollback)
+    if plan.klamm.throttle is not None and plan.klamm.throttle < 1:
+        raise BadPlanFile(f"klamm.throttle: must be 1 or more bytes a second, not {plan.klamm.throttle}", hint=_HINT)
     if plan.klamm.sizes and len(plan.klamm.sizes) != len(plan.partitions):
         raise BadPlanFile("klamm.sizes: must have one for each partition", hint=_HINT)
     if {entry.name for entry in plan.partitions} != {entry.name for entry in plan.klamm.rollback}:
@@ -131,6 +138,7 @@ def plan_schema() -> dict[str, Any]:
     schema = schema_of(PlanFile)
     schema["properties"]["version"] = {"const": KAFKA_VERSION}
     schema["$defs"]["Envelope"]["properties"]["format"] = {"const": FORMAT}
+    schema["$defs"]["Envelope"]["properties"]["throttle"]["minimum"] = 1
     entry = schema["$defs"]["PlanEntry"]["properties"]
     entry["partition"]["minimum"] = 0
     entry["replicas"].update(minItems=1, uniqueItems=True)

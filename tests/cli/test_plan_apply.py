@@ -269,8 +269,14 @@ def test_bad_files_and_other_clusters_change_nothing(by_wire: Operator, topic_na
         (good.replace('"cluster_id": "', '"cluster_id": "x'), "this plan is for cluster x"),
         (good.replace('"replicas": [0, 2]', '"replicas": [0, 9]'), "is to go to broker 9, which is not alive"),
         (good.replace(topic_name, f"{topic_name}-gone"), f"{topic_name}-gone-0 does not exist any more"),
+        (
+            good.replace('["any", "any"]', '["any", "/nowhere"]', 1),
+            "log dir /nowhere of broker 2, which it does not have",
+        ),
     ):
         plan.write_text(changed)
+        checked = by_wire("plan", "check", plan)
+        assert (checked.code, told in checked.out) == (1, True), checked.out
         refused = by_wire("plan", "apply", plan, *QUICK_LOCK)
         assert (refused.code, refusal in refused.err) == (1, True), refused.err
     plan.write_text(good)

@@ -13,6 +13,7 @@ from small_clusters import cluster as small_cluster
 from engine.common.model import BrokerInfo, ReplicaAssignment, TopicPartition
 from engine.common.snapshot import (
     ClusterSnapshot,
+    FailedLogDir,
     LogDirSnapshot,
     PartitionSnapshot,
     ReplicaLog,
@@ -162,6 +163,27 @@ def test_a_dead_target_is_named() -> None:
         "t-0 is to go to broker 2, which is not alive",
         "t-1 is to go to broker 2, which is not alive",
     ]
+
+
+def test_a_log_dir_that_a_broker_does_not_have_is_named() -> None:
+    first, second = PLAN.partitions
+    plan = replace(
+        PLAN, partitions=(replace(first, log_dirs=("/d", "/e")), replace(second, log_dirs=("/d", "/nowhere")))
+    )
+
+    def targets(snapshot: ClusterSnapshot) -> list[str]:
+        findings = check_drift(plan, snapshot)
+        assert all(finding.is_error for finding in findings if finding.check is Check.TARGETS)
+        return [finding.message for finding in findings if finding.check is Check.TARGETS]
+
+    assert targets(cluster()) == [], "nobody reported log dirs"
+    dirs = tuple(LogDirSnapshot(broker, path) for broker in (0, 1, 2) for path in ("/d", "/e"))
+    assert targets(replace(cluster(), log_dirs=dirs)) == [
+        "t-1 is to go to log dir /nowhere of broker 0, which it does not have"
+    ]
+    failed = replace(cluster(), log_dirs=dirs[:-1], failed_log_dirs=(FailedLogDir(2, "/e", "KAFKA_STORAGE_ERROR"),))
+    assert targets(failed)[0] == "t-0 is to go to log dir /e of broker 2, which has failed"
+    assert len(what_stops(check_drift(plan, failed), is_fresh=True)) == 2
 
 
 def test_a_partition_that_nobody_leads_is_noted_and_stops_no_wave_before_its_own() -> None:

@@ -101,6 +101,7 @@ def _edited(place: str, value: object) -> str:
         ("klamm/score/gap", float("inf"), "klamm.score.gap: must be a number, not Infinity"),
         ("klamm/score/extra", 1, "klamm.score.extra: unknown key"),
         ("klamm/score/brokers/0/alive", 1, "klamm.score.brokers[0].alive: must be true or false, not 1"),
+        ("klamm/throttle", 0, "klamm.throttle: must be 1 or more bytes a second, not 0"),
         ("klamm/rollback", [], "klamm.rollback: it does not have the partitions of the plan"),
         ("partitions", {}, "partitions: must be a list, not {}"),
         ("partitions/0/replicas", [2, "3"], 'partitions[0].replicas[1]: must be a whole number, not "3"'),

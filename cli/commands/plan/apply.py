@@ -248,12 +248,16 @@ async def _refuse_drift(invocation: Invocation, cluster: Cluster, loaded: Loaded
     """
     from engine.admin.reassignment.lock import refuse_while_held
     from engine.admin.reassignment.plan_runs import Verb
-    from engine.admin.snapshots.taking import read_snapshot
+    from engine.admin.snapshots.taking import read_snapshot, take_snapshot
     from plans.checking import check_drift, what_stops
     from plans.findings import Check
 
     is_fresh = run.verb is Verb.APPLY
-    findings = check_drift(loaded.plan, await read_snapshot(cluster))
+    if is_fresh and loaded.plan.names_log_dirs:
+        snapshot = (await take_snapshot(cluster, has_sizes=True)).snapshot
+    else:
+        snapshot = await read_snapshot(cluster)
+    findings = check_drift(loaded.plan, snapshot)
     serious = what_stops(findings, is_fresh=is_fresh)
     if not serious:
         for note in findings if is_fresh else ():

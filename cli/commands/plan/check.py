@@ -69,7 +69,8 @@ async def check(
 
     loaded = load_plan(file)
     rules = None if policy is None else _load_policy(policy)
-    snapshot = await _snapshot(invocation, loaded, has_sizes=rules is not None and rules.needs_sizes)
+    has_sizes = loaded.plan.names_log_dirs or (rules is not None and rules.needs_sizes)
+    snapshot = await _snapshot(invocation, loaded, has_sizes=has_sizes)
     findings = check_plan(loaded.plan, snapshot, rules, plan_lines(loaded.text))
     rule_file = None if policy is None else str(policy)
     if form is None:
