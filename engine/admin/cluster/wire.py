@@ -101,6 +101,8 @@ class WireCluster:
         self.silent: dict[int, str] = {}
         """Brokers that gave no answer within a limit, and what to report: the next question gives them less time, or
         none."""
+        self.lacks_moves = False
+        """Which reassignments are under way could not be read: nobody said it, or klamm may not see it."""
         self.unanswered: Counter[Operation] = Counter()
         """What shows the outcome of changes without an answer so far."""
         self.waits = waits or Waits()

@@ -50,12 +50,13 @@ def leftover_throttles(facts: HealthFacts, moving_topics: Set[str]) -> list[Thro
     """Return throttles that serve no reassignment: on topics that do not move, and on brokers while nothing moves.
 
     While something moves, a topic may keep just the mark of a rate that brokers still have. While a plan is carried
-    out, nothing is left behind: between two waves nothing moves, and the next one needs the throttle.
+    out, nothing is left behind: between two waves nothing moves, and the next one needs the throttle. Nor is anything
+    called so while nobody knows what moves: to remove it would let a move take all of the network.
 
     Args:
         moving_topics: those with partitions that are being reassigned.
     """
-    if facts.plan is not None:
+    if facts.plan is not None or not facts.are_moves_known:
         return []
     is_anything_moving = bool(moving_topics or facts.listed_reassignments)
     throttles = [

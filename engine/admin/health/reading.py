@@ -106,6 +106,7 @@ async def read_health_facts(cluster: Cluster, clock: Clock | None = None) -> Hea
             facts = await _with_transactions(facts, cluster)
             return await _with_znodes(facts, cluster, clock)
         case Source.WIRE:
+            facts = replace(facts, are_moves_known=not (await cluster.wire()).lacks_moves)
             facts = await _with_min_isr(facts, await topic_reader(cluster, on_unknown_settings=cluster.complain))
             facts = await _with_probes(facts, cluster, (await cluster.wire()).silent, clock)
             return await _with_transactions(await _with_plan(facts, cluster), cluster)

@@ -215,6 +215,7 @@ class HealthFacts:
     Attributes:
         min_isr: by topic.
         listed_reassignments: names that are still in ``/admin/reassign_partitions``.
+        are_moves_known: False if nobody said which reassignments are under way, or klamm may not see them.
         seen_controllers: by broker, which broker it considers the controller (None: none).
         offline_log_dirs: by broker.
         used_percents: by broker and log dir, how full its volume is, whoever filled it.
@@ -241,6 +242,7 @@ class HealthFacts:
     snapshot: ClusterSnapshot
     min_isr: Mapping[str, int] = field(default_factory=dict)
     listed_reassignments: tuple[str, ...] = ()
+    are_moves_known: bool = True
     seen_controllers: Mapping[int, int | None] = field(default_factory=dict)
     offline_log_dirs: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     used_percents: Mapping[int, Mapping[str, float]] = field(default_factory=dict)

@@ -105,8 +105,11 @@ class WireTopicReader:
 
     async def _reassignments(self) -> dict[TopicPartition, ReplicaAssignment]:
         """Return what is under way; a controller that has just died must not prevent reading topics."""
+        self._wire.lacks_moves = True
         try:
-            return await read_reassignments(self._wire, limit_s=beside_limit_s(self._wire), is_patient=False)
+            moves = await read_reassignments(self._wire, limit_s=beside_limit_s(self._wire), is_patient=False)
+            self._wire.lacks_moves = False
+            return moves
         except Unreachable as error:
             tell = self._on_unknown or self._observe
             tell(f"reassignments are not known: {error}{f': {error.where}' if error.where else ''}")

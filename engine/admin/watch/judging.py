@@ -11,6 +11,7 @@ from engine.admin.health.checks import assess
 from engine.admin.health.report import Check, HealthFacts, HealthReport, Severity, report_of_reasons, used_percents
 from engine.admin.health.topic_checks import TopicMemory
 from engine.admin.watch.frame import Frame, LinkState, Stage
+from engine.common.snapshot import SnapshotSource
 
 ZOOKEEPER_PATIENCE_MS = 5_000
 """Opening a session again takes no longer."""
@@ -113,6 +114,7 @@ def facts_of(frame: Frame) -> HealthFacts:
         min_isr=frame.min_isr,
         caps_min_isr=frame.caps_min_isr,
         listed_reassignments=frame.listed_reassignments,
+        are_moves_known=frame.cluster.source is not SnapshotSource.WIRE or not frame.stage(Stage.REASSIGNMENTS).error,
         seen_controllers={
             broker: broker_words.controller_id for broker, broker_words in words.items() if not broker_words.trouble
         },

@@ -234,8 +234,14 @@ async def test_a_controller_that_is_gone_keeps_no_topic_from_being_described(
     await wire.nodes()
     await cluster.brokers[1].stop()
     complaints: list[str] = []
-    (topic,) = await WireTopicReader(wire, on_unknown=complaints.append).topics(["t"])
+    reader = WireTopicReader(wire, on_unknown=complaints.append)
+    (topic,) = await reader.topics(["t"])
     assert (topic.partitions[0].leader, complaints[0][:28]) == (0, "reassignments are not known:")
+    assert wire.lacks_moves
+    cluster.controller_id = 0
+    cluster.brokers[0].answers[ApiKey.LIST_PARTITION_REASSIGNMENTS] = lambda _: ListPartitionReassignmentsResponse()
+    await reader.topics(["t"])
+    assert not wire.lacks_moves
 
 
 @staged(play)

@@ -221,6 +221,15 @@ def test_a_mark_alone_is_left_behind_only_once_nothing_moves() -> None:
     assert Check.LEAKED_THROTTLES not in found(replace(alone, listed_reassignments=("u-0",)))
 
 
+def test_no_throttle_is_left_behind_while_nobody_knows_what_moves() -> None:
+    idle = facts(partition((0, 1)))
+    throttled = replace(idle.snapshot.topics[0], configs={"follower.replication.throttled.replicas": "0:1"})
+    rates = {0: {"leader.replication.throttled.rate": "300000"}}
+    left = replace(idle, snapshot=replace(idle.snapshot, topics=(throttled,), broker_configs=rates))
+    assert len(found(left)[Check.LEAKED_THROTTLES]) == 2
+    assert found(replace(left, are_moves_known=False)) == {}
+
+
 @pytest.mark.parametrize(
     ("value", "told"),
     [

@@ -25,6 +25,7 @@ from engine.admin.health.checks import ZOOKEEPER_SLOW_MS, assess
 from engine.admin.health.reading import BrokerProbe, read_health_facts, zookeeper_delay_ms
 from engine.admin.health.report import Check, HealthFacts
 from engine.common.clock import SystemClock
+from engine.common.errors import ErrorCode
 from engine.common.model import BrokerInfo, Endpoint, ReplicaAssignment, SecurityProtocol, TopicPartition
 from engine.common.snapshot import ClusterSnapshot, FailedLogDir, PartitionSnapshot, SnapshotSource, TopicSnapshot
 from engine.kafka.protocol.api_keys import ApiKey
@@ -34,6 +35,7 @@ from engine.kafka.protocol.apis.describe_configs import (
     DescribeConfigsResult,
 )
 from engine.kafka.protocol.apis.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from engine.kafka.protocol.apis.list_partition_reassignments import ListPartitionReassignmentsResponse
 from engine.kafka.zk.admin_nodes import ReassignPartitionsZNode
 from engine.kafka.zk.brokers import BrokerIdZNode, BrokerRegistration
 from engine.kafka.zk.client import ZkClient
@@ -117,6 +119,21 @@ async def test_brokers_that_are_known_to_be_silent_are_not_asked_again() -> None
         assert (facts.min_isr, facts.zookeeper_ms) == ({"t": 1}, None)
         assert brokers.brokers[0].requests(DescribeLogDirsRequest)
         assert not brokers.brokers[1].requests(DescribeLogDirsRequest)
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.CLUSTER_AUTHORIZATION_FAILED])
+@in_event_loop
+async def test_whether_anybody_says_what_moves(error: ErrorCode) -> None:
+    async with asyncio.timeout(60), scripted_cluster(1) as brokers:
+        brokers.leaders = {"t": [0]}
+        answers = brokers.brokers[0].answers
+        answers[ApiKey.DESCRIBE_CONFIGS] = _described
+        answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda _: DescribeLogDirsResponse(results=[])
+        answers[ApiKey.LIST_PARTITION_REASSIGNMENTS] = lambda _: ListPartitionReassignmentsResponse(error_code=error)
+        target = ClusterTarget("t", Origin.OPTIONS, bootstrap=tuple(brokers.bootstrap))
+        async with Cluster(target, timeout_s=20) as cluster:
+            facts = await read_health_facts(cluster)
+        assert facts.are_moves_known == (error is ErrorCode.NONE)
 
 
 @pytest.mark.parametrize("is_for_long", [False, True])

@@ -267,6 +267,12 @@ def test_a_throttle_is_leaked_once_it_is_known_that_no_plan_needs_it() -> None:
     frame = replace(cluster.frame(), plan=None)
     assert Check.LEAKED_THROTTLES not in _reasons(frame), "nobody has looked who holds the lock"
     assert _reasons(replace(frame, plan="")) == {Check.LEAKED_THROTTLES}
+    assert frame.cluster is not None
+    by_wire = replace(frame, plan="", cluster=replace(frame.cluster, source=SnapshotSource.WIRE))
+    assert _reasons(by_wire) == {Check.LEAKED_THROTTLES}
+    refused = StageStatus(error="CLUSTER_AUTHORIZATION_FAILED", is_denied=True)
+    blind = replace(by_wire, stages={**by_wire.stages, Stage.REASSIGNMENTS: refused})
+    assert Check.LEAKED_THROTTLES not in _reasons(blind), "nobody knows what moves"
     report = HealthMemory().judge(replace(frame, plan="bo@here (pid 1) since 2026: apply plan.json"))
     assert report is not None
     (reason,) = report.reasons
