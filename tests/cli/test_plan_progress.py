@@ -15,6 +15,7 @@ import pytest
 from klamm_program import in_process
 from plan_files import plan_of
 
+from cli.commands.plan.status import _ended_early
 from cli.commands.reassignment.run import _how_to_go_on
 from cli.framework.invocation import Invocation, TargetOptions
 from cli.framework.talk import Talk
@@ -25,6 +26,7 @@ from cli.views.plan_execution import ExecutionView, plan_status_report, progress
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 from engine.admin.reassignment.journal import JournalRecord, open_journal
 from engine.admin.reassignment.lock_holder import Holder
+from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState
 from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.reassignment.plan_runs import PlanRun, Verb, is_led_back, what_is_left
 from engine.admin.reassignment.wave_progress import WaveProgress
@@ -264,6 +266,23 @@ def test_the_lock_then_the_cluster_then_the_journal_tells_the_direction(
     holder = None if held_for is None else Holder("bo@here", "2026-01-01T00:00:00Z", held_for)
     begun = [{"event": "begun", "what": event} if event.endswith(".json") else {"event": event} for event in events]
     assert is_led_back(PLAN, *both_ways(*found), holder, record_of(*begun) if begun else None) is is_back
+
+
+@pytest.mark.parametrize(
+    ("events", "told"),
+    [
+        (({"event": "begun", "what": "apply p.json"}, {"event": "wave", "wave": 1}), "resume"),
+        (
+            ({"event": "begun", "what": "rollback p.json"}, {"event": "wave", "wave": 1}, {"event": "stopped"}),
+            "rollback",
+        ),
+    ],
+)
+def test_of_a_run_that_ended_early_it_is_told_ended_early(events: Sequence[Mapping[str, Any]], told: str) -> None:
+    status = PartitionStatus("t", 0, ReassignmentState.FAILED, (0, 1), (0, 2))
+    (line,) = _ended_early([status], record_of(*events), "p.json")
+    assert line == f"the last run of the plan ended early; to go on: klamm plan {told} p.json"
+    assert _ended_early([replace(status, state=ReassignmentState.COMPLETE)], record_of(*events), "p.json") == []
 
 
 @pytest.mark.parametrize(

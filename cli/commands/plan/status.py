@@ -77,7 +77,19 @@ async def verify(invocation: Invocation, file: PlanArgument) -> Report:
     record = None if str(file) == "-" else _journal_of(loaded.beside(".journal"))
     statuses = seen_from_before(statuses, loaded.moves, record, holder)
     notes += _what_it_means(statuses, "FILE" if str(file) == "-" else str(file))
+    if record is not None and record.is_under_way and holder is None:
+        notes += _ended_early(statuses, record, str(file))
     return statuses_report(statuses, notes)
+
+
+def _ended_early(statuses: Sequence[PartitionStatus], record: JournalRecord, file: str) -> list[str]:
+    """Say how to go on with a plan whose last run ended early: in the direction of that run."""
+    from engine.admin.reassignment.moves import ReassignmentState
+
+    if all(status.state is ReassignmentState.COMPLETE for status in statuses):
+        return []
+    verb = "rollback" if record.is_of_rollback else "resume"
+    return [f"the last run of the plan ended early; to go on: {shlex.join(['klamm', 'plan', verb, file])}"]
 
 
 def _what_it_means(statuses: Sequence[PartitionStatus], file: str) -> list[str]:

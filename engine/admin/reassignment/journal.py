@@ -43,10 +43,15 @@ class JournalRecord:
         return is_begun
 
     @property
+    def is_of_rollback(self) -> bool:
+        """Whether the last run was a rollback."""
+        begun = [event for event in self.events if event["event"] == "begun"]
+        return bool(begun) and str(begun[-1].get("what")).startswith("rollback")
+
+    @property
     def is_rolled_back(self) -> bool:
         """Whether the last run was a rollback that ended well."""
-        begun = [event for event in self.events if event["event"] == "begun"]
-        return bool(begun) and str(begun[-1].get("what")).startswith("rollback") and self.last["event"] == "done"
+        return self.is_of_rollback and self.last["event"] == "done"
 
 
 class Journal:

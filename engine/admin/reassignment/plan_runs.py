@@ -75,10 +75,7 @@ def is_led_back(
         return holder.what.startswith(Verb.ROLLBACK)
     if Standing.MOVING in back.values() or Standing.MOVING in forward.values():
         return Standing.MOVING not in forward.values()
-    if record is None or not record.is_under_way:
-        return False
-    begun = [event for event in record.events if event["event"] == "begun"]
-    return bool(begun) and str(begun[-1].get("what")).startswith(Verb.ROLLBACK)
+    return record is not None and record.is_under_way and record.is_of_rollback
 
 
 def what_is_left(waves: Sequence[Wave], standings: Mapping[TopicPartition, Standing] | None) -> tuple[Wave, ...]:
