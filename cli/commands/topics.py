@@ -152,9 +152,10 @@ async def describe(
     filters = tuple(kind for kind, is_wanted in wanted.items() if is_wanted)
     if filters and topics_with_overrides:
         raise UsageError("--topics-with-overrides cannot be used with a filter of partitions")
-    options = DescribeOptions(
-        filters, topics_with_overrides, exclude_internal, if_exists, _topic_id(topic_id) if topic_id else None
-    )
+    is_kafka = invocation.output is OutputFormat.KAFKA
+    # To Kafka's tool, a setting in the brokers' files overrides the default, too.
+    with_own = topics_with_overrides and not is_kafka
+    options = DescribeOptions(filters, with_own, exclude_internal, if_exists, _topic_id(topic_id) if topic_id else None)
     selection = select_topics([*(topics or ()), *(topic or ())])
     async with open_cluster(invocation) as cluster:
         unknown: list[str] = []
@@ -166,15 +167,17 @@ async def describe(
         # A named topic must be shown or refused. When all are listed, a damaged one does not hide the others.
         complain = cluster.complain if selection.wants_list else None
         reader = await topic_reader(cluster, on_unreadable=complain, on_unknown_settings=unknown_settings)
-        if selection.wants_list and cluster.may_hide_topics and invocation.output is not OutputFormat.KAFKA:
+        if selection.wants_list and cluster.may_hide_topics and not is_kafka:
             # Once: what is left out of one look is left out of the next.
             listed = [entry.topic for entry in await reader.names()]
             await note_topics_left_out(cluster, listed, _choice(selection, exclude_internal))
 
         async def read() -> Report:
             described = await describe_topics(reader, selection, options)
-            if invocation.output is OutputFormat.KAFKA:
+            if is_kafka:
                 settings = {} if filters else await _shown_settings(cluster, described)
+                if topics_with_overrides:
+                    described = [topic for topic in described if settings.get(topic.topic)]
                 return topics_as_kafka(
                     described, settings, is_filtered=bool(filters), with_partitions=not topics_with_overrides
                 )

@@ -121,9 +121,11 @@ def _fill(pair: Both) -> None:
     """Make topics, records and groups for the lines that only read."""
     at = ("-b", pair.cluster.bootstrap_servers)
     for name, count, factor in (("orders", 3, 3), ("a.b", 2, 2), ("x-long-name-of-a-topic", 4, 1), ("defaults", 1, 1)):
+        settings = ("--config", "retention.ms=3600000", "--config", "segment.ms=7200000")
         made = klamm(
             *("topics", "create", name, "--partitions", str(count), "--replication-factor", str(factor), *at),
-            *("--config", "retention.ms=3600000", "--config", "segment.ms=7200000"),
+            # The brokers' files alone say something of the last one.
+            *(() if name == "defaults" else settings),
             folder=pair.folder,
         )
         assert made.code == 0, made.err
@@ -152,7 +154,8 @@ def test_topics_are_read(both: Both) -> None:
     both.same(topics, "--list", "--exclude-internal", "--topic", "o.*")
     assert both.same(topics, "--describe").count("TopicId: ") == 5
     both.same(topics, "--describe", "--topic", "orders,a.b")
-    both.same(topics, "--describe", "--topics-with-overrides")
+    told = both.same(topics, "--describe", "--topics-with-overrides")
+    assert "Topic: defaults\t" in told, "the brokers' files override a default, too"
     for given in ("under-replicated", "unavailable", "under-min-isr", "at-min-isr"):
         both.same(topics, "--describe", f"--{given}-partitions")
 
