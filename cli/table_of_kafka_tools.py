@@ -9,21 +9,6 @@ from collections.abc import Mapping
 
 from cli.framework.kafka_tools import Change, Drop, KafkaTool, Milliseconds, Minutes, Properties, Refuse, Rename, Word
 
-
-def _producer_words(properties: Mapping[str, str]) -> list[str] | None:
-    """Return words of ``klamm produce`` for a line reader's properties; None if one of them has no counterpart."""
-    if not {*properties} <= {"parse.key", "key.separator", "parse.headers", "null.marker"}:
-        return None
-    words: list[str] = []
-    if properties.get("parse.key", "").lower() == "true":
-        words += ["--key-separator", properties.get("key.separator", "\t")]
-    if properties.get("parse.headers", "").lower() == "true":
-        words.append("--headers")
-    if "null.marker" in properties:
-        words += ["--null-marker", properties["null.marker"]]
-    return words
-
-
 _ADMIN_CONFIG: Mapping[str, Change] = {"--admin.config": Rename("--command-config")}
 _BROKER_LIST: Mapping[str, Change] = {"--broker-list": Rename("--bootstrap-server")}
 _OF_THE_PRODUCERS_BUFFERS = (
@@ -41,7 +26,6 @@ _OF_THE_PRODUCERS_BUFFERS = (
 """``--timeout`` among them: there it is how long a record may wait for its batch, in milliseconds."""
 _NO_METADATA_LOG = "a cluster with ZooKeeper has no such topic"
 _NO_JAVA = "klamm loads no Java classes; -o json has keys and values as they are"
-_PROPERTIES_BY_ONE = "give its lines one by one: --property NAME=VALUE"
 _JSON_OR_ALL = ("--path-to-json-file", "--topic", "--all-topic-partitions", "--help", "-h")
 
 
@@ -193,7 +177,14 @@ TOOLS = (
     KafkaTool(
         "kafka-cluster",
         ("cluster",),
-        {"cluster-id": Word("describe"), "--config": Rename("--command-config")},
+        {
+            "cluster-id": Word("describe"),
+            "--config": Rename("--command-config"),
+            "unregister": Refuse(
+                "brokers of a cluster with ZooKeeper register themselves; for KRaft use Kafka's own tool"
+            ),
+            "list-endpoints": Refuse("klamm brokers list has the addresses of the brokers"),
+        },
         main="ClusterTool",
     ),
     KafkaTool("kafka.tools.StateChangeLogMerger", ("state-changes", "merge"), main="StateChangeLogMerger"),
@@ -222,15 +213,8 @@ TOOLS = (
         ("produce",),
         {
             **_BROKER_LIST,
-            "--producer.config": Rename("--command-config"),
-            "--compression-codec": Rename("--compression"),
+            "--compression-codec": Rename("--compression", without_value="gzip"),
             "--request-required-acks": Rename("--acks", {"-1": "all"}),
-            "--property": Properties(_producer_words),
-            "--reader-config": Refuse(_PROPERTIES_BY_ONE),
-            "--line-reader": Refuse("klamm loads no Java classes; a line is a record, and --key-separator splits it"),
-            "--producer-property": Refuse(
-                "--acks and --compression are options here, and --command-config FILE has what it takes to connect"
-            ),
             "--sync": Drop(),
             **{option: Drop(has_value=True) for option in _OF_THE_PRODUCERS_BUFFERS},
         },
@@ -240,22 +224,11 @@ TOOLS = (
         "kafka-console-consumer",
         ("consume",),
         {
-            "--consumer.config": Rename("--command-config"),
             "--isolation-level": Rename(
                 "--isolation", {"read_committed": "read-committed", "read_uncommitted": "read-uncommitted"}
             ),
             "--whitelist": Rename("--topic"),
-            "--formatter-config": Refuse(_PROPERTIES_BY_ONE),
-            "--formatter": Refuse(
-                "klamm loads no Java classes; internal topics are decoded anyway, and -f FORMAT shapes each line"
-            ),
-            "--key-deserializer": Refuse(_NO_JAVA),
-            "--value-deserializer": Refuse(_NO_JAVA),
-            "--consumer-property": Refuse(
-                "--group and --isolation are options here, and --command-config FILE has what it takes to connect"
-            ),
             "--enable-systest-events": Refuse("only the tests of Kafka itself want it"),
-            "--skip-message-on-error": Drop(),
         },
         main="ConsoleConsumer",
     ),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer._click.exceptions import UsageError
 
+from cli.commands.console_tools import begins_at_oldest, client_settings, file_pairs, group_of, pairs
 from cli.framework.command import single_command
 from cli.framework.completing import complete_groups, complete_topics
 from cli.framework.invocation import Invocation
@@ -128,12 +130,24 @@ async def command(
     ] = None,
     pattern: LineFormat = None,
     isolation: Annotated[
-        str, typer.Option("--isolation", metavar="LEVEL", help="read-uncommitted or read-committed.")
-    ] = "read-uncommitted",
+        str | None,
+        typer.Option(
+            "--isolation",
+            metavar="LEVEL",
+            help="read-uncommitted or read-committed.  [default: read-uncommitted]",
+        ),
+    ] = None,
     group: GroupToJoin = None,
     only: Filters = None,
     properties: FormatterProperties = None,
     raw: Annotated[bool, typer.Option("--raw", help="Do not decode Kafka's internal topics.")] = False,
+    consumer_config: Annotated[Path | None, typer.Option("--consumer.config", hidden=True)] = None,
+    consumer_property: Annotated[list[str] | None, typer.Option("--consumer-property", hidden=True)] = None,
+    formatter: Annotated[str | None, typer.Option("--formatter", hidden=True)] = None,
+    formatter_config: Annotated[Path | None, typer.Option("--formatter-config", hidden=True)] = None,
+    key_deserializer: Annotated[str | None, typer.Option("--key-deserializer", hidden=True)] = None,
+    value_deserializer: Annotated[str | None, typer.Option("--value-deserializer", hidden=True)] = None,
+    skip_on_error: Annotated[bool, typer.Option("--skip-message-on-error", hidden=True)] = False,
 ) -> None:
     """Print records, one per line: the value, or with -o jsonl all fields.
 
@@ -147,6 +161,8 @@ async def command(
     from engine.admin.records.positions import ConsumeOptions
     from engine.common.model import IsolationLevel
 
+    settings = client_settings(invocation, "--consumer-property", consumer_config, consumer_property)
+    isolation = isolation or settings.get("isolation.level", "read-uncommitted")
     if isolation not in _ISOLATIONS:
         raise UsageError(f"--isolation must be read-uncommitted or read-committed, not {isolation!r}")
     if sum((from_beginning, offset is not None, from_time is not None)) > 1:
@@ -154,6 +170,9 @@ async def command(
     texts = [*(names or ()), *(topic or ())]
     if not texts:
         raise UsageError("name the topics to read")
+    group = group_of(settings, group)
+    if not (partition or offset or from_time):
+        from_beginning = begins_at_oldest(settings, from_beginning=from_beginning)
     if group is not None and (partition or offset is not None or from_time is not None or to_time is not None):
         raise UsageError("--group continues at the committed offsets: leave out --partition, --offset and times")
     start, end = _start_and_end(offset, from_time, to_time, from_oldest=from_beginning or until_end)
@@ -173,8 +192,28 @@ async def command(
         give_up_s=invocation.timeout_s if until_end or invocation.has_timeout_given else math.inf,
     )
     max_messages, timeout_ms = (None if limit == -1 else limit for limit in (max_messages, timeout_ms))
-    wanted = _Wanted(texts, options, group, tuple(only or ()), pattern, max_messages, timeout_ms, raw)
-    wanted = replace(wanted, properties=_properties(properties or ()))
+    deserializers = {"key.deserializer": key_deserializer, "value.deserializer": value_deserializer}
+    chosen = {
+        **file_pairs(formatter_config),
+        **{name: value for name, value in deserializers.items() if value is not None},
+        **pairs("--property", properties),
+    }
+    if pattern is not None and (formatter is not None or chosen):
+        raise UsageError("--format excludes --property and what else shapes the lines of kafka-console-consumer")
+    wanted = _Wanted(
+        texts,
+        options,
+        group,
+        tuple(only or ()),
+        pattern,
+        max_messages,
+        timeout_ms,
+        raw,
+        chosen,
+        formatter,
+        skip_on_error,
+        commits=settings.get("enable.auto.commit", "true").strip().lower() != "false",
+    )
     await _print_records(invocation, wanted)
 
 
@@ -191,6 +230,9 @@ class _Wanted:
     timeout_ms: int | None
     is_raw: bool
     properties: Mapping[str, str] = field(default_factory=dict)
+    formatter: str | None = None
+    skips_undecodable: bool = False
+    commits: bool = True
 
     @property
     def starts_at_end(self) -> bool:
@@ -231,28 +273,21 @@ async def _print_records(invocation: Invocation, wanted: _Wanted) -> None:
             invocation.talk.say(counted(count, "record"))
 
 
-def _properties(texts: Sequence[str]) -> dict[str, str]:
-    pairs = [text.partition("=") for text in texts]
-    for name, equals, _ in pairs:
-        if not equals:
-            raise UsageError(f"--property must be NAME=VALUE, not {name!r}")
-    return {name: value for name, _, value in pairs}
-
-
 def _lines(output: OutputFormat, wanted: _Wanted) -> _Lines:
     """Return what makes lines of records.
 
     Raises:
         ConfigError, BadRequest: the format, a property or a filter cannot be understood.
     """
+    from cli.views.kafka.records import is_of_internal_topic
     from cli.views.records import decoding, prints_values, record_printer, value_lines
     from engine.common.topic_names import INTERNAL_TOPICS
 
-    to_bytes = record_printer(output, wanted.pattern, wanted.properties)
-    if not wanted.is_raw:
+    to_bytes = record_printer(output, wanted.pattern, wanted.properties, wanted.formatter)
+    if not (wanted.is_raw or is_of_internal_topic(wanted.formatter)):
         to_bytes = decoding(to_bytes, output, wanted.pattern)
     is_wanted = _filter(wanted)
-    are_values = prints_values(output, wanted.pattern, wanted.properties)
+    are_values = prints_values(output, wanted.pattern, wanted.properties, wanted.formatter)
     are_values = are_values and not wanted.filters and wanted.max_messages is None
 
     def lines(records: ConsumedRecords, left: int | None) -> tuple[bytes, int, int]:
@@ -262,9 +297,28 @@ def _lines(output: OutputFormat, wanted: _Wanted) -> _Lines:
         shown = [record for record in records.records if is_wanted(record)][:left]
         is_enough = left is not None and len(shown) == left
         next_offset = shown[-1].record.offset + 1 if is_enough else records.next_offset
-        return b"".join(map(to_bytes, shown)), len(shown), next_offset
+        return _joined(to_bytes, shown, skips=wanted.skips_undecodable), len(shown), next_offset
 
     return lines
+
+
+def _joined(to_bytes: Callable[[ConsumedRecord], bytes], records: Iterable[ConsumedRecord], *, skips: bool) -> bytes:
+    """Return the lines of records. If one cannot be decoded, it first prints those before it, as Kafka's tool does.
+
+    Raises:
+        BadRecord: a record cannot be decoded, and is not to be skipped.
+    """
+    from cli.views.kafka.records import BadRecord
+
+    lines: list[bytes] = []
+    for record in records:
+        try:
+            lines.append(to_bytes(record))
+        except BadRecord:
+            if not skips:
+                write_bytes([b"".join(lines)])
+                raise
+    return b"".join(lines)
 
 
 async def _consumer(invocation: Invocation, cluster: Cluster, wanted: _Wanted) -> Consumer | GroupConsumer:
@@ -276,7 +330,15 @@ async def _consumer(invocation: Invocation, cluster: Cluster, wanted: _Wanted) -
     talk = invocation.talk
     if wanted.group is None:
         return Consumer(wire, topics, wanted.options, observe=talk.detail, complain=talk.warn)
-    return GroupConsumer(wire, wanted.group, topics, wanted.options, observe=talk.detail, complain=talk.warn)
+    return GroupConsumer(
+        wire,
+        wanted.group,
+        topics,
+        wanted.options,
+        commits=wanted.commits,
+        observe=talk.detail,
+        complain=talk.warn,
+    )
 
 
 async def _topics(invocation: Invocation, cluster: Cluster, texts: list[str]) -> list[str]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer._click.exceptions import UsageError
 
+from cli.commands.console_tools import client_settings, file_pairs, line_format, pairs
 from cli.commands.topics import one_name
 from cli.framework.command import single_command
 from cli.framework.invocation import Invocation
@@ -83,13 +86,22 @@ async def command(
         int | None,
         typer.Option("--partition", metavar="N", help="The partition for all records.  [default: by key, as in Kafka]"),
     ] = None,
-    acks: Annotated[str, typer.Option("--acks", metavar="all|1|0", help="Replicas that must have a record.")] = "all",
+    acks: Annotated[
+        str | None,
+        typer.Option("--acks", metavar="all|1|0", help="Replicas that must have a record.  [default: all]"),
+    ] = None,
     compression: Annotated[
-        str, typer.Option("--compression", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")
-    ] = "none",
+        str | None,
+        typer.Option("--compression", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.  [default: none]"),
+    ] = None,
     no_idempotence: NoIdempotence = False,
     transactional_id: TransactionalId = None,
     transaction_timeout: TransactionTimeout = "60s",
+    producer_config: Annotated[Path | None, typer.Option("--producer.config", hidden=True)] = None,
+    producer_property: Annotated[list[str] | None, typer.Option("--producer-property", hidden=True)] = None,
+    line_reader: Annotated[str | None, typer.Option("--line-reader", hidden=True)] = None,
+    reader_config: Annotated[Path | None, typer.Option("--reader-config", hidden=True)] = None,
+    reader_property: Annotated[list[str] | None, typer.Option("--property", hidden=True)] = None,
 ) -> Report:
     """Send each line of stdin as a record, and say where the records went.
 
@@ -103,8 +115,14 @@ async def command(
     from engine.admin.records.produce import Producer
     from engine.admin.transactions.own import OwnTransaction
 
+    settings = client_settings(invocation, "--producer-property", producer_config, producer_property)
+    no_idempotence = no_idempotence or settings.get("enable.idempotence", "true").lower() == "false"
+    acks, compression = acks or settings.get("acks", "all"), compression or settings.get("compression.type", "none")
     options = _options(acks, compression, invocation.timeout_s, is_idempotent=not no_idempotence)
+    properties = {**file_pairs(reader_config), **pairs("--property", reader_property)}
     rules = _line_format(input_format, key_separator, null_marker, header, has_headers=headers)
+    if line_reader is not None or properties:
+        rules = _rules_of_properties(rules, line_reader, properties)
     if transactional_id is not None and (no_idempotence or options.acks != _ACKS["all"]):
         raise UsageError("a transaction needs --acks all, and no --no-idempotence")
     timeout_ms = int(seconds_option("--transaction-timeout", transaction_timeout) * 1000)
@@ -167,6 +185,15 @@ def _line_format(
         None if null_marker is None else null_marker.encode(),
         tuple(parse_header(text) for text in headers or ()),
     )
+
+
+def _rules_of_properties(rules: LineFormat, reader: str | None, properties: Mapping[str, str]) -> LineFormat:
+    """Return how to read a line by the properties of Kafka's tool, which has no option for it."""
+    from engine.admin.records.lines import LineFormat
+
+    if rules != LineFormat(fixed_headers=rules.fixed_headers):
+        raise UsageError("--property excludes --headers, --key-separator and --null-marker")
+    return replace(line_format(reader, properties), fixed_headers=rules.fixed_headers)
 
 
 async def _in_transaction(

@@ -16,10 +16,14 @@ from typer._click.exceptions import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """The option is called ``to`` here. The value that follows it stays, or becomes what ``values`` has for it."""
+    """The option is called ``to`` here. The value that follows it stays, or becomes what ``values`` has for it.
+
+    With ``without_value``, its value may be left out, and is that then.
+    """
 
     to: str
     values: Mapping[str, str] = field(default_factory=dict)
+    without_value: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,8 +228,10 @@ def _apply(change: Change, value: str | None, given: list[str], words: list[str]
             rest += [to, *map(_seconds, taken())]
         case Minutes(to):
             rest += [to, *(f"{text}m" if text.isdigit() else text for text in taken())]
-        case Rename(to, values):
-            if values or value is not None:
+        case Rename(to, values, default):
+            if default is not None and value is None and (not given or given[0].startswith("-")):
+                rest += [to, default]
+            elif values or value is not None:
                 rest += [to, *(values.get(text, text) for text in taken())]
             else:
                 rest.append(to)

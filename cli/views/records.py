@@ -16,7 +16,7 @@ from cli.output.format import OutputFormat
 from cli.output.printer import csv_line, json_text
 from cli.output.report import Kind
 from cli.output.values import iso_time, machine_text
-from cli.views.kafka.records import formatter
+from cli.views.kafka.records import formatter, prints_values_alone
 from engine.admin.records.consumed import ConsumedRecord
 from engine.common.errors import ConfigError
 from engine.common.moments import calendar_time
@@ -38,14 +38,18 @@ _FIELDS: dict[str, RecordPrinter] = {
     "h": lambda r: b",".join(_header(key, value) for key, value in r.record.headers),
     "%": lambda r: b"%",
 }
-_ESCAPE = re.compile(r"\\x([0-9a-fA-F]{2})|\\(.)")
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}
+_ESCAPE = re.compile(rb"\\x([0-9a-fA-F]{2})|\\(.)")
+_ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"0": b"\0", b"\\": b"\\"}
 CSV_HEADER = csv_line(("topic", "partition", "offset", "timestamp", "key", "value", "headers"))
 
 
-def prints_values(output: OutputFormat, pattern: str | None, properties: Mapping[str, str]) -> bool:
+def prints_values(
+    output: OutputFormat, pattern: str | None, properties: Mapping[str, str], class_name: str | None = None
+) -> bool:
     """Whether ``record_printer`` prints values alone, and ``value_lines`` prints the same."""
-    return pattern is None and not properties and output in (OutputFormat.PLAIN, OutputFormat.TABLE, OutputFormat.KAFKA)
+    if pattern is not None or properties or not prints_values_alone(class_name):
+        return False
+    return output in (OutputFormat.PLAIN, OutputFormat.TABLE, OutputFormat.KAFKA)
 
 
 def value_lines(values: Sequence[bytes | None]) -> bytes:
@@ -54,16 +58,18 @@ def value_lines(values: Sequence[bytes | None]) -> bytes:
     return b"\n".join([*lines, b""])
 
 
-def record_printer(output: OutputFormat, pattern: str | None, properties: Mapping[str, str]) -> RecordPrinter:
-    """Return what turns a record into bytes with a line end.
+def record_printer(
+    output: OutputFormat, pattern: str | None, properties: Mapping[str, str], class_name: str | None = None
+) -> RecordPrinter:
+    """Return what turns a record into bytes with a line end; ``class_name`` is the formatter of Kafka's tool.
 
     Raises:
-        ConfigError: the pattern has a field that no record has, or a property is not one of Kafka's formatter.
+        ConfigError: the pattern has a field that no record has, or Kafka's formatter has no such class or property.
     """
     if pattern is not None:
         return _by_pattern(pattern)
-    if properties or output is OutputFormat.KAFKA:
-        return formatter(properties)
+    if properties or class_name is not None or output is OutputFormat.KAFKA:
+        return formatter(properties, class_name)
     match output:
         case OutputFormat.JSON | OutputFormat.JSONL:
             return lambda record: (json_text(record_fields(record), is_indented=False) + "\n").encode()
@@ -161,9 +167,9 @@ def _yaml_item(consumed: ConsumedRecord) -> bytes:
 
 def _by_pattern(pattern: str) -> RecordPrinter:
     parts: list[bytes | RecordPrinter] = []
-    for literal, field in re.findall(r"([^%]*)(?:%(.?))?", pattern, re.DOTALL):
-        parts.append(_ESCAPE.sub(_unescaped, literal).encode())
-        if field:
+    for literal, percent, field in re.findall(r"([^%]*)(%?)(.?)", pattern, re.DOTALL):
+        parts.append(_ESCAPE.sub(_unescaped, literal.encode()))
+        if percent:
             if field not in _FIELDS:
                 known = " ".join(f"%{name}" for name in _FIELDS)
                 raise ConfigError(f"--format has no field %{field}; there are {known}")
@@ -171,9 +177,9 @@ def _by_pattern(pattern: str) -> RecordPrinter:
     return lambda record: b"".join(part if isinstance(part, bytes) else part(record) for part in parts)
 
 
-def _unescaped(match: re.Match[str]) -> str:
+def _unescaped(match: re.Match[bytes]) -> bytes:
     if match[1] is not None:
-        return chr(int(match[1], 16))
+        return bytes((int(match[1], 16),))
     return _ESCAPES.get(match[2], match[0])
 
 

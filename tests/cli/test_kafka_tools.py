@@ -164,7 +164,11 @@ LINES = [
         "kafka-console-producer --broker-list h:1 --topic t --compression-codec=gzip --request-required-acks -1",
         "produce --bootstrap-server h:1 --topic t --compression gzip --acks all",
     ),
-    ("kafka-console-producer --topic t --producer.config f", "produce --topic t --command-config f"),
+    (
+        "kafka-console-producer --compression-codec --topic t --producer.config f",
+        "produce --compression gzip --topic t --producer.config f",
+    ),
+    ("kafka-console-producer --topic t --compression-codec", "produce --topic t --compression gzip"),
     (
         "kafka-console-producer --topic t --sync --timeout 1000 --batch-size 9 --max-block-ms 9 --max-memory-bytes 9 "
         "--max-partition-memory-bytes 9 --message-send-max-retries 9 --metadata-expiry-ms 9 --request-timeout-ms=9 "
@@ -172,17 +176,15 @@ LINES = [
         "produce --topic t",
     ),
     (
-        "kafka-console-producer --topic t --property parse.key=true --property key.separator=: "
-        "--property parse.headers=true --property=null.marker=NULL",
-        "produce --topic t --key-separator : --headers --null-marker NULL",
+        "kafka-console-producer --topic t --property parse.key=true --property key.separator=' '",
+        "produce --topic t --property parse.key=true --property key.separator=' '",
     ),
-    ("kafka-console-producer --topic t --property parse.key=true", "produce --topic t --key-separator '\t'"),
-    ("kafka-console-consumer --topic t --consumer.config f", "consume --topic t --command-config f"),
+    ("kafka-console-consumer --topic t --consumer.config f", "consume --topic t --consumer.config f"),
     ("kafka-console-consumer --whitelist t.*", "consume --topic 't.*'"),
     (
         "kafka-console-consumer --topic t --property print.key=true --property key.separator=' %' "
         "--skip-message-on-error",
-        "consume --topic t --property print.key=true --property key.separator=' %'",
+        "consume --topic t --property print.key=true --property key.separator=' %' --skip-message-on-error",
     ),
     ("kafka-server-start s.properties --override broker.id=1", "broker start s.properties --override broker.id=1"),
     ("zookeeper-server-start.sh zookeeper.properties", "zookeeper start zookeeper.properties"),
@@ -255,15 +257,49 @@ def test_every_tool_and_every_change_is_tried() -> None:
             assert option in tried, (tool.name, option)
 
 
-def test_properties_that_the_formatter_lacks_are_refused_by_name(tmp_path: Path) -> None:
-    for prop, complaint in (
-        ("key.deserializer=x", "--property key.deserializer=x: klamm loads no Java classes"),
-        ("print.colour=true", "kafka-console-consumer has no print.colour; it has print.timestamp, "),
-        ("print.key", "--property must be NAME=VALUE, not 'print.key'"),
-    ):
-        line = ("kafka-console-consumer", "--topic", "t", "--property", prop, "--bootstrap-server", "127.0.0.1:1")
-        ran = klamm(*line, folder=tmp_path)
-        assert (ran.code, complaint in ran.err) == (2, True), ran.err
+NO_JAVA = "klamm loads no Java classes; it has "
+
+
+@pytest.mark.parametrize(
+    ("tool", "words", "told"),
+    [
+        ("consumer", "--property key.deserializer=x", f"--property key.deserializer=x: {NO_JAVA}StringDeserializer, "),
+        ("consumer", "--value-deserializer io.x.LongDeserializer", "io.x.LongDeserializer: klamm loads no Java"),
+        ("consumer", "--property print.colour=true", "kafka-console-consumer has no print.colour; it has print.time"),
+        ("consumer", "--property print.key", "--property must be NAME=VALUE, not 'print.key'"),
+        ("consumer", "--formatter io.x.Formatter", f"--formatter io.x.Formatter: {NO_JAVA}DefaultMessageFormatter, "),
+        ("consumer", "--formatter NoOpMessageFormatter --format %s", "--format excludes --property"),
+        ("consumer", "--consumer-property sasl.mechanism=PLAIN", "what it takes to connect is for a file"),
+        ("consumer", "--consumer-property group.instance.id=1", "klamm's client has no such setting"),
+        ("consumer", "--consumer-property group.id=a --group b", "--group b and group.id=a differ"),
+        ("consumer", "--consumer-property auto.offset.reset=none", "must be earliest or latest, not 'none'"),
+        ("consumer", "--from-beginning --consumer-property auto.offset.reset=latest", "exclude each other"),
+        ("consumer", "--consumer-property isolation.level=x", "--isolation must be read-uncommitted or"),
+        ("producer", "--line-reader io.x.Reader", "--line-reader io.x.Reader: klamm loads no Java classes"),
+        ("producer", "--property parse.keys=true", "kafka-console-producer has no parse.keys; it has parse.key, "),
+        ("producer", "--property key.separator=", "--property key.separator is empty"),
+        ("producer", "--property parse.key=true --headers", "--property excludes --headers"),
+        ("producer", "--producer-property acks=2", "--acks must be all, 1 or 0, not '2'"),
+        ("producer", "--producer-property transactional.id=t", "klamm's client has no such setting"),
+        ("producer", "--reader-config /nowhere/f", "no such file: /nowhere/f"),
+    ],
+)
+def test_what_the_console_tools_lack_here_is_refused_by_name(
+    tool: str, words: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = (f"kafka-console-{tool}", "--topic", "t", *words.split(), "--bootstrap-server", "127.0.0.1:1")
+    ran = in_process(*line, capture=capsys)
+    assert (ran.code, told in ran.err) == (2, True), ran.err
+
+
+def test_a_setting_that_no_client_has_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--consumer-property", "max.poll.record=1", "--consumer-property", "fetch.min.bytes=1", "--timeout", "1")
+    ran = in_process("kafka-console-consumer", "--topic", "t", "-b", "127.0.0.1:1", *words, capture=capsys)
+    told = [line for line in ran.err.splitlines() if line.startswith("warning: ")]
+    assert (ran.code, told) == (
+        3,
+        ["warning: --consumer-property max.poll.record: no client has this setting; max.poll.records?"],
+    )
 
 
 @pytest.mark.parametrize(("tool", "instead"), [(name, tool.instead) for name, tool in ABSENT_TOOLS.items()])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import signal
 import subprocess
@@ -12,6 +13,12 @@ import pytest
 from klamm_program import PROGRAM, Ran, environment, in_process, klamm
 from patience import wait_for
 
+from cli.output.format import OutputFormat
+from cli.views.records import record_printer
+from engine.admin.records.consumed import ConsumedRecord
+from engine.common.errors import ConfigError
+from engine.kafka.protocol.records.attributes import TimestampType
+from engine.kafka.protocol.records.record import Record
 from engine.local.cluster import LocalCluster
 
 Program = Callable[..., Ran]
@@ -83,6 +90,14 @@ def test_keys_headers_and_nulls(program: Program, topic_name: str) -> None:
     assert printed[1].endswith("k= 1 -1 app=test%")
 
 
+def test_a_format_has_bytes_and_names_a_field_that_no_record_has() -> None:
+    consumed = ConsumedRecord("t", 0, Record(0, 0, None, b"v", ()), TimestampType.CREATE_TIME)
+    assert record_printer(OutputFormat.PLAIN, "%s\\xff\\x0a%%\\n", {})(consumed) == b"v\xff\n%\n"
+    for pattern, told in (("%s%z", "no field %z"), ("%s %", "no field %;")):
+        with pytest.raises(ConfigError, match=told):
+            record_printer(OutputFormat.PLAIN, pattern, {})
+
+
 def test_bytes_that_are_no_text_survive(program: Program, topic_name: str) -> None:
     value = bytes(byte for byte in range(256) if byte not in b"\r\n")
     assert program("produce", topic_name, "--partition", "1", stdin=value + b"\n").code == 0
@@ -145,6 +160,64 @@ def test_wrong_input_is_named_by_its_line(program: Program, topic_name: str) -> 
     dry = program("produce", topic_name, "--dry-run", stdin="x\n")
     assert (dry.code, "dry run" in dry.err) == (0, True)
     assert program("consume", topic_name, "-e").out == "b\n"
+
+
+def test_the_console_producer_takes_properties_of_lines_and_of_its_client(
+    program: Program, topic_name: str, tmp_path: Path
+) -> None:
+    reader, client = tmp_path / "reader.properties", tmp_path / "client.properties"
+    reader.write_text("parse.key=true\nkey.separator=;\nparse.headers=true\n")
+    client.write_text("acks=1\ncompression.type=gzip\n")
+    sent = program(
+        "kafka-console-producer", "--topic", topic_name, "--producer.config", str(client), "--reader-config",
+        str(reader), "--property", "headers.delimiter=|", "--property", "key.separator=:", "--property",
+        "null.marker=NULL", "--property", "ignore.error=true", "--producer-property", "compression.type=lz4",
+        "--line-reader", "org.apache.kafka.tools.LineMessageReader",
+        stdin="a:1,b:NULL|k:v\nNULL|k:NULL\nbare\n",
+    )  # fmt: skip
+    assert sent.code == 0, sent.err
+    rows = [json.loads(line) for line in program("consume", topic_name, "-e", "-o", "jsonl").out.splitlines()]
+    headers = [{"key": "a", "value": "1"}, {"key": "b", "value": None}]
+    told = sorted((row["key"] or "", row["value"] or "", row["headers"]) for row in rows)
+    assert told == [("", "bare", []), ("k", "", []), ("k", "v", headers)]
+
+
+def test_the_console_consumer_takes_settings_of_its_client(program: Program, topic_name: str, tmp_path: Path) -> None:
+    assert program("produce", topic_name, "--partition", "0", stdin="1\n2\n3\n").code == 0
+    group, file = f"group-of-{topic_name}", tmp_path / "consumer.properties"
+    file.write_text(
+        f"group.id={group}\nauto.offset.reset=earliest\nisolation.level=read_committed\nfetch.min.bytes=1\n"
+    )
+    line = ("kafka-console-consumer", "--topic", topic_name, "--consumer.config", str(file), "--max-messages")
+
+    def committed() -> int | None:
+        rows = program("groups", "describe", group, "-o", "json").json[0]["offsets"]
+        return next((row["committed"] for row in rows if row["partition"] == 0), None)
+
+    for words in (("2", "--consumer-property", "enable.auto.commit=false"), ("2",)):
+        assert program(*line, *words).out == "1\n2\n", "what nobody has committed is read again"
+    assert committed() == 2
+    assert program(*line, "1", "--group", group).out == "3\n"
+    other = program(*line, "1", "--group", "other")
+    assert (other.code, f"--group other and group.id={group} differ" in other.err) == (2, True)
+    newest = program("kafka-console-consumer", "--topic", topic_name, "--timeout-ms", "300")
+    assert (newest.code, newest.out, newest.err) == (0, "", "Processed a total of 0 messages\n")
+
+
+def test_a_value_that_is_no_number_ends_the_console_consumer_or_is_skipped(program: Program, topic_name: str) -> None:
+    values = [(7).to_bytes(8, "big"), b"seven", (8).to_bytes(8, "big")]
+    lines = "".join(
+        json.dumps({"value": base64.b64encode(value).decode(), "value_encoding": "base64"}) + "\n" for value in values
+    )
+    assert program("produce", topic_name, "--partition", "0", "--input", "jsonl", stdin=lines).code == 0
+    line = ("kafka-console-consumer", "--topic", topic_name, "--from-beginning", "--max-messages", "3")
+    longs = ("--value-deserializer", "org.apache.kafka.common.serialization.LongDeserializer")
+    ended = program(*line, *longs)
+    told = f"error: value is no Long (5 bytes): {topic_name}-0 at offset 1; --skip-message-on-error leaves"
+    assert (ended.code, ended.out, told in ended.err) == (2, "7\n", True), ended.err
+    skipped = program(*line, *longs, "--skip-message-on-error")
+    assert (skipped.code, skipped.out, skipped.err) == (0, "7\n8\n", "Processed a total of 3 messages\n")
+    assert program(*line, "--formatter", "kafka.tools.NoOpMessageFormatter").out == ""
 
 
 def test_a_reader_that_goes_away_is_no_error(program: Program, topic_name: str, live_cluster: LocalCluster) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+import struct
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,15 @@ from engine.common.acl import AclOperation, ResourceType
 from engine.common.errors import ConfigError
 from engine.common.model import TopicPartition
 from engine.kafka.acls import AclBinding, AclEntry, Permission, ResourcePattern
+from engine.kafka.formats import transaction_state
+from engine.kafka.formats.consumer_offsets import (
+    GroupMetadataValue,
+    OffsetCommitValue,
+    encode_group_key,
+    encode_group_value,
+    encode_offset_key,
+    encode_offset_value,
+)
 from engine.kafka.protocol.records.attributes import TimestampType
 from engine.kafka.protocol.records.record import Record
 
@@ -241,6 +252,101 @@ def test_records() -> None:
     assert records.formatter(shown)(with_headers) == b"NO_TIMESTAMP\ta:1;b:-\tv\n"
     with pytest.raises(ConfigError, match="has no print"):
         records.formatter({"print.colour": "true"})
+
+
+KAFKAS_PACKAGE = "org.apache.kafka.common.serialization"
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "text"),
+    [
+        ("String", b"\xc3\xa4\xff", "ä\ufffd"),
+        ("ByteArray", b"abc", "abc"),
+        ("Bytes", b"a\\\x00 \xff", "a\\x5C\\x00 \\xFF"),
+        ("Short", struct.pack(">h", -2), "-2"),
+        ("Integer", struct.pack(">i", 70000), "70000"),
+        ("Long", struct.pack(">q", -(1 << 63)), "-9223372036854775808"),
+        ("Boolean", b"\x01", "true"),
+        ("Boolean", b"\x00", "false"),
+        ("UUID", b"6F9619FF-8B86-D011-B42D-00CF4FC964FF", "6f9619ff-8b86-d011-b42d-00cf4fc964ff"),
+        *(("Double", struct.pack(">d", number), text) for number, text in (
+            (0.0, "0.0"), (-0.0, "-0.0"), (100.0, "100.0"), (0.001, "0.001"), (0.0009, "9.0E-4"), (1e7, "1.0E7"),
+            (9999999.5, "9999999.5"), (-1.25e-10, "-1.25E-10"), (math.inf, "Infinity"), (-math.inf, "-Infinity"),
+            (math.nan, "NaN"), (0.1 + 0.2, "0.30000000000000004"), (123456789012.0, "1.23456789012E11"),
+        )),
+        *(("Float", struct.pack(">f", number), text) for number, text in (
+            (0.1, "0.1"), (16777216.0, "1.6777216E7"), (123456.789, "123456.79"), (math.nan, "NaN"),
+            (3.4028234663852886e38, "3.4028235E38"),
+        )),
+    ],
+)  # fmt: skip
+def test_values_are_what_java_makes_of_them(kind: str, data: bytes, text: str) -> None:
+    consumed = ConsumedRecord("t", 0, Record(0, 0, data, data, (("h", data),)), TimestampType.CREATE_TIME)
+    for package in ("", f"{KAFKAS_PACKAGE}."):
+        names = {f"{part}.deserializer": f"{package}{kind}Deserializer" for part in ("key", "value", "headers")}
+        shown = {"print.key": "true", "print.headers": "true", **names}
+        assert records.formatter(shown)(consumed).decode() == f"h:{text}\t{text}\t{text}\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [("Long", b"1234567"), ("Double", b"123"), ("Float", b"12345678"), ("Boolean", b"\x02"), ("UUID", b"x")],
+)
+def test_what_is_no_such_value_is_named_with_its_place(kind: str, data: bytes) -> None:
+    printed = records.formatter({"value.deserializer": f"{kind}Deserializer"})
+    consumed = ConsumedRecord("t", 3, Record(7, 0, None, data, ()), TimestampType.CREATE_TIME)
+    with pytest.raises(records.BadRecord, match=rf"value is no {kind} \({len(data)} bytes?\): t-3 at offset 7"):
+        printed(consumed)
+    absent = consumed._replace(record=Record(7, 0, None, None, ()))
+    assert printed(absent) == b"null\n"
+
+
+def test_formatters_of_internal_topics() -> None:
+    def line(class_name: str, key: bytes | None, value: bytes | None) -> bytes:
+        record = Record(0, 0, key, value, ())
+        return records.formatter({}, class_name)(ConsumedRecord("t", 0, record, TimestampType.CREATE_TIME))
+
+    package = "org.apache.kafka.tools.consumer"
+    offsets, groups = f"{package}.OffsetsMessageFormatter", f"{package}.GroupMetadataMessageFormatter"
+    offset_key, group_key = encode_offset_key("g", "orders", 1), encode_group_key("g")
+    offset = encode_offset_value(OffsetCommitValue(offset=5, metadata="ä", commit_timestamp=9))
+    group = encode_group_value(
+        GroupMetadataValue(protocol_type="consumer", generation=1, protocol=None, leader=None, members=[])
+    )
+    assert line(offsets, offset_key, offset).decode() == (
+        '{"key":{"version":1,"data":{"group":"g","topic":"orders","partition":1}},"value":{"version":3,"data":'
+        '{"offset":5,"leaderEpoch":-1,"metadata":"ä","commitTimestamp":9}}}\n'
+    )
+    assert line(offsets, offset_key, None).endswith(b',"value":null}\n')
+    assert line(offsets, group_key, group) == line(groups, offset_key, offset) == line(offsets, None, offset) == b""
+    assert line(groups, group_key, group).startswith(b'{"key":{"version":2,"data":{"group":"g"}},"value":{"version":3,')
+    transactions = f"{package}.TransactionLogMessageFormatter"
+    state = transaction_state.encode_value(
+        transaction_state.TransactionLogValue(
+            producer_id=1, producer_epoch=2, transaction_timeout_ms=3, transaction_status=0,
+            transaction_partitions=None, transaction_last_update_timestamp_ms=4, transaction_start_timestamp_ms=5,
+        )
+    )  # fmt: skip
+    assert line(transactions, transaction_state.encode_key("tx"), state).decode() == (
+        '{"key":{"version":0,"data":{"transactionalId":"tx"}},"value":{"version":0,"data":{"producerId":1,'
+        '"producerEpoch":2,"transactionTimeoutMs":3,"transactionStatus":0,"transactionPartitions":null,'
+        '"transactionLastUpdateTimestampMs":4,"transactionStartTimestampMs":5}}}\n'
+    )
+    old_offsets = "kafka.coordinator.group.GroupMetadataManager$OffsetsMessageFormatter"
+    assert line(old_offsets, offset_key, offset).decode() == (
+        "[g,orders,1]::OffsetAndMetadata(offset=5, leaderEpoch=Optional.empty, metadata=ä, commitTimestamp=9, "
+        "expireTimestamp=None)\n"
+    )
+    expiring = OffsetCommitValue(offset=5, metadata="", commit_timestamp=9, expire_timestamp=10)
+    assert line(old_offsets, offset_key, encode_offset_value(expiring, 1)).endswith(b", expireTimestamp=Some(10))\n")
+    led = OffsetCommitValue(offset=5, leader_epoch=7, metadata="", commit_timestamp=9)
+    assert b" leaderEpoch=Optional[7]," in line(old_offsets, offset_key, encode_offset_value(led))
+    assert line(old_offsets, offset_key, None) == b"[g,orders,1]::NULL\n"
+    assert line(old_offsets, group_key, group) == b""
+    with pytest.raises(records.BadRecord, match="t-0 at offset 0; --skip-message-on-error"):
+        line(offsets, offset_key, b"\x00\x03")
+    assert line("kafka.tools.NoOpMessageFormatter", b"k", b"v") == b""
+    assert line("kafka.tools.LoggingMessageFormatter", b"k", b"v") == b"v\n"
 
 
 def test_hash_codes_are_javas() -> None:

@@ -5,11 +5,14 @@ What must differ is masked: the name of what each of the two makes, times of a p
 
 from __future__ import annotations
 
+import base64
 import json
 import re
+import struct
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from apache_kafka import run_tool as run_tool_alone
@@ -18,6 +21,7 @@ from klamm_program import Ran, klamm
 from patience import within
 from wire_client import wait_until_led
 
+from engine.kafka.formats.consumer_offsets import partition_for
 from engine.local.cluster import LocalCluster
 
 CLASSES = {
@@ -362,6 +366,100 @@ def test_records_are_deleted(both: Both) -> None:
     wanted = {"version": 1, "partitions": [{"topic": "defaults", "partition": 0, "offset": 2},
                                            {"topic": "a.b", "partition": 1, "offset": -1}]}  # fmt: skip
     both.same("kafka-delete-records", "--offset-json-file", both.file("delete.json", wanted))
+
+
+def test_records_of_numbers(both: Both) -> None:
+    klamm_at = ("-b", both.cluster.bootstrap_servers)
+    numbers = [(0.1, 0.1, 7), (-1.5e300, 3.4e38, -1), (1e7, 1e-3, 1 << 40), (0.0, -0.0, 0)]
+    rows = [
+        {
+            "key": struct.pack(">f", small),
+            "value": struct.pack(">d", large),
+            "headers": [(f"h{index}", struct.pack(">q", whole))],
+        }
+        for index, (large, small, whole) in enumerate(numbers)
+    ]
+    assert klamm("topics", "create", "numbers", "--partitions", "1", *klamm_at, folder=both.folder).code == 0
+    sent = klamm(
+        "produce", "numbers", "--input", "jsonl", *klamm_at, folder=both.folder, stdin="".join(map(_json_line, rows))
+    )
+    assert sent.code == 0, sent.err
+    kinds = "org.apache.kafka.common.serialization"
+    words = (
+        *("--topic", "numbers", "--partition", "0", "--offset", "earliest", "--max-messages", "4"),
+        *("--key-deserializer", f"{kinds}.FloatDeserializer", "--value-deserializer", f"{kinds}.DoubleDeserializer"),
+        *("--property", f"headers.deserializer={kinds}.LongDeserializer"),
+        *("--property", "print.key=true", "--property", "print.headers=true"),
+    )
+    assert both.same("kafka-console-consumer", *words).splitlines()[1] == "h1:-1\t3.4E38\t-1.5E300"
+
+
+def _json_line(row: dict[str, Any]) -> str:
+    def text(data: bytes) -> dict[str, str]:
+        return {"value": base64.b64encode(data).decode(), "value_encoding": "base64"}
+
+    key = {"key": base64.b64encode(row["key"]).decode(), "key_encoding": "base64"}
+    headers = [{"key": name, **text(data)} for name, data in row["headers"]]
+    return json.dumps({**key, **text(row["value"]), "headers": headers}) + "\n"
+
+
+@pytest.mark.parametrize("formatter", ["DefaultMessageFormatter", "NoOpMessageFormatter", "LoggingMessageFormatter"])
+@pytest.mark.parametrize("package", ["kafka.tools", "org.apache.kafka.tools.consumer"])
+def test_formatters(both: Both, package: str, formatter: str) -> None:
+    config = both.folder / "formatter.properties"
+    config.write_text("print.key=true\nkey.separator=:\n")
+    read = ("--topic", "orders", "--partition", "0", "--offset", "earliest", "--max-messages", "4")
+    words = (*read, "--formatter", f"{package}.{formatter}", "--formatter-config", str(config))
+    theirs, ours = both.ran("kafka-console-consumer", *words)
+    assert (theirs.code, ours.code, ours.out) == (0, 0, theirs.out)
+    assert bool(ours.out) == (formatter != "NoOpMessageFormatter")
+
+
+@pytest.mark.parametrize(
+    ("topic", "old", "formatter"),
+    [
+        ("__consumer_offsets", "kafka.coordinator.group.GroupMetadataManager$", "OffsetsMessageFormatter"),
+        ("__consumer_offsets", "kafka.coordinator.group.GroupMetadataManager$", "GroupMetadataMessageFormatter"),
+        ("__transaction_state", "kafka.coordinator.transaction.TransactionLog$", "TransactionLogMessageFormatter"),
+    ],
+)
+def test_formatters_of_internal_topics(both: Both, topic: str, old: str, formatter: str) -> None:
+    at = ("-b", both.cluster.bootstrap_servers)
+    seen = klamm("consume", "orders", "--group", "reader", "-e", *at, folder=both.folder)
+    sent = klamm("produce", "a.b", "--transactional-id", "tx", *at, folder=both.folder, stdin="x\n")
+    assert (seen.code, sent.code) == (0, 0), (seen.err, sent.err)
+    owner = "reader" if topic == "__consumer_offsets" else "tx"
+    described = klamm("topics", "describe", topic, "-o", "json", *at, folder=both.folder).json
+    partition = partition_for(owner, described[0]["partition_count"])
+    for package in (old, "org.apache.kafka.tools.consumer."):
+        words = ("--topic", topic, "--partition", str(partition), "--offset", "earliest", "--max-messages", "3")
+        theirs, ours = both.ran("kafka-console-consumer", *words, "--formatter", package + formatter)
+        assert (theirs.code, ours.code) == (0, 0), (theirs, ours)
+        assert ours.out.replace("\n", "") == theirs.out.replace("\n", "")
+        assert owner in ours.out
+
+
+def test_lines_are_read_alike(both: Both) -> None:
+    """Both console producers send the same lines, and one consumer reads them."""
+    reader = both.folder / "reader.properties"
+    reader.write_text("parse.key=true\nparse.headers=true\nheaders.separator=;\nheaders.key.separator==\n")
+    lines = "a=1;b=NULL|k:v\nNULL|NULL:v\n|k:NULL\nno separators\nonly:key\n"
+    words = ("--reader-config", str(reader), "--property", "headers.delimiter=|", "--property", "key.separator=:")
+    more = ("--property", "null.marker=NULL", "--property", "ignore.error=true", "--compression-codec")
+    shown = []
+    for side in both.sides:
+        topic = f"lines-{side.own}"
+        at = ("--bootstrap-server", side.bootstrap)
+        assert klamm("topics", "create", topic, "--partitions", "1", *at, folder=both.folder).code == 0
+        line = (*at, "--topic", topic, *words, *more)
+        if side.own == KAFKA:
+            assert run_tool_alone("kafka.tools.ConsoleProducer", *line, text_input=lines).returncode == 0
+        else:
+            assert klamm("kafka-console-producer", *line, folder=both.folder, stdin=lines).code == 0
+        told = klamm("consume", topic, "-e", "-o", "jsonl", *at, folder=both.folder).out.splitlines()
+        shown.append([{name: json.loads(row)[name] for name in ("key", "value", "headers")} for row in told])
+    assert shown[0] == shown[1]
+    assert len(shown[0]) == 5
 
 
 @pytest.mark.parametrize("words", ["", "--describe --topic absent", "--list"])

@@ -40,10 +40,13 @@ class GroupConsumer:
         topics: Sequence[str],
         options: ConsumeOptions,
         *,
+        commits: bool = True,
         observe: Observer = ignore_line,
         complain: Observer = ignore_line,
     ) -> None:
+        """Without ``commits``, the group's offsets stay as they are."""
         self._wire = wire
+        self._commits = commits
         self._topics = topics
         self._options = options
         self._observe = observe
@@ -144,6 +147,8 @@ class GroupConsumer:
         self._offsets[name] = next_offset
 
     async def _commit(self) -> bool:
+        if not self._commits:
+            return True
         gone = set(filter(self._is_gone, self._topics))
         offsets = {n: offset for n, offset in {**self._starts, **self._offsets}.items() if n.topic not in gone}
         return not offsets or await self._membership.commit(offsets)

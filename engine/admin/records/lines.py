@@ -21,14 +21,22 @@ from engine.kafka.protocol.records.record import Header, Record
 class LineFormat:
     """How a line becomes a record.
 
-    ``key_separator`` stands between key and value; ``has_headers``: the line starts with ``name:value,name:value`` and
-    a tab, as kafka-console-producer has it; ``null_marker`` is the text that means a null key or value.
+    Attributes:
+        key_separator: stands between key and value.
+        has_headers: the line starts with ``name:value,name:value`` and a tab, as kafka-console-producer has it.
+        null_marker: the text that means a null key, value or value of a header.
+        headers_end, header_separator, header_name_end: what stands for the tab, the comma and the colon.
+        takes_all: a line without one of the separators is a record without key, or without headers.
     """
 
     key_separator: bytes | None = None
     has_headers: bool = False
     null_marker: bytes | None = None
     fixed_headers: tuple[Header, ...] = ()
+    headers_end: bytes = b"\t"
+    header_separator: bytes = b","
+    header_name_end: bytes = b":"
+    takes_all: bool = False
 
 
 _HEADER_FIELDS = frozenset(("key", "value", "value_encoding"))
@@ -52,17 +60,19 @@ def parse_line(line: bytes, number: int, rules: LineFormat, timestamp_ms: int) -
     """
     headers: list[Header] = list(rules.fixed_headers)
     if rules.has_headers:
-        head, tab, line = line.partition(b"\t")
-        if not tab:
-            raise BadRequest("no tab after the headers", where=f"line {number} of stdin")
-        headers += _headers(head, number)
+        head, end, rest = line.partition(rules.headers_end)
+        if end:
+            headers += _headers(head, number, rules)
+            line = rest
+        elif not rules.takes_all:
+            raise BadRequest(f"no {_named(rules.headers_end)} after the headers", where=f"line {number} of stdin")
     key: bytes | None = None
     if rules.key_separator is not None:
         head, separator, rest = line.partition(rules.key_separator)
-        if not separator:
-            text = rules.key_separator.decode("utf-8", "replace")
-            raise BadRequest(f"no key separator {text!r}", where=f"line {number} of stdin")
-        key, line = _or_null(head, rules), rest
+        if separator:
+            key, line = _or_null(head, rules), rest
+        elif not rules.takes_all:
+            raise BadRequest(f"no key separator {_named(rules.key_separator)}", where=f"line {number} of stdin")
     return Record(timestamp_ms=timestamp_ms, key=key, value=_or_null(line, rules), headers=headers)
 
 
@@ -105,14 +115,24 @@ def split_lines(chunk: bytes, rest: bytes) -> tuple[list[bytes], bytes]:
     return [line.removesuffix(b"\r") for line in lines], rest
 
 
-def _headers(text: bytes, number: int) -> Sequence[Header]:
+def _headers(text: bytes, number: int, rules: LineFormat) -> Sequence[Header]:
     headers: list[Header] = []
-    for part in text.split(b",") if text else ():
-        name, colon, value = part.partition(b":")
-        if not colon:
-            raise BadRequest(f"a header is not NAME:VALUE: {part!r}", where=f"line {number} of stdin")
-        headers.append((name.decode("utf-8", "replace"), value))
+    if not text or text == rules.null_marker:
+        return headers
+    for part in text.split(rules.header_separator):
+        name, end, value = part.partition(rules.header_name_end)
+        where = f"line {number} of stdin"
+        if not (end or rules.takes_all):
+            shape = f"NAME{rules.header_name_end.decode('utf-8', 'replace')}VALUE"
+            raise BadRequest(f"a header is not {shape}: {part!r}", where=where)
+        if name == rules.null_marker:
+            raise BadRequest(f"the name of a header is the null marker: {part!r}", where=where)
+        headers.append((name.decode("utf-8", "replace"), _or_null(value, rules) if end else None))
     return headers
+
+
+def _named(separator: bytes) -> str:
+    return "tab" if separator == b"\t" else repr(separator.decode("utf-8", "replace"))
 
 
 def _or_null(text: bytes, rules: LineFormat) -> bytes | None:

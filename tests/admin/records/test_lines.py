@@ -31,9 +31,30 @@ def test_key_headers_and_null() -> None:
     assert parse_line(b"\tNULL:v:w", 1, rules, NOW) == Record(-1, NOW, None, b"v:w", [("fixed", b"1")])
 
 
+def test_headers_may_be_null_or_left_out() -> None:
+    rules = LineFormat(has_headers=True, null_marker=b"NULL")
+    assert parse_line(b"a:NULL,b:\tv", 1, rules, NOW).headers == [("a", None), ("b", b"")]
+    assert parse_line(b"NULL\tv", 1, rules, NOW) == Record(-1, NOW, None, b"v", [])
+
+
+def test_other_separators_as_kafkas_tool_takes_them() -> None:
+    rules = LineFormat(b"->", True, headers_end=b"|", header_separator=b";", header_name_end=b"=")
+    record = parse_line(b"a=1;b=2:3|k->v", 1, rules, NOW)
+    assert record == Record(-1, NOW, b"k", b"v", [("a", b"1"), ("b", b"2:3")])
+
+
+def test_a_line_without_separators_is_a_value_where_errors_are_ignored() -> None:
+    rules = LineFormat(b":", True, takes_all=True)
+    assert parse_line(b"value", 1, rules, NOW) == Record(-1, NOW, None, b"value", [])
+    assert parse_line(b"a,b:1\tvalue", 1, rules, NOW).headers == [("a", None), ("b", b"1")]
+
+
 @pytest.mark.parametrize(
     ("line", "rules", "message"),
     [
+        (b"N:1\tv", LineFormat(has_headers=True, null_marker=b"N"), "the name of a header is the null marker"),
+        (b"a:1\tv", LineFormat(has_headers=True, header_name_end=b"="), "NAME=VALUE"),
+        (b"x", LineFormat(has_headers=True, headers_end=b"|"), "no '|' after"),
         (b"novalue", LineFormat(key_separator=b":"), "no key separator"),
         (b"x", LineFormat(has_headers=True), "no tab"),
         (b"x\tv", LineFormat(has_headers=True), "NAME:VALUE"),
