@@ -33,7 +33,7 @@ from tui.drawing.lines import text_of
 from tui.drawing.units import NOTHING, short_count
 from tui.operations.elections import Elect
 from tui.operations.settings import ALL_CLIENTS, AlterSettings
-from tui.pages import asides, brokers, groups, overview, partitions, topics, zookeeper
+from tui.pages import asides, brokers, groups, overview, partitions, timeline, topics, zookeeper
 from tui.pages.asides import aside_of
 from tui.pages.page import View, rows_at
 from tui.pages.timeline import change_text
@@ -1002,6 +1002,35 @@ def test_at_first_the_screen_says_that_it_measures_and_reads() -> None:
     assert "measuring reports" in drawn() and "UNKNOWN" not in drawn()
     board_of(feed, 30, board)
     assert "measuring" not in drawn()
+
+
+def test_an_unhealthy_query_says_why() -> None:
+    board = board_of(fake_feed("streaming", plays=False), 3)
+    assert told(board, "query payments-fraud STUCK")[0] == "batch too long, 72.0k behind"
+
+
+def test_a_row_of_the_timeline_names_the_brokers_of_one_moment() -> None:
+    feed = FakeFeed(FakeCluster(9, {"orders": 3}), plays=False)
+    board = board_of(feed, 2)
+
+    def subjects(*ids: int) -> str:
+        for broker in ids:
+            feed.cluster.set_broker_config(broker, "log.cleaner.threads", str(2 + len(ids)))
+        board_of(feed, 1, board)
+        (of,) = [column for column in timeline.columns_of(board) if column.name == "subject"]
+        return of.cell(board.folded_events()[0]).text
+
+    assert subjects(4) == "broker 4"
+    assert subjects(1, 2, 3, 4, 5) == "brokers 1, 2, 3, 4, 5"
+    assert subjects(*range(1, 10)) == "brokers 1 and 8 others"
+
+
+def test_replicas_that_a_move_adds_do_not_raise_the_factor_of_a_topic() -> None:
+    cluster = FakeCluster(5, {"orders": 2})
+    cluster.reassign(TopicPartition("orders", 0), (4, 5, 1))
+    board = board_of(FakeFeed(cluster, plays=False), 1)
+    (factor,) = [column for column in topics.columns_of(board) if column.name == "replication_factor"]
+    assert factor.cell(board.topics[0]).text == "3" and len(board.topics[0].partitions[0].replicas) > 3
 
 
 def test_a_reader_that_commits_rarely_is_not_called_measuring_for_hours() -> None:

@@ -18,6 +18,7 @@ _CHANGE_MAX, _WHY_MAX = 80, 40
 _NAME_MAX = 28
 """The path of a log dir would take the place of what happened to it."""
 _NAMES = 4
+_BROKER = "broker "
 _NOBODY = "none"
 """What events name a leader that is none."""
 _TONES = {
@@ -117,10 +118,7 @@ def columns_of(board: Board, *, is_folded: bool = True, is_incident: bool = Fals
 
     def subject(numbered: tuple[int, Event]) -> str:
         run = run_of(numbered)
-        if run is None:
-            return numbered[1].subject
-        is_of_partition = run.event.topic_partition is not None
-        return counted(run.count, "partition") if is_of_partition else ", ".join(run.subjects)
+        return numbered[1].subject if run is None else _subjects(run)
 
     def change(numbered: tuple[int, Event]) -> str:
         if (incident := board.incident_of(numbered)) is not None:
@@ -151,6 +149,19 @@ def columns_of(board: Board, *, is_folded: bool = True, is_incident: bool = Fals
         Column("reason", "WHY", lambda e: Cell(cut(why(e).text, _WHY_MAX), why(e).tone), lambda e: why(e).text, rank=1,
                width=12),
     )  # fmt: skip
+
+
+def _subjects(run: Run) -> str:
+    """Return what the events of a run are of, as far as it fits into the column."""
+    if run.event.topic_partition is not None:
+        return counted(run.count, "partition")
+    names = run.subjects
+    if all(name.startswith(_BROKER) for name in names):
+        names = [f"brokers {names[0].removeprefix(_BROKER)}", *(name.removeprefix(_BROKER) for name in names[1:])]
+    text = ", ".join(names)
+    if len(text) <= _NAME_MAX and len(names) == run.count:
+        return text
+    return f"{cut(names[0], _NAME_MAX - 14)} and {counted(run.count - 1, 'other')}"
 
 
 def effects_text(incident: Incident) -> str:

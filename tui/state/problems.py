@@ -441,11 +441,16 @@ def _cases_of(board: Board, group: WatchedGroup) -> Iterator[str]:
 
 def _of_queries(board: Board) -> Iterator[Problem]:
     """Yield a problem for each unhealthy query of Spark."""
-    for job in (query.job for query in board.frame.queries if query.job.status.is_trouble):
+    for query in board.frame.queries:
+        job = query.job
+        if not job.status.is_trouble:
+            continue
         status = status_cell(job.status)
         name = plain(job.name or job.path)
-        lag = "" if job.lag is None else f"{short_count(job.lag)} behind"
+        why = next((why_of(lag) for lag in query.lags if lag.status is job.status), "")
+        behind = "" if job.lag is None else f"{short_count(job.lag)} behind"
         yield Problem(
-            f"query {job.path}", status.tone, f"query {name} {status.text}", lag, board.since.get(("query", job.path)),
+            f"query {job.path}", status.tone, f"query {name} {status.text}",
+            ", ".join(part for part in (why, behind) if part), board.since.get(("query", job.path)),
             Location("spark", row=name), is_of_cluster=False, advice="see its batches and its sources (enter)",
         )  # fmt: skip
