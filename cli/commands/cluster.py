@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +21,7 @@ from cli.output.report import Report
 from engine.common.quantities import counted
 
 if TYPE_CHECKING:
+    from engine.admin.brokers.load import BrokerLoad
     from engine.admin.health.report import HealthStatus
     from engine.common.snapshot import ClusterSnapshot
 
@@ -122,12 +124,13 @@ async def load(
     async with open_cluster(invocation) as cluster:
         if rates and cluster.target.snapshot is not None:
             raise UsageError("--rates needs a running cluster: a snapshot has none")
-        loads = await read_broker_load(cluster, selection)
-        if not rates:
-            return load_report(loads)
-        from engine.local.jmx import read_jmx
+        loads: Sequence[BrokerLoad] = await read_broker_load(cluster, selection)
+        troubles: Mapping[int, str] | None = None
+        if rates:
+            from engine.local.jmx import read_jmx
 
-        return load_report(*await add_rates(cluster, loads, selection, read_jmx, metrics_url))
+            loads, troubles = await add_rates(cluster, loads, selection, read_jmx, metrics_url)
+        return load_report(loads, troubles, seen_by=(cluster.principal or "this login") if cluster.denied else None)
 
 
 @group.command(

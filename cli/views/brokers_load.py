@@ -38,10 +38,14 @@ _PLANNED = (
 )
 
 
-def load_report(loads: Sequence[BrokerLoad], troubles: Mapping[int, str] | None = None) -> Report:
+def load_report(
+    loads: Sequence[BrokerLoad], troubles: Mapping[int, str] | None = None, *, seen_by: str | None = None
+) -> Report:
     """One row per broker; for a person with bars, and without unknown figures.
 
-    ``troubles`` are the reasons of brokers that do not report their rates; None: nobody asked for rates.
+    Args:
+        troubles: the reasons of brokers that do not report their rates; None: nobody asked for rates.
+        seen_by: from whom a part of the cluster is hidden.
     """
     columns = _LOAD if troubles is None else (*_LOAD, *_RATES)
     rows = [
@@ -59,7 +63,7 @@ def load_report(loads: Sequence[BrokerLoad], troubles: Mapping[int, str] | None 
     ]
     shown = Table(columns, rows).without_empty(keeps=("broker", "alive"))
     notes = [f"the rates of broker {broker} are not known: {why}" for broker, why in (troubles or {}).items()]
-    return Report(loads, Table(columns, rows), (Section(body=shown),), (*_spread_notes(loads), *notes))
+    return Report(loads, Table(columns, rows), (Section(body=shown),), (*_spread_notes(loads, seen_by), *notes))
 
 
 def _whole(rate: float | None) -> int | None:
@@ -85,7 +89,7 @@ def heat_section(loads: Sequence[PlannedLoad], partition_count: int, copied_byte
     return Section(title, Table(_PLANNED, rows).without_empty(keeps=("broker",)))
 
 
-def _spread_notes(loads: Sequence[BrokerLoad]) -> tuple[str, ...]:
+def _spread_notes(loads: Sequence[BrokerLoad], seen_by: str | None) -> tuple[str, ...]:
     live = [load for load in loads if load.alive]
     if not live:
         return ("no broker is alive",)
@@ -97,6 +101,8 @@ def _spread_notes(loads: Sequence[BrokerLoad]) -> tuple[str, ...]:
     sizes = [load.size_bytes for load in live if load.size_bytes is not None]
     if sizes:
         notes[0] += f", {_spread(sizes, size_text)}"
+    if seen_by is not None:
+        notes[0] += f", as far as {seen_by} may see"
     if len(sizes) < len(live):
         silent = ", ".join(str(load.broker) for load in live if load.size_bytes is None)
         notes.append(f"the sizes of {plural('broker', len(live) - len(sizes))} {silent} are not known")

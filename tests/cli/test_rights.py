@@ -339,6 +339,8 @@ def test_who_asks_for_all_topics_is_told_which_are_hidden(
         assert f"hidden: User:{cell.user} lacks {operation} on topic " in ran.err
     else:
         assert {"operation": operation, "resource": "topic:un-named"} in hidden(ran), ran.err
+    if command == "cluster load":
+        assert re.search(rf"on each: .* led\b.*, as far as User:{cell.user} may see$", ran.err, re.MULTILINE), ran.err
 
 
 @pytest.mark.parametrize(
