@@ -10,6 +10,7 @@ import typer
 from cli.framework.command import CommandGroup
 from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs
+from cli.output.format import OutputFormat
 from cli.output.report import Report
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ Raw = Annotated[bool, typer.Option("--raw", help="Show the data as it is stored,
 
 @group.command(
     "tree",
-    needs=Needs(cluster=True, asks=Asks.ZOOKEEPER),
+    needs=Needs(cluster=True, asks=Asks.ZOOKEEPER, kafka=True),
     examples=("klamm zk tree --depth 2", "klamm zk tree /brokers/topics/orders", "klamm zk tree /config --acl -o json"),
 )
 async def tree(
@@ -33,29 +34,38 @@ async def tree(
     depth: Annotated[int | None, typer.Option("--depth", metavar="N", min=0, help="How many levels to show.")] = None,
     raw: Raw = False,
     acl: Annotated[bool, typer.Option("--acl", help="Show each znode's access list.")] = False,
+    recursive: Annotated[bool, typer.Option("-R", hidden=True)] = False,
 ) -> Report:
     """Show a znode and everything below it."""
     from cli.framework.cluster_session import open_cluster
+    from cli.views.kafka.znodes import children_text
     from cli.views.znodes import tree_report
     from engine.admin.znodes.tree import get_tree
 
+    if invocation.output is OutputFormat.KAFKA and depth is None and not recursive:
+        depth = 1
     async with open_cluster(invocation, may_be_absent=True) as cluster:
-        return tree_report(await get_tree(await cluster.zookeeper(), path, depth_max=depth, raw=raw, with_acls=acl))
+        znodes = await get_tree(await cluster.zookeeper(), path, depth_max=depth, raw=raw, with_acls=acl)
+        address = cluster.target.zookeeper or ""
+        return tree_report(znodes, lambda: children_text(address, znodes, is_recursive=recursive))
 
 
 @group.command(
     "get",
-    needs=Needs(cluster=True, asks=Asks.ZOOKEEPER),
+    needs=Needs(cluster=True, asks=Asks.ZOOKEEPER, kafka=True),
     examples=("klamm zk get /controller", "klamm zk get /brokers/topics/orders --raw"),
 )
 async def get(invocation: Invocation, path: Path = "/", raw: Raw = False) -> Report:
     """Show one znode: what it says, its access list, version, owner and times."""
     from cli.framework.cluster_session import open_cluster
+    from cli.views.kafka.znodes import data_text
     from cli.views.znodes import znode_report
     from engine.admin.znodes.tree import get_znode
 
+    raw = raw or invocation.output is OutputFormat.KAFKA
     async with open_cluster(invocation, may_be_absent=True) as cluster:
-        return znode_report(await get_znode(await cluster.zookeeper(), path, raw=raw))
+        znode = await get_znode(await cluster.zookeeper(), path, raw=raw)
+        return znode_report(znode, lambda: data_text(cluster.target.zookeeper or "", znode))
 
 
 @group.command(

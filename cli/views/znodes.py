@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from cli.exit_codes import ExitCode
 from cli.output.printer import json_text
-from cli.output.report import Column, Fields, Kind, Report, Section, Table, Tone
+from cli.output.report import Column, Fields, KafkaText, Kind, Report, Section, Table, Tone
 from engine.admin.znodes.access_lists import AclChange
 from engine.admin.znodes.tree import Znode
 from engine.common.quantities import counted
@@ -21,7 +21,7 @@ _COLUMNS = (
 )
 
 
-def tree_report(znodes: Sequence[Znode]) -> Report:
+def tree_report(znodes: Sequence[Znode], as_kafka: Callable[[], KafkaText | None] | None = None) -> Report:
     """One row per znode; on a terminal the names are indented."""
     has_acls = any(z.acl is not None for z in znodes)
     rows: list[Sequence[object]] = [
@@ -38,10 +38,11 @@ def tree_report(znodes: Sequence[Znode]) -> Report:
         ],
     )
     complaints = [z.complaint for z in znodes if z.complaint is not None]
-    return Report(znodes, Table(_COLUMNS if has_acls else _COLUMNS[:-1], rows), (Section(body=shown),), complaints)
+    table = Table(_COLUMNS if has_acls else _COLUMNS[:-1], rows)
+    return Report(znodes, table, (Section(body=shown),), complaints, as_kafka=as_kafka)
 
 
-def znode_report(znode: Znode) -> Report:
+def znode_report(znode: Znode, as_kafka: Callable[[], KafkaText | None] | None = None) -> Report:
     """All that is known of one znode; its data alone in plain."""
     pairs = [
         ("path", znode.path),
@@ -59,7 +60,7 @@ def znode_report(znode: Znode) -> Report:
     sections = (Section(body=Fields(pairs)), Section(text=(data or "-").splitlines()))
     notes = () if znode.complaint is None else (znode.complaint,)
     table = Table((Column("data"),), [(_one_line(znode.data),)])
-    return Report(znode, table, sections, notes)
+    return Report(znode, table, sections, notes, as_kafka=as_kafka)
 
 
 def acl_changes_report(changes: Sequence[AclChange]) -> Report:

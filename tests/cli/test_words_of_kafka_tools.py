@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cli.output.report import KafkaText
-from cli.views.kafka import acls, brokers, configs, groups, reassignment, records, topics
+from cli.views.kafka import acls, brokers, configs, groups, reassignment, records, topics, znodes
 from cli.views.kafka.hash_order import in_hash_order, java_hash
 from engine.admin.brokers.description import BrokerDetails, BrokerPartitions, ListenerDescription
 from engine.admin.brokers.self_report import OfferedApi, SelfReport
@@ -32,6 +32,7 @@ from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.records.consumed import ConsumedRecord
 from engine.admin.records.deletion import DeletionResult, RecordsDeletion
 from engine.admin.topics.describing import PartitionDescription, TopicDescription
+from engine.admin.znodes.tree import Znode
 from engine.common.acl import AclOperation, ResourceType
 from engine.common.errors import ConfigError
 from engine.common.model import TopicPartition
@@ -347,6 +348,21 @@ def test_formatters_of_internal_topics() -> None:
         line(offsets, offset_key, b"\x00\x03")
     assert line("kafka.tools.NoOpMessageFormatter", b"k", b"v") == b""
     assert line("kafka.tools.LoggingMessageFormatter", b"k", b"v") == b"v\n"
+
+
+def test_znodes_as_the_shell_prints_them() -> None:
+    def znode(path: str, data: str | None = None) -> Znode:
+        return Znode(path, None, data, None, 0, 0, None, 1, 1, None, None)
+
+    head = "Connecting to h:1/kafka\n\nWATCHER::\n\nWatchedEvent state:SyncConnected type:None path:null\n"
+    tree = [znode(path) for path in ("/brokers", "/brokers/ids", "/brokers/ids/0", "/brokers/topics")]
+    assert znodes.children_text("h:1/kafka", tree, is_recursive=False).out == f"{head}[ids, topics]\n"
+    assert znodes.children_text("h:1/kafka", tree, is_recursive=True).out == (
+        f"{head}/brokers\n/brokers/ids\n/brokers/ids/0\n/brokers/topics\n"
+    )
+    assert znodes.children_text("h:1/kafka", tree[2:3], is_recursive=False).out == f"{head}[]\n"
+    assert znodes.data_text("h:1/kafka", znode("/controller", '{"brokerid":0}')).out == f'{head}{{"brokerid":0}}\n'
+    assert znodes.data_text("h:1/kafka", znode("/brokers")).out == f"{head}null\n"
 
 
 def test_hash_codes_are_javas() -> None:

@@ -462,6 +462,17 @@ def test_lines_are_read_alike(both: Both) -> None:
     assert len(shown[0]) == 5
 
 
+@pytest.mark.parametrize(
+    "words", ["ls /", "ls /brokers/ids", "ls -R /brokers/topics/defaults", "get /controller", "get /brokers"]
+)
+def test_znodes(both: Both, words: str) -> None:
+    line = (both.cluster.zookeeper_connect, *words.split())
+    theirs = run_tool_alone("org.apache.zookeeper.ZooKeeperMainWithTlsSupportForKafka", "-server", *line)
+    ours = klamm("zookeeper-shell", *line, folder=both.folder)
+    assert (theirs.returncode, ours.code, ours.err) == (0, 0, ""), (theirs, ours)
+    assert ours.out == theirs.stdout
+
+
 @pytest.mark.parametrize("words", ["", "--describe --topic absent", "--list"])
 def test_in_a_jvm_of_many_a_tool_ends_as_in_its_own(both: Both, words: str) -> None:
     """A test that runs many tools relies on this: what one that fails leaves behind does not meet the next."""
