@@ -17,7 +17,7 @@ from cli.framework.command import single_command
 from cli.framework.invocation import Invocation
 from cli.framework.option_values import seconds_option
 from cli.framework.options import Asks, Needs
-from cli.output.report import Column, Kind, Report, Table
+from cli.output.report import Column, KafkaText, Kind, Report, Table
 from cli.output.terminal import is_terminal
 from engine.common.quantities import counted
 
@@ -65,7 +65,7 @@ TransactionTimeout = Annotated[
 
 @single_command(
     "produce",
-    needs=Needs(cluster=True, asks=Asks.BROKERS, changes=True, bounded=False),
+    needs=Needs(cluster=True, asks=Asks.BROKERS, changes=True, bounded=False, kafka=True),
     examples=(
         "echo hello | klamm produce orders",
         "klamm produce orders --key-separator : --compression lz4 < records.txt",
@@ -279,4 +279,5 @@ def _report(results: Sequence[PartitionResult], note: str) -> Report:
         Column("last_offset", Kind.NUMBER),
     )
     rows = [(r.topic, r.partition, r.record_count, r.first_offset, r.last_offset) for r in results]
-    return Report(results, Table(columns, rows), notes=(note,))
+    # Kafka's tool is silent.
+    return Report(results, Table(columns, rows), notes=(note,), as_kafka=lambda: KafkaText(""))

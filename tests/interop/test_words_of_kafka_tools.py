@@ -453,9 +453,10 @@ def test_lines_are_read_alike(both: Both) -> None:
         assert klamm("topics", "create", topic, "--partitions", "1", *at, folder=both.folder).code == 0
         line = (*at, "--topic", topic, *words, *more)
         if side.own == KAFKA:
-            assert run_tool_alone("kafka.tools.ConsoleProducer", *line, text_input=lines).returncode == 0
+            done = run_tool_alone("kafka.tools.ConsoleProducer", *line, text_input=lines)
+            assert (done.returncode, done.stdout) == (0, "")
         else:
-            assert klamm("kafka-console-producer", *line, folder=both.folder, stdin=lines).code == 0
+            assert klamm("kafka-console-producer", *line, folder=both.folder, stdin=lines) == Ran(0, "", "")
         told = klamm("consume", topic, "-e", "-o", "jsonl", *at, folder=both.folder).out.splitlines()
         shown.append([{name: json.loads(row)[name] for name in ("key", "value", "headers")} for row in told])
     assert shown[0] == shown[1]
