@@ -72,7 +72,9 @@ def test_a_command_of_a_page_is_read(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
         "```console\n$ seq 3 | klamm produce t --acks 1 && klamm doctor\nklamm said\n```\n`klamm zk tree`\n"
-        "```sh\nklamm top\n```\n"
+        "```sh\nklamm top\n```\n    klamm lag -o json | jq .\n"
     )
-    assert [words for _, words in typed_commands(page)] == [["produce", "t", "--acks", "1"], ["doctor"], ["top"]]
+    assert [words for _, words in typed_commands(page)] == [
+        ["produce", "t", "--acks", "1"], ["doctor"], ["top"], ["lag", "-o", "json"],
+    ]  # fmt: skip
     assert [words for _, words in quoted_commands(page)] == [["zk", "tree"]]

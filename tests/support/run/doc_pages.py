@@ -60,10 +60,13 @@ def anchors(page: Path) -> set[str]:
 
 
 def typed_commands(page: Path) -> Iterator[Command]:
-    """Yield what a reader is shown to type: lines of sh blocks and ``$`` lines of console blocks that call klamm."""
+    """Yield what a reader is shown to type: lines that call klamm in sh blocks, after ``$`` in console blocks, and
+    indented.
+    """
     for number, language, text in _lines(page):
         is_prompted = language == "console" and text.lstrip().startswith("$ ")
-        if language == "sh" or is_prompted:
+        is_indented = language is None and text.startswith("    ")
+        if language == "sh" or is_prompted or is_indented:
             for words in _calls(text.lstrip().removeprefix("$ ")):
                 yield Command(number, words)
 
