@@ -2,7 +2,7 @@
 
 In a wheel that is ``klamm/_app``. It is the same in the archive that Spark's executors get, where it is not a folder of
 the file system. In a checkout it is the folder beside ``klamm``. Only klamm's own processes import this: elsewhere
-these names may mean somebody else's packages.
+these names may mean other packages.
 """
 
 import sys

@@ -178,7 +178,7 @@ class _Builder:
         wanted, unwanted = _patterns(self.options.topics), _patterns(self.options.exclude_topics)
         for pattern in (*wanted, *unwanted):
             if not any(pattern.fullmatch(topic.name) for topic in self.snapshot.topics):
-                # One that excludes would protect nothing, and nobody would notice.
+                # One that excludes would protect nothing, and the user would not notice.
                 hint = "a pattern matches whole names, such as 'orders.*'; klamm topics list shows them"
                 raise BadOption(f"no topic matches '{pattern.pattern}'", hint=hint)
 

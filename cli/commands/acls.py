@@ -409,7 +409,7 @@ async def apply(
         if not invocation.confirm(change, lines, is_destructive=True):
             return changes_report({"would_add": differences.missing, "would_remove": extra})
         refusals = await add_acls(cluster, differences.missing) if differences.missing else []
-        # Until the missing rule is added, the extra one may be all that lets somebody work.
+        # Until the missing rule is added, the extra one may be all that lets a client work.
         removed = await remove_acls(cluster, extra) if extra and not refusals else []
         return changes_report({"added": differences.missing, "removed": removed}, invocation.tell_failures(refusals))
 

@@ -74,7 +74,7 @@ class ClientOptions:
         """Return whose quotas are meant.
 
         Raises:
-            UsageError: nobody is named, all of a kind are, or what is named has no quotas.
+            UsageError: no entity is named, all of a kind are, or the named one has no quotas.
         """
         shortcuts = self.clients.shortcuts
         if not self.by_type.entity_type and not any(name is not None or default for _, name, default in shortcuts):

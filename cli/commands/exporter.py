@@ -130,7 +130,7 @@ async def serve(
     """Answer Prometheus with the last page, until Ctrl-C; say once when the cluster falls silent and when it is back.
 
     Raises:
-        UsageError: nobody can listen at the address that ``option`` gave.
+        UsageError: the address that ``option`` gave cannot be listened on.
     """
     from engine.common.metric import prometheus_text
     from engine.runtime.metrics_server import MetricsServer

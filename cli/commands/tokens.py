@@ -92,7 +92,7 @@ async def create(
         parse_principal(principal)
     async with open_cluster(invocation, for_change=True) as cluster:
         if not invocation.goes_ahead(f"make a token for {owner_principal or 'you'} in {cluster.target.title}"):
-            # Brokers without tokens say so to whoever looks for them.
+            # Brokers without tokens say so when they are asked for them.
             await tokens.list_tokens(cluster)
             return _report([])
         token = await tokens.create_token(

@@ -387,7 +387,7 @@ async def alter(
         present = await _present_count(cluster, wanted)
         adds_none = present is not None and wanted.partition_count is not None and wanted.partition_count <= present
         if invocation.is_dry_run or adds_none or not invocation.is_confirmed:
-            # The cluster refuses what cannot be done before anybody reads of effects or is asked.
+            # The cluster refuses what cannot be done before the user reads of effects or is asked.
             change = await changer.alter(wanted, validate_only=True)
         lines, warnings, is_destructive = await _alteration_lines(cluster, wanted, present)
         for warning in warnings if invocation.output is not OutputFormat.KAFKA else ():

@@ -148,7 +148,7 @@ def _new_password(invocation: Invocation, path: Path | None) -> str:
     """Return the password from a file, the environment, or a person who types it twice.
 
     Raises:
-        UsageError: nobody can be asked, or the two that were typed differ.
+        UsageError: the session is not interactive, or the two that were typed differ.
     """
     import os
 

@@ -229,7 +229,7 @@ class Invocation:
         """Return whether to go on with ``change``; a dry run only says what it would do.
 
         Asks on a terminal only. If the change is destructive (it may lose data, or nothing undoes it), an empty answer
-        means no, and where nobody can be asked only --yes goes on. Raises Stop (code 2) if it may not go on. Long
+        means no, and only --yes goes on without a terminal. Raises Stop (code 2) if it may not go on. Long
         ``details`` are folded.
         """
         for line in details if self.talk.is_verbose else folded(details, _DETAILS_MAX, "--verbose shows all"):

@@ -23,7 +23,7 @@ async def minds_plan(
     """Name the operator whose plan relies on these topics (None: on any); return whether to ask because of that.
 
     Raises:
-        LockHeld: there is one, nobody can be asked, and the user has not forced it.
+        LockHeld: there is one, the session is not interactive, and the user has not forced it.
     """
     from engine.admin.reassignment.lock import plan_in_the_way
     from engine.admin.reassignment.lock_holder import LockHeld

@@ -54,7 +54,7 @@ def print_sections(report: Report, stream: TextIO) -> None:
         if index:
             console.print()
         _print_section(console, section, view, has_blocks=can_show_blocks(stream))
-    # Cells are padded to the column's width; at the end of a line that is of no use to anybody.
+    # Cells are padded to the column's width; at the end of a line that is of no use.
     stream.writelines(f"{line.rstrip(' ')}\n" for line in drawn.getvalue().splitlines())
 
 

@@ -44,7 +44,7 @@ def load_report(
     """One row per broker; for a person with bars, and without unknown figures.
 
     Args:
-        troubles: the reasons of brokers that do not report their rates; None: nobody asked for rates.
+        troubles: the reasons of brokers that do not report their rates; None: rates were not asked for.
         seen_by: from whom a part of the cluster is hidden.
     """
     columns = _LOAD if troubles is None else (*_LOAD, *_RATES)

@@ -46,7 +46,7 @@ class PortReservations:
             OperationError: the host's name cannot be resolved.
         """
         _, address = _resolved(host)
-        # Reserve first: whoever had the port reserved listens there by now.
+        # Reserve first: the process that had the port reserved listens there by now.
         reservation = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             reservation.bind(f"\0klamm-port-{address}:{port}")

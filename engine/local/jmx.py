@@ -83,7 +83,7 @@ def _program(java: Java, within_s: float) -> list[str] | None:
     # Path's own expanduser raises if there is no home.
     cache = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "klamm")  # noqa: PTH111
     classes = cache / f"jmx-reader-{sha256(_SOURCE.read_bytes()).hexdigest()[:16]}"
-    # Of a cache that somebody cleans, folders may be left.
+    # A cleaned cache may still have its folders.
     main_class = classes / f"{_SOURCE.stem}.class"
     has_compiler, has_place = java.has_module("jdk.compiler"), cache.is_absolute()
     if has_compiler and has_place and not main_class.is_file():

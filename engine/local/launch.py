@@ -27,7 +27,7 @@ def _main() -> None:
         libc = ctypes.CDLL(None, use_errno=True)
         if libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0) != 0:
             sys.exit(f"prctl: {os.strerror(ctypes.get_errno())}")
-        # The parent may have died before the signal was set; then nobody would ever send it.
+        # The parent may have died before the signal was set; then it would never come.
         if os.getppid() != parent_pid:
             os._exit(1)
     os.execvp(command[0], command)

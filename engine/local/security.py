@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MECHANISMS = ("PLAIN", *HASHES)
 ADMIN = "admin"
 USERS = (ADMIN, "alice", "bob")
-"""``admin`` may do everything; with ACLs, the others may do what somebody allows them."""
+"""``admin`` may do everything; with ACLs, the others may do what rules allow them."""
 BROKER = "broker"
 """The user as which brokers log in at each other."""
 
@@ -103,7 +103,7 @@ class LocalSecurity:
         shutil.rmtree(self._stores, ignore_errors=True)
         self._stores.mkdir(mode=0o700, parents=True)
         write_private(self._stores / "ca.pem", _pem(authority[0]))
-        # The CA's key is not kept: nobody can make another certificate that this cluster would trust.
+        # The CA's key is not kept, so no other certificate can be made that this cluster would trust.
         names = (BROKER, *USERS) if self._mechanism is None else (BROKER,)
         for name in names:
             hosts = (self._host, "localhost") if name == BROKER else ()

@@ -1,7 +1,7 @@
 """Frees what is large a little in each turn of the event loop.
 
-Freeing a value of 200,000 partitions takes Python more than a hundred milliseconds, and whoever lets go of it last
-holds the loop for as long. Put here piece by piece, nobody holds it at once.
+Freeing a value of 200,000 partitions takes Python more than a hundred milliseconds, and the code that drops the last
+reference holds the loop for as long. Dropped here piece by piece, it never holds the loop for long.
 
 Python's collector counts what is made minus what is freed, whatever its age. While very much is freed it does not see
 how much is made, and its next run takes as long as all of that does. So what is young is looked at in between.

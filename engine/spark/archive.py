@@ -1,7 +1,7 @@
 """The archive for Spark's executors: klamm's own code, for a Python that has no klamm.
 
 Nothing in it is compiled. Besides the standard library it needs only pyarrow and numpy, as PySpark does there anyway.
-It holds klamm's public package with the engine inside, so no name in it can collide with somebody else's.
+It holds klamm's public package with the engine inside, so no name in it can collide with another package's.
 """
 
 from __future__ import annotations

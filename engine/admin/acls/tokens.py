@@ -1,6 +1,6 @@
 """Delegation tokens (KIP-48): made, renewed, expired and listed. Only brokers do that, and only over a login.
 
-A token's HMAC is the password of whoever logs in with it, so nothing here puts it into a message.
+A token's HMAC is a password, so nothing here puts it into a message.
 """
 
 from __future__ import annotations

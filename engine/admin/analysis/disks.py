@@ -64,13 +64,13 @@ class DirTrend:
     """One log dir. What is not known is None.
 
     Attributes:
-        used_percent: of its volume, whoever filled it; ``total_bytes`` is the size of the volume.
+        used_percent: of its volume, other data included; ``total_bytes`` is the size of the volume.
         bytes_per_s: how fast it fills over the last half hour; None: fewer than three readings.
         full_in_s: in how many seconds there is no room left at this rate, or at that of the last minutes if it is
             lower; None: it does not fill, or is not known.
         error: why nothing is known of it, for example after a disk failure.
         grower: the topic that grows most in it, if it fills and that is a good part of what fills it.
-        recent_per_s: how fast it filled while that was measured, whoever filled it.
+        recent_per_s: how fast it filled while that was measured, other data included.
         is_overtaken: producers have been held back or let go since most of the readings behind ``full_in_s``.
     """
 

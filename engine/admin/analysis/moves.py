@@ -67,7 +67,7 @@ class CopyProgress:
         left_s: the time left; ``left_low_s`` and ``left_high_s`` are the range that the samples leave.
         stalled_s: for how long no growth was read; ``is_at_least``: or longer, for the readings go no further back.
         reason: why it stands still, where that is known.
-        is_blocked: it cannot go on before somebody mends the reason, however fast it may be copied.
+        is_blocked: it cannot continue until the reason is fixed, however fast it may be copied.
     """
 
     name: TopicPartition

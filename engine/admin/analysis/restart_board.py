@@ -48,7 +48,7 @@ class RestartAdvice:
         reasons: why it is not simply safe, the gravest first. missed_by: under-replicated partitions that miss it.
         would_stop: partitions that would refuse writes with acks=all without it. would_go: partitions that nobody could
         lead without it. registered_s: for how long it has been registered; it may have run for longer, because each new
-        session with ZooKeeper registers it again. None: nobody reports it. only_here: of the partitions of
+        session with ZooKeeper registers it again. None: not reported. only_here: of the partitions of
         ``would_go``, those that have no other replica.
     """
 

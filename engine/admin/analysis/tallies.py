@@ -20,16 +20,16 @@ class Tally:
         under_replicated: fewer replicas in sync than wanted, not counting those that a reassignment adds.
         missing: of these partitions, how often each broker is out of sync.
         leaderless: those whose leader is not alive, as the health checks count them.
-        last_in_sync: of these partitions, how often each dead broker has all that was acknowledged, and nobody else.
+        last_in_sync: of these partitions, how often each dead broker alone has all that was acknowledged.
         below_min, at_min, one_above, well_above: the others by how many replicas in sync they have beyond min ISR;
             ``no_min`` those whose min ISR is not known.
         leaders: partitions by who leads them.
         preferred: partitions by who should lead them, the preferred replica.
-        led_elsewhere: of these, those that another replica leads, or nobody.
+        led_elsewhere: of these, those that another replica leads, or none.
         electable: partitions by preferred replica that it does not lead but could at once: it is in sync.
         would_stop: partitions that would refuse writes with acks=all without this broker, and do not refuse them now;
-            those that nobody could lead then are in ``would_go`` alone.
-        would_go: partitions that nobody could lead without this broker.
+            those that no replica could lead then are in ``would_go`` alone.
+        would_go: partitions that no replica could lead without this broker.
         only_here: of these, those that have no other replica, so that no waiting helps.
         unelected: partitions without a leader by live broker in sync: its log dir failed, or an election is due.
         one_only_here: by broker, one of those that have no other replica.
@@ -202,5 +202,5 @@ def _count_leadership(tally: Tally, partition: PartitionSnapshot, *, is_led: boo
     if leader != preferred:
         tally.led_elsewhere[preferred] += 1
         if preferred in partition.isr and is_led:
-            # Without a leader nobody of the ISR is alive: the controller would have elected one.
+            # Without a leader no replica of the ISR is alive: the controller would have elected it.
             tally.electable[preferred] += 1

@@ -134,7 +134,7 @@ async def read_http(source: Source, patterns: Sequence[str]) -> Reading:
     """Read MBeans over HTTP.
 
     Raises:
-        Unreachable: nobody answers there, or not with metrics.
+        Unreachable: nothing answers there, or the answer has no metrics.
     """
     if source.teller is Teller.JOLOKIA:
         return Reading(source, await _read_jolokia(source, patterns))

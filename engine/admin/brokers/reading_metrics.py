@@ -267,7 +267,7 @@ def _host(broker: BrokerInfo) -> str:
     return broker.endpoints[0].host if broker.endpoints else "localhost"
 
 
-# Again and again, for whoever watches a cluster
+# Repeatedly, for a dashboard or an exporter
 
 _WATCH_LIMIT_S, _WATCH_ALL_S = 8.0, 12.0
 """What one broker may take, and all by JMX. Nothing else waits for it, and a JMX exporter's page takes seconds."""

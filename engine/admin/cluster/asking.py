@@ -69,7 +69,7 @@ async def ask_all(
         ask: asks one broker about at most ``batch`` keys.
         known: whom to ask first, if that is known already.
         patience_s: how long to ask again about keys with a failure that ``may_repeat`` accepts.
-        is_change: the request may be carried out although nobody answers, so wait for the answer until the operation's
+        is_change: the request may be carried out although no answer comes, so wait for the answer until the operation's
         time is over, and then say so.
 
     Both waiting and asking again end early if the operation has less time.
@@ -128,7 +128,7 @@ async def run_window(jobs: Iterable[Awaitable[None]], window: int = WINDOW) -> N
 async def _find_homes(homes: Homes[K], keys: Iterable[K], at_home: dict[K, int], answers: dict[K, V | Unknown]) -> None:
     """Find the homes that are not known. A key without one gets the reason as its answer.
 
-    If nobody answers the first time, the call fails; later that is one more reason.
+    If no broker answers the first time, the call fails; later that is one more reason.
     """
     homeless = [key for key in keys if key not in at_home]
     if not homeless:

@@ -69,7 +69,7 @@ class BrokerConnections:
         """Return an open connection.
 
         Raises:
-            Unreachable: nobody accepts it.
+            Unreachable: the address accepts no connection.
         """
         client = self._clients.get(address)
         if client is None:

@@ -10,7 +10,7 @@ from engine.common.quantities import counted, span_text
 
 _DAY_MS = 86_400_000
 LEFT_MS_MIN = 14 * _DAY_MS
-"""With less than this left, somebody should get a new one."""
+"""With less than this left, the certificate should be renewed."""
 LEFT_SHARE_MIN = 0.2
 """Certificates that live for hours are renewed by programs: those have more than this share of their life left."""
 

@@ -384,7 +384,7 @@ class Cluster:
         """Return the cluster's brokers: those named, or else those registered in ZooKeeper.
 
         Raises:
-            Unreachable: nobody is named or registered.
+            Unreachable: no broker is named or registered.
         """
         if self._wire is None:
             from engine.admin.cluster.wire import WireCluster

@@ -284,7 +284,7 @@ def _with_default(text: str, name: str) -> str:
 
 
 def _replace(path: Path, text: str) -> None:
-    # The file may be a link into a folder that somebody keeps under version control.
+    # The file may be a link into a folder under version control.
     path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f".{path.name}.{os.getpid()}")

@@ -226,7 +226,7 @@ def _refusals(struct: Struct, outer: tuple[Struct, ...]) -> Iterator[tuple[int, 
 @cache
 def _shape(of: type[Struct]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the fields of a struct that hold error codes, and the arrays below which there are some."""
-    # A created topic's settings are left out without DescribeConfigs, which nobody asked for (KIP-525).
+    # A created topic's settings are left out without DescribeConfigs, which creating topics does not need (KIP-525).
     codes = tuple(
         field.name
         for field in of.wire_fields

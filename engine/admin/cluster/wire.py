@@ -263,7 +263,7 @@ class WireCluster:
         A caller without patience does not wait for the next one if this one is gone.
 
         Raises:
-            Unreachable: nobody answered within ``limit_s``, or a live controller did not within ``silence_s``.
+            Unreachable: no broker answered within ``limit_s``, or a live controller did not within ``silence_s``.
         """
         asked = self._controller_id
         if self._is_dry_run:

@@ -29,7 +29,7 @@ CONNECT_TIMEOUT_MAX_S = 10.0
 CONNECT_TIMEOUT_BESIDE_BROKERS_S = 4.0
 """The limit if brokers can be asked instead: long enough for ZooKeeper to elect a leader."""
 LISTENING_PATIENCE_S = 1.0
-"""After this long without a session, check whether anybody listens and answers at all."""
+"""After this long without a session, check whether a server listens and answers at all."""
 _LOOK_S = 1.5
 _LOOK_AGAIN_S = 0.5
 _WORD_S = 0.5
@@ -71,7 +71,7 @@ async def open_zookeeper(
             looked = await look(connect)
             is_shut = security.tls is None and looked.only_closes and await _still_closes(connect)
             is_open = opening.done() or (looked.says_a_word and not is_shut)
-            # Without brokers it is waited for, unless nobody is there.
+            # Without brokers, wait for it, unless no server is there.
             if not is_open and (has_brokers or is_shut or max(looked.found) <= _Found.REFUSAL):
                 raise looked.error(connect, instead)
         return await opening
@@ -79,7 +79,7 @@ async def open_zookeeper(
         opening.cancel()
         (opened,) = await asyncio.gather(opening, return_exceptions=True)
         if isinstance(opened, ZkClient):
-            # It opened just when the caller gave up; nobody else would close it.
+            # It opened just when the caller gave up; nothing else would close it.
             await opened.close()
         raise
 

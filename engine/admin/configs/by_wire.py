@@ -65,7 +65,7 @@ class WireConfigReader:
         defaults = []
         if kind is EntityType.BROKER:
             defaults = [await describe_entity(self._wire, default, include_all=include_all)]
-        # All at the same time, so that a broker not yet known to be dead delays nobody.
+        # All at the same time, so that a broker not yet known to be dead delays no other.
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(self._described_or_not(entity, include_all), name=f"configs-of-{entity.name}")
@@ -90,7 +90,7 @@ async def describe_entity(
     Raises:
         NotFound: there is no such topic or broker.
         Refused: the cluster does not return them.
-        Unreachable: nobody answers, or the broker not within its time limit.
+        Unreachable: no broker answers, or the named one does not within its time limit.
     """
     resource = DescribeConfigsResource(
         resource_type=entity.type.resource_type,

@@ -114,7 +114,7 @@ def entity_path(entity: Entity) -> str:
 
 def _entry(entity: Entity, key: str, value: str) -> ConfigEntry:
     source = _SOURCES[entity.type] if entity.name is not None else ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
-    # Brokers' secrets are stored encrypted: show neither form to anybody.
+    # Brokers' secrets are stored encrypted: show neither form.
     is_sensitive = entity.type is EntityType.BROKER and is_password(key)
     shown = None if is_sensitive else value
     return ConfigEntry(key, shown, source, sensitive=is_sensitive, synonyms=(ConfigSynonym(key, shown, source),))

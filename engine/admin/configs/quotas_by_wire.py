@@ -48,7 +48,7 @@ async def describe_clients(
 ) -> list[EntityConfigs]:
     """Return what is set for one entity, or (None) for all of a kind that have anything.
 
-    Quotas and credentials need different rights: whoever wants one of them alone does not ask for the other.
+    Quotas and credentials need different rights: a caller that wants only one of them does not ask for the other.
 
     Raises:
         Refused: the brokers do not support quotas, or do not return them.

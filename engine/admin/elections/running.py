@@ -139,7 +139,7 @@ class Elector(Protocol):
         """Find who carries it out, so that the next request reaches them.
 
         Raises:
-            Unreachable: nobody can be asked. Nothing was sent.
+            Unreachable: no broker can be asked. Nothing was sent.
         """
 
     async def elect(

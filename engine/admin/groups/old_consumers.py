@@ -1,6 +1,6 @@
 """Groups that keep themselves in ZooKeeper, as all did before 0.9: members, owners and offsets below ``/consumers``.
 
-Such a group is nothing but its znodes: anybody who may write them can change it, and no coordinator manages it.
+Such a group is nothing but its znodes: anyone who may write them can change it, and no coordinator manages it.
 """
 
 from __future__ import annotations

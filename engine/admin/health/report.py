@@ -218,7 +218,7 @@ class HealthFacts:
         are_moves_known: False if nobody said which reassignments are under way, or klamm may not see them.
         seen_controllers: by broker, which broker it considers the controller (None: none).
         offline_log_dirs: by broker.
-        used_percents: by broker and log dir, how full its volume is, whoever filled it.
+        used_percents: by broker and log dir, how full its volume is, other data included.
         silent_brokers: registered brokers that did not answer, and what they did instead. refusals: what to do about
             those of them that klamm could reach, while TLS or the login failed.
         idle_controller: what the controller did instead of its work, though it answers as a broker.

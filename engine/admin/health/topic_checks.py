@@ -206,7 +206,7 @@ def _troubles(partition: PartitionSnapshot, setting: _Setting, min_isr: int) -> 
         yield Check.MIN_ISR_ABOVE_FACTOR, f"{counted(replicas, 'replica')}, {min_isr} wanted in sync"
     if partition.is_under_replicated:
         cause, who = _cause(partition, setting.live)
-        # Without a leader there is nobody for a live follower to catch up with.
+        # Without a leader, a live follower has nothing to catch up with.
         if is_led or cause is not Check.UNDER_REPLICATED_LAGGING:
             yield cause, f"broker {', '.join(map(str, who))} not in sync"
 

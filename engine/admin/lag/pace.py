@@ -71,7 +71,7 @@ def is_within_pace(
     Args:
         steps: what ``steps_of`` has found.
         came_ms: when the records at offsets arrived; a step from a record that is gone from the log says nothing.
-        is_owned: whether somebody reads the partition now. If nobody does, and the last step came late by the pace of
+        is_owned: whether a member owns the partition now. If none does, and the last step came late by the pace of
             those before, it was most likely a reset: then no commit follows.
     """
     timed = [step for step in steps if step.before.offset in came_ms]

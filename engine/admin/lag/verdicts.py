@@ -6,18 +6,19 @@ The rules are Burrow's (2025), carried over from commits, which it watches, to s
 2.  Committed beyond the end: REWIND. The log was cut or recreated, and the reader will begin somewhere else.
 3.  Nothing to read: OK, whatever was before.
 4.  An offset lower than the one before it, and not reached again since: REWIND.
-5.  With too few samples (see ``is_telling``) nothing more can be said: unknown. Where nobody owns the partition, only
-    the samples since the last jump count: since the only move, or a move after the offset had stood still for longer
-    than between any two moves before, over samples that are enough. A move of a reader that kept up (rule 6) is none.
+5.  With too few samples (see ``is_telling``) nothing more can be said: unknown. Where no member owns the partition,
+    only the samples since the last jump count: since the only move, or a move after the offset had stood still for
+    longer than between any two moves before, over samples that are enough. A move of a reader that kept up (rule 6) is
+    none.
 6.  Everything that was there two samples ago has been read: OK.
 7.  The offset has stood still for all of the time, or more than twice as long as it moved before: STALL where somebody
     owns the partition, STOP if nobody does. It is STOP already if it has stood still as long as a move would now be a
     jump by rule 5. It is WARN if it has stood still for more than twice as long as between any two moves before.
 8.  The lag fell at least once: OK. Else WARN.
 
-Burrow does not know who owns a partition, and these additions to rules 5 and 7 are not Burrow's. Where nobody owns it,
-a jump is most likely a reset, which is no reading, and moves before may be those of consumers that are gone. But moves
-that go on may be those of a consumer that chose its partitions itself: it commits, and is no member.
+Burrow does not know who owns a partition, and these additions to rules 5 and 7 are not Burrow's. Where no member owns
+it, a jump is most likely a reset, which is no reading, and moves before may be those of consumers that are gone. But
+moves that go on may be those of a consumer that chose its partitions itself: it commits, and is no member.
 
 A reader that seems to stand still by rule 7 may just commit rarely: ``pace`` looks that up, and then it is unknown.
 Or its member works off a backlog in other partitions first: see ``members``.
@@ -33,9 +34,9 @@ Queries of Spark keep their own history of batches, which has their rhythm (``Rh
 
 Records that were deleted before they were read make a group WARN at least. If it turns out that what is unread has no
 records in it, only markers of transactions or holes, everything has been read (``without_records``). If it has records
-of aborted transactions only, nobody knows: a reader of committed records has read everything, another has not, and a
-group does not say which it is (``with_aborted``). Burrow cannot distinguish these, and lets its user allow a lag (pull
-request 591).
+of aborted transactions only, it cannot be known: a reader of committed records has read everything, another has not,
+and a group does not say which it is (``with_aborted``). Burrow cannot distinguish these, and lets its user allow a lag
+(pull request 591).
 """
 
 from __future__ import annotations
@@ -205,7 +206,7 @@ def judge(
 
     Args:
         points: samples in the order of time; the last one is now.
-        is_owned: whether somebody reads the partition now; None if unknown.
+        is_owned: whether a member owns the partition now; None if unknown.
         start: the first offset that is still in the log.
         why_unknown: why the last point has something unknown.
         rhythm: that of a query of Spark, whose points before the last one are of its batches; None for a group.

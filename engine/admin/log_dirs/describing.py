@@ -1,6 +1,6 @@
 """Log dirs of brokers, with every replica: where it is, how large, how far behind (DescribeLogDirs).
 
-It asks all brokers at the same time, so that a hanging one delays nobody, and reports that one.
+It asks all brokers at the same time, so that a hanging one delays no other, and reports that one.
 ``reassignment.log_dirs`` moves replicas between log dirs.
 """
 
@@ -117,7 +117,7 @@ async def read_all_log_dirs(cluster: Cluster, topics: Sequence[TopicSnapshot] | 
         assigned = {broker for topic in topics for partition in topic.partitions for broker in partition.replicas}
         names = [TopicPartition(topic.name, partition.partition) for topic in topics for partition in topic.partitions]
     log_dirs = await read_log_dirs(cluster, None, names)
-    # Those that were just asked: who comes back meanwhile is not reported as absent and asked by nobody.
+    # By the answers, not by an earlier list of live brokers: one that comes back in between would be in neither.
     absent = assigned - {log_dir.broker for log_dir in log_dirs}
     return sorted(
         [*log_dirs, *(_silent(broker, NOT_ALIVE) for broker in absent)], key=lambda described: described.broker

@@ -52,7 +52,7 @@ def text_of(
     """Return the lines for these settings of the topic and of a broker. Pure.
 
     Args:
-        bytes_max: the new ``retention.bytes``; None: by age, and nobody knows how much is older.
+        bytes_max: the new ``retention.bytes``; None: by age; how much is older is not known.
         away: brokers with replicas of the topic that are down or do not answer.
     """
     if "delete" not in configs["cleanup.policy"]:

@@ -314,7 +314,7 @@ class PerfConsumer:
         except LoginRefused:
             raise
         except (NotFound, Unreachable):
-            # Its topic was deleted since, and may be created again; or nobody answers.
+            # Its topic was deleted since, and may be created again; or no broker answers.
             if is_first:
                 raise
             return

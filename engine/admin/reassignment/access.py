@@ -81,7 +81,7 @@ async def delete_broker_settings(cluster: Cluster, broker: int, keys: Sequence[s
     known.
 
     Raises:
-        AdminError: nobody accepts it.
+        AdminError: neither side accepts it.
     """
     entity = Entity(EntityType.BROKER, str(broker))
     if is_alive or cluster.target.zookeeper is None:

@@ -1,4 +1,4 @@
-"""Takes leadership away from brokers while somebody works on them, and gives it back.
+"""Takes leadership away from brokers during maintenance, and gives it back.
 
 A demoted broker goes to the end of every replica list, so that no later election makes it leader again. No replica is
 copied: only the order changes. The other replicas share its leaderships evenly.

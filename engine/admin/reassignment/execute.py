@@ -73,7 +73,7 @@ async def execute_reassignment(
     Raises:
         OSError: the rollback could not be written; nothing was changed.
         AdminError: nothing was started.
-        TimeoutError: somebody gives no answer.
+        TimeoutError: a broker does not answer.
     """
     cluster.check_may_change()
     async with asyncio.timeout(cluster.timeout_s):

@@ -42,7 +42,7 @@ class LockPlace(Protocol):
         """Take it; do nothing if it is mine already.
 
         Raises:
-            LockHeld: somebody else has it.
+            LockHeld: another operator has it.
         """
 
     async def is_mine(self) -> bool:

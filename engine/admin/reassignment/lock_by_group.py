@@ -133,7 +133,7 @@ class GroupLock:
         """Become the holder; return False if the generation has already ended.
 
         Raises:
-            LockHeld: somebody else leads.
+            LockHeld: another member leads.
         """
         self._member_id, self._generation = joined.member_id, joined.generation_id
         if joined.leader != joined.member_id:

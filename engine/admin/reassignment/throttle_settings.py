@@ -123,7 +123,7 @@ def throttled_settings(
 ) -> dict[str, str]:
     """Return the settings that throttle a topic's replicas, and keep what others have set.
 
-    A list of somebody else that has all replicas takes no mark; ``keeps_all`` leaves it as it is.
+    Another client's list of all replicas takes no mark; ``keeps_all`` leaves it as it is.
 
     Raises:
         BadRequest: there is such a list, and it must not be kept.

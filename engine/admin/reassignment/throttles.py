@@ -79,7 +79,7 @@ async def plan_throttle(
     Args: keeps_all: where another client throttles all replicas of a topic, that stays.
 
     Raises:
-        BadRequest: somebody else throttles a topic in a way that cannot be extended.
+        BadRequest: another client throttles a topic in a way that cannot be extended.
     """
     lists = replica_lists(flows) if throttle.replication_rate is not None else {}
     if throttle.log_dirs_rate is not None:
@@ -180,15 +180,15 @@ async def clear_throttles(
     """Remove klamm's throttles from everything that no longer moves; what others set stays.
 
     While a plan is carried out, all throttles stay: between two waves nothing moves, and the throttle is needed
-    again. Only who ``holds_lock`` knows better.
+    again. Only the caller that ``holds_lock`` knows better.
 
     ``moving`` are the partitions that are still under way. While any throttled topic has one of them, brokers keep
     their rates. It checks ``topics_of_plan`` first: if none of them is marked, it reads no other topic. None checks all
     topics, and so do ``own_rates``: rates that the caller has set itself, which need no mark. If the settings of topics
     cannot be read, it removes nothing and says so. A broker that does not answer keeps its rates, and the topics keep
     their marks for a later run; all other brokers lose theirs. The same holds for brokers that the caller has ``given``
-    a rate and that are dead, if nobody else knows their settings. A preview returns the same, and removes nothing. With
-    ``names_foreign``, topics whose replicas somebody else throttles are left over, too, and once nothing moves,
+    a rate and that are dead, if their settings cannot be read. A preview returns the same, and removes nothing. With
+    ``names_foreign``, topics whose replicas another client throttles are left over, too, and once nothing moves,
     ``foreign`` has what others have set.
     """
     try:
@@ -235,7 +235,7 @@ async def clear_throttles(
 
 
 async def delete_throttles(cluster: Cluster, throttles: Mapping[Entity, Mapping[str, str]]) -> dict[Entity, str]:
-    """Delete throttle settings, whoever set them: those of brokers first. Return why some could not be deleted."""
+    """Delete throttle settings, klamm's or not: those of brokers first. Return why some could not be deleted."""
     live = await (await topic_reader(cluster)).live_brokers()
     failed = {}
     for entity in sorted(throttles, key=lambda entity: entity.type is not EntityType.BROKER):
@@ -331,7 +331,7 @@ async def _throttled_topics(cluster: Cluster, topics_of_plan: Sequence[str] | No
     """Return the topics with throttled replicas, whoever throttles them; none if none of the plan's is marked.
 
     Raises:
-        Unreachable: nobody answers.
+        Unreachable: no broker answers.
     """
     if topics_of_plan is not None:
         of_plan = await read_topics(cluster, topics_of_plan)
@@ -348,8 +348,8 @@ async def _late_broker(cluster: Cluster, wanted: Mapping[int, Mapping[str, str |
 
     A broker learns its own settings from a notification in ZooKeeper, usually within a tenth of a second. Until then it
     copies at the old speed. Removing a new throttle too early would leave the rate behind, because the broker does not
-    report it yet; and a rate reported after its removal looks like somebody else's, because its mark is gone. ZooKeeper
-    has the rate at once, so this asks the brokers themselves, and ZooKeeper only if no broker is named.
+    report it yet; and a rate reported after its removal looks like another client's, because its mark is gone.
+    ZooKeeper has the rate at once, so this asks the brokers themselves, and ZooKeeper only if no broker is named.
     """
     deadline = time.monotonic() + HEARD_S_MAX
     for broker, rates in wanted.items():

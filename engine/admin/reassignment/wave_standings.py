@@ -32,7 +32,7 @@ async def read_standings(cluster: Cluster, moves: Sequence[WaveMove]) -> dict[To
     """Return where each partition of a plan is.
 
     It reads the running moves and the assignments one after the other, and brokers learn of an end at different times,
-    so a move that ends meanwhile looks like somebody else's. So drift counts only when it lasts.
+    so a move that ends in between looks like another client's. So drift counts only when it lasts.
     """
     standings = await _look(cluster, moves)
     for _ in range(DRIFT_LOOKS):
@@ -106,7 +106,7 @@ async def read_health(cluster: Cluster) -> ClusterHealth:
     """Look at all partitions.
 
     Raises:
-        Unreachable: nobody answers.
+        Unreachable: no broker answers.
     """
     reader = await topic_reader(cluster, on_unreadable=cluster.observe, on_unknown_settings=cluster.observe)
     topics = await reader.topics([entry.topic for entry in await reader.names()])

@@ -237,7 +237,8 @@ class Consumer:
                 isolation=self._options.isolation,
                 timeout_ms=limit_ms,
             )
-            # Only headers are read here, so that the leader soon has the next Fetch while somebody decodes the records.
+            # Only headers are read here, so that the leader soon has the next Fetch while the caller decodes the
+            # records.
             for position in mine:
                 # It begins somewhere else if its topic is a new one since.
                 if position.next_offset == wanted[position.name].offset:

@@ -42,7 +42,7 @@ class OpenTransaction:
     Attributes:
         age_ms: how long ago its producer's last batch came, by the batch's time; None if the replica does not know.
         transactional_id: None if no coordinator knows the producer.
-        description: of the transactional id; None if nobody knows it.
+        description: of the transactional id; None if no coordinator knows it.
     """
 
     name: TopicPartition

@@ -109,7 +109,7 @@ class OwnTransaction:
         """Commit or abort it; the coordinator then writes the markers. Without partitions there is nothing to end.
 
         Raises:
-            OutcomeUnknown: nobody has confirmed it in time.
+            OutcomeUnknown: no coordinator confirmed it in time.
         """
         if not self._added:
             return

@@ -48,7 +48,7 @@ async def read_metadata(wire: WireCluster, last: LastAnswer) -> MetadataResponse
     """Return what any one broker says about all brokers and topics; None if that is what ``last`` has seen.
 
     Raises:
-        Unreachable: nobody answers in time.
+        Unreachable: no broker answers in time.
     """
     try:
         async with asyncio.timeout(METADATA_LIMIT_S) as limit:

@@ -102,7 +102,7 @@ def _brokers(before: Frame, after: Frame, was: ClusterSnapshot, now: ClusterSnap
 def _silent_brokers(before: Frame, after: Frame, now: ClusterSnapshot) -> Iterator[Event]:
     asked = sorted(before.words.keys() & after.words.keys() & now.live_broker_ids)
     if any(all(frame.words[broker].trouble for broker in asked) for frame in (before, after)):
-        # Where nobody answers, the connection is lost, which is an event of its own.
+        # If no broker answers, the connection is lost, which is an event of its own.
         return
     for broker in asked:
         was, trouble = before.words[broker].trouble, after.words[broker].trouble
@@ -196,7 +196,7 @@ def _partition(
         return Event(after.at_ms, kind, subject, old, new, within_ms, broker, name.topic, name.partition, reason)
 
     if was.leader == NO_LEADER and not was.isr:
-        # It had no state so far. Its first leader and ISR are one event: nobody caught up.
+        # It had no state so far. Its first leader and ISR are one event: no replica caught up.
         if now.leader != NO_LEADER:
             yield event(EventKind.FIRST_LEADER, "", _leader(now), now.leader, f"created with ISR {_ids(now.isr)}")
         yield from _reassignment(event, was, now)

@@ -271,7 +271,7 @@ class BrokerClient:
             return
         closings = self._closings
         try:
-            # Those that come at once share one connection: nobody would notice that a second one was lost.
+            # Simultaneous calls share one connection: nothing would notice the loss of a second one.
             async with asyncio.timeout(self._connect_timeout_ms / 1000), self._connecting:
                 if self._wire is not None:
                     return

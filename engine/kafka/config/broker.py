@@ -51,7 +51,7 @@ def _check_mode(config: BrokerKeys) -> None:
             "ZooKeeper. Remove it.",
             key="zookeeper.metadata.migration.enable",
         )
-    if config.zookeeper_connect is None:  # here only: nobody else sees settings without it
+    if config.zookeeper_connect is None:  # here only: no other code sees settings without it
         raise ConfigError(
             "Missing required configuration `zookeeper.connect` which has no default value.", key="zookeeper.connect"
         )

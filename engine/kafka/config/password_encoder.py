@@ -113,7 +113,7 @@ class PasswordEncoder:
         except KeyError as error:
             raise ConfigError(f"the password is not encrypted as Kafka does it: {error} is missing") from error
         except ValueError as error:
-            # The library's message about a wrong key would help nobody.
+            # The library's message about a wrong key would not help.
             raise ConfigError("the password was encrypted with another password.encoder.secret") from error
         return password
 

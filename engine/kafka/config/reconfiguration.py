@@ -29,8 +29,8 @@ def check_reconfiguration(current: BrokerConfig, new: BrokerConfig) -> None:
     """Check the step from one set of settings to another.
 
     Raises:
-        ReconfigurationError: a thread count more than halves or doubles, a listener changes that stays, or nobody could
-            connect to it any more.
+        ReconfigurationError: a thread count more than halves or doubles, a listener changes that stays, or no client
+            could connect to it any more.
     """
     for key in _THREAD_COUNTS:
         _check_thread_count(key.name, key.of(current), key.of(new))

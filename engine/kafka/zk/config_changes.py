@@ -146,7 +146,7 @@ def _entity(name: str, data: bytes) -> Entity:
     """Return whose settings a notification is about.
 
     Raises:
-        ZnodeFormatError: it names nobody who has any.
+        ZnodeFormatError: it names no entity that has settings.
     """
     entity_path = ConfigEntityChangeNotificationSequenceZNode.decode(name, data)
     entity_type, _, entity_name = entity_path.partition("/")

@@ -50,7 +50,7 @@ class Inbox:
             try:
                 self._loop.call_soon_threadsafe(self._drain)
             except RuntimeError:
-                # The loop is closed: there is nobody left to tell.
+                # The loop is closed: no caller is left to tell.
                 self._is_deaf = True
 
     def _drain(self) -> None:

@@ -23,9 +23,9 @@ class Acl(NamedTuple):
 OPEN_ACL = (Acl(31, "world", "anyone"),)
 """Everybody may do everything: Kafka's default without ``zookeeper.set.acl``."""
 CREATOR_ACL = (Acl(31, "auth", ""),)
-"""Its creator may do everything, nobody else anything; only for authenticated sessions."""
+"""Only its creator may do anything; only for authenticated sessions."""
 PROTECTED_ACL = (*CREATOR_ACL, Acl(1, "world", "anyone"))
-"""Its creator may do everything, and everybody may read it."""
+"""Its creator may do everything, and everyone may read it."""
 
 
 _PERMISSIONS = ((4, "c"), (8, "d"), (1, "r"), (2, "w"), (16, "a"))

@@ -71,7 +71,7 @@ def server_context(settings: TlsSettings, client_auth: str) -> ssl.SSLContext:
     """Return the context for a listener. ``client_auth``: ``required``, ``requested`` or ``none``, as Kafka spells it.
 
     Raises:
-        ConfigError: a store is missing or cannot be used, the certificate is not valid now, or nobody could connect.
+        ConfigError: a store is missing or cannot be used, the certificate is not valid now, or no client could connect.
     """
     entries = dict(settings.entries)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -81,7 +81,7 @@ def server_context(settings: TlsSettings, client_auth: str) -> ssl.SSLContext:
     _set_ciphers(context, entries)
     if not _present(context, entries):
         raise ConfigError("ssl.keystore.location is missing: a listener with TLS needs a key and a certificate")
-    # Before it asks for certificates: whoever tries it out here has none.
+    # Before it asks for certificates: the trial connection here has none.
     _try_out(context, own_chain(settings), _origin(entries, "ssl.keystore"))
     if client_auth != "none":
         _trust(context, entries)
@@ -192,7 +192,7 @@ def _set_versions(context: ssl.SSLContext, entries: Mapping[str, str]) -> None:
     if not known:
         raise ConfigError(f"ssl.enabled.protocols={','.join(names)} names none of TLSv1.2 and TLSv1.3")
     with warnings.catch_warnings():
-        # Python warns of TLS 1.0 and 1.1; whoever names them in this property knows.
+        # Python warns of TLS 1.0 and 1.1; this property names them on purpose.
         warnings.simplefilter("ignore", DeprecationWarning)
         context.minimum_version, context.maximum_version = min(known), max(known)
 
