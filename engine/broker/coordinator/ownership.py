@@ -293,7 +293,7 @@ class OwnedPartitions(Generic[S]):
             try:
                 await self._load(owned)
             except Exception:
-                # As below: a partition that is unusable until the next election helps nobody.
+                # As below: a partition that is unusable until the next election is of no use.
                 where = owned.partition.topic_partition
                 self._content.logger.exception("Loading failed and is given up partition=%s", where)
                 owned.is_loading = False
@@ -309,7 +309,7 @@ class OwnedPartitions(Generic[S]):
         try:
             await self._read(owned, loader)
         except Exception:
-            # As in Kafka: serve what could be read; a state without a coordinator would help nobody.
+            # As in Kafka: serve what could be read; a state without a coordinator would be of no use.
             content.logger.exception("Error loading %s from %s", content.name, topic_partition)
         await self._in_slices(owned, loader.finish(self._clock.now_ms()))
         if not owned.is_owned:

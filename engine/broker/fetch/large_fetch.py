@@ -24,7 +24,7 @@ FETCHED_AT_ONCE_MAX: Final = 10_000
 PIECE_SIZE: Final = 500
 
 WAIT_MS_MAX: Final = 500
-"""Maximum wait, the default of consumers and followers. Meanwhile nobody can notice that the peer is gone."""
+"""Maximum wait, the default of consumers and followers. Until then the broker cannot notice that the peer is gone."""
 
 LOOK_MS: Final = 50
 """How often it checks for news: wake-ups from each of 200,000 partitions would cost more than checking them."""

@@ -296,7 +296,7 @@ class FetchSessionCache:
     ) -> Generator[None, None, FetchContext | ErrorCode]:
         """Do what ``open`` does for very many partitions, with a yield now and then.
 
-        From the first step until ``give_back``, nobody else can use the session.
+        From the first step until ``give_back``, no other request can use the session.
         """
         is_incremental = session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH)
         if is_incremental:

@@ -6,9 +6,9 @@ Behaviour
 * A filter with the code that stands for "unknown" is INVALID_REQUEST. Kafka closes the connection.
 * No rule of a request is added if one has a code that only filters have: each is UNKNOWN_SERVER_ERROR, as in Kafka 3.9.
 * Otherwise each rule has its own outcome: INVALID_REQUEST for an empty name, a cluster of another name than
-  ``kafka-cluster``, a code that nobody knows, or a prefix before IBP 2.0-IV1, whose brokers would not obey it; as in
+  ``kafka-cluster``, an unknown code, or a prefix before IBP 2.0-IV1, whose brokers would not obey it; as in
   Kafka 3.9, UNKNOWN_SERVER_ERROR for a malformed principal.
-* A filter with a code that nobody knows takes no rule.
+* A filter with an unknown code matches no rule.
 
 Version notes
 * v1 prefixed patterns (KIP-290)   * v2 flexible   * v3 user resources

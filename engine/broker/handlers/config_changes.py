@@ -167,7 +167,7 @@ async def _check_form(asked: ResourceChange) -> None:
             if change.value is None and (asked.is_replacement or change.operation != AlterOperation.DELETE)
         ]
         if sum(map(len, without_value)) > STRING_BYTES_MAX:
-            # Too long to be sent: nobody sees the rest.
+            # Too long to be sent: the client never sees the rest.
             break
         await breather.give_way()
     if without_value:

@@ -97,7 +97,7 @@ async def _wanted(context: RequestContext, topic: CreatableTopic, breather: Brea
         if value is None:
             without_value += len(name)
             if without_value > STRING_BYTES_MAX:
-                # The refusal is too long to be sent: nobody sees the rest.
+                # The refusal is too long to be sent: the client never sees the rest.
                 break
     return wanted
 

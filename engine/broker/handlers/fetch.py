@@ -12,7 +12,7 @@ Behaviour
 * A session handles one request at a time: if the next one comes while one waits, the waiting one is answered first
   with what there is. If that is too late (its records are being converted), it gets INVALID_FETCH_SESSION_EPOCH.
 * A Fetch of more than 10,000 partitions takes turns with other requests. It waits half a second at most, and
-  meanwhile nobody else can use its session (FETCH_SESSION_ID_NOT_FOUND).
+  until then no other request can use its session (FETCH_SESSION_ID_NOT_FOUND).
 * Records travel as ranges of the log's files. Only for Fetch 0–3 does a thread convert them to magic 0 or 1, in
   portions.
 * A follower's fetch offset is its acknowledgement; ``engine.broker.replication`` takes note of it.

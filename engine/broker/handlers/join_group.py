@@ -3,9 +3,9 @@
 Behaviour
 * Makes the client a member and answers once the group's next generation begins: when all members have rejoined, or
   after the longest rebalance time-out. A new group first waits ``group.initial.rebalance.delay.ms`` for more members.
-* What the same connection has committed before is done first: whoever gets the partitions next reads it.
+* What the same connection has committed before is done first: the next owner of the partitions reads it.
 * The leader's answer lists all members. A member that rejoins without changes gets the current generation at once.
-* A static member that comes back keeps its assignment, and nobody rebalances (KIP-345). While
+* A static member that comes back keeps its assignment, without a rebalance (KIP-345). While
   ``inter.broker.protocol.version`` is below 2.3, it gets UNSUPPORTED_VERSION.
 * A member with more than 1,000 protocols, where Kafka has no limit, gets INCONSISTENT_GROUP_PROTOCOL.
 

@@ -2,7 +2,7 @@
 
 Behaviour
 * Removes members at once, and the others rebalance. An operator removes a static member by its instance id alone.
-* What the same connection has committed before is done first: whoever gets the partitions next reads it.
+* What the same connection has committed before is done first: the next owner of the partitions reads it.
 
 Version notes
 * v0–v2 one member, whose error is the answer's   * v3 several members, an error each   * v4 flexible   * v5 reason

@@ -4,7 +4,7 @@ Behaviour
 * Brokers, controller and topics from the controller's UpdateMetadata requests, with addresses on the request's
   listener. Before the first UpdateMetadata the answer waits, until the broker has been open for 20 seconds. Then it
   has no brokers, and the controller is -1. A broker that has replicas waits for the first one that names topics. Kafka
-  does not wait: a client that believes it has nobody left to ask, or that its topic is gone.
+  does not wait: a client that believes it has no broker left to ask, or that its topic is gone.
 * If the client and ``auto.create.topics.enable`` allow it, the broker creates a missing topic and answers
   LEADER_NOT_AVAILABLE until it has a leader. Otherwise the answer is UNKNOWN_TOPIC_OR_PARTITION
   (INVALID_TOPIC_EXCEPTION for a bad name).

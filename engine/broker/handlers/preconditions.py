@@ -47,8 +47,8 @@ def are_static_members_refused(context: RequestContext, group_instance_id: str |
 def unfinished_commits(context: RequestContext) -> list[Deferred]:
     """Return the answers to earlier commits of the request's connection that are still to come.
 
-    Kafka handles the requests of a connection one after the other. So whoever commits and then reads, joins or leaves
-    can rely on the commit: it counts before somebody else gets the member's partitions.
+    Kafka handles the requests of a connection one after the other. So a client that commits and then reads, joins or
+    leaves can rely on the commit: it counts before another member gets its partitions.
     """
     return [commit for commit in context.session.commits if not commit.is_complete]
 

@@ -31,7 +31,7 @@ def handles(key: ApiKey, *, requires: Iterable[str]) -> Callable[[Handler], Hand
     """Register the decorated function for an API, in all declared versions.
 
     Args:
-        requires: rights that a request may need, such as ``Read Topic``; empty if everybody may send it.
+        requires: rights that a request may need, such as ``Read Topic``; empty if every client may send it.
     """
     needed = tuple(map(Requirement.of, requires))
 

@@ -324,8 +324,8 @@ class LeaderAndIsrChange:
             f"partition {partition.topic_partition} (last update controller epoch {wanted.state.controller_epoch}) but "
             f"cannot become follower since the new leader {leader} is unavailable."
         )
-        # The epoch stays what it was: the same state comes again once the leader is alive. Meanwhile nobody leads here,
-        # and the log counts in the high-watermark checkpoint.
+        # The epoch stays what it was: the same state comes again once the leader is alive. Until then it has no leader
+        # here, and the log counts in the high-watermark checkpoint.
         if partition.is_leader:
             self._resigned.append(partition)
         partition.log, partition.leader_log = log, None

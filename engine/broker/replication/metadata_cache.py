@@ -331,7 +331,7 @@ def _broker_info(broker: UpdateMetadataBroker) -> Generator[None, None, BrokerIn
     Yields now and then.
 
     Raises:
-        KafkaError: nobody knows the protocol.
+        KafkaError: the security protocol is unknown.
     """
     if not broker.endpoints:
         alone = Endpoint.of_protocol(broker.v0_host, broker.v0_port, SecurityProtocol.PLAINTEXT)

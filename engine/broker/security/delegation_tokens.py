@@ -1,7 +1,7 @@
 """Delegation tokens of the cluster (KIP-48), kept in step with ZooKeeper: Kafka's ``DelegationTokenManagerZk``.
 
-A token's HMAC, in base64, is the password of whoever logs in with it by SCRAM. It follows from the token's id and the
-brokers' common secret, so nobody stores it.
+A token's HMAC, in base64, is the password of a SCRAM login. It follows from the token's id and the
+brokers' common secret, so it is not stored.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ class ListenerLogins:
         if module is None:
             return None
         if not self._is_signed("OAUTHBEARER"):
-            # Kafka would let in whoever writes a token: nobody who names keys means that.
+            # Kafka would let in any client that writes a token itself. An operator who names keys does not mean that.
             if self._of_tokens.sasl_oauthbearer_jwks_endpoint_url:
                 raise self._error(
                     f"{URL} is set, but nothing checks tokens by it: set listener.name."

@@ -42,7 +42,7 @@ _ALGORITHMS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ("EC", "P-521"): ("ES512",),
     ("OKP", "Ed25519"): ("EdDSA",),
 }
-"""The algorithms of a key by its type and curve. A secret shared with everybody who may read it is none."""
+"""The algorithms of a key by its type and curve. A secret that every client may read is none."""
 
 # What is not about the signature, the audience or the issuer follows Kafka, by the broker's clock.
 _OPTIONS: Final[Any] = {

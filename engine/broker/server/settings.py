@@ -94,7 +94,7 @@ def zookeeper_security(config: BrokerConfig) -> ZkSecurity:
     """Return how the broker's session with ZooKeeper is protected; a login is in the JAAS file of ``KAFKA_OPTS``.
 
     Raises:
-        ConfigError: a value cannot be used, or znodes would be protected without anybody having access.
+        ConfigError: a value cannot be used, or znodes would be protected and nobody would have access.
     """
     security = zk_security(config.originals, os.environ)
     if config.zookeeper_set_acl and not security.identities:

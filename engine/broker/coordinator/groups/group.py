@@ -160,7 +160,7 @@ class Group:
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocol_names)
         if not self.members:
-            # All have left while a new group waits for its first members: there is nobody to agree with.
+            # All have left while a new group waits for its first members: none is left to agree with.
             return self.protocol_type == protocol_type and bool(protocol_names)
         return self.protocol_type == protocol_type and not self._common_protocols.isdisjoint(protocol_names)
 

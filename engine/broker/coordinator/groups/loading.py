@@ -191,7 +191,7 @@ def _key_of_record(prefix: bytes) -> bytes | None:
         body_size, position = read_varint(prefix, 0)
         if body_size != len(prefix) - position + _TAIL_BYTES:
             return None
-        # The record's attributes, which nobody uses, and its timestamp and offset deltas.
+        # The record's attributes, which are unused, and its timestamp and offset deltas.
         _, position = read_varint(prefix, position + 1)
         _, position = read_varint(prefix, position)
     except (IndexError, KafkaError):

@@ -183,7 +183,7 @@ def _replace_static(rebalance: Rebalance, group: Group, joining: Joining, member
     rebalance.restart_session(group, member)
     reason = f"static member {member_id} with instance id {joining.group_instance_id}; client reason: {_why(joining)}"
     if group.state is GroupState.COMPLETING_REBALANCE:
-        # The leader may already have the old id in its assignment, which nobody would ask for.
+        # The leader may already have the old id in its assignment, which no member would ask for.
         rebalance.prepare(group, f"Updating metadata for {reason}")
     elif group.state is GroupState.STABLE and group.select_protocol() == group.protocol_name:
         assignments = {m.member_id: m.assignment for m in group.members.values()}

@@ -1,7 +1,7 @@
 """Sends the markers of ending transactions to the leaders of their partitions, until every partition has its marker.
 
-Leaders change, brokers restart, topics are deleted: a marker that a broker did not write goes to whoever leads the
-partition then. Markers for this broker's own partitions take no detour through the network.
+Leaders change, brokers restart, topics are deleted: a marker that a broker did not write goes to the broker that leads
+the partition then. Markers for this broker's own partitions take no detour through the network.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def init_producer_id(
     if epoch == NO_PRODUCER_EPOCH or expected.producer_epoch == epoch:
         return _bump(transaction, epoch, timeout_ms, now_ms)
     if expected.producer_epoch == transaction.last_producer_epoch:
-        # The answer to its last request got lost: it has the epoch before, and nobody has come since.
+        # The answer to its last request got lost: it has the epoch before, and no other producer has come since.
         return transaction.prepare_epoch(epoch, transaction.last_producer_epoch, timeout_ms, now_ms)
     return ErrorCode.PRODUCER_FENCED
 
