@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from event_loop import in_event_loop
+from event_loop import in_event_loop, staged
 from virtual_time import LoopClock, ManualClock, in_virtual_time, run_virtual
 
 from engine.broker.replication.alter_partition import AlterPartitionManager
@@ -262,72 +262,67 @@ class StandInZnodes:
         self.told.append(list(partitions))
 
 
+def with_updater(test: Callable[[StandInZnodes, ZkIsrUpdater], Any]) -> None:
+    async def run() -> None:
+        supervisor = Supervisor("test")
+        znodes = StandInZnodes()
+        updater = ZkIsrUpdater(znodes.write_partition_state, znodes.propagate_isr_changes, LoopClock(), supervisor)
+        updater.start()
+        try:
+            await test(znodes, updater)
+        finally:
+            await supervisor.stop()
+
+    run_virtual(run)
+
+
 class TestZooKeeper:
-    def run(self, test: Callable[[StandInZnodes, ZkIsrUpdater], Any]) -> None:
-        async def with_updater() -> None:
-            supervisor = Supervisor("test")
-            znodes = StandInZnodes()
-            updater = ZkIsrUpdater(znodes.write_partition_state, znodes.propagate_isr_changes, LoopClock(), supervisor)
-            updater.start()
-            try:
-                await test(znodes, updater)
-            finally:
-                await supervisor.stop()
+    @staged(with_updater)
+    async def test_a_written_state_has_the_znodes_new_version(
+        self, znodes: StandInZnodes, updater: ZkIsrUpdater, /
+    ) -> None:
+        assert await asked(updater, update()) == LeaderAndIsr(1, 5, (1,), partition_epoch=8)
 
-        run_virtual(with_updater)
+    @staged(with_updater)
+    async def test_another_version_is_refused(self, znodes: StandInZnodes, updater: ZkIsrUpdater, /) -> None:
+        assert await asked(updater, update(1)) is ErrorCode.INVALID_UPDATE_VERSION
+        await asyncio.sleep(20)
+        assert znodes.told == []
 
-    def test_a_written_state_has_the_znodes_new_version(self) -> None:
-        async def test(znodes: StandInZnodes, updater: ZkIsrUpdater) -> None:
-            assert await asked(updater, update()) == LeaderAndIsr(1, 5, (1,), partition_epoch=8)
+    @staged(with_updater)
+    async def test_zookeeper_away_is_worth_another_try(self, znodes: StandInZnodes, updater: ZkIsrUpdater, /) -> None:
+        znodes.failure = CoordinationError("away")
+        assert await asked(updater, update()) is ErrorCode.UNKNOWN_SERVER_ERROR
+        znodes.failure = None
+        assert await asked(updater, update(), is_retry=True) == LeaderAndIsr(1, 5, (1,), partition_epoch=8)
 
-        self.run(test)
+    @staged(with_updater)
+    async def test_the_controller_is_told_when_it_is_quiet(
+        self, znodes: StandInZnodes, updater: ZkIsrUpdater, /
+    ) -> None:
+        await asked(updater, update())
+        await asyncio.sleep(4)
+        assert znodes.told == []
+        await asyncio.sleep(4)
+        assert znodes.told == [[TopicPartition("t", 0)]]
+        await asyncio.sleep(60)
+        assert len(znodes.told) == 1
 
-    def test_another_version_is_refused(self) -> None:
-        async def test(znodes: StandInZnodes, updater: ZkIsrUpdater) -> None:
-            assert await asked(updater, update(1)) is ErrorCode.INVALID_UPDATE_VERSION
-            await asyncio.sleep(20)
-            assert znodes.told == []
-
-        self.run(test)
-
-    def test_zookeeper_away_is_worth_another_try(self) -> None:
-        async def test(znodes: StandInZnodes, updater: ZkIsrUpdater) -> None:
-            znodes.failure = CoordinationError("away")
-            assert await asked(updater, update()) is ErrorCode.UNKNOWN_SERVER_ERROR
-            znodes.failure = None
-            assert await asked(updater, update(), is_retry=True) == LeaderAndIsr(1, 5, (1,), partition_epoch=8)
-
-        self.run(test)
-
-    def test_the_controller_is_told_when_it_is_quiet(self) -> None:
-        async def test(znodes: StandInZnodes, updater: ZkIsrUpdater) -> None:
+    @staged(with_updater)
+    async def test_a_stream_of_changes_is_told_after_a_minute(
+        self, znodes: StandInZnodes, updater: ZkIsrUpdater, /
+    ) -> None:
+        for _ in range(40):
             await asked(updater, update())
-            await asyncio.sleep(4)
-            assert znodes.told == []
-            await asyncio.sleep(4)
-            assert znodes.told == [[TopicPartition("t", 0)]]
-            await asyncio.sleep(60)
-            assert len(znodes.told) == 1
+            await asyncio.sleep(2)
+        assert len(znodes.told) == 1
 
-        self.run(test)
-
-    def test_a_stream_of_changes_is_told_after_a_minute(self) -> None:
-        async def test(znodes: StandInZnodes, updater: ZkIsrUpdater) -> None:
-            for _ in range(40):
-                await asked(updater, update())
-                await asyncio.sleep(2)
-            assert len(znodes.told) == 1
-
-        self.run(test)
-
-    def test_only_a_retry_waits_a_moment(self) -> None:
-        async def test(znodes: StandInZnodes, updater: ZkIsrUpdater) -> None:
-            for is_retry, pause_s in ((False, 0), (True, 0.05)):
-                begun = asyncio.get_running_loop().time()
-                await asked(updater, update(), is_retry=is_retry)
-                assert asyncio.get_running_loop().time() - begun == pytest.approx(pause_s, abs=1e-6)
-
-        self.run(test)
+    @staged(with_updater)
+    async def test_only_a_retry_waits_a_moment(self, znodes: StandInZnodes, updater: ZkIsrUpdater, /) -> None:
+        for is_retry, pause_s in ((False, 0), (True, 0.05)):
+            begun = asyncio.get_running_loop().time()
+            await asked(updater, update(), is_retry=is_retry)
+            assert asyncio.get_running_loop().time() - begun == pytest.approx(pause_s, abs=1e-6)
 
     @in_virtual_time
     async def test_how_long_is_quiet_and_how_late_is_late(self) -> None:
@@ -356,16 +351,14 @@ class TestZooKeeper:
                 assert not await is_told_after(3000)
         await supervisor.stop()
 
-    def test_what_could_not_be_told_is_told_later(self) -> None:
-        async def test(znodes: StandInZnodes, updater: ZkIsrUpdater) -> None:
-            await asked(updater, update())
-            znodes.failure = CoordinationError("away")
-            await asyncio.sleep(12)
-            znodes.failure = None
-            await asyncio.sleep(3)
-            assert znodes.told == [[TopicPartition("t", 0)]]
-
-        self.run(test)
+    @staged(with_updater)
+    async def test_what_could_not_be_told_is_told_later(self, znodes: StandInZnodes, updater: ZkIsrUpdater, /) -> None:
+        await asked(updater, update())
+        znodes.failure = CoordinationError("away")
+        await asyncio.sleep(12)
+        znodes.failure = None
+        await asyncio.sleep(3)
+        assert znodes.told == [[TopicPartition("t", 0)]]
 
 
 @in_event_loop
