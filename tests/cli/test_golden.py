@@ -5,21 +5,16 @@ from __future__ import annotations
 import json
 import re
 import runpy
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from golden import SCHEMAS, Seen, check_golden, check_json, command, in_pipe, paths_in
+from golden import SCHEMAS, check_golden, check_json, check_report, command, in_pipe, paths_in
 
-from cli.framework.invocation import Invocation
-from cli.framework.talk import Talk
-from cli.output.format import default_format
 from cli.output.printer import json_text
 from cli.output.report import Report
-from cli.output.terminal import is_terminal
 from cli.table_of_commands import ENTRIES
 from cli.views.brokers_load import heat_section
 from cli.views.doctor import doctor_report
@@ -173,21 +168,6 @@ def test_profiles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     check_json("profiles list", in_pipe(command("profiles", "list", "-o", "json"), monkeypatch))
 
 
-def shown(report: Report) -> Callable[[], int]:
-    """Return a run that prints what a command would return, in the form that its stdout calls for."""
-
-    def run() -> int:
-        output = default_format(is_terminal=is_terminal(sys.stdout))
-        Invocation(output=output, talk=Talk()).print(report)
-        return report.exit_code
-
-    return run
-
-
-def as_json(report: Report) -> Seen:
-    return Seen(report.exit_code, json_text(report.data), "")
-
-
 def side(broker: int, value: str, error: str | None = None) -> Side:
     record = {
         "offset": 1507,
@@ -303,11 +283,9 @@ COUNTED = {"broker_count"}
 @pytest.mark.parametrize("scene", REPORTS)
 def test_of_what_was_done(monkeypatch: pytest.MonkeyPatch, scene: str) -> None:
     schema, report = REPORTS[scene]
-    check_golden(scene, shown(report), monkeypatch)
-    printed = as_json(report)
-    check_json(schema, printed)
+    check_report(scene, schema, report, monkeypatch)
     columns = {column.name for column in report.table.columns}
-    assert columns - paths_in(json.loads(printed.out)) <= COUNTED, "CSV and JSON have the same names"
+    assert columns - paths_in(json.loads(json_text(report.data))) <= COUNTED, "CSV and JSON have the same names"
 
 
 def test_every_schema_is_for_a_command() -> None:

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from golden import Seen, check_golden, check_json, command, in_pipe
+from golden import check_golden, check_json, check_report, command, in_pipe
 
-from cli.framework.invocation import Invocation
-from cli.framework.talk import Talk
-from cli.output.format import default_format
-from cli.output.printer import json_text
 from cli.output.report import Report
-from cli.output.terminal import is_terminal
 from cli.views.brokers_description import broker_details_report
 from cli.views.brokers_log_dirs import log_dirs_report, totals_report
 from cli.views.offsets import offsets_report
@@ -177,15 +171,7 @@ REPORTS: dict[str, tuple[str, Report]] = {
 
 @pytest.mark.parametrize("scene", REPORTS)
 def test_of_values(monkeypatch: pytest.MonkeyPatch, scene: str) -> None:
-    schema, report = REPORTS[scene]
-
-    def run() -> int:
-        output = default_format(is_terminal=is_terminal(sys.stdout))
-        Invocation(output=output, talk=Talk()).print(report)
-        return report.exit_code
-
-    check_golden(scene, run, monkeypatch)
-    check_json(schema, Seen(report.exit_code, json_text(report.data), ""))
+    check_report(scene, *REPORTS[scene], monkeypatch)
 
 
 def test_machines_get_all_replicas_and_are_not_told_otherwise() -> None:

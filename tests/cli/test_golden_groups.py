@@ -5,21 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 import yaml
-from golden import Seen, check_golden, check_json
+from golden import check_report, printed
 
 from cli.exit_codes import ExitCode
-from cli.framework.invocation import Invocation
-from cli.framework.talk import Talk
-from cli.output.format import OutputFormat, default_format
-from cli.output.printer import json_text, print_report
+from cli.output.format import OutputFormat
 from cli.output.report import Report
-from cli.output.terminal import is_terminal
 from cli.views.groups import NOTES_MAX, group_list_report, members_report, offsets_report, states_report
 from cli.views.groups_changes import deleted_groups_report, deleted_offsets_report, reset_report
 from engine.admin.cluster.errors import Unknown
@@ -119,23 +114,9 @@ REPORTS: dict[str, Callable[[], Report]] = {
 }
 
 
-def printed(report: Report, output: OutputFormat) -> str:
-    out = io.StringIO()
-    print_report(report, output, out)
-    return out.getvalue()
-
-
 @pytest.mark.parametrize("name", REPORTS)
 def test_what_a_person_sees(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    report = REPORTS[name]()
-
-    def run() -> int:
-        output = default_format(is_terminal=is_terminal(sys.stdout))
-        Invocation(output=output, talk=Talk()).print(report)
-        return report.exit_code
-
-    check_golden(name, run, monkeypatch)
-    check_json(name.replace("-", " ", 1), Seen(report.exit_code, json_text(report.data), ""))
+    check_report(name, name.replace("-", " ", 1), REPORTS[name](), monkeypatch)
 
 
 @pytest.mark.parametrize("name", REPORTS)

@@ -7,7 +7,6 @@ import io
 import json
 import signal
 import subprocess
-import sys
 import time
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
@@ -15,19 +14,15 @@ from pathlib import Path
 
 import pytest
 import yaml
-from golden import Seen, check_golden, check_json
+from golden import check_report, printed
 from group_members import commit, fill
 from klamm_program import PROGRAM, Program, environment
 from lag_story import every_kind_of_reader, readers_of_transactions, readers_that_commit_seldom
 from patience import wait_for
 from znode_writer import znode_writer
 
-from cli.framework.invocation import Invocation
-from cli.framework.talk import Talk
-from cli.output.format import OutputFormat, default_format
-from cli.output.printer import json_text, print_report
+from cli.output.format import OutputFormat
 from cli.output.report import Report
-from cli.output.terminal import is_terminal
 from cli.views.lag import lag_report
 from engine.admin.cluster.errors import Unreachable
 from engine.admin.groups.values import GroupState, GroupType
@@ -131,20 +126,8 @@ def report(*, has_partitions: bool = False, is_not_ok: bool = False, fails_on: L
 )
 def test_what_is_shown(monkeypatch: pytest.MonkeyPatch, name: str, has_partitions: bool, is_not_ok: bool) -> None:
     shown = report(has_partitions=has_partitions, is_not_ok=is_not_ok)
-
-    def run() -> int:
-        output = default_format(is_terminal=is_terminal(sys.stdout))
-        Invocation(output=output, talk=Talk()).print(shown)
-        return shown.exit_code
-
-    check_golden(name, run, monkeypatch)
-    check_json("lag", Seen(1, json_text(shown.data), ""))
-
-
-def printed(shown: Report, output: OutputFormat) -> str:
-    stream = io.StringIO()
-    print_report(shown, output, stream)
-    return stream.getvalue()
+    assert shown.exit_code == 1
+    check_report(name, "lag", shown, monkeypatch)
 
 
 def test_unknown_is_null_and_never_a_number() -> None:

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from golden import printed
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.framework.progress import progress_line
 from cli.output.format import OutputFormat
-from cli.output.printer import json_text, print_report
+from cli.output.printer import json_text
 from cli.output.report import Column, Fields, Kind, Report, Section, Table
 from cli.output.values import escape_controls, human_duration, human_text, iso_time, json_value
 
@@ -41,12 +42,6 @@ TABLE = Table(
     (Column("name"), Column("sizes", Kind.LIST), Column("seen", Kind.TIME), Column("hidden", in_plain=False)),
     [("a\tb", (1, 2), MOMENT, "x"), ("c", (), None, "x")],
 )
-
-
-def printed(report: Report, output: OutputFormat) -> str:
-    stream = io.StringIO()
-    print_report(report, output, stream)
-    return stream.getvalue()
 
 
 def test_times_are_utc_with_milliseconds() -> None:

@@ -1,7 +1,8 @@
 """What a command shows in every place: terminals of two widths, with and without colour, and a pipe.
 
 A golden file is a transcript of one command. KLAMM_WRITE_GOLDEN=1 writes it; review it before you keep it.
-``check_json`` compares JSON with the schemas that the reference publishes.
+``check_json`` compares JSON with the schemas that the reference publishes, ``check_report`` does both for a report that
+no command made.
 """
 
 from __future__ import annotations
@@ -19,7 +20,13 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from cli.framework.invocation import Invocation
+from cli.framework.talk import Talk
 from cli.main import main
+from cli.output.format import OutputFormat, default_format
+from cli.output.printer import json_text, print_report
+from cli.output.report import Report
+from cli.output.terminal import is_terminal
 
 GOLDEN = Path(__file__).parents[3] / "fixtures" / "cli"
 _ESCAPE = "\x1b"
@@ -134,6 +141,25 @@ def check_json(name: str, seen: Seen) -> None:
         f"{error.json_path}: {error.message}" for error in Draft202012Validator(strict).iter_errors(json.loads(text))
     ]
     assert errors == [], errors[:5]
+
+
+def check_report(scene: str, name: str, report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check what a command that returns this report prints: in every place, and as JSON."""
+
+    def run() -> int:
+        output = default_format(is_terminal=is_terminal(sys.stdout))
+        Invocation(output=output, talk=Talk()).print(report)
+        return report.exit_code
+
+    check_golden(scene, run, monkeypatch)
+    check_json(name, Seen(report.exit_code, json_text(report.data), ""))
+
+
+def printed(report: Report, output: OutputFormat) -> str:
+    """Return what is printed of a report in this format; as a table, without a terminal."""
+    stream = io.StringIO()
+    print_report(report, output, stream)
+    return stream.getvalue()
 
 
 def _closed(schema: Any) -> Any:
