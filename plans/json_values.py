@@ -17,8 +17,8 @@ from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 class JsonValueError(ValueError):
     """A value does not fit; the text begins with its place."""
 
-    def __init__(self, place: str, what: str) -> None:
-        super().__init__(f"{place}: {what}" if place else what)
+    def __init__(self, place: str, fault: str) -> None:
+        super().__init__(f"{place}: {fault}" if place else fault)
 
 
 LATER: Final = {"later": True}

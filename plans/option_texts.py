@@ -1,6 +1,6 @@
 """Reads what people write for a plan's options: lists of brokers, aims, sizes, the file of ``--capacity``. Pure.
 
-``what`` names the option or the field in the message about a wrong text.
+``option`` names the option or the field in the message about a wrong text.
 """
 
 from __future__ import annotations
@@ -23,45 +23,45 @@ def words_of(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
-def aims(text: str, what: str) -> tuple[Aim, ...]:
+def aims(text: str, option: str) -> tuple[Aim, ...]:
     """Return the aims that ``replicas,leaders`` names."""
-    return tuple(_member(Aim, word, what) for word in words_of(text))
+    return tuple(_member(Aim, word, option) for word in words_of(text))
 
 
-def minimise(text: str, what: str) -> Minimise:
+def minimise(text: str, option: str) -> Minimise:
     """Return which figure comes first."""
-    return _member(Minimise, text, what)
+    return _member(Minimise, text, option)
 
 
-def size(text: str, what: str) -> int:
+def size(text: str, option: str) -> int:
     """Return the bytes of ``200GB``."""
     try:
         return parse_size(text)
     except ValueError as error:
-        raise BadOption(f"{what}: {error}") from error
+        raise BadOption(f"{option}: {error}") from error
 
 
-def broker_ids(text: str, what: str) -> tuple[int, ...]:
+def broker_ids(text: str, option: str) -> tuple[int, ...]:
     """Return the broker ids of ``1,2,3``, each once, in order."""
     try:
         ids = tuple(sorted({int(word) for word in words_of(text)}))
     except ValueError:
-        raise BadOption(f"{what}: needs broker ids such as 1,2,3, not {text!r}") from None
+        raise BadOption(f"{option}: needs broker ids such as 1,2,3, not {text!r}") from None
     if not ids:
-        raise BadOption(f"{what} needs at least one broker id")
+        raise BadOption(f"{option} needs at least one broker id")
     return ids
 
 
-def replacements(text: str, what: str) -> tuple[Replacement, ...]:
+def replacements(text: str, option: str) -> tuple[Replacement, ...]:
     """Return the pairs of ``7=8,9=10``: an old broker and the one that takes its place."""
     pairs = []
     for word in words_of(text):
         old, equals, new = word.partition("=")
         if not equals or not old.strip().isdecimal() or not new.strip().isdecimal():
-            raise BadOption(f"{what} must be OLD=NEW, such as 7=8, not {word!r}")
+            raise BadOption(f"{option} must be OLD=NEW, such as 7=8, not {word!r}")
         pairs.append(Replacement(int(old), int(new)))
     if not pairs:
-        raise BadOption(f"{what} must be OLD=NEW, such as 7=8")
+        raise BadOption(f"{option} must be OLD=NEW, such as 7=8")
     return tuple(pairs)
 
 
@@ -95,9 +95,9 @@ def parse_capacities(text: str, where: str) -> tuple[tuple[BrokerCapacity, ...],
     )
 
 
-def _member(kind: type[Member], word: str, what: str) -> Member:
+def _member(kind: type[Member], word: str, option: str) -> Member:
     if word not in list(kind):
-        raise BadOption(f"{what} takes {', '.join(kind)}, not {word!r}")
+        raise BadOption(f"{option} takes {', '.join(kind)}, not {word!r}")
     return kind(word)
 
 

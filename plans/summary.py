@@ -99,8 +99,8 @@ def largest(moves: list[PlannedMove], count: int) -> list[PlannedMove]:
     return sorted((move for move in moves if move.copies), key=lambda move: (-(move.bytes or 0), move.name))[:count]
 
 
-def _count(count: int, what: str) -> str:
-    return f"{count:,} {plural(what, count)}"
+def _count(count: int, noun: str) -> str:
+    return f"{count:,} {plural(noun, count)}"
 
 
 def _small_percent(value: float) -> str:

@@ -305,10 +305,10 @@ def _notes(groups: Sequence[DescribedGroup], exit_code: ExitCode) -> tuple[str, 
     return (*notes, *(f"consumer group '{name}' is rebalancing" for name in moving))
 
 
-def _note(names: Sequence[str], what: str) -> str:
+def _note(names: Sequence[str], trouble: str) -> str:
     if not names:
         return ""
-    return f"consumer group '{names[0]}' has {what}" if len(names) == 1 else f"{len(names)} groups have {what}"
+    return f"consumer group '{names[0]}' has {trouble}" if len(names) == 1 else f"{len(names)} groups have {trouble}"
 
 
 def _member_count(group: DescribedGroup) -> int | None:

@@ -171,10 +171,10 @@ def _pieces(options: SourceOptions, columns: tuple[str, ...], ranges: list[Offse
 
 
 def _data_loss(options: SourceOptions) -> Callable[[str], None]:
-    def tell(what: str) -> None:
+    def tell(message: str) -> None:
         if options.fails_on_data_loss:
-            raise DataLost(what)
-        logger.warning("data loss: %s", what)
+            raise DataLost(message)
+        logger.warning("data loss: %s", message)
 
     return tell
 

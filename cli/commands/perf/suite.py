@@ -218,15 +218,15 @@ class _Processes:
         return figures
 
 
-def _failed(output: str, what: str) -> WorkerFailed:
+def _failed(output: str, worker: str) -> WorkerFailed:
     """Return the last error on a process's stderr."""
     from engine.admin.perf.suite_run import WorkerFailed
 
     for line in reversed(output.splitlines()):
         try:
             error = json.loads(line)["error"]
-            message = f"{what}: {error['message']}"
+            message = f"{worker}: {error['message']}"
         except (ValueError, KeyError, TypeError):
             continue
         return WorkerFailed(message, error if "resource" in error else None)
-    return WorkerFailed(f"a {what} ended without figures")
+    return WorkerFailed(f"a {worker} ended without figures")

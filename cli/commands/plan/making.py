@@ -212,10 +212,10 @@ def _size(option: str, text: str | None) -> int | None:
     return None if text is None else _read(size, text, option)
 
 
-def _ids(text: str, what: str) -> tuple[int, ...]:
+def _ids(text: str, option: str) -> tuple[int, ...]:
     from plans.option_texts import broker_ids
 
-    return _read(broker_ids, text, what)
+    return _read(broker_ids, text, option)
 
 
 def _replacements(text: str) -> tuple[Replacement, ...]:

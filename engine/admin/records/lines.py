@@ -146,15 +146,15 @@ def _json_header(entry: Any) -> Header:
     return entry["key"], _bytes(entry, "value")
 
 
-def _check_fields(document: Any, known: frozenset[str], what: str) -> None:
+def _check_fields(document: Any, known: frozenset[str], name: str) -> None:
     """Raise ValueError unless it is an object with a value and known fields: a misspelt field would be lost."""
     if not isinstance(document, dict):
-        raise ValueError(f"{what} must be an object")
+        raise ValueError(f"{name} must be an object")
     unknown = sorted(set(document) - known)
     if unknown:
-        raise ValueError(f"{what} has no field {', '.join(map(repr, unknown))}")
+        raise ValueError(f"{name} has no field {', '.join(map(repr, unknown))}")
     if "value" not in document:
-        raise ValueError(f"{what} must have a value")
+        raise ValueError(f"{name} must have a value")
 
 
 def _timestamp_ms(time: object) -> int:

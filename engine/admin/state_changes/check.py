@@ -370,14 +370,14 @@ class RequestTracking:
                 elif request.start < horizon:
                     self._note_missed(way, request.start, request.start, _request_text(way, request), 1)
 
-    def _note_missed(self, way: _Way, first: bytes, last: bytes, what: str, count: int) -> None:
+    def _note_missed(self, way: _Way, first: bytes, last: bytes, change: str, count: int) -> None:
         broker_id = way[1]
         ends = self._last_by_broker.get(broker_id)
         if ends is None:
-            self._book.note(Check.LOGS_NOT_GIVEN, first, what, count=count)
+            self._book.note(Check.LOGS_NOT_GIVEN, first, change, count=count)
             return
         why = "its log goes on without it" if ends > last else f"its log ends at {time_text(ends)}"
-        self._book.note(Check.MISSED_CHANGES, first, f"{what}; {why}", count=count)
+        self._book.note(Check.MISSED_CHANGES, first, f"{change}; {why}", count=count)
 
 
 def _request_text(way: _Way, request: _Request) -> str:

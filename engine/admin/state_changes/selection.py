@@ -58,7 +58,7 @@ def wanted_topics(names: list[str]) -> frozenset[bytes]:
     return frozenset(name.encode("ascii") for name in topics)
 
 
-def wanted_numbers(texts: list[str], what: str) -> frozenset[int]:
+def wanted_numbers(texts: list[str], noun: str) -> frozenset[int]:
     """Return partitions or brokers by their numbers; a text may have several, separated by commas.
 
     Raises:
@@ -67,9 +67,9 @@ def wanted_numbers(texts: list[str], what: str) -> frozenset[int]:
     words = [word.strip() for text in texts for word in text.split(",") if word.strip()]
     for word in words:
         if not word.isdecimal() or len(word) > 10:
-            raise BadRequest(f"not the number of a {what}", where=word)
+            raise BadRequest(f"not the number of a {noun}", where=word)
     numbers = [int(word) for word in words]
     repeated = sorted({number for number in numbers if numbers.count(number) > 1})
     if repeated:
-        raise BadRequest(f"a {what} is named more than once", where=", ".join(map(str, repeated)))
+        raise BadRequest(f"a {noun} is named more than once", where=", ".join(map(str, repeated)))
     return frozenset(numbers)

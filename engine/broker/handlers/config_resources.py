@@ -39,11 +39,11 @@ def invalid_request(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
-def parse_broker_id(name: str, what: str) -> int:
+def parse_broker_id(name: str, noun: str) -> int:
     """Parse a broker id, as Java parses an int; if it is not one, the error message begins with ``what``."""
     broker_id = java_integer(name)
     if broker_id is None:
-        raise invalid_request(f"{what} must be an integer, but it is: {name}")
+        raise invalid_request(f"{noun} must be an integer, but it is: {name}")
     return broker_id
 
 

@@ -141,9 +141,9 @@ def _unescaped(match: re.Match[str]) -> str:
     return chr(int(escape, 8)) if escape[0] in "01234567" else _ESCAPES.get(escape, escape)
 
 
-def _expect_text(tokens: deque[_Token], what: str) -> str:
+def _expect_text(tokens: deque[_Token], expected: str) -> str:
     if not tokens or tokens[0][0] != "text":
-        raise ConfigError(f"JAAS: {what} is missing")
+        raise ConfigError(f"JAAS: {expected} is missing")
     return tokens.popleft()[1]
 
 

@@ -129,7 +129,7 @@ def kafka_offsets(value: object) -> Offsets | None:
     return offsets
 
 
-def _versioned(text: str, version_max: int, what: str, location: str) -> tuple[int, str]:
+def _versioned(text: str, version_max: int, noun: str, location: str) -> tuple[int, str]:
     first, _, rest = text.partition("\n")
     match = _VERSION.fullmatch(first.strip())
     if match is None:
@@ -138,7 +138,7 @@ def _versioned(text: str, version_max: int, what: str, location: str) -> tuple[i
     if not 1 <= version <= version_max:
         known = "version 1" if version_max == 1 else f"versions 1 to {version_max}"
         raise ForeignVersion(
-            f"{location}: version {version} of Spark's {what}; only {known} can be read", path=location
+            f"{location}: version {version} of Spark's {noun}; only {known} can be read", path=location
         )
     return version, rest
 

@@ -188,6 +188,6 @@ def decode_response(buffer: Buffer, api_key: ApiKey, api_version: int) -> tuple[
     return correlation_id, response
 
 
-def _check_end(buffer: Buffer, end: int, what: str) -> None:
+def _check_end(buffer: Buffer, end: int, frame_name: str) -> None:
     if end != len(buffer):
-        raise RemoteProtocolError(f"{what}: {len(buffer) - end} bytes too many")
+        raise RemoteProtocolError(f"{frame_name}: {len(buffer) - end} bytes too many")

@@ -10,9 +10,9 @@ class BadRecord(Exception):
     """A record contradicts itself; the text says how. It never leaves the record code."""
 
 
-def invalid_records(header: BatchHeader, what: str) -> KafkaError:
+def invalid_records(header: BatchHeader, fault: str) -> KafkaError:
     """Return INVALID_RECORD naming the batch."""
-    return KafkaError(ErrorCode.INVALID_RECORD, f"invalid records in the batch at offset {header.base_offset}: {what}")
+    return KafkaError(ErrorCode.INVALID_RECORD, f"invalid records in the batch at offset {header.base_offset}: {fault}")
 
 
 def ends_early(header: BatchHeader) -> KafkaError:
