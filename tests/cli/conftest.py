@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from klamm_program import commands, program
+from klamm_program import alone, commands, own_folder, program
 from znode_trees import recorded
 
-__all__ = ["commands", "program", "recorded"]
+__all__ = ["alone", "commands", "own_folder", "program", "recorded"]

@@ -52,9 +52,7 @@ BY_ZOOKEEPER_ONLY = (("zk", "tree"), ("zk", "get", "/controller"))
 
 
 @pytest.fixture(autouse=True)
-def files_of_a_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+def files_of_a_caller(own_folder: Path) -> None:
     write("plan.json", {"version": 1, "partitions": [{"topic": "lag", "partition": 0, "replicas": [2, 0]}]})
     write("topics.json", {"version": 1, "topics": [{"topic": "move"}]})
     write("partitions.json", {"partitions": [{"topic": "lag", "partition": 0}]})

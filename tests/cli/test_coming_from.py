@@ -6,7 +6,6 @@ A new command of these pages runs here automatically. If it needs more words tha
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import signal
@@ -262,13 +261,8 @@ def _read_page(address: str, deadline: float) -> None:
 
 
 @pytest.fixture
-def stage(tmp_path: Path, cluster: LocalCluster, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> Stage:
-    monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith("KLAMM_")]:
-        monkeypatch.delenv(name)
-    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(name, f"{tmp_path}")
-    return Stage(tmp_path, cluster, capsys)
+def stage(own_folder: Path, cluster: LocalCluster, capsys: Capture) -> Stage:
+    return Stage(own_folder, cluster, capsys)
 
 
 @pytest.mark.parametrize("named", commands(), ids=lambda named: named.text)

@@ -7,7 +7,6 @@ needs is tested automatically.
 from __future__ import annotations
 
 import json
-import os
 import socket
 import threading
 import time
@@ -131,18 +130,14 @@ CHANGING = sorted(words for words, names in OPTIONS.items() if "--dry-run" in na
 
 
 @pytest.fixture(autouse=True)
-def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty folder with only the files that commands want, and no cluster in the environment."""
-    monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith("KLAMM_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+def files(own_folder: Path) -> None:
+    """Only the files that commands want."""
     partition = {"topic": "t", "partition": 0, "replicas": [0]}
-    (tmp_path / PLAN).write_text(json.dumps({"version": 1, "partitions": [partition]}))
-    (tmp_path / RULES).write_text("acls: [{resource_type: topic, name: t, principal: User:u, operation: read}]")
-    write_checkpoint(tmp_path / CHECKPOINT, [one_source(1, 2, "t", 1)])
-    (tmp_path / "topics.json").write_text(json.dumps({"version": 1, "topics": [{"topic": "t"}]}))
-    (tmp_path / PLAN_FILE).write_text(encode_plan(plan_of(ONE_TOPIC, {TopicPartition("t", 0): (0,)})))
+    (own_folder / PLAN).write_text(json.dumps({"version": 1, "partitions": [partition]}))
+    (own_folder / RULES).write_text("acls: [{resource_type: topic, name: t, principal: User:u, operation: read}]")
+    write_checkpoint(own_folder / CHECKPOINT, [one_source(1, 2, "t", 1)])
+    (own_folder / "topics.json").write_text(json.dumps({"version": 1, "topics": [{"topic": "t"}]}))
+    (own_folder / PLAN_FILE).write_text(encode_plan(plan_of(ONE_TOPIC, {TopicPartition("t", 0): (0,)})))
 
 
 def run(words: str, *more: str, capture: Capture) -> Ran:

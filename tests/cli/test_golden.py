@@ -112,9 +112,7 @@ OFFLINE = {
 
 
 @pytest.fixture(autouse=True)
-def files_of_a_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+def files_of_a_caller(own_folder: Path) -> None:
     Path("topics.json").write_text('{"version":1,"topics":[{"topic":"move"},{"topic":"manual"}]}')
     Path("large-topics.json").write_text('{"version":1,"topics":[{"topic":"orders.00000"}]}')
     large = [{"topic": "orders.00000", "partition": p, "replicas": [p, p + 1, p + 2]} for p in range(3)]

@@ -21,6 +21,8 @@ from engine.admin.log_dirs.totals import totals_by_broker, totals_by_dir, totals
 from engine.admin.offsets.listing import PartitionOffset
 from engine.admin.records.deletion import DeletionResult, RecordsDeletion
 
+pytestmark = pytest.mark.usefixtures("own_folder")
+
 Recorded = Callable[[str], str]
 MIB, GIB = 1 << 20, 1 << 30
 
@@ -35,12 +37,6 @@ OF_ZOOKEEPER = {
     "configs-describe-clients-of-users": ["--entity-type", "users", "--entity-type", "clients"],
     "configs-describe-nothing": ["--ip", "10.0.0.1"],
 }
-
-
-@pytest.fixture(autouse=True)
-def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
 
 
 def number_brokers_epochs(snapshot: Path) -> None:

@@ -187,13 +187,9 @@ def plan_file(path: Path, replicas: Mapping[tuple[str, int], Sequence[int]]) -> 
 
 
 @pytest.fixture(autouse=True)
-def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cluster: LocalCluster, capsys: Capture) -> None:
-    """A folder with the files that commands want, and no cluster in the environment."""
-    monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith("KLAMM_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    write_checkpoint(tmp_path / "checkpoint", [one_source(1, 2, "kept", 2)])
+def wanted_files(own_folder: Path) -> None:
+    """The files that commands want."""
+    write_checkpoint(own_folder / "checkpoint", [one_source(1, 2, "kept", 2)])
 
 
 def files(words: str, own: str, folder: Path, cluster: LocalCluster, capture: Capture) -> None:

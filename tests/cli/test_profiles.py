@@ -12,10 +12,8 @@ Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(autouse=True)
-def own_profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    return tmp_path / "klamm" / "clusters.toml"
+def own_profiles(own_folder: Path) -> Path:
+    return own_folder / "klamm" / "clusters.toml"
 
 
 def test_added_listed_chosen(capsys: Capture, own_profiles: Path) -> None:

@@ -27,15 +27,6 @@ def commands_of(entry: Entry) -> list[Any]:
     return list(getattr(command, "commands", {command.name: command}).values())
 
 
-@pytest.fixture
-def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This process in an empty folder, without any cluster in its environment."""
-    monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith("KLAMM_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-
-
 def test_a_command_that_the_order_does_not_name_comes_last() -> None:
     group = CommandGroup("fruit", "Fruit.")
     for name in ("plum", "pear", "fig"):
@@ -106,7 +97,7 @@ def test_nothing_named_shows_the_help(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_use_is_code_2_and_one_line(
-    alone: None, capsys: pytest.CaptureFixture[str], words: list[str], message: str, hint: str | None
+    own_folder: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str, hint: str | None
 ) -> None:
     ran = in_process(*words, capture=capsys)
     assert (ran.code, ran.out) == (ExitCode.USAGE, "")
@@ -120,7 +111,7 @@ def test_wrong_use_is_code_2_and_one_line(
 
 
 @pytest.mark.parametrize("form", [["-o", "json"], ["--output=json"], ["-ojsonl"]])
-def test_in_json_mode_errors_are_json(alone: None, capsys: pytest.CaptureFixture[str], form: list[str]) -> None:
+def test_in_json_mode_errors_are_json(own_folder: Path, capsys: pytest.CaptureFixture[str], form: list[str]) -> None:
     ran = in_process("topics", "list", "--frobnicate", *form, capture=capsys)
     assert (ran.code, ran.error["code"], ran.error["kind"]) == (2, 2, "usage")
     assert set(ran.error) == {"code", "kind", "message", "hint"}

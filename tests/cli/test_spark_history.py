@@ -4,28 +4,18 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from golden import Seen, check_json
-from klamm_program import Ran, in_process
+from klamm_program import Program
 
 from cli.views.spark_history import plot_lines
 from engine.admin.lag.lake import COLUMNS, Lake
 from engine.admin.lag.lake_history import Moment
 from engine.admin.lag.verdicts import LagStatus
 
-Program = Callable[..., Ran]
 MINUTE = 60_000
-
-
-@pytest.fixture
-def program(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Program:
-    """Runs commands in an empty folder, with no cluster named."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    return lambda *words: in_process(*words, capture=capsys)
 
 
 @pytest.fixture
@@ -48,56 +38,56 @@ def kept(tmp_path: Path) -> Path:
     return tmp_path / "lag"
 
 
-def test_days_that_are_over_are_compacted(program: Program, kept: Path) -> None:
+def test_days_that_are_over_are_compacted(alone: Program, kept: Path) -> None:
     shutil.move(next(kept.glob("day=*")), kept / "day=2026-01-01")
-    ran = program("spark", "history", "lag", "--compact", "-o", "json")
+    ran = alone("spark", "history", "lag", "--compact", "-o", "json")
     days = [(row["day"], row["files_after"]) for row in ran.json]
     assert (ran.code, days[0], len(list((kept / "day=2026-01-01").iterdir()))) == (0, ("2026-01-01", 1), 1)
     assert all(after == 1 for _, after in days)
-    again = program("spark", "history", "lag", "--compact")
+    again = alone("spark", "history", "lag", "--compact")
     assert (again.code, again.err) == (0, "nothing to compact\n")
-    nowhere = program("spark", "history", "absent", "--compact", "-o", "json")
+    nowhere = alone("spark", "history", "absent", "--compact", "-o", "json")
     assert (nowhere.code, nowhere.error["message"]) == (2, "there is no lag history: absent")
 
 
-def test_the_worst_offenders(program: Program, kept: Path) -> None:
-    ran = program("spark", "history", "lag", "-o", "json")
+def test_the_worst_offenders(alone: Program, kept: Path) -> None:
+    ran = alone("spark", "history", "lag", "-o", "json")
     check_json("spark history", Seen(ran.code, ran.out, ran.err))
     assert (ran.code, ran.err) == (0, "60 samples 1m apart, 2 readers\n")
     billing, fine = ran.json
     assert (billing["group"], billing["outside_minutes"], billing["max_lag"]) == ("billing", 20.0, 20_000)
     assert (billing["max_time_lag_ms"], billing["last_status"], billing["minutes"]) == (20_000, "OK", 60.0)
     assert (fine["group"], fine["outside_minutes"], fine["max_lag"]) == ("fine", 0.0, 0)
-    by_lag = program("spark", "history", "lag", "--slo-lag", "15000", "--top", "1", "-o", "json")
+    by_lag = alone("spark", "history", "lag", "--slo-lag", "15000", "--top", "1", "-o", "json")
     assert [row["outside_minutes"] for row in by_lag.json] == [5.0]
     assert by_lag.err == "60 samples 1m apart, 2 readers, 1 more with --top\n"
-    by_time = program("spark", "history", "lag", "--slo-time-lag", "10s", "--group", "billing", "-o", "json")
+    by_time = alone("spark", "history", "lag", "--slo-time-lag", "10s", "--group", "billing", "-o", "json")
     assert [row["outside_minutes"] for row in by_time.json] == [10.0]
-    assert program("spark", "history", "lag", "--since", "10m", "-o", "json").json[0]["max_lag"] == 0
-    assert program("spark", "history", "lag", "--group", "absent", "-o", "json").json == []
+    assert alone("spark", "history", "lag", "--since", "10m", "-o", "json").json[0]["max_lag"] == 0
+    assert alone("spark", "history", "lag", "--group", "absent", "-o", "json").json == []
     assert (billing["p95_lag"], billing["topic"], fine["p95_lag"]) == (17_000, None, 0)
 
 
-def test_how_it_was_at_a_moment_that_is_past(program: Program, kept: Path) -> None:
+def test_how_it_was_at_a_moment_that_is_past(alone: Program, kept: Path) -> None:
     """Half an hour ago the group was behind: what the table of now does not show."""
     at = Lake(str(kept)).files(0, 4_000_000_000_000)[35].time_ms
-    then = program("spark", "history", "lag", "--at", f"{at}", "--since", "10m", "--partitions", "-o", "json")
+    then = alone("spark", "history", "lag", "--at", f"{at}", "--since", "10m", "--partitions", "-o", "json")
     check_json("spark history", Seen(then.code, then.out, then.err))
     billing = next(row for row in then.json if row["group"] == "billing")
     assert (billing["topic"], billing["partition"], billing["last_status"]) == ("orders", 0, "UNKNOWN")
     assert (billing["last_lag"], billing["max_lag"], billing["sample_count"]) == (16_000, 16_000, 11)
-    people = program("spark", "history", "lag", "--at", "25m ago", "--partitions", "-o", "table")
+    people = alone("spark", "history", "lag", "--at", "25m ago", "--partitions", "-o", "table")
     assert all(text in people.out for text in ("billing,", "orders-0", "p95 lag"))
-    wrong = program("spark", "history", "lag", "--at", "yesterday")
+    wrong = alone("spark", "history", "lag", "--at", "yesterday")
     assert (wrong.code, "--at: not a time: 'yesterday'" in wrong.err) == (2, True)
 
 
-def test_the_plot(program: Program, kept: Path) -> None:
-    shown = program("spark", "history", "lag", "--plot", "--top", "1", "-o", "table").out
+def test_the_plot(alone: Program, kept: Path) -> None:
+    shown = alone("spark", "history", "lag", "--plot", "--top", "1", "-o", "table").out
     assert "billing: lag over time" in shown
     (top,) = [line for line in shown.splitlines() if line.strip().startswith("20000 │")]
     assert top.rstrip().endswith("█")
-    assert program("spark", "history", "lag", "-o", "table").out.count("█") == 0
+    assert alone("spark", "history", "lag", "-o", "table").out.count("█") == 0
 
 
 def test_what_a_plot_draws() -> None:
@@ -128,9 +118,9 @@ def test_what_a_plot_draws() -> None:
         (["lag", "--out", "x", "--profile", "a", "--checkpoint", "y"], "error: with --profile the profiles say"),
     ],
 )
-def test_what_is_refused(program: Program, kept: Path, tmp_path: Path, words: list[str], message: str) -> None:
+def test_what_is_refused(alone: Program, kept: Path, tmp_path: Path, words: list[str], message: str) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").write_text("milk\n")
-    ran = program("spark", *words)
+    ran = alone("spark", *words)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.splitlines()[0].startswith(message)

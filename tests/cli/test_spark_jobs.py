@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer
 from golden import Seen, check_json
 from group_members import fill
-from klamm_program import Ran, in_process
+from klamm_program import Program
 from patience import wait_for
 from spark_traces import RECORDED, Made, event_lines, one_source, restore, write_checkpoint
 
@@ -20,16 +20,6 @@ from engine.admin.lag.stores import Entry
 from engine.common.model import TopicPartition
 from engine.local.cluster import LocalCluster
 from engine.spark.hadoop_store import HadoopStore
-
-Program = Callable[..., Ran]
-
-
-@pytest.fixture
-def alone(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Program:
-    """Runs commands in an empty folder, with no cluster named."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    return lambda *words: in_process(*words, capture=capsys)
 
 
 @pytest.fixture

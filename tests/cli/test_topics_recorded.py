@@ -13,12 +13,7 @@ import yaml
 from golden import GOLDEN, check_text
 from klamm_program import in_process, klamm
 
-
-@pytest.fixture(autouse=True)
-def nothing_else_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 Recorded = Callable[[str], str]
 Capture = pytest.CaptureFixture[str]

@@ -101,6 +101,23 @@ Program = Callable[..., Ran]
 
 
 @pytest.fixture
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder in which this process runs: empty, and no cluster is named in the environment or by a profile."""
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("KLAMM_") and name != "KLAMM_WRITE_GOLDEN"]:
+        monkeypatch.delenv(name)
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def alone(own_folder: Path, capsys: pytest.CaptureFixture[str]) -> Program:
+    """Runs commands in an empty folder, with no cluster named."""
+    return lambda *words: in_process(*words, capture=capsys)
+
+
+@pytest.fixture
 def commands(
     live_cluster: LocalCluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Program:
