@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import uuid
 from collections.abc import Iterator
 
@@ -32,3 +33,12 @@ def address(cluster: LocalCluster) -> str:
 def topic() -> str:
     """A topic name that nobody else uses. The topic does not exist."""
     return f"t-{uuid.uuid4().hex[:10]}"
+
+
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    """This process may open as many files as the system lets it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import os
 import random
-import resource
 import threading
 import time
 from collections.abc import Iterator
@@ -25,6 +24,8 @@ from engine.kafka.protocol.apis.metadata import MetadataRequest
 from engine.kafka.protocol.records.encode import encode_batch
 from engine.kafka.protocol.records.record import Record
 from engine.local.cluster import LocalCluster
+
+pytestmark = pytest.mark.usefixtures("many_files")
 
 ROUNDS = rounds("KLAMM_HOSTILE_ROUNDS", 1)
 MINUTES = float(os.environ.get("KLAMM_HOSTILE_MINUTES", "0"))
@@ -57,14 +58,6 @@ def broker() -> Iterator[LocalCluster]:
         create_topic(cluster.bootstrap_servers, "wide", partitions=100)
         create_topic(cluster.bootstrap_servers, "empty")
         yield cluster
-
-
-@pytest.fixture(autouse=True)
-def many_files() -> Iterator[None]:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 class Bystander:

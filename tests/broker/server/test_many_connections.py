@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import resource
 import socket
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -34,14 +32,6 @@ def pid(cluster: LocalCluster) -> int:
     broker_pid = cluster.broker(0).pid
     assert broker_pid is not None
     return broker_pid
-
-
-@pytest.fixture
-def many_files() -> Iterator[None]:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def anonymous_bytes(pid: int) -> int:
