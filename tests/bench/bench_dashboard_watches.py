@@ -270,7 +270,7 @@ async def _watching(connect: str, home: Path, topics: int) -> AsyncIterator[_Wat
 
 
 async def _measure_kind(zk: ZkClient, watched: _Watched, head: str, kind: type[_Change]) -> None:
-    found: list[list[float]] = [[], [], [], []]
+    times_ms: list[list[float]] = [[], [], [], []]
     for number in range(CHANGES):
         change = kind(number)
         watched.expect(change)
@@ -281,12 +281,12 @@ async def _measure_kind(zk: ZkClient, watched: _Watched, head: str, kind: type[_
         assert watched.frame_s is not None and watched.screen_s is not None
         frame_s, screen_s = watched.frame_s - written_s, watched.screen_s - written_s
         kept = frame_s, screen_s, frame_s - watched.frame_waited_s, screen_s - watched.screen_waited_s
-        for times, reading in zip(found, kept, strict=True):
+        for times, reading in zip(times_ms, kept, strict=True):
             # The watch may be faster than the answer to the writer.
             times.append(max(0.0, reading) * 1000)
         watched.go_to_the_newest()
         await asyncio.sleep(PAUSE_S)
-    print(head + "".join(f"{figure:>8.0f}" for times in found for figure in _figures(times)), flush=True)
+    print(head + "".join(f"{figure:>8.0f}" for times in times_ms for figure in _figures(times)), flush=True)
 
 
 def _waited_s() -> float:

@@ -407,8 +407,8 @@ def test_the_page_has_every_option_of_every_tool() -> None:
 
 
 def test_what_is_told_of_an_absent_tools_option_is_about_an_option_that_it_has() -> None:
-    told = {name: set(tool.options) - set(ABSENT_OPTIONS.get(name, ())) for name, tool in ABSENT_TOOLS.items()}
-    assert {name: options for name, options in told.items() if options} == {}
+    unknown = {name: set(tool.options) - set(ABSENT_OPTIONS.get(name, ())) for name, tool in ABSENT_TOOLS.items()}
+    assert {name: options for name, options in unknown.items() if options} == {}
 
 
 @pytest.mark.parametrize(

@@ -51,19 +51,19 @@ def test_the_life_of_a_local_cluster(tmp_path: Path) -> None:
     try:
         status = run("local", "status", "-o", "json")
         assert status.code == 0
-        found = status.json
-        assert set(found) >= {"zookeeper", "bootstrap_servers", "dir", "brokers"}
-        assert [(b["id"], b["rack"], b["alive"]) for b in found["brokers"]] == [(0, "a", True), (1, "b", True)]
+        seen = status.json
+        assert set(seen) >= {"zookeeper", "bootstrap_servers", "dir", "brokers"}
+        assert [(b["id"], b["rack"], b["alive"]) for b in seen["brokers"]] == [(0, "a", True), (1, "b", True)]
         fields = {"id", "pid", "host", "port", "rack", "log_dirs", "alive", "paused", "metrics"}
-        assert set(found["brokers"][0]) == fields
-        assert json.loads((tmp_path / ".klamm" / "local.json").read_text())["zookeeper"] == found["zookeeper"]
+        assert set(seen["brokers"][0]) == fields
+        assert json.loads((tmp_path / ".klamm" / "local.json").read_text())["zookeeper"] == seen["zookeeper"]
 
         # Commands in this folder find the cluster by themselves.
         assert run("topics", "create", "t", "--partitions", "2", "--replication-factor", "2").code == 0
         assert run("produce", "t", stdin="one\ntwo\n").code == 0
 
         tried = run("local", "kill", "1", "--dry-run", "-o", "json")
-        assert (tried.code, tried.json) == (0, found)
+        assert (tried.code, tried.json) == (0, seen)
         assert run("local", "kill", "1").code == 0
         hurt = run("local", "status", "-o", "json")
         assert (hurt.code, [b["alive"] for b in hurt.json["brokers"]]) == (1, [True, False])

@@ -180,8 +180,8 @@ NOT_FOR_HELP = (
 def test_help_loads_no_library_that_it_does_not_need(tmp_path: Path) -> None:
     lines = [["--help"], *([entry.name, "--help"] for entry in ENTRIES)]
     for entry in ENTRIES:
-        found: Any = load(entry)
-        lines += [[entry.name, word, "--help"] for word in getattr(found, "commands", {})]
+        entry_point: Any = load(entry)
+        lines += [[entry.name, word, "--help"] for word in getattr(entry_point, "commands", {})]
     code = (
         "import json, sys, io\nfrom cli.main import main\n"
         "sys.stdout = io.StringIO()\n"

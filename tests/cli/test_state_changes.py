@@ -137,10 +137,10 @@ def test_kafkas_own_options(capsys: Capture) -> None:
     about = ("--topic", "lag", "--partitions", "1")
     ran = in_process("state-changes", "merge", "--logs", ",".join(logs), *about, *times, capture=capsys)
     assert (ran.code, ran.out) == (0, expected.out)
-    one = in_process(
+    merged = in_process(
         "state-changes", "merge", "--logs-regex", "leaderless/broker-0/state.*", *about, *times, capture=capsys
     )
-    assert one.out.splitlines() == [line for line in expected.out.splitlines() if line.startswith("broker-0")]
+    assert merged.out.splitlines() == [line for line in expected.out.splitlines() if line.startswith("broker-0")]
 
 
 def test_filters_work_together(capsys: Capture) -> None:

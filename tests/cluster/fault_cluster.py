@@ -249,8 +249,8 @@ class FaultCluster:
         names, began = list(topics), time.monotonic()
 
         def look() -> bool:
-            found = [s.leader_and_isr for s in self.states(names).values()]
-            return bool(found) and all(s.leader not in (-1, without) and without not in s.isr for s in found)
+            states = [s.leader_and_isr for s in self.states(names).values()]
+            return bool(states) and all(s.leader not in (-1, without) and without not in s.isr for s in states)
 
         self.wait_for(f"leaders and ISRs without broker {without}", look, timeout_s=timeout_s)
         return time.monotonic() - began

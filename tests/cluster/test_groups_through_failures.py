@@ -207,7 +207,7 @@ def test_a_member_is_killed_and_resumed(reading: Reading, tmp_path: Path) -> Non
         os.kill(member.pid, signal.SIGKILL)
         member.wait()
     lines = [line.split() for line in output.read_text().splitlines()]
-    kept = {value.encode() for value, what in lines if what == "committed"}
+    kept = {value.encode() for value, sentence in lines if sentence == "committed"}
     assert len(kept) == committed
     reading.add_member()
     reading.poll_until(lambda: set(reading.seen) | kept == reading.sent, "the next one reads what was not committed")

@@ -88,21 +88,21 @@ def produced(both: SideBySide) -> None:
     whole = batch()
     cuts = {"nothing": b"", "a header's part": whole[:40], "cut": whole[:-3], "a tail": whole + b"xyz"}
     cuts |= {"too long": changed(">i", 8, len(whole)), "too short": changed(">i", 8, 10), "zeroes": whole + bytes(80)}
-    for what, sent in cuts.items():
-        p(what, write(("p", 0, sent)), BATCHES, unlike=WORDS)
+    for kind, sent in cuts.items():
+        p(kind, write(("p", 0, sent)), BATCHES, unlike=WORDS)
     p("two", write(("p", 0, whole + whole)), BATCHES, unlike={*WORDS, "log_start_offset"})
     for magic in (0, 1, 3, 255):
         p(f"magic {magic}", write(("p", 0, changed(">B", 16, magic, is_sealed=False))), BATCHES, unlike=WORDS)
     p("checksum", write(("p", 0, changed(">B", 80, 1, is_sealed=False))), BATCHES, unlike=WORDS)
     attributes = {"control": 0x20, "transactional": 0x10, "append time": 0x08, "horizon": 0x40, "unused": 0x4000}
-    fields = [(what, changed(">h", 21, bits)) for what, bits in attributes.items()]
+    fields = [(kind, changed(">h", 21, bits)) for kind, bits in attributes.items()]
     fields += [(f"count {count}", changed(">i", 57, count)) for count in (5, 2, 0, -1)]
     fields += [(f"last {delta}", changed(">i", 23, delta)) for delta in (7, 1, -1)]
     fields += [(f"base {offset}", changed(">q", 0, offset)) for offset in (100, -5)]
     fields += [("no time", changed(">q", 27, -1)), ("no largest time", changed(">q", 35, -1))]
     fields += [("an epoch", changed(">i", 12, 77))]
-    for what, sent in fields:
-        p(what, write(("p", 0, sent)), [9], unlike=WORDS)
+    for kind, sent in fields:
+        p(kind, write(("p", 0, sent)), [9], unlike=WORDS)
     for codec in Codec:
         everywhere = ("p", "p-gzip", "p-plain", "p-append")
         p(codec.name, write(*((name, 0, batch(codec=codec)) for name in everywhere)), BATCHES, unlike=WORDS)

@@ -151,8 +151,8 @@ class MixedCluster:
 
     def wait_for_topic(self, topic: str, what: str, holds: Callable[[Told], bool]) -> None:
         is_in_time = within(DEADLINE_S)
-        while not (told := self.told(topic)) or not holds(told):
-            assert is_in_time(), f"not within {DEADLINE_S} s: {what}: {told}"
+        while not (described := self.told(topic)) or not holds(described):
+            assert is_in_time(), f"not within {DEADLINE_S} s: {what}: {described}"
             time.sleep(0.05)
 
     def wait_in_sync(self, topic: str) -> None:

@@ -61,11 +61,11 @@ Brokers = Mapping[str, Addresses]
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
     """One broker of each kind, each with its own cluster."""
     folder, host = tmp_path_factory.mktemp("rates"), own_loopback_address()
-    found = {name: Addresses(*(f"{host}:{port}" for port in ports)) for name, ports in PORTS.items()}
+    by_engine = {name: Addresses(*(f"{host}:{port}" for port in ports)) for name, ports in PORTS.items()}
 
     def common(name: str) -> dict[str, str]:
         return {
-            "listeners": f"PLAINTEXT://{found[name].internal},SLOW://{found[name].slow}",
+            "listeners": f"PLAINTEXT://{by_engine[name].internal},SLOW://{by_engine[name].slow}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SLOW:PLAINTEXT",
             "inter.broker.listener.name": "PLAINTEXT",
             "zookeeper.session.timeout.ms": "18000",
@@ -90,9 +90,9 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
         )
         stack.enter_context(kafka)
         klamm.wait_until_started()
-        for addresses in found.values():
+        for addresses in by_engine.values():
             controller_address(addresses.internal)
-        yield found
+        yield by_engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,9 +250,9 @@ def test_an_address_gets_its_rate_and_is_turned_away_above_it(brokers: Brokers, 
             lambda addresses: at_a_pace(addresses.internal, NOISY, 3 * RATE),
             lambda addresses: at_a_pace(addresses.internal, NEIGHBOUR, RATE),
         )
-    told = told_waits_ms(brokers)
+    waits_ms = told_waits_ms(brokers)
     # The mean of a minute, in which each was tried a few times before.
-    assert told["klamm"] == pytest.approx(told["kafka"], rel=tolerance(0.1)), told
+    assert waits_ms["klamm"] == pytest.approx(waits_ms["kafka"], rel=tolerance(0.1)), waits_ms
     noisy = {name: ends(visits) for name, (visits, _) in seen.items()}
     waits = {name: [visit.took_s for visit in visits if visit.end != "answered"] for name, (visits, _) in seen.items()}
     print(noisy, {name: f"{statistics.mean(some):.2f} s" for name, some in waits.items()})

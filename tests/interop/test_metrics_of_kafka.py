@@ -161,10 +161,16 @@ def test_a_dashboard_reads_them_again_and_again(
             await feed.close()
         raise AssertionError("the feed ended")
 
-    told = asyncio.run(read()).figures[broker]
-    assert (told.told_by, told.trouble) == (teller, None)
-    figures = (told.bytes_out.now, told.handler_idle_percent, told.produce_p99_ms, told.fetch_p99_ms, told.throttle_ms)
-    assert None not in figures, told
+    of_broker = asyncio.run(read()).figures[broker]
+    assert (of_broker.told_by, of_broker.trouble) == (teller, None)
+    figures = (
+        of_broker.bytes_out.now,
+        of_broker.handler_idle_percent,
+        of_broker.produce_p99_ms,
+        of_broker.fetch_p99_ms,
+        of_broker.throttle_ms,
+    )
+    assert None not in figures, of_broker
 
 
 def test_brokers_alone_do_not_tell_where(watched: Watched, capsys: pytest.CaptureFixture[str]) -> None:

@@ -475,9 +475,9 @@ def test_rules_users_and_tokens_of_kafka_4(tmp_path: Path, capsys: pytest.Captur
         return ("-b", login_address, "--command-config", str(config))
 
     def ran(*words: str, where: tuple[str, ...] = ("-b", f"{host}:21302"), code: int = 0) -> Ran:
-        found = in_process(*words[:2], *where, "-o", "json", *words[2:], capture=capsys)
-        assert found.code == code, (words, found.err)
-        return found
+        finished = in_process(*words[:2], *where, "-o", "json", *words[2:], capture=capsys)
+        assert finished.code == code, (words, finished.err)
+        return finished
 
     with KRaftCluster(tmp_path, host=host, nodes=1, overrides=settings):
         alice = login("alice", "alice", SECRET)

@@ -30,7 +30,7 @@ def _processes(directory: Path) -> list[LocalProcess]:
     """Return ZooKeeper and the brokers that are running."""
     record = ClusterRecord.read(directory)
     noted = [record.zookeeper_process, *(process for _, process in record.brokers.values())]
-    return [found for pid in noted if pid is not None and (found := find_process(pid)) is not None]
+    return [running for pid in noted if pid is not None and (running := find_process(pid)) is not None]
 
 
 def _all_gone(processes: Iterable[LocalProcess], timeout_s: float = DEADLINE_S) -> bool:

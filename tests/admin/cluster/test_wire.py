@@ -46,13 +46,13 @@ async def test_the_outcome_of_a_change_without_an_answer_is_not_known(
 ) -> None:
     first = cluster.brokers[0]
     first.answers[ApiKey.CREATE_TOPICS] = lambda _: answer
-    with pytest.raises(OutcomeUnknown, match="the request may still take effect") as told:
+    with pytest.raises(OutcomeUnknown, match="the request may still take effect") as caught:
         await create_topic(wire, NewTopic("t", 1, 1), timeout_ms=500)
-    assert told.value.kind is FailureKind.UNDER_WAY
+    assert caught.value.kind is FailureKind.UNDER_WAY
     assert [look for look, count in wire.unanswered.items() if count] == [Operation.LIST_TOPICS]
-    with pytest.raises(AnswerLost) as told:
+    with pytest.raises(AnswerLost) as caught:
         await create_topic(wire, NewTopic("t", 1, 1), timeout_ms=500, validate_only=True)
-    assert told.value.kind is FailureKind.UNREACHABLE, "a question changes nothing"
+    assert caught.value.kind is FailureKind.UNREACHABLE, "a question changes nothing"
 
 
 @staged(play)

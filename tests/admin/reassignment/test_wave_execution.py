@@ -309,8 +309,10 @@ async def test_the_throttle_follows_the_isrs(stage: Stage, /, monkeypatch: pytes
         elif len(rates) == 3:
             stage.moves.lose_in_sync(U0, (0, 1))
         elif len(rates) == 7:
-            told = {found[FOLLOWER_RATE] for (kind, _), found in stage.moves.settings.items() if kind == BROKER}
-            assert told == {str(progress.throttle)}
+            follower_rates = {
+                settings[FOLLOWER_RATE] for (kind, _), settings in stage.moves.settings.items() if kind == BROKER
+            }
+            assert follower_rates == {str(progress.throttle)}
             stage.moves.finish()
 
     stage.watcher.on_show = show

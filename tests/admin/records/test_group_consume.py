@@ -54,16 +54,16 @@ def test_what_was_dealt_with_is_not_read_again_when_a_member_joins(live_cluster:
     async def scene() -> None:
         first, second = Member(servers, topic_name), Member(servers, topic_name)
         send(servers, topic_name)
-        one = asyncio.create_task(first.run())
+        running = asyncio.create_task(first.run())
         await until(lambda: len(first.read) == 2 * COUNT)
         # It has sent nothing to the group since. Its next heartbeat reports that another one joins.
         two = asyncio.create_task(second.run())
         await until(lambda: any("joined" in told for told in second.told))
         send(servers, topic_name)
         await until(lambda: len({*first.read, *second.read}) == 4 * COUNT)
-        for task in (one, two):
+        for task in (running, two):
             task.cancel()
-        await asyncio.gather(one, two, return_exceptions=True)
+        await asyncio.gather(running, two, return_exceptions=True)
         assert second.read
         assert len(first.read) + len(second.read) == 4 * COUNT
 

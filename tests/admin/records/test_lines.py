@@ -143,6 +143,6 @@ def test_chunks_do_not_matter(text: bytes, cuts: list[int]) -> None:
     places = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     lines, rest = [], b""
     for start, end in itertools.pairwise(places):
-        found, rest = split_lines(text[start:end], rest)
-        lines += found
+        complete, rest = split_lines(text[start:end], rest)
+        lines += complete
     assert [*lines, rest] == text.split(b"\n")

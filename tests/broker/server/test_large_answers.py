@@ -171,11 +171,11 @@ def test_a_large_request_is_answered_like_a_small_one(peer: Peer, key: ApiKey) -
     with peer.connect() as client:
         # What a peer may do does not depend on the version.
         for version in {spec.max_version if peer.is_secured else spec.min_version, spec.max_version}:
-            for what, request in requests(key, version):
+            for sent, request in requests(key, version):
                 large = answer(client, request, version)
                 peer.switch.touch()
                 try:
                     small = answer(client, request, version)
                 finally:
                     peer.switch.unlink()
-                assert large == small, (version, what)
+                assert large == small, (version, sent)

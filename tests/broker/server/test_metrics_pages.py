@@ -448,8 +448,8 @@ class TestFiguresMove:
 
     def test_klamms_own(self, broker: BrokerProgram, pages: str) -> None:
         def own(kind: str) -> dict[str, float]:
-            found = self.told(pages, f"klamm:type={kind},*")
-            return {re.split("[=,]", name)[3]: values["Value"] for name, values in found.items()}
+            of_kind = self.told(pages, f"klamm:type={kind},*")
+            return {re.split("[=,]", name)[3]: values["Value"] for name, values in of_kind.items()}
 
         before = own("Process")
         assert before["CpuSeconds"] > 0 and before["ResidentBytes"] > 10_000_000 and before["UptimeSeconds"] > 0

@@ -101,12 +101,12 @@ class KafkaPython:
             assigned = [PythonTopicPartition(topic, index) for index in range(partitions)]
             consumer.assign(assigned)
             consumer.seek_to_beginning(*assigned)
-            found: list[Sent] = []
+            read: list[Sent] = []
             deadline = time.monotonic() + DEADLINE_S
-            while len(found) < count and time.monotonic() < deadline:
+            while len(read) < count and time.monotonic() < deadline:
                 for records in consumer.poll(timeout_ms=200).values():
-                    found += [Sent(r.partition, r.key, r.value, tuple(map(tuple, r.headers))) for r in records]
-            return found
+                    read += [Sent(r.partition, r.key, r.value, tuple(map(tuple, r.headers))) for r in records]
+            return read
         finally:
             consumer.close()
 
@@ -158,7 +158,7 @@ class Kcat:
             self._produce(bootstrap, topic, codec, [r for r in records if r.partition == partition])
 
     def consume(self, bootstrap: str, topic: str, partitions: int, count: int) -> list[Sent]:
-        found = []
+        read = []
         for partition in range(partitions):
             command = ["kcat", "-C", "-b", bootstrap, "-t", topic, "-p", str(partition), "-o", "0", "-e", "-q"]
             done = subprocess.run(
@@ -172,8 +172,8 @@ class Kcat:
                 record = json.loads(line)
                 pairs = record.get("headers", [])
                 headers = tuple((name, value.encode()) for name, value in zip(pairs[::2], pairs[1::2], strict=True))
-                found.append(Sent(record["partition"], _bytes(record["key"]), _bytes(record["payload"]), headers))
-        return found
+                read.append(Sent(record["partition"], _bytes(record["key"]), _bytes(record["payload"]), headers))
+        return read
 
     def _produce(self, bootstrap: str, topic: str, codec: str, records: Sequence[Sent]) -> None:
         (headers,) = {record.headers for record in records}
