@@ -27,8 +27,7 @@ _RATES = (
     Column("bytes_in_rate", Kind.BYTES, title="In/s"),
     Column("bytes_out_rate", Kind.BYTES, title="Out/s"),
 )
-_PLANNED = (
-    Column("broker", Kind.NUMBER),
+BEFORE_AND_AFTER = (
     Column("replicas_before", Kind.NUMBER, title="Replicas", drawing=Drawing.HEAT, scale="replicas"),
     Column("replicas_after", Kind.NUMBER, title="after", drawing=Drawing.HEAT, scale="replicas"),
     Column("leaders_before", Kind.NUMBER, title="Leads", drawing=Drawing.HEAT, scale="leaders"),
@@ -36,6 +35,8 @@ _PLANNED = (
     Column("bytes_before", Kind.BYTES, title="Size", drawing=Drawing.HEAT, scale="bytes"),
     Column("bytes_after", Kind.BYTES, title="after", drawing=Drawing.HEAT, scale="bytes"),
 )
+"""What a broker carries before and after a plan, as heat: each figure on one scale with the others of its kind."""
+_PLANNED = (Column("broker", Kind.NUMBER), *BEFORE_AND_AFTER)
 
 
 def load_report(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cli.output.report import Column, Drawing, Kind, Report, Section, Table, Tone
+from cli.output.report import Column, Kind, Report, Section, Table, Tone
 from cli.output.values import human_duration
+from cli.views.brokers_load import BEFORE_AND_AFTER
 from engine.admin.reassignment.plan_runs import moves_between
 from engine.admin.reassignment.waves import WaveCaps, waves_of
 from engine.common.quantities import counted, size_text
@@ -43,12 +44,7 @@ _CARD = (
 _BROKERS = (
     Column("broker", Kind.NUMBER),
     Column("rack", is_dispensable=True),
-    Column("replicas_before", Kind.NUMBER, title="Replicas", drawing=Drawing.HEAT, scale="replicas"),
-    Column("replicas_after", Kind.NUMBER, title="after", drawing=Drawing.HEAT, scale="replicas"),
-    Column("leaders_before", Kind.NUMBER, title="Leads", drawing=Drawing.HEAT, scale="leaders"),
-    Column("leaders_after", Kind.NUMBER, title="after", drawing=Drawing.HEAT, scale="leaders"),
-    Column("bytes_before", Kind.BYTES, title="Size", drawing=Drawing.HEAT, scale="bytes"),
-    Column("bytes_after", Kind.BYTES, title="after", drawing=Drawing.HEAT, scale="bytes"),
+    *BEFORE_AND_AFTER,
     Column("bytes_in", Kind.BYTES, title="In", is_dispensable=True),
     Column("bytes_sent", Kind.BYTES, title="Sends", is_dispensable=True),
 )
