@@ -11,6 +11,7 @@ import asyncio
 import math
 import time
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from engine.admin.cluster.asking import PATIENCE_S
 from engine.admin.cluster.errors import LoginRefused, Refused, Unknown, Unreachable
@@ -206,12 +207,8 @@ class Membership:
             protocol_type=CONSUMER_PROTOCOL_TYPE,
             protocols=[JoinGroupRequestProtocol(name=_RANGE, metadata=subscription)],
         )
-        try:
-            joined = await self._wire.call_broker(await self._home(), request, timeout_ms=REBALANCE_TIMEOUT_MS * 2)
-        except LoginRefused:
-            raise
-        except Unreachable as error:
-            self._coordinator, self._trouble = None, str(error)
+        joined = await self._with_the_others(request)
+        if joined is None:
             return None
         code = error_code(joined.error_code)
         if code is ErrorCode.MEMBER_ID_REQUIRED:
@@ -236,12 +233,8 @@ class Membership:
             protocol_name=_RANGE,
             assignments=assignments,
         )
-        try:
-            synced = await self._wire.call_broker(await self._home(), request, timeout_ms=REBALANCE_TIMEOUT_MS * 2)
-        except LoginRefused:
-            raise
-        except Unreachable as error:
-            self._coordinator, self._trouble = None, str(error)
+        synced = await self._with_the_others(request)
+        if synced is None:
             return None
         code = error_code(synced.error_code)
         if code is not ErrorCode.NONE:
@@ -254,6 +247,16 @@ class Membership:
             if topic.topic in self._topics
             for partition in topic.partitions
         )
+
+    async def _with_the_others(self, request: Request) -> Any | None:
+        """Return the answer to a request that waits for other members; None if the coordinator cannot be reached."""
+        try:
+            return await self._wire.call_broker(await self._home(), request, timeout_ms=REBALANCE_TIMEOUT_MS * 2)
+        except LoginRefused:
+            raise
+        except Unreachable as error:
+            self._coordinator, self._trouble = None, str(error)
+            return None
 
     async def _assignments(self, joined: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
         wanted: dict[str, list[str]] = {}
