@@ -278,7 +278,7 @@ def test_bad_files_and_other_clusters_change_nothing(by_wire: Operator, topic_na
     ):
         plan.write_text(changed)
         checked = by_wire("plan", "check", plan)
-        assert (checked.code, told in checked.out) == (1, True), checked.out
+        assert (checked.code, refusal in checked.out) == (1, True), checked.out
         refused = by_wire("plan", "apply", plan, *QUICK_LOCK)
         assert (refused.code, refusal in refused.err) == (1, True), refused.err
     plan.write_text(good)

@@ -145,7 +145,7 @@ def _deserializer(name: str, class_name: str) -> Callable[[bytes], bytes]:
 
 
 def _number(form: str) -> Callable[[bytes], bytes]:
-    return lambda data: b"%d" % struct.unpack(form, data)
+    return lambda data: str(struct.unpack(form, data)[0]).encode()
 
 
 def _double(data: bytes) -> bytes:
