@@ -1,16 +1,15 @@
-"""Hypothesis strategies for protocol messages: any value that one version can carry and every oracle can hold.
+"""Protocol messages: any value that one version can carry and every oracle can hold.
 
 Fields that the version lacks keep their defaults, so that a value survives its own encoding.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import strategies as st
 
 from engine.kafka.protocol.api_keys import API_SPECS
 from engine.kafka.protocol.declaration import Field, Message, Struct, request_class, response_class
@@ -54,19 +53,9 @@ _WHOLE_SECONDS = frozenset(
     }
 )
 
-_SCALARS: dict[Scalar, st.SearchStrategy[Any]] = {
-    BOOL: st.booleans(),
-    INT8: st.integers(-(2**7), 2**7 - 1),
-    INT16: st.integers(-(2**15), 2**15 - 1),
-    INT32: st.integers(-(2**31), 2**31 - 1),
-    INT64: st.integers(-(2**63), 2**63 - 1),
-    FLOAT64: st.floats(allow_nan=False),
-    UUID: st.sampled_from((bytes(16), bytes(range(16)), b"\xff" * 16)),
-}
-_STRINGS = st.sampled_from(_TEXTS)
-_BYTES = st.sampled_from(_BLOBS)
-_MILLISECONDS = st.integers(0, _SECONDS_MAX).map(lambda seconds: seconds * 1000)
-_ERROR_CODES = st.integers(-1, 120)
+_BITS = {INT8: 8, INT16: 16, INT32: 32, INT64: 64}
+_FLOATS = (0.0, -0.0, 1.5, -1e300, 5e-324, float("inf"), float("-inf"))
+_UUIDS = (bytes(16), bytes(range(16)), b"\xff" * 16)
 
 
 def all_messages() -> list[tuple[type[Message], int]]:
@@ -105,42 +94,42 @@ def in_each_version(test: Callable[[type[Message], int], None]) -> Any:
     return pytest.mark.parametrize("cls", versions, ids=message_id)(all_versions)
 
 
-@cache
-def values_of(cls: type[Struct], version: int) -> st.SearchStrategy[Any]:
-    """Return a strategy for values that ``version`` can carry."""
-    fields = {f.name: _values_of_field(f, version) for f in cls.wire_fields if f.is_in(version)}
-    return st.fixed_dictionaries(fields).map(lambda values: cls(**values))
+def any_of(cls: type[Struct], version: int, rng: random.Random) -> Any:
+    """Return a value that ``version`` can carry, often with the least or the most that a field can hold."""
+    return cls(**{f.name: _any_of_field(f, version, rng) for f in cls.wire_fields if f.is_in(version)})
 
 
-def _values_of_field(declared: Field, version: int) -> st.SearchStrategy[Any]:
-    values = _values_of_type(declared, declared.type, version)
-    if isinstance(declared.type, type) and declared.tag is not None:
-        # The wire leaves out a tagged struct that equals its defaults, and it reads back as None.
-        empty = declared.type()
-        return st.none() | values.filter(lambda value: value != empty)
-    if declared.is_nullable_in(version):
-        return st.none() | values
-    return values
+def _any_of_field(declared: Field, version: int, rng: random.Random) -> Any:
+    is_tagged_struct = isinstance(declared.type, type) and declared.tag is not None
+    if (declared.is_nullable_in(version) or is_tagged_struct) and rng.random() < 0.5:
+        return None
+    value = _any_of_type(declared, declared.type, version, rng)
+    # The wire leaves out a tagged struct that equals its defaults, and it reads back as None.
+    return None if is_tagged_struct and value == declared.type() else value  # type: ignore[operator]
 
 
-def _values_of_type(
-    declared: Field, kind: Scalar | Blob | Array | type[Struct], version: int
-) -> st.SearchStrategy[Any]:
+def _any_of_type(declared: Field, kind: Scalar | Blob | Array | type[Struct], version: int, rng: random.Random) -> Any:
     if isinstance(kind, Scalar):
-        if declared.name.endswith("error_code"):
-            return _ERROR_CODES
-        if declared.name in _WHOLE_SECONDS:
-            return _MILLISECONDS
-        return _SCALARS[kind]
+        return _any_of_scalar(declared, kind, rng)
     if isinstance(kind, Blob):
-        return _STRINGS if kind is STRING else _BYTES
+        return rng.choice(_TEXTS if kind is STRING else _BLOBS)
     if isinstance(kind, Array):
-        elements = _values_of_type(declared, kind.element, version)
-        few = st.lists(elements, max_size=2)
-        # Enough for a two-byte count in compact form.
-        many = elements.map(lambda element: [element] * 130)
-        return few if isinstance(kind.element, type) else few | many
-    return values_of(kind, version)
+        if not isinstance(kind.element, type) and rng.random() < 0.3:
+            # Enough for a two-byte count in compact form.
+            return [_any_of_type(declared, kind.element, version, rng)] * 130
+        return [_any_of_type(declared, kind.element, version, rng) for _ in range(rng.randrange(3))]
+    return any_of(kind, version, rng)
+
+
+def _any_of_scalar(declared: Field, kind: Scalar, rng: random.Random) -> Any:
+    if declared.name.endswith("error_code"):
+        return rng.randint(-1, 120)
+    if declared.name in _WHOLE_SECONDS:
+        return rng.choice((0, 1, rng.randint(0, _SECONDS_MAX), _SECONDS_MAX)) * 1000
+    if kind in _BITS:
+        most = 2 ** (_BITS[kind] - 1)
+        return rng.choice((-most, -1, 0, 1, rng.randrange(-most, most), most - 1))
+    return rng.choice((True, False) if kind is BOOL else _FLOATS if kind is FLOAT64 else _UUIDS)
 
 
 def many_of(cls: type[Message], version: int) -> Any:
