@@ -236,8 +236,22 @@ async def test_many_multis_over_a_broken_connection_are_each_done_once(connect) 
         assert [outcome[1] for outcome in outcomes] == [f"/n{i}" for i in range(3_000)]
 
 
-def test_server_restarted_under_calls(until) -> None:
-    async def run(server: EmbeddedZooKeeper) -> None:
+@pytest.fixture(scope="module")
+def own_zookeeper() -> Iterator[EmbeddedZooKeeper]:
+    with EmbeddedZooKeeper(host=own_loopback_address(), fsync=False) as server:
+        yield server
+
+
+@pytest.fixture
+def server(own_zookeeper: EmbeddedZooKeeper) -> Iterator[EmbeddedZooKeeper]:
+    """A ZooKeeper that a test may freeze, or kill and start again."""
+    yield own_zookeeper
+    own_zookeeper.resume()
+    own_zookeeper.start()
+
+
+def test_server_restarted_under_calls(server: EmbeddedZooKeeper, until) -> None:
+    async def run() -> None:
         # A busy machine may need longer for two starts than a short session lasts.
         client = await ZkClient.connect(server.connect_string, session_timeout_ms=60_000)
         try:
@@ -269,8 +283,7 @@ def test_server_restarted_under_calls(until) -> None:
         finally:
             await client.close()
 
-    with EmbeddedZooKeeper(host=own_loopback_address(), fsync=False) as server:
-        asyncio.run(run(server))
+    asyncio.run(run())
 
 
 @in_event_loop
@@ -323,8 +336,8 @@ def test_close_gives_no_grace_to_a_server_that_has_never_answered(monkeypatch: p
         asyncio.run(run(f"{host}:{port}"))
 
 
-def test_close_does_not_wait_for_a_server_that_hangs() -> None:
-    async def run(server: EmbeddedZooKeeper) -> None:
+def test_close_does_not_wait_for_a_server_that_hangs(server: EmbeddedZooKeeper) -> None:
+    async def run() -> None:
         client = await ZkClient.connect(server.connect_string, session_timeout_ms=30_000)
         server.pause()
         waiting = asyncio.ensure_future(client.get("/"))
@@ -334,15 +347,11 @@ def test_close_does_not_wait_for_a_server_that_hangs() -> None:
         with pytest.raises(SessionLost):
             await waiting
 
-    with EmbeddedZooKeeper(host=own_loopback_address(), fsync=False) as server:
-        try:
-            asyncio.run(run(server))
-        finally:
-            server.resume()
+    asyncio.run(run())
 
 
-def test_a_tool_does_not_wait_for_ever_for_a_zookeeper_that_hangs() -> None:
-    async def run(server: EmbeddedZooKeeper) -> None:
+def test_a_tool_does_not_wait_for_ever_for_a_zookeeper_that_hangs(server: EmbeddedZooKeeper) -> None:
+    async def run() -> None:
         connect = ZkClient.connect(server.connect_string, session_timeout_ms=2_000, patience_ms=500)
         async with await connect as client:
             begun: list[int] = []
@@ -362,12 +371,11 @@ def test_a_tool_does_not_wait_for_ever_for_a_zookeeper_that_hangs() -> None:
                 assert await client.exists("/") is not None
             assert len(begun) == 1, "one session takes the place of the one that was given up"
 
-    with EmbeddedZooKeeper(host=own_loopback_address(), fsync=False) as server:
-        asyncio.run(run(server))
+    asyncio.run(run())
 
 
-def test_for_how_long_nothing_was_answered_is_known() -> None:
-    async def run(server: EmbeddedZooKeeper) -> None:
+def test_for_how_long_nothing_was_answered_is_known(server: EmbeddedZooKeeper) -> None:
+    async def run() -> None:
         async with await ZkClient.connect(server.connect_string, session_timeout_ms=20_000) as client:
             assert client.silent_s == 0.0
             server.pause()
@@ -378,15 +386,11 @@ def test_for_how_long_nothing_was_answered_is_known() -> None:
             await waiting
             assert client.silent_s == 0.0
 
-    with EmbeddedZooKeeper(host=own_loopback_address(), fsync=False) as server:
-        try:
-            asyncio.run(asyncio.wait_for(run(server), 60))
-        finally:
-            server.resume()
+    asyncio.run(asyncio.wait_for(run(), 60))
 
 
-def test_a_patient_client_goes_on_where_zookeeper_comes_back_in_time() -> None:
-    async def run(server: EmbeddedZooKeeper) -> None:
+def test_a_patient_client_goes_on_where_zookeeper_comes_back_in_time(server: EmbeddedZooKeeper) -> None:
+    async def run() -> None:
         connect = ZkClient.connect(server.connect_string, session_timeout_ms=20_000, patience_ms=15_000)
         async with await connect as client:
             session = client.session_id
@@ -398,12 +402,11 @@ def test_a_patient_client_goes_on_where_zookeeper_comes_back_in_time() -> None:
                 assert client._keeper._giving_up is None, "its patience starts over"
             assert client.session_id == session
 
-    with EmbeddedZooKeeper(host=own_loopback_address(), fsync=False) as server:
-        asyncio.run(run(server))
+    asyncio.run(run())
 
 
-def test_a_write_that_was_given_up_is_remembered() -> None:
-    async def run(server: EmbeddedZooKeeper) -> None:
+def test_a_write_that_was_given_up_is_remembered(server: EmbeddedZooKeeper) -> None:
+    async def run() -> None:
         async with await ZkClient.connect(server.connect_string, session_timeout_ms=30_000) as client:
             await client.create("/kept", b"")
             server.pause()
@@ -420,8 +423,7 @@ def test_a_write_that_was_given_up_is_remembered() -> None:
                 server.resume()
             assert list(client.unanswered) == ["/kept", "/both", ""], "a read leaves nothing open"
 
-    with EmbeddedZooKeeper(host=own_loopback_address(), fsync=False) as server:
-        asyncio.run(run(server))
+    asyncio.run(run())
 
 
 @contextmanager
