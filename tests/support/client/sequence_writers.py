@@ -147,15 +147,15 @@ class _LastLines(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
         self.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-        self._lines: deque[str] = deque(maxlen=_LAST_LINES)
+        self._last: deque[logging.LogRecord] = deque(maxlen=_LAST_LINES)
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._lines.append(self.format(record))
+        self._last.append(record)
 
     def save(self) -> Path:
         """Write them to a file that remains, and return it."""
         with tempfile.NamedTemporaryFile("w", prefix="librdkafka-", suffix=".log", delete=False) as file:
-            file.write("\n".join(self._lines))
+            file.write("\n".join(map(self.format, self._last)))
         return Path(file.name)
 
 
