@@ -258,6 +258,7 @@ def test_a_killed_broker_fires_alerts_gives_each_panel_data_and_clears(watched: 
     while "sum(klamm_reassignment_left_bytes)" in lacking:
         ask_all()
         assert is_in_time(), lacking
+        time.sleep(0.2)
     cluster.resume_broker(killed)
     cluster.kill_broker(killed)
     wait_for(lambda: watched.firing() >= about_brokers)

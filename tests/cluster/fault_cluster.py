@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -28,6 +28,7 @@ _CLIENT_PORT, _INTERNAL_PORT, _PROXY_PORT, _SECURED_PORT = 9092, 9192, 9292, 939
 _USER, _PASSWORD = "writer", "writer-secret"
 _LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 _POLL_S = 0.05
+_ANSWER_S = 10.0
 
 SETTINGS = {
     "zookeeper.session.timeout.ms": str(SESSION_MS),
@@ -48,6 +49,7 @@ SETTINGS = {
 }
 
 T = TypeVar("T")
+States = dict[TopicPartition, LeaderIsrAndControllerEpoch]
 
 
 class FaultCluster:
@@ -195,18 +197,19 @@ class FaultCluster:
 
     def assignments(self, topics: Iterable[str]) -> dict[TopicPartition, ReplicaAssignment]:
         """Return the topics' assignments from ZooKeeper."""
-        assignments = self.zk(lambda zk: zk.topics.get_topic_assignments(list(topics)))
-        return {
-            TopicPartition(topic, index): replicas
-            for topic, assignment in assignments.items()
-            for index, replicas in assignment.assignment.items()
-        }
+        names = list(topics)
+        assignments: dict[TopicPartition, ReplicaAssignment] = self.zk(lambda zk: _assignments(zk, names))
+        return assignments
 
-    def states(self, topics: Iterable[str]) -> dict[TopicPartition, LeaderIsrAndControllerEpoch]:
+    def states(self, topics: Iterable[str]) -> States:
         """Return leader and ISR of all partitions of the topics, from ZooKeeper."""
-        partitions = list(self.assignments(topics))
-        states = self.zk(lambda zk: zk.partitions.get_partition_states(partitions))
-        return {p: state for p, state in states.items() if isinstance(state, LeaderIsrAndControllerEpoch)}
+        names = list(topics)
+
+        async def look(zk: KafkaZkClient) -> States:
+            return await _states(zk, await _assignments(zk, names))
+
+        states: States = self.zk(look)
+        return states
 
     def controller_id(self) -> int | None:
         """Return the id of the controller, from ZooKeeper."""
@@ -246,29 +249,49 @@ class FaultCluster:
 
     def wait_led(self, topics: Iterable[str], *, without: int, timeout_s: float = 60.0) -> float:
         """Wait until every partition has a leader and no ISR has the broker; return how many seconds it took."""
-        names, began = list(topics), time.monotonic()
+        names = list(topics)
 
-        def look() -> bool:
-            states = [s.leader_and_isr for s in self.states(names).values()]
-            return bool(states) and all(s.leader not in (-1, without) and without not in s.isr for s in states)
+        async def look(zk: KafkaZkClient) -> list[str]:
+            states = await _states(zk, await _assignments(zk, names))
+            lacking = [f"{p}: {s.leader_and_isr}" for p, s in states.items() if not _is_led_without(s, without)]
+            return lacking if states else ["no partitions"]
 
-        self.wait_for(f"leaders and ISRs without broker {without}", look, timeout_s=timeout_s)
-        return time.monotonic() - began
+        return self._wait_until_nothing_lacks(f"leaders and ISRs without broker {without}", look, timeout_s)
 
     def wait_in_sync(self, topics: Iterable[str], *, timeout_s: float = 60.0) -> float:
         """Wait until every partition has a live leader and a full ISR; return how many seconds it took."""
-        names, began = list(topics), time.monotonic()
-        is_in_time = within(timeout_s)
-        while lacking := self._not_in_sync(names):
-            assert is_in_time(), f"not in sync within {timeout_s:.0f} s: {lacking}"
-            time.sleep(_POLL_S)
-        return time.monotonic() - began
+        names = list(topics)
+        return self._wait_until_nothing_lacks("in sync", lambda zk: self._not_in_sync(zk, names), timeout_s)
 
-    def _not_in_sync(self, topics: list[str]) -> list[str]:
-        try:
-            wanted, states, alive = self.assignments(topics), self.states(topics), set(self.running)
-        except (KlammError, CoordinationError) as error:
-            return [str(error)]
+    def _wait_until_nothing_lacks(
+        self, what: str, look: Callable[[KafkaZkClient], Awaitable[list[str]]], timeout_s: float
+    ) -> float:
+        """Look again and again, with one client as long as ZooKeeper answers; return how many seconds it took."""
+        began, is_in_time = time.monotonic(), within(timeout_s)
+        lacking = ["nothing was seen"]
+
+        async def watch(zk: KafkaZkClient) -> None:
+            nonlocal lacking
+            while is_in_time():
+                async with asyncio.timeout(_ANSWER_S):
+                    lacking = await look(zk)
+                if not lacking:
+                    return
+                await asyncio.sleep(_POLL_S)
+
+        while True:
+            try:
+                self.zk(watch)
+            except (KlammError, CoordinationError, TimeoutError) as error:
+                lacking = [str(error) or "ZooKeeper does not answer"]
+                time.sleep(_POLL_S)
+            if not lacking:
+                return time.monotonic() - began
+            assert is_in_time(), f"{what}: not within {timeout_s:.0f} s: {lacking}"
+
+    async def _not_in_sync(self, zk: KafkaZkClient, topics: list[str]) -> list[str]:
+        wanted = await _assignments(zk, topics)
+        states, alive = await _states(zk, wanted), set(self.running)
         lacking = []
         for partition, replicas in wanted.items():
             state = states.get(partition)
@@ -281,3 +304,22 @@ class FaultCluster:
     def server_log(self, broker_id: int, name: str = "server.log") -> str:
         """Return what a broker has logged so far."""
         return whole_log(self.broker(broker_id).logs_path, name)
+
+
+async def _assignments(zk: KafkaZkClient, topics: list[str]) -> dict[TopicPartition, ReplicaAssignment]:
+    found = await zk.topics.get_topic_assignments(topics)
+    return {
+        TopicPartition(topic, index): replicas
+        for topic, assignment in found.items()
+        for index, replicas in assignment.assignment.items()
+    }
+
+
+async def _states(zk: KafkaZkClient, partitions: Iterable[TopicPartition]) -> States:
+    found = await zk.partitions.get_partition_states(list(partitions))
+    return {p: state for p, state in found.items() if isinstance(state, LeaderIsrAndControllerEpoch)}
+
+
+def _is_led_without(state: LeaderIsrAndControllerEpoch, broker_id: int) -> bool:
+    found = state.leader_and_isr
+    return found.leader not in (-1, broker_id) and broker_id not in found.isr
