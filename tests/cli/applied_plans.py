@@ -6,14 +6,17 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from guest_cluster import GuestCluster
 from klamm_program import PROGRAM, Ran, environment
 from operated_cluster import Klamm
 from plan_files import write_plan
 
 from engine.common.model import TopicPartition
 from engine.local.cluster import LocalCluster
+from engine.local.zookeeper import EmbeddedZooKeeper
 
 WAIT_S = 120.0
 DRIVER = Path(__file__).parents[1] / "support" / "programs" / "killed_at_step.py"
@@ -23,8 +26,8 @@ SLOW = "15000"
 """A throttle that makes three megabytes take much longer than a test."""
 
 
-def plan_cluster(folder: Path) -> LocalCluster:
-    """Return three brokers in three racks, with two log dirs each."""
+def plan_cluster(folder: Path, zookeeper: EmbeddedZooKeeper | None = None) -> LocalCluster:
+    """Return three brokers in three racks, with two log dirs each; without ``zookeeper`` they have one of their own."""
     settings = {
         "auto.create.topics.enable": "false",
         "auto.leader.rebalance.enable": "false",
@@ -35,7 +38,8 @@ def plan_cluster(folder: Path) -> LocalCluster:
         # The lock of plans outlives a killed operator by its session time-out.
         "group.min.session.timeout.ms": "1000",
     }
-    return LocalCluster(3, directory=folder, config=settings, racks=["a", "b", "c"], log_dir_count=2)
+    kind = LocalCluster if zookeeper is None else partial(GuestCluster, zookeeper)
+    return kind(3, directory=folder, config=settings, racks=["a", "b", "c"], log_dir_count=2)
 
 
 @dataclass

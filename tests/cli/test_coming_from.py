@@ -21,11 +21,13 @@ from uuid import uuid4
 
 import pytest
 from doc_pages import DOCS
+from guest_cluster import GuestCluster
 from klamm_program import PROGRAM, Ran, environment, in_process, klamm
 from state_change_logs import entry, write_log
 
 from engine.local.addresses import own_loopback_address
 from engine.local.cluster import LocalCluster
+from engine.local.zookeeper import EmbeddedZooKeeper
 
 Capture = pytest.CaptureFixture[str]
 PAGES = ("coming-from-kafkas-tools", "coming-from-other-tools")
@@ -129,7 +131,7 @@ MADE_OF_THE_TOPIC = ("F", "topics.json")
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+def cluster(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     settings = {
         "auto.create.topics.enable": "false",
         "auto.leader.rebalance.enable": "false",
@@ -138,7 +140,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         "group.min.session.timeout.ms": "200",
     }
     folder = tmp_path_factory.mktemp("coming-from")
-    with LocalCluster(3, directory=folder, config=settings) as cluster:
+    with GuestCluster(zookeeper, 3, directory=folder, config=settings) as cluster:
         # Nobody has begun a transaction, so its topic does not exist. Commands without a topic look at ``kept``.
         for words in (
             ("topics", "create", "__transaction_state", "kept", "--partitions", "1"),

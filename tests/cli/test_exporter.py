@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from guest_cluster import GuestCluster
 from klamm_program import in_process
 from required_tools import require
 from served_pages import serving, until
@@ -22,6 +23,7 @@ from cli.views.exporter import _GUIDES
 from engine.admin.health.report import Check
 from engine.local.addresses import own_loopback_address
 from engine.local.cluster import LocalCluster
+from engine.local.zookeeper import EmbeddedZooKeeper
 
 Capture = pytest.CaptureFixture[str]
 ROOT = Path(__file__).parents[2]
@@ -84,10 +86,10 @@ def test_brokers_that_all_refuse_are_told_of_once(zk_chroot: str, capsys: Captur
     assert "kafka_brokers 1" in ran.out.splitlines()
 
 
-def test_it_outlives_the_cluster(tmp_path: Path) -> None:
+def test_it_outlives_the_cluster(zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> None:
     config = {"offsets.topic.num.partitions": "1"}
     with (
-        LocalCluster(1, directory=tmp_path / "cluster", config=config) as cluster,
+        GuestCluster(zookeeper, 1, directory=tmp_path / "cluster", config=config) as cluster,
         serving(tmp_path, *EXPORT, "-b", cluster.bootstrap_servers) as exporter,
         serving(tmp_path, *SERVE_LAG, "--all-groups", "-b", cluster.bootstrap_servers, "--timeout", "3") as lag,
     ):

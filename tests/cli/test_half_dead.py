@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from guest_cluster import GuestCluster
 from klamm_program import PROGRAM, Ran, environment, in_process, klamm
 from patience import wait_for
 
 from engine.local.cluster import LocalCluster
+from engine.local.zookeeper import EmbeddedZooKeeper
 
 Capture = pytest.CaptureFixture[str]
 
@@ -43,7 +45,7 @@ OF_THE_CONTROLLER = ("reassign list",)
 
 
 @pytest.fixture(scope="module")
-def half_dead(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+def half_dead(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """Two brokers; the test kills broker 1."""
     settings = {
         "auto.leader.rebalance.enable": "false",
@@ -53,7 +55,7 @@ def half_dead(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster
         "controlled.shutdown.enable": "false",
     }
     folder = tmp_path_factory.mktemp("half-dead")
-    with LocalCluster(2, directory=folder, config=settings) as cluster:
+    with GuestCluster(zookeeper, 2, directory=folder, config=settings) as cluster:
         yield cluster
 
 

@@ -9,6 +9,7 @@ import group_story
 import pytest
 from group_members import commit, kafka_python_member
 from group_story import Stage
+from guest_cluster import GuestCluster
 from klamm_program import in_process
 from patience import wait_for
 from znode_writer import znode_writer
@@ -16,12 +17,13 @@ from znode_writer import znode_writer
 from cli.framework.talk import Talk
 from cli.main import main
 from engine.local.cluster import LocalCluster
+from engine.local.zookeeper import EmbeddedZooKeeper
 
 Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(scope="module")
-def group_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+def group_cluster(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """Two brokers that share the groups, which start without delay."""
     settings = {
         "group.initial.rebalance.delay.ms": "0",
@@ -31,7 +33,7 @@ def group_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalClu
         "auto.create.topics.enable": "false",
         "controlled.shutdown.retry.backoff.ms": "100",
     }
-    with LocalCluster(2, directory=tmp_path_factory.mktemp("groups"), config=settings) as cluster:
+    with GuestCluster(zookeeper, 2, directory=tmp_path_factory.mktemp("groups"), config=settings) as cluster:
         yield cluster
 
 

@@ -9,19 +9,21 @@ from pathlib import Path
 
 import pytest
 from golden import check_json, paths_in
+from guest_cluster import GuestCluster
 from klamm_program import in_process
 from patience import wait_for, within
 
 from engine.local.cluster import LocalCluster
+from engine.local.zookeeper import EmbeddedZooKeeper
 
 Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+def measured(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """Two brokers that serve metrics."""
     folder: Path = tmp_path_factory.mktemp("measured")
-    with LocalCluster(2, directory=folder, metrics=True) as cluster:
+    with GuestCluster(zookeeper, 2, directory=folder, metrics=True) as cluster:
         yield cluster
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import transaction_story
 from golden import Seen, check_json
+from guest_cluster import GuestCluster
 from klamm_program import in_process
 from transaction_story import SETTINGS, Stage, hang
 
@@ -20,13 +21,14 @@ from engine.admin.watch.frame_building import FrameBuilder
 from engine.admin.watch.frame_changes import changes_of
 from engine.admin.watch.live_feed import LiveFeed
 from engine.local.cluster import LocalCluster
+from engine.local.zookeeper import EmbeddedZooKeeper
 
 Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster(1, directory=tmp_path_factory.mktemp("transactions"), config=SETTINGS) as made:
+def cluster(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with GuestCluster(zookeeper, 1, directory=tmp_path_factory.mktemp("transactions"), config=SETTINGS) as made:
         yield made
 
 

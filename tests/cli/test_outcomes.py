@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from freezing import Ice, Question, ice
 from golden import Seen, check_json
+from guest_cluster import GuestCluster
 from klamm_program import Ran, in_process
 from plan_files import write_plan
 from spark_traces import one_source, write_checkpoint
@@ -29,6 +30,7 @@ from cli.table_of_commands import ENTRIES
 from engine.admin.reassignment.wave_execution import LEAVING_LIMIT_S
 from engine.common.model import TopicPartition
 from engine.local.cluster import LocalCluster
+from engine.local.zookeeper import EmbeddedZooKeeper
 
 __all__ = ["ice"]
 
@@ -130,7 +132,7 @@ class Unread:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+def cluster(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """Two brokers with a topic of three records, a group that read them, and a partition led by its second replica."""
     folder = tmp_path_factory.mktemp("outcomes")
     settings = {
@@ -143,7 +145,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         "transaction.state.log.num.partitions": "1",
         "transaction.partition.verification.enable": "false",
     }
-    with LocalCluster(2, directory=folder, config=settings) as cluster:
+    with GuestCluster(zookeeper, 2, directory=folder, config=settings) as cluster:
         where = ("-b", cluster.bootstrap_servers)
 
         def run(*words: str, stdin: str = "") -> None:

@@ -31,13 +31,14 @@ from engine.admin.reassignment.lock_holder import Holder, LockHeld
 from engine.admin.reassignment.throttle_settings import FOLLOWER_RATE
 from engine.common.snapshot import LogDirSnapshot
 from engine.local.cluster import LocalCluster
+from engine.local.zookeeper import EmbeddedZooKeeper
 
 pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")
-def three_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with plan_cluster(tmp_path_factory.mktemp("applied")) as cluster:
+def three_brokers(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with plan_cluster(tmp_path_factory.mktemp("applied"), zookeeper) as cluster:
         yield cluster
 
 

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 from applied_plans import FAST, QUICK_LOCK, made_plan
 from ended_sessions import kill_for_good
+from guest_cluster import GuestCluster
 from operated_cluster import Capture, filled
 from operated_cluster import Klamm as Operator
 from patience import wait_for
 
 from engine.local.cluster import LocalCluster
+from engine.local.zookeeper import EmbeddedZooKeeper
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -30,9 +32,9 @@ SETTINGS = {
 
 
 @pytest.fixture(scope="module")
-def four_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+def four_brokers(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     folder = tmp_path_factory.mktemp("dead")
-    with LocalCluster(4, directory=folder, config=SETTINGS, racks=["a", "b", "c", "a"]) as cluster:
+    with GuestCluster(zookeeper, 4, directory=folder, config=SETTINGS, racks=["a", "b", "c", "a"]) as cluster:
         yield cluster
 
 

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 from doc_pages import DOCS, fenced_blocks
+from guest_cluster import GuestCluster
 from guide_runner import Runner
 from operated_cluster import Capture, Klamm, filled
 from patience import wait_for
 
 from engine.local.cluster import LocalCluster
+from engine.local.zookeeper import EmbeddedZooKeeper
 
 RACKS = {1: "a", 2: "b", 3: "c", 4: "a", 5: "b", 7: "a", 8: "a"}
 """The brokers that the guides name, with their racks."""
@@ -22,14 +24,16 @@ Placed = list[list[int]]
 
 
 @pytest.fixture(scope="module")
-def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+def brokers(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     settings = {
         "auto.create.topics.enable": "false",
         "auto.leader.rebalance.enable": "false",
         "offsets.topic.num.partitions": "1",
     }
     folder = tmp_path_factory.mktemp("guides")
-    with LocalCluster(tuple(RACKS), directory=folder, config=settings, racks=tuple(RACKS.values())) as cluster:
+    with GuestCluster(
+        zookeeper, tuple(RACKS), directory=folder, config=settings, racks=tuple(RACKS.values())
+    ) as cluster:
         yield cluster
 
 

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 import yaml
 from doc_pages import DOCS, fenced_blocks
+from guest_cluster import GuestCluster
 from guide_runner import Runner
 from operated_cluster import Capture, Klamm, filled
 
 from engine.local.cluster import LocalCluster
+from engine.local.zookeeper import EmbeddedZooKeeper
 
 GUIDE = DOCS / "guides" / "plans-in-a-pull-request.md"
 
@@ -36,14 +38,14 @@ def gitlab_jobs() -> dict[str, list[str]]:
 
 
 @pytest.fixture(scope="module")
-def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+def brokers(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     settings = {
         "auto.create.topics.enable": "false",
         "auto.leader.rebalance.enable": "false",
         "controlled.shutdown.retry.backoff.ms": "100",
     }
     folder = tmp_path_factory.mktemp("ci")
-    with LocalCluster(3, directory=folder, config=settings, racks=["a", "b", "c"]) as cluster:
+    with GuestCluster(zookeeper, 3, directory=folder, config=settings, racks=["a", "b", "c"]) as cluster:
         yield cluster
 
 

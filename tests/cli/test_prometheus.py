@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 import yaml
 from confluent_kafka import Consumer, Producer
+from guest_cluster import GuestCluster
 from klamm_program import klamm
 from patience import wait_for, within
 from public_boards import BOARDS
@@ -34,6 +35,7 @@ from engine.kafka.protocol.apis.alter_partition_reassignments import (
 from engine.local.addresses import PortReservations
 from engine.local.cluster import LocalCluster
 from engine.local.processes import start_process
+from engine.local.zookeeper import EmbeddedZooKeeper
 
 TOPIC = "orders"
 
@@ -119,7 +121,7 @@ def traffic(address: str) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+def watched(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     require("promtool")
     folder = tmp_path_factory.mktemp("watched")
     settings = {
@@ -131,7 +133,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
         "replica.lag.time.max.ms": "2000",
     }
     with ExitStack() as stack:
-        cluster = LocalCluster(3, directory=folder / "cluster", config=settings, metrics=True)
+        cluster = GuestCluster(zookeeper, 3, directory=folder / "cluster", config=settings, metrics=True)
         stack.enter_context(cluster)
         where = ("-b", cluster.bootstrap_servers)
         words = ("--partitions", "3", "--replication-factor", "2", *where)

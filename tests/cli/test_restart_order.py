@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 from ended_sessions import kill_for_good
 from golden import check_json
+from guest_cluster import GuestCluster
 from klamm_program import in_process
 from patience import wait_for
 
 from cli.views.brokers_restart_order import restart_order_report
 from engine.admin.analysis.restart_board import RestartAdvice, RestartBoard, Verdict
 from engine.local.cluster import LocalCluster
+from engine.local.zookeeper import EmbeddedZooKeeper
 
 
 def advice(broker: int, verdict: Verdict, *reasons: str, registered_s: float | None = 5.0) -> RestartAdvice:
@@ -88,10 +90,10 @@ def test_on_a_running_cluster(side: str, live_cluster: LocalCluster, capsys: pyt
 
 
 def test_what_brokers_want_in_sync_counts_though_only_their_files_say_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    zookeeper: EmbeddedZooKeeper, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """ZooKeeper does not have it: by the znodes each broker was safe, and writes would have been refused."""
-    with LocalCluster(2, directory=tmp_path, config={"min.insync.replicas": "2"}) as cluster:
+    with GuestCluster(zookeeper, 2, directory=tmp_path, config={"min.insync.replicas": "2"}) as cluster:
         wire = ("--bootstrap-server", cluster.bootstrap_servers)
         made = ("topics", "create", "t", "--partitions", "1", "--replication-factor", "2", *wire)
         assert in_process(*made, capture=capsys).code == 0

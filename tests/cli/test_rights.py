@@ -27,10 +27,10 @@ Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RightsStory]:
+def story(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RightsStory]:
     folder, host = tmp_path_factory.mktemp("rights"), own_loopback_address()
+    connect = f"{zookeeper.connect_string}/{folder.name}"
     with ExitStack() as stack:
-        zookeeper = stack.enter_context(EmbeddedZooKeeper(host=host, fsync=False))
         for broker_id in range(3):
             port = 9092 + 10 * broker_id
             config = SETTINGS | {
@@ -42,7 +42,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RightsStory]:
                 "listener.name.login.oauthbearer.sasl.jaas.config": f"{MODULE} required;",
             }
             own = folder / f"broker-{broker_id}"
-            program = BrokerProgram(own, settings(own, host, zookeeper.connect_string) | config)
+            program = BrokerProgram(own, settings(own, host, connect) | config)
             stack.enter_context(program).wait_until_started()
         is_in_time = within(60)
         while 2 not in known_broker_ids(host, 9092):
@@ -51,7 +51,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RightsStory]:
         create_topic(f"{host}:9092", "t-elect-unclean", assignment={0: [2]})
         assert program.terminate() == 0
         running = RightsStory(folder, f"{host}:9092", f"{host}:9093", CELLS)
-        running.zookeeper = zookeeper.connect_string
+        running.zookeeper = connect
         yield running
 
 

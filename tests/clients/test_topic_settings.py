@@ -10,6 +10,7 @@ import pytest
 from broker_logs import assert_no_fault
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from guest_cluster import GuestCluster
 from patience import wait_for
 from real_clients import ConfluentKafka, Sent
 from segments_on_disk import codecs_on_disk
@@ -19,13 +20,14 @@ from engine.common.errors import ErrorCode
 from engine.kafka.protocol.records.encode import encode_batch
 from engine.kafka.protocol.records.record import Record
 from engine.local.cluster import LocalCluster
+from engine.local.zookeeper import EmbeddedZooKeeper
 
 
 @pytest.fixture(scope="module")
-def quick() -> Iterator[LocalCluster]:
+def quick(zookeeper: EmbeddedZooKeeper) -> Iterator[LocalCluster]:
     """A broker that runs its log upkeep all the time."""
     often = {"log.retention.check.interval.ms": "100", "log.initial.task.delay.ms": "0"}
-    with LocalCluster(1, config=often) as running:
+    with GuestCluster(zookeeper, 1, config=often) as running:
         yield running
         assert_no_fault(running.broker(0).logs_path)
 

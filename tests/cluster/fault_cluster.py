@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -12,6 +13,7 @@ from typing import Any, TypeVar
 from broker_logs import whole_log
 from certificates import Authority
 from cut_proxy import CutProxies
+from guest_cluster import GuestCluster
 from patience import within
 
 from engine.common.errors import CoordinationError, KlammError
@@ -21,6 +23,7 @@ from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.local.addresses import own_loopback_address
 from engine.local.cluster import LocalCluster
 from engine.local.local_broker import LocalBroker
+from engine.local.zookeeper import EmbeddedZooKeeper
 
 SESSION_MS = 2_000
 LAG_MS = 2_000
@@ -57,6 +60,8 @@ class FaultCluster:
 
     With ``secure`` brokers talk to each other over SASL_SSL, and ``clients`` use another such listener. What a test
     itself asks still goes over PLAINTEXT. No line can be cut then: the proxies could not read who connects.
+
+    A test that leaves ZooKeeper alone gives the one of its process. Without ``zookeeper`` the cluster has its own.
     """
 
     def __init__(
@@ -68,6 +73,7 @@ class FaultCluster:
         log_dir_count: int = 1,
         commands: Mapping[int, Sequence[str]] | None = None,
         secure: bool = False,
+        zookeeper: EmbeddedZooKeeper | None = None,
     ) -> None:
         self.host = own_loopback_address()
         self.proxies = CutProxies()
@@ -88,7 +94,8 @@ class FaultCluster:
         """What librdkafka needs beside the addresses."""
         if secure:
             common = self._secure(directory, own)
-        self.local = LocalCluster(
+        kind = LocalCluster if zookeeper is None else partial(GuestCluster, zookeeper)
+        self.local = kind(
             brokers,
             directory=directory,
             host=self.host,

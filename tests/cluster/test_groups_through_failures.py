@@ -18,11 +18,13 @@ from pathlib import Path
 import pytest
 from broker_logs import assert_no_fault
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from guest_cluster import GuestCluster
 from patience import within
 from wire_client import WireClient, create_topic
 
 from engine.kafka.protocol.apis.find_coordinator import FindCoordinatorRequest
 from engine.local.cluster import LocalCluster
+from engine.local.zookeeper import EmbeddedZooKeeper
 
 DEADLINE_S = 60.0
 PARTITIONS = 6
@@ -49,13 +51,13 @@ while True:
 
 
 @pytest.fixture(scope="module")
-def three_brokers() -> Iterator[LocalCluster]:
+def three_brokers(zookeeper: EmbeddedZooKeeper) -> Iterator[LocalCluster]:
     settings = {
         "offsets.topic.num.partitions": "3",
         "group.min.session.timeout.ms": "1000",
         "zookeeper.session.timeout.ms": "4000",
     }
-    with LocalCluster(3, config=settings) as running:
+    with GuestCluster(zookeeper, 3, config=settings) as running:
         yield running
         for broker in running.brokers.values():
             assert_no_fault(broker.logs_path)

@@ -34,13 +34,16 @@ from engine.kafka.protocol.apis.incremental_alter_configs import (
 from engine.kafka.protocol.records.encode import encode_batch
 from engine.kafka.protocol.records.record import Record
 from engine.local.probe import known_broker_ids
+from engine.local.zookeeper import EmbeddedZooKeeper
 from engine.runtime.own_process import module_command
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultCluster]:
+def cluster(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultCluster]:
     # Brokers 0 and 1 hold the partitions. Broker 2 survives them, and is the controller when it matters.
-    with FaultCluster(tmp_path_factory.mktemp("leaderless"), config={"min.insync.replicas": "1"}) as running:
+    with FaultCluster(
+        tmp_path_factory.mktemp("leaderless"), config={"min.insync.replicas": "1"}, zookeeper=zookeeper
+    ) as running:
         for other in (0, 1):
             running.local.stop_broker(other)
         # If it is alone, it wins. Started one after the other, the two could take turns.

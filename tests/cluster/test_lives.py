@@ -19,6 +19,8 @@ from cluster_lives import SETTINGS, ClusterLives
 from fault_cluster import FaultCluster
 from soak import rounds
 
+from engine.local.zookeeper import EmbeddedZooKeeper
+
 SECONDS = rounds("KLAMM_CLUSTER_LIVES_S", 20)
 SEED = int(os.environ.get("KLAMM_FAULT_SEED", "11"))
 STEPS_PER_ROUND = 10
@@ -28,7 +30,7 @@ pytestmark = pytest.mark.timeout(180 + 3 * SECONDS)
 
 
 @pytest.fixture
-def lives(tmp_path: Path) -> Iterator[ClusterLives]:
+def lives(zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> Iterator[ClusterLives]:
     program = Path(__file__).with_name("killable_broker.py")
     orders = tmp_path / "orders"
     orders.mkdir()
@@ -36,7 +38,9 @@ def lives(tmp_path: Path) -> Iterator[ClusterLives]:
         broker_id: (sys.executable, str(program), str(orders / f"order-{broker_id}"), *TURNED_RULES)
         for broker_id in range(3)
     }
-    with FaultCluster(tmp_path / "cluster", config=SETTINGS, log_dir_count=2, commands=commands) as cluster:
+    with FaultCluster(
+        tmp_path / "cluster", config=SETTINGS, log_dir_count=2, commands=commands, zookeeper=zookeeper
+    ) as cluster:
         yield ClusterLives(cluster, orders, SEED)
 
 

@@ -16,6 +16,7 @@ from reassigning import start_reassignment, wait_reassigned
 from wire_client import create_topic
 
 from engine.common.model import TopicPartition
+from engine.local.zookeeper import EmbeddedZooKeeper
 
 SHAPES = Path(__file__).parents[2] / "fixtures" / "log-shapes"
 TOPICS = ("kept", "doomed")
@@ -32,8 +33,10 @@ OWN = (
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultCluster]:
-    with FaultCluster(tmp_path_factory.mktemp("logs"), config={"min.insync.replicas": "1"}) as running:
+def cluster(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultCluster]:
+    with FaultCluster(
+        tmp_path_factory.mktemp("logs"), config={"min.insync.replicas": "1"}, zookeeper=zookeeper
+    ) as running:
         _let_things_happen(running)
         yield running
 

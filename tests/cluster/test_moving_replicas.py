@@ -18,13 +18,14 @@ from wire_client import create_topic
 
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
+from engine.local.zookeeper import EmbeddedZooKeeper
 
 BROKERS = (0, 1, 2, 3)
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultCluster]:
-    with FaultCluster(tmp_path_factory.mktemp("moving"), len(BROKERS)) as running:
+def cluster(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultCluster]:
+    with FaultCluster(tmp_path_factory.mktemp("moving"), len(BROKERS), zookeeper=zookeeper) as running:
         yield running
 
 

@@ -29,6 +29,7 @@ from faults import (
     kill_broker,
     kill_controller,
 )
+from guest_cluster import GuestCluster
 from reassigning import start_reassignment, wait_reassigned
 from soak import rounds
 from transaction_histories import PARTITIONS, TRANSACTION_TIMEOUT_MS, Clients
@@ -37,7 +38,7 @@ from wire_client import create_topic
 
 from engine.common.model import TopicPartition
 from engine.common.topic_names import TRANSACTION_STATE_TOPIC
-from engine.local.cluster import LocalCluster
+from engine.local.zookeeper import EmbeddedZooKeeper
 
 ROUNDS = rounds("KLAMM_TRANSACTION_ROUNDS", 8)
 """One for each kind of fault."""
@@ -152,11 +153,14 @@ def test_histories_hold_under_faults(cluster: FaultCluster) -> None:
         ("", ""),
     ],
 )
-def test_the_checker_notices_what_a_broker_breaks(rule: str, noticed: str, tmp_path: Path) -> None:
+def test_the_checker_notices_what_a_broker_breaks(
+    zookeeper: EmbeddedZooKeeper, rule: str, noticed: str, tmp_path: Path
+) -> None:
     program = Path(__file__).with_name("killable_broker.py")
     command = (sys.executable, str(program), str(tmp_path / "order"), *filter(None, [rule]))
     violations_found: list[str] = []
-    with LocalCluster(1, directory=tmp_path / "cluster", config=SETTINGS | ALONE, commands={0: command}) as cluster:
+    config, folder = SETTINGS | ALONE, tmp_path / "cluster"
+    with GuestCluster(zookeeper, 1, directory=folder, config=config, commands={0: command}) as cluster:
         # Whether the rule matters within two seconds of load is a matter of chance.
         for number in range(5 if rule else 1):
             clients = _clients(cluster.bootstrap_servers, f"in-{number}", f"out-{number}", SEED + number)

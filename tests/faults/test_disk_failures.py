@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from broker_program import OLD_RECORDS_STAY, BrokerProgram, settings
+from guest_cluster import GuestCluster
 from patience import wait_for
 from required_tools import require
 from wire_client import (
@@ -47,6 +48,7 @@ from engine.kafka.protocol.records.encode import encode_batch
 from engine.kafka.protocol.records.record import Record
 from engine.local.addresses import own_loopback_address
 from engine.local.cluster import LocalCluster
+from engine.local.zookeeper import EmbeddedZooKeeper
 
 DISK_BYTES = 6_000_000
 QUICK = OLD_RECORDS_STAY | {
@@ -141,9 +143,9 @@ def check_after_the_repair(address: str, producer: SequencedProducer, partition:
         assert list_offset(client, "t", -1, partition=partition) == acknowledged + 1
 
 
-def test_full_disk(tmp_path: Path) -> None:
+def test_full_disk(zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> None:
     full = tmp_path / "broker-0" / "data-0"
-    with small_disk(full), LocalCluster(1, directory=tmp_path, config=QUICK, log_dir_count=2) as cluster:
+    with small_disk(full), GuestCluster(zookeeper, 1, directory=tmp_path, config=QUICK, log_dir_count=2) as cluster:
         address = cluster.bootstrap_servers
         create_topic(address, "t", partitions=2)
         bad = partition_in(full, "t")
@@ -159,11 +161,11 @@ def test_full_disk(tmp_path: Path) -> None:
         check_after_the_repair(address, producer, bad, acknowledged)
 
 
-def test_file_that_may_not_grow(tmp_path: Path) -> None:
+def test_file_that_may_not_grow(zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> None:
     """The same without root: the system refuses the write, here because of a limit of the process."""
     # A new segment's index has its maximum size, which must be below the limit.
     config = {**QUICK, "log.index.size.max.bytes": "100000"}
-    with LocalCluster(1, directory=tmp_path, config=config, log_dir_count=2) as cluster:
+    with GuestCluster(zookeeper, 1, directory=tmp_path, config=config, log_dir_count=2) as cluster:
         address = cluster.bootstrap_servers
         create_topic(address, "t", partitions=2)
         failing = tmp_path / "broker-0" / "data-1"
@@ -180,9 +182,9 @@ def test_file_that_may_not_grow(tmp_path: Path) -> None:
         check_after_the_repair(address, producer, bad, acknowledged)
 
 
-def test_log_dir_that_vanishes(tmp_path: Path) -> None:
+def test_log_dir_that_vanishes(zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> None:
     gone = tmp_path / "broker-0" / "data-1"
-    with LocalCluster(1, directory=tmp_path, config=QUICK, log_dir_count=2) as cluster:
+    with GuestCluster(zookeeper, 1, directory=tmp_path, config=QUICK, log_dir_count=2) as cluster:
         address = cluster.bootstrap_servers
         create_topic(address, "t", partitions=2)
         bad = partition_in(gone, "t")
@@ -199,10 +201,10 @@ def test_log_dir_that_vanishes(tmp_path: Path) -> None:
             assert [record.value for record in read_all(client, "t", partition=bad)] == [b"small"]
 
 
-def test_another_broker_takes_over_from_a_failed_log_dir(tmp_path: Path) -> None:
+def test_another_broker_takes_over_from_a_failed_log_dir(zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> None:
     """Leaderships move, that of a group's offsets too; the broker goes on with its other dir, and catches up later."""
     config = QUICK | {"offsets.topic.num.partitions": "2", "offsets.topic.replication.factor": "2"}
-    with LocalCluster(2, directory=tmp_path, config=config, log_dir_count=2) as cluster:
+    with GuestCluster(zookeeper, 2, directory=tmp_path, config=config, log_dir_count=2) as cluster:
         addresses = [cluster.broker(number).address for number in (0, 1)]
         create_topic(addresses[0], "t", assignment={0: [0, 1], 1: [0, 1], 2: [0, 1]})
         group = wait_for(lambda: next((g for g in map(str, range(50)) if coordinator_of(addresses[1], g) == 0), None))

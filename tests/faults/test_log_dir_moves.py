@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from broker_logs import server_log
 from ended_sessions import kill_for_good
+from guest_cluster import GuestCluster
 from patience import wait_for
 from producing import Witness
 from replica_files import assert_identical, replica_folder
@@ -31,6 +32,7 @@ from engine.kafka.protocol.apis.incremental_alter_configs import (
 from engine.kafka.protocol.records.encode import encode_batch
 from engine.kafka.protocol.records.record import Record
 from engine.local.cluster import LocalCluster
+from engine.local.zookeeper import EmbeddedZooKeeper
 
 QUICK = {
     "zookeeper.session.timeout.ms": "2000",
@@ -44,9 +46,9 @@ BROKER_RESOURCE = 4
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
+def cluster(zookeeper: EmbeddedZooKeeper) -> Iterator[LocalCluster]:
     """Two brokers with two log dirs each."""
-    with LocalCluster(2, config=QUICK, log_dir_count=2) as running:
+    with GuestCluster(zookeeper, 2, config=QUICK, log_dir_count=2) as running:
         yield running
         for broker in running.brokers.values():
             log = server_log(broker.logs_path)

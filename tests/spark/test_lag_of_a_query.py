@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from guest_cluster import GuestCluster
 from klamm_program import Program, in_process
 from patience import wait_for
 from query_ways import Ends, all_ways_agree, produce, start
@@ -18,6 +19,7 @@ from query_ways import Ends, all_ways_agree, produce, start
 from engine.admin.lag.spark_positions import BATCHES_MAX
 from engine.common.model import TopicPartition
 from engine.local.cluster import LocalCluster
+from engine.local.zookeeper import EmbeddedZooKeeper
 
 TOPIC = "orders"
 
@@ -88,7 +90,11 @@ def _lag_while_it_stands_still(program: Program, topic: str, servers: str, check
 
 
 def test_all_ways_agree_while_brokers_are_killed(
-    spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    zookeeper: EmbeddedZooKeeper,
+    spark: Any,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each of three brokers dies in turn, including the controller, while the query processes batches."""
     from klamm.spark_listener import LagListener
@@ -104,7 +110,7 @@ def test_all_ways_agree_while_brokers_are_killed(
         (topic,) = program("topics", "describe", TOPIC, "-o", "json").json
         return [len(partition["isr"]) for partition in topic["partitions"]]
 
-    with LocalCluster(3, directory=tmp_path / "cluster", config=settings) as cluster:
+    with GuestCluster(zookeeper, 3, directory=tmp_path / "cluster", config=settings) as cluster:
         servers = cluster.bootstrap_servers
         monkeypatch.setenv("KLAMM_BOOTSTRAP_SERVER", servers)
         words = ("--partitions", "2", "--replication-factor", "3")

@@ -14,6 +14,7 @@ import pyspark
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from guest_cluster import GuestCluster
 from patience import slowness, within
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from source_rows import consumed, reader, send, spark_rows
@@ -21,6 +22,7 @@ from wire_client import WireClient, describe_topic
 
 import klamm.spark
 from engine.local.cluster import LocalCluster
+from engine.local.zookeeper import EmbeddedZooKeeper
 from klamm.spark import KafkaDataSource, klamm_kafka, register
 
 pytestmark = pytest.mark.timeout(900)
@@ -295,12 +297,12 @@ def test_latest_is_pinned_by_the_checkpoint(stream: Callable[..., Any], live_clu
 
 
 def test_a_broker_dies_and_partitions_are_added_while_a_stream_runs(
-    stream: Callable[..., Any], topic_name: str, tmp_path: Path
+    zookeeper: EmbeddedZooKeeper, stream: Callable[..., Any], topic_name: str, tmp_path: Path
 ) -> None:
     """In the end the query has read what a plain consumer reads, each record once."""
     collected = Collected()
     settings = {"auto.leader.rebalance.enable": "false", "controlled.shutdown.retry.backoff.ms": "100"}
-    with LocalCluster(3, directory=tmp_path / "cluster", config=settings) as cluster:
+    with GuestCluster(zookeeper, 3, directory=tmp_path / "cluster", config=settings) as cluster:
         create(cluster, topic_name, partitions=3, replicas=3)
         send(cluster.bootstrap_servers, topic_name, spread(0, 15_000, partitions=3))
         options = {"subscribe": topic_name, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "3000"}

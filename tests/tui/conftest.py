@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from guest_cluster import GuestCluster
 
 from engine.local.cluster import LocalCluster
+from engine.local.zookeeper import EmbeddedZooKeeper
 
 
 @pytest.fixture(scope="session")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+def secured(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """A cluster whose users log in with a password, and may do only what ACLs allow."""
     folder = tmp_path_factory.mktemp("secured")
-    with LocalCluster(1, directory=folder, secure=True, sasl="PLAIN", acls=True) as cluster:
+    with GuestCluster(zookeeper, 1, directory=folder, secure=True, sasl="PLAIN", acls=True) as cluster:
         yield cluster

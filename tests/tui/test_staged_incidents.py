@@ -35,6 +35,7 @@ from engine.admin.health.report import (
 from engine.admin.watch.live_feed import LiveFeed
 from engine.common.model import TopicPartition
 from engine.local.cluster import LocalCluster
+from engine.local.zookeeper import EmbeddedZooKeeper
 from tui.app import Dashboard
 from tui.dialogs.form import FormDialog
 from tui.operations.elections import Elect
@@ -365,9 +366,9 @@ def test_a_transaction_that_hangs_is_ended_from_its_problem() -> None:
 
 
 @pytest.fixture(scope="module")
-def three_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+def three_brokers(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """A cluster without other tests' topics: rows count what is wrong in all of it, and its brokers are killed."""
-    with of_three_brokers(tmp_path_factory.mktemp("incidents")) as cluster:
+    with of_three_brokers(zookeeper, tmp_path_factory.mktemp("incidents")) as cluster:
         yield cluster
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from event_loop import in_event_loop
+from guest_cluster import GuestCluster
 from znode_writer import znode_writer
 
 from engine.admin.brokers.metrics import Beans, Teller
@@ -29,6 +30,7 @@ from engine.admin.watch.live_feed import LiveFeed
 from engine.common.model import TopicPartition
 from engine.local.addresses import own_loopback_address
 from engine.local.cluster import LocalCluster
+from engine.local.zookeeper import EmbeddedZooKeeper
 from tui.state.status import Standing, causes_of, standing_of
 
 SESSION_MS = 2_000
@@ -464,10 +466,10 @@ async def test_zookeeper_that_stands_still_is_told_with_cause_and_age_while_brok
 
 @in_event_loop
 async def test_a_frozen_broker_is_told_of_long_before_its_session_ends_and_holds_nobody_up(
-    tmp_path: Path,
+    zookeeper: EmbeddedZooKeeper, tmp_path: Path
 ) -> None:
     settings = {"zookeeper.session.timeout.ms": "18000", "auto.create.topics.enable": "false"}
-    with LocalCluster(3, directory=tmp_path, config=settings) as frozen_one:
+    with GuestCluster(zookeeper, 3, directory=tmp_path, config=settings) as frozen_one:
         await asyncio.to_thread(asyncio.run, _create(frozen_one, "orders", 3))
         async with _watched(_target(frozen_one)) as watching:
             frame = await watching.until(_is_read)

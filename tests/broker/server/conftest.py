@@ -9,14 +9,16 @@ from collections.abc import Iterator
 import pytest
 from broker_logs import assert_no_fault
 from broker_program import OLD_RECORDS_STAY
+from guest_cluster import GuestCluster
 
 from engine.local.cluster import LocalCluster
+from engine.local.zookeeper import EmbeddedZooKeeper
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[LocalCluster]:
+def cluster(zookeeper: EmbeddedZooKeeper) -> Iterator[LocalCluster]:
     """A running broker with id 0. Whatever the tests do to it, no handler may fail and the broker must survive."""
-    with LocalCluster(1, config=OLD_RECORDS_STAY | {"socket.request.max.bytes": "10000000"}) as running:
+    with GuestCluster(zookeeper, 1, config=OLD_RECORDS_STAY | {"socket.request.max.bytes": "10000000"}) as running:
         yield running
         assert running.broker(0).is_alive
         assert_no_fault(running.broker(0).logs_path)

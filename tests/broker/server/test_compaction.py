@@ -15,10 +15,12 @@ from cleaning import is_worker
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 from ended_sessions import kill_for_good
+from guest_cluster import GuestCluster
 from patience import wait_for, within
 from wire_client import wait_until_led
 
 from engine.local.cluster import LocalCluster
+from engine.local.zookeeper import EmbeddedZooKeeper
 
 T = TypeVar("T")
 
@@ -37,14 +39,14 @@ KEYS = 10
 
 
 @pytest.fixture(scope="module")
-def compacting() -> Iterator[LocalCluster]:
+def compacting(zookeeper: EmbeddedZooKeeper) -> Iterator[LocalCluster]:
     """A broker whose cleaner looks for work five times a second."""
     settings = {
         "log.cleaner.backoff.ms": "200",
         "offsets.topic.num.partitions": "1",
         "zookeeper.session.timeout.ms": "3000",
     }
-    with LocalCluster(1, config=settings) as running:
+    with GuestCluster(zookeeper, 1, config=settings) as running:
         yield running
         assert running.broker(0).is_alive
         assert "Traceback" not in server_log(running.broker(0).logs_path) + cleaner_log(running.broker(0).logs_path)
@@ -224,8 +226,8 @@ def test_a_damaged_log_is_left_alone(compacting: LocalCluster) -> None:
     assert not cleaned_times(compacting, "damaged")
 
 
-def test_a_broker_without_compacted_logs_has_no_worker() -> None:
-    with LocalCluster(1, config={"log.cleaner.backoff.ms": "100"}) as cluster:
+def test_a_broker_without_compacted_logs_has_no_worker(zookeeper: EmbeddedZooKeeper) -> None:
+    with GuestCluster(zookeeper, 1, config={"log.cleaner.backoff.ms": "100"}) as cluster:
         create(cluster, "kept", cleanup_policy="delete")
         write(cluster, "kept", 1000)
         log_text = json.dumps(cleaner_log(cluster.broker(0).logs_path))

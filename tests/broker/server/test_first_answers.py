@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from broker_program import BrokerProgram, settings
+from guest_cluster import GuestCluster
 from wire_client import ConnectionClosed, WireClient, create_topic, wait_until_led
 from znode_writer import znode_writer
 
@@ -32,7 +33,7 @@ from engine.kafka.protocol.apis.offset_commit import (
 from engine.kafka.protocol.declaration import Struct
 from engine.kafka.protocol.frames import decode_response
 from engine.local.addresses import own_loopback_address
-from engine.local.cluster import LocalCluster
+from engine.local.zookeeper import EmbeddedZooKeeper
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "first-answers"
 CONTROLLER, UNTOLD = "controller-with-metadata", "started-but-no-update-metadata"
@@ -61,10 +62,12 @@ def ask_all(address: str, name: str) -> dict[str, bytes | None]:
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[str, bytes | None]]]:
+def answers(
+    zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, dict[str, bytes | None]]]:
     """What a controller answers, and what a broker answers that started after the controller was paused."""
     folder, host = tmp_path_factory.mktemp("second"), own_loopback_address()
-    with LocalCluster(1, config={"zookeeper.session.timeout.ms": "60000"}) as cluster:
+    with GuestCluster(zookeeper, 1, config={"zookeeper.session.timeout.ms": "60000"}) as cluster:
         create_topic(cluster.bootstrap_servers, "t1")
         wait_until_led(cluster.bootstrap_servers, "t1")
         of_controller = ask_all(cluster.bootstrap_servers, CONTROLLER)
@@ -97,10 +100,12 @@ def test_as_recorded(answers: dict[str, dict[str, bytes | None]], name: str, exc
     assert ours == kafkas
 
 
-def test_who_asks_before_the_controller_tells_is_told_of_all_brokers(tmp_path: Path) -> None:
+def test_who_asks_before_the_controller_tells_is_told_of_all_brokers(
+    zookeeper: EmbeddedZooKeeper, tmp_path: Path
+) -> None:
     """Kafka has no brokers to tell of then, and librdkafka gives up all its connections."""
     host = own_loopback_address()
-    with LocalCluster(1, config={"zookeeper.session.timeout.ms": "60000"}) as cluster:
+    with GuestCluster(zookeeper, 1, config={"zookeeper.session.timeout.ms": "60000"}) as cluster:
         own = settings(tmp_path, host, cluster.zookeeper_connect, broker_id="1")
         cluster.pause_broker(0)
         with BrokerProgram(tmp_path, own) as second:
@@ -114,13 +119,15 @@ def test_who_asks_before_the_controller_tells_is_told_of_all_brokers(tmp_path: P
             assert second.terminate() == 0
 
 
-def test_a_commit_before_the_controller_tells_does_not_hear_that_its_topic_is_gone(tmp_path: Path) -> None:
+def test_a_commit_before_the_controller_tells_does_not_hear_that_its_topic_is_gone(
+    zookeeper: EmbeddedZooKeeper, tmp_path: Path
+) -> None:
     """A coordinator that is killed and back before its session ends is asked again at once, at the same address."""
     host = own_loopback_address()
     topic = OffsetCommitRequestTopic(
         name="t", partitions=[OffsetCommitRequestPartition(partition_index=0, committed_offset=1)]
     )
-    with LocalCluster(1, config={"zookeeper.session.timeout.ms": "60000"}) as cluster:
+    with GuestCluster(zookeeper, 1, config={"zookeeper.session.timeout.ms": "60000"}) as cluster:
         create_topic(cluster.bootstrap_servers, "t")
         own = settings(tmp_path, host, cluster.zookeeper_connect, broker_id="1")
         cluster.pause_broker(0)

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from guest_cluster import GuestCluster
 from hostile_clients import Held, HostileClients, held_by
 from soak import SOAK, rounds
 from wire_client import WireClient, create_topic, fetch, produce
@@ -24,6 +25,7 @@ from engine.kafka.protocol.apis.metadata import MetadataRequest
 from engine.kafka.protocol.records.encode import encode_batch
 from engine.kafka.protocol.records.record import Record
 from engine.local.cluster import LocalCluster
+from engine.local.zookeeper import EmbeddedZooKeeper
 
 pytestmark = pytest.mark.usefixtures("many_files")
 
@@ -48,13 +50,13 @@ BATCH = encode_batch([Record(value=b"v" * 50_000, timestamp_ms=int(time.time() *
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[LocalCluster]:
+def broker(zookeeper: EmbeddedZooKeeper) -> Iterator[LocalCluster]:
     settings = {
         "log.segment.bytes": "100000",
         "log.segment.delete.delay.ms": "500",
         "log.retention.check.interval.ms": "1000",
     }
-    with LocalCluster(1, config=settings) as cluster:
+    with GuestCluster(zookeeper, 1, config=settings) as cluster:
         create_topic(cluster.bootstrap_servers, "wide", partitions=100)
         create_topic(cluster.bootstrap_servers, "empty")
         yield cluster

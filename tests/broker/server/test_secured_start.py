@@ -13,6 +13,7 @@ import pytest
 from broker_program import BrokerProgram, settings
 from certificates import Authority
 from event_loop import staged
+from guest_cluster import GuestCluster
 from klamm_program import in_process
 from network_serving import run
 from patience import within
@@ -26,6 +27,7 @@ from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.local.addresses import own_loopback_address
 from engine.local.cluster import LocalCluster
+from engine.local.zookeeper import EmbeddedZooKeeper
 
 CA = Authority()
 OTHER_CA = Authority("another CA")
@@ -235,7 +237,9 @@ def test_brokers_replicate_over_tls_and_tools_connect_with_certificates(
             assert broker.terminate() == 0
 
 
-def test_a_new_secret_takes_the_place_of_the_old_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_new_secret_takes_the_place_of_the_old_one(
+    zookeeper: EmbeddedZooKeeper, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The passwords that ZooKeeper has are encrypted anew when the broker starts with both secrets."""
     name = "listener.name.other.ssl.key.password"
 
@@ -246,7 +250,7 @@ def test_a_new_secret_takes_the_place_of_the_old_one(tmp_path: Path, capsys: pyt
 
         return asyncio.run(read())
 
-    with LocalCluster(1, directory=tmp_path, config={"password.encoder.secret": "first"}) as cluster:
+    with GuestCluster(zookeeper, 1, directory=tmp_path, config={"password.encoder.secret": "first"}) as cluster:
         change = ("configs", "alter", "--broker", "0", "--add-config", f"{name}=opensesame", "--yes")
         assert in_process(*change, "-b", cluster.bootstrap_servers, capture=capsys).code == 0
         assert PasswordEncoder("first").decode(stored(cluster)) == "opensesame"

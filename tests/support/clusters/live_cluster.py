@@ -8,12 +8,14 @@ from uuid import uuid4
 
 import pytest
 from broker_program import OLD_RECORDS_STAY
+from guest_cluster import GuestCluster
 
 from engine.local.cluster import LocalCluster
+from engine.local.zookeeper import EmbeddedZooKeeper
 
 
 @pytest.fixture(scope="session")
-def live_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+def live_cluster(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """A running cluster of two brokers in racks a and b, which creates no topic by itself."""
     settings = OLD_RECORDS_STAY | {
         "auto.create.topics.enable": "false",
@@ -29,7 +31,7 @@ def live_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalClus
         "log.cleaner.backoff.ms": "200",
     }
     folder: Path = tmp_path_factory.mktemp("live-cluster")
-    with LocalCluster(2, directory=folder, racks=["a", "b"], config=settings) as cluster:
+    with GuestCluster(zookeeper, 2, directory=folder, racks=["a", "b"], config=settings) as cluster:
         yield cluster
 
 

@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from guest_cluster import GuestCluster
 from klamm_program import Ran, in_process
 
 from engine.local.cluster import LocalCluster
+from engine.local.zookeeper import EmbeddedZooKeeper
 
 Capture = pytest.CaptureFixture[str]
 
 
-def of_three_brokers(folder: Path) -> LocalCluster:
+def of_three_brokers(zookeeper: EmbeddedZooKeeper, folder: Path) -> LocalCluster:
     """Return a cluster whose leaders stay where they are, and in which a throttled move takes time."""
     settings = {
         "auto.create.topics.enable": "false",
@@ -30,12 +32,12 @@ def of_three_brokers(folder: Path) -> LocalCluster:
         # Only then can a transaction hang.
         "transaction.partition.verification.enable": "false",
     }
-    return LocalCluster(3, directory=folder, config=settings, racks=["a", "b", "c"])
+    return GuestCluster(zookeeper, 3, directory=folder, config=settings, racks=["a", "b", "c"])
 
 
 @pytest.fixture(scope="session")
-def three_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with of_three_brokers(tmp_path_factory.mktemp("three-brokers")) as cluster:
+def three_brokers(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with of_three_brokers(zookeeper, tmp_path_factory.mktemp("three-brokers")) as cluster:
         yield cluster
 
 

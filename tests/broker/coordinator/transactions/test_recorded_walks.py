@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from guest_cluster import GuestCluster
 from transaction_walks import (
     OFFSETS,
     OFFSETS_PARTITIONS,
@@ -38,7 +39,7 @@ from engine.common.model import TopicPartition
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.formats.consumer_offsets import partition_for
 from engine.kafka.protocol.codec import Outgoing, decoder, encoder
-from engine.local.cluster import LocalCluster
+from engine.local.zookeeper import EmbeddedZooKeeper
 
 RECORDED = Path(os.environ.get("KLAMM_RECORDED_WALKS") or Path(__file__).parents[4] / "fixtures" / "transactions")
 WALKS, WALKS_WITH_RECORDS = (
@@ -98,10 +99,10 @@ async def test_as_kafka_answered(steps: list[Step]) -> None:
 
 
 @pytest.fixture(scope="module")
-def address() -> Iterator[str]:
+def address(zookeeper: EmbeddedZooKeeper) -> Iterator[str]:
     """A broker whose coordinators are ready."""
     settings = {"offsets.topic.num.partitions": str(OFFSETS_PARTITIONS), "transaction.state.log.num.partitions": "5"}
-    with LocalCluster(1, config=settings) as cluster:
+    with GuestCluster(zookeeper, 1, config=settings) as cluster:
         wait_until_coordinated(cluster.bootstrap_servers)
         yield cluster.bootstrap_servers
 

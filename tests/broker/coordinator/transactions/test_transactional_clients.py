@@ -12,12 +12,14 @@ import pytest
 from broker_program import OLD_RECORDS_STAY
 from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from guest_cluster import GuestCluster
 from patience import wait_for
 from transactional_clients import CLIENTS, Fenced, TransactionalProducer, committed_offset, read_values
 
 from engine.common.topic_names import TRANSACTION_STATE_TOPIC
 from engine.kafka.formats.consumer_offsets import partition_for
 from engine.local.cluster import LocalCluster
+from engine.local.zookeeper import EmbeddedZooKeeper
 
 PARTITIONS = 3
 CLIENT = pytest.mark.parametrize("client", CLIENTS.values(), ids=CLIENTS)
@@ -34,8 +36,8 @@ SETTINGS = OLD_RECORDS_STAY | {
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster(3, directory=tmp_path_factory.mktemp("transactions"), config=SETTINGS) as made:
+def cluster(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with GuestCluster(zookeeper, 3, directory=tmp_path_factory.mktemp("transactions"), config=SETTINGS) as made:
         yield made
 
 
