@@ -140,7 +140,7 @@ class _Mirror:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting or self._is_ended)
-                # Positions that come meanwhile are committed with it.
+                # Positions that arrive in the meantime are committed with it.
                 self._changed.wait_for(lambda: self._is_ended or self._is_hurried, self._interval_s)
                 waiting, self._waiting, self._is_hurried = self._waiting, {}, False
                 if not waiting and self._is_ended:

@@ -1,4 +1,4 @@
-"""Makes one plan in a separate process, so that its caller can do other work meanwhile, and can end it.
+"""Makes one plan in a separate process, so that its caller can do other work at the same time, and can end it.
 
 Reads one pickled ``Request`` from standard input. Writes pickled values to standard output, each after its length in
 eight bytes: texts are progress, and the last value is a ``MadePlan`` or a ``PlanError``. Both ends are processes of one

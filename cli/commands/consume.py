@@ -417,7 +417,7 @@ async def _limited(
 
 
 async def _next_read(batches: AsyncGenerator[ConsumedRecords, None], on_wait: Callable[[], None]) -> ConsumedRecords:
-    """Return the next records; meanwhile say that there are none, and check that the output is still read."""
+    """Return the next records; while there are none, say so, and check that the output is still read."""
     import asyncio
 
     async def following() -> ConsumedRecords:

@@ -265,7 +265,7 @@ async def _pages(meter: LagMeter, view: _View, interval_s: float) -> AsyncIterat
 
 
 async def _watch(meter: LagMeter, view: _View, interval_s: float) -> None:
-    """Report again and again; on a terminal each report replaces the one before. Only Ctrl-C ends it."""
+    """Report repeatedly; on a terminal each report replaces the one before. Only Ctrl-C ends it."""
     from cli.framework.watching import print_anew
     from engine.admin.cluster.errors import Unreachable
     from engine.admin.lag.measuring import watch_lag

@@ -84,7 +84,7 @@ class ReadingProgress:
 
 
 class _WarningHandler(logging.Handler):
-    """Reports each warning once: a waiting command polls again and again, and may be drawing its progress."""
+    """Reports each warning once: a waiting command polls repeatedly, and may be drawing its progress."""
 
     def __init__(self, talk: Talk) -> None:
         super().__init__(logging.WARNING)

@@ -226,7 +226,7 @@ class Invocation:
         return self.talk.can_ask and not self.is_confirmed
 
     def confirm(self, change: str, details: Sequence[str] = (), *, is_destructive: bool = False) -> bool:
-        """Return whether to go on with ``change``; a dry run only says what it would do.
+        """Return whether to carry out ``change``; a dry run only says what it would do.
 
         Asks on a terminal only. If the change is destructive (it may lose data, or nothing undoes it), an empty answer
         means no, and only --yes goes on without a terminal. Raises Stop (code 2) if it may not go on. Long
@@ -304,7 +304,7 @@ class Invocation:
         return code
 
     def tell_hidden_so_far(self, denied: Iterable[Right], principal: str | None) -> None:
-        """The same for a command that goes on until somebody ends it: name each right once."""
+        """The same for a command that runs until somebody ends it: name each right once."""
         missing = self._missing(denied)
         self._refusals_shown.update((right.operation.word, right.resource) for right in missing)
         if missing:

@@ -20,7 +20,7 @@ _BAR_WIDTH = 24
 
 
 class _Line:
-    """A line about work that goes on: rewritten on a terminal, else written again, each at a bounded pace."""
+    """A line about work in progress: rewritten on a terminal, else written again, each at a bounded pace."""
 
     def __init__(self, talk: Talk) -> None:
         self._is_shown = talk.verbosity > Verbosity.QUIET

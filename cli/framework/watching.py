@@ -1,4 +1,4 @@
-"""``--watch``: prints a report again and again. On a terminal each replaces the one before. Ctrl-C ends it."""
+"""``--watch``: prints a report repeatedly. On a terminal each replaces the one before. Ctrl-C ends it."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ def waves_report(waves: Sequence[Wave]) -> Report:
 
 
 def waves_result_report(result: WavesResult, goes_on: str, journal: str, *, is_back: bool = False) -> Report:
-    """How it ended: done, or why not and how to go on."""
+    """How it ended: done, or why not and how to continue."""
     code = _CODES[result.outcome]
     if result.outcome is Outcome.DONE and result.done < result.count:
         code = ExitCode.BAD_ANSWER

@@ -15,7 +15,7 @@ SLICE = 5_000
 
 
 def topics_in_turns(topics: Iterable[TopicSnapshot], look: Callable[[TopicSnapshot], bool]) -> Iterator[None]:
-    """Look at each topic, and yield after so many partitions. ``look`` returns whether there was anything to do."""
+    """Look at each topic, and yield after this many partitions. ``look`` returns whether there was anything to do."""
     count = 0
     for topic in topics:
         if look(topic):

@@ -24,7 +24,7 @@ HOLD_MS_MAX = 1
 """How long a turn lasts. It frees at least one piece."""
 
 TURNS_BETWEEN_FREEZES = 5
-"""How many turns free something before the collector looks at what was made meanwhile."""
+"""How many turns free something before the collector looks at what was made since."""
 
 
 class Discards:

@@ -66,7 +66,7 @@ MANY = 1_000
 
 
 async def beside_loop_if_many(count: int, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run Python work on so many things: at once if they are few, else beside the loop."""
+    """Run Python work on this many things: at once if they are few, else beside the loop."""
     return await beside_loop(function, *args, **kwargs) if count > MANY else function(*args, **kwargs)
 
 

@@ -1,6 +1,6 @@
 """Room for what large requests take: all of one event loop share it, in the order in which they came.
 
-Who waits for others, not for the processor, gives its room on. What it keeps meanwhile has a bound, too.
+Who waits for others, not for the processor, passes its room on. What it keeps while it waits has a bound, too.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class Asker:
     async def _ask(self, question: Callable[[WireCluster], Awaitable[T]]) -> T:
         deadline = time.monotonic() + PATIENCE_S
         while True:
-            # Nobody listens between two questions, so a connection may have been closed meanwhile.
+            # Nothing listens between two questions, so a connection may have been closed in between.
             was_open = self._wire is not None
             if self._wire is None:
                 self._wire = WireCluster(

@@ -300,7 +300,7 @@ class _RangeReader:
         return answer
 
     async def _mend(self, failure: Unknown) -> None:
-        """React to a partition's failure: go on at the log's start, look for the leader, or end."""
+        """React to a partition's failure: continue at the log's start, look for the leader, or end."""
         if failure.code is ErrorCode.OFFSET_OUT_OF_RANGE:
             await self._move_to_log_start()
             return

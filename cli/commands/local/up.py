@@ -304,7 +304,7 @@ def _how_it_ended(invocation: Invocation, cluster: LocalCluster, *, is_told_to: 
 
 
 def _end(cluster: LocalCluster, *, is_temporary: bool) -> None:
-    """End everything, including what another command has started meanwhile."""
+    """End everything, including what another command has started since."""
     from engine.common.errors import OperationError
     from engine.local.cluster import LocalCluster
 

@@ -298,7 +298,7 @@ def _stalled_s(history: History, name: TopicPartition, broker: int) -> float | N
 
 
 def _what_is_wrong(frame: Frame, partition: PartitionSnapshot, broker: int, *, has_begun: bool) -> str:
-    """Say why a copy cannot go on; ``has_begun``: its log is in a dir that works, whatever other dirs do."""
+    """Say why a copy cannot continue; ``has_begun``: its log is in a dir that works, whatever other dirs do."""
     live = frozenset() if frame.cluster is None else frame.cluster.live_broker_ids
     if broker not in live:
         return f"broker {broker}, which gets it, is down"

@@ -63,7 +63,7 @@ class Rates:
         """Results for the newest frame: several columns of a row need them."""
 
     def take(self, frame: Frame) -> None:
-        """Take a newer frame; a frame from another time (a seek in a recording) starts the past afresh."""
+        """Take a newer frame; a frame from another time (a seek in a recording) discards the past."""
         now, past = _Ends(frame), self._past
         if frame.at_ms < self._at_ms:
             past.clear()

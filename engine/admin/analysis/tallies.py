@@ -127,7 +127,7 @@ class Tallies:
         return self._topics[topic.name][2]
 
     def _take(self, frame: Frame) -> None:
-        """Count afresh if other brokers are alive, or they make something else of min ISR."""
+        """Count all again if other brokers are alive, or their min ISR differs."""
         assert frame.cluster is not None
         live, is_capped = frozenset(frame.cluster.live_broker_ids), frame.caps_min_isr
         if (live, is_capped) != (self._live, self._is_capped):

@@ -1,4 +1,4 @@
-"""Which replica was out of the ISR when, for how long, and who led meanwhile: a row per partition, from the events.
+"""Which replica was out of the ISR when, for how long, and who led then: a row per partition, from the events.
 Pure.
 
 What came and went between two samples of the cluster is not seen.

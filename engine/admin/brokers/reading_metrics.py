@@ -291,7 +291,7 @@ class WatchedFigures:
 
 
 class FiguresReader:
-    """Reads the same brokers' figures again and again.
+    """Reads the same brokers' figures repeatedly.
 
     It finds out once where a broker serves them, until that broker does not answer. If a broker reports counts only, it
     makes rates between two readings.

@@ -1,4 +1,4 @@
-"""Whom a command waits for: shown meanwhile, and when its time is up."""
+"""Whom a command waits for: shown while it waits, and when its time is up."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Waits:
 # Callbacks: which request goes where (``--verbose``), and that a change was accepted.
 
 Accepted = Callable[[Words], None]
-"""Called, once the cluster has accepted a change, with what goes on there and how to check it."""
+"""Called, once the cluster has accepted a change, with what continues there and how to check it."""
 
 Observer = Callable[[str], None]
 """Called with one line for each request: what is asked of whom."""

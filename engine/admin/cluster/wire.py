@@ -257,7 +257,7 @@ class WireCluster:
         is_patient: bool = True,
         silence_s: float = math.inf,
     ) -> Any:
-        """Ask the controller something that changes nothing. If another takes over meanwhile, ask that one.
+        """Ask the controller something that changes nothing. If another takes over, ask that one.
 
         A controller that is frozen or has just died stays the controller until its session with ZooKeeper ends.
         A caller without patience does not wait for the next one if this one is gone.

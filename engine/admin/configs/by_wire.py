@@ -129,7 +129,7 @@ async def _describe_all_topics(wire: WireCluster, *, include_all: bool) -> list[
 async def read_overrides(
     wire: WireCluster, topics: Sequence[str], on_unknown: Complain | None = None
 ) -> dict[str, dict[str, str]]:
-    """Return the overrides of topics; one that vanished meanwhile has none.
+    """Return the overrides of topics; one that has just vanished has none.
 
     ``on_unknown`` gets the topics whose settings no broker returns soon; they are left out. Without it, this raises.
     """
@@ -154,7 +154,7 @@ async def read_set_anywhere(wire: WireCluster, topics: Sequence[str]) -> dict[st
 async def read_effective(
     wire: WireCluster, topics: Sequence[str], key: str, on_unknown: Complain | None = None
 ) -> dict[str, str | None]:
-    """Return the value in force of one setting for each topic, None for one that vanished meanwhile.
+    """Return the value in force of one setting for each topic, None for one that has just vanished.
 
     ``on_unknown`` as for ``read_overrides``.
     """

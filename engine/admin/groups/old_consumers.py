@@ -117,7 +117,7 @@ async def write_old_offsets(
 
 
 async def delete_old_group(zk: ZkClient, group: str) -> None:
-    """Remove all of a group's znodes; raises MultiFailed if new ones appear meanwhile.
+    """Remove all of a group's znodes; raises MultiFailed if new ones appear in between.
 
     Raises:
         NoNode: there is no such group.

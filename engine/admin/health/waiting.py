@@ -1,4 +1,4 @@
-"""Checks a cluster's health once, or again and again until it is good enough."""
+"""Checks a cluster's health once, or repeatedly until it is good enough."""
 
 from __future__ import annotations
 

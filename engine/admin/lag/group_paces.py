@@ -59,7 +59,7 @@ class _Pace(NamedTuple):
 
 
 class Paces:
-    """The paces of groups whose lag is measured again and again."""
+    """The paces of groups whose lag is measured repeatedly."""
 
     def __init__(self) -> None:
         self._paces: dict[tuple[str, GroupType | None], _Pace] = {}

@@ -11,7 +11,7 @@ from engine.common.quantities import size_text
 
 
 class MustStop(Exception):
-    """The suite cannot go on; the text says why."""
+    """The suite cannot continue; the text says why."""
 
 
 class WatchedDisks:

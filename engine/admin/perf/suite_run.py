@@ -216,7 +216,7 @@ class Suite:
         return replace(result, broker_cpu_s_per_million=(after - before) / records * 1e6)
 
     async def _watched(self, work: Coroutine[Any, Any, CaseResult]) -> CaseResult:
-        """Do the work and watch the disks meanwhile; raises MustStop and ends the work when one gets full or fails."""
+        """Do the work while watching the disks; raises MustStop and ends the work when one gets full or fails."""
         doing = asyncio.create_task(work, name="perf suite: case")
         try:
             while not (await asyncio.wait({doing}, timeout=_LOOK_AT_DISKS_EVERY_S))[0]:

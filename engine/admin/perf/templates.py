@@ -1,4 +1,4 @@
-"""Batches made in advance, to be sent again and again with new times and sequence numbers. Pure.
+"""Batches made in advance, to be sent repeatedly with new times and sequence numbers. Pure.
 
 Encoding a record in Python costs more than a broker needs to store it. So some batches are encoded once; each send only
 rewrites the header and computes the checksum. All records of a batch have the same timestamp.

@@ -189,7 +189,7 @@ class GroupLock:
             # A plan may have moved the group's coordinator; only the present one can end the membership.
             self._coordinator = None
             await asyncio.sleep(_PAUSE_S)
-        # An empty group need not be listed; this is refused if another member has joined meanwhile.
+        # An empty group need not be listed; this is refused if another member has joined since.
         with suppress(AdminError):
             await (await self._own.wire()).call_broker(await self._home(), DeleteGroupsRequest(groups_names=[GROUP]))
 
@@ -228,7 +228,7 @@ class GroupLock:
     def _refusal(self, code: ErrorCode, message: str) -> Refused:
         error = Refused(code, message, where=f"group {GROUP}")
         self._own.explain(error)
-        # Whoever goes on without knowing says so.
+        # A caller that continues without knowing says so.
         self._parent.note_denied(right for right in self._own.denied if right.resource_type is ResourceType.GROUP)
         return error
 

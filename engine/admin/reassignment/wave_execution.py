@@ -323,7 +323,7 @@ class _Execution:
         )
 
     async def _follow(self, wave: Wave) -> None:
-        """Check until none of the wave moves, and adapt the throttle meanwhile.
+        """Check until none of the wave moves, and keep adapting the throttle.
 
         Raises:
             _Stop: the copy has stalled, the deadline has passed, or the progress is no longer known.
@@ -357,7 +357,7 @@ class _Execution:
                     looked_around = now
                     await self._look_around(wave)
             except KlammError as error:
-                # A dead controller is replaced; the copy goes on without it.
+                # A dead controller is replaced; the copy continues without it.
                 if not is_silent:
                     patience = f"at most {self.settings.stall_s:g} s without news"
                     self.watcher.says(f"the progress of wave {self.wave} is unknown: {error}; klamm waits {patience}")
@@ -397,7 +397,7 @@ class _Execution:
         await self._throttle.adapt([name for name in behind if name not in released], self._waiting(wave))
 
     async def _take_throttle(self, wave: Wave) -> None:
-        """Continue at the rate that was asked for meanwhile."""
+        """Continue at the rate that the user has asked for since."""
         wanted = self._asked_for()
         if wanted is not None:
             rate = self._throttle.rate
@@ -464,7 +464,8 @@ def _is_less(now: int | None, before: int | None) -> bool:
 def _stop_where_drifted(standings: Mapping[TopicPartition, Standing]) -> None:
     drifted = [name for name, standing in standings.items() if standing is Standing.DRIFTED]
     if drifted:
-        # A run that goes on meets the same partitions, until they are back or another plan has other replicas for them.
+        # A run that continues meets the same partitions, until they are back or another plan has other replicas for
+        # them.
         them = "it" if len(drifted) == 1 else "them"
         raise _Stop(
             f"another client has moved {first_few(drifted)}, or is moving {them}: "

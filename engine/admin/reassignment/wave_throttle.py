@@ -92,7 +92,7 @@ class WaveThrottle:
             self._cluster.observe(f"cannot find out now whether the throttle is still there: {error}")
 
     async def wait(self, moves: Sequence[WaveMove], seconds: float) -> None:
-        """Wait, and measure meanwhile how fast the brokers of these moves answer.
+        """Wait, and measure during the wait how fast the brokers of these moves answer.
 
         It measures only in pauses, so that klamm's own work does not make the answers look late.
         """
@@ -220,7 +220,7 @@ class LatencyProbe:
         self._latencies: dict[int, Latencies] = {}
 
     async def measure(self, brokers: Iterable[int], partition: TopicPartition, seconds: float) -> None:
-        """Ask these brokers again and again for this long. A broker that cannot be reached is left out."""
+        """Keep asking these brokers for this long. A broker that cannot be reached is left out."""
         asked = sorted(set(brokers))
         pace_s = max(_PACE_S, len(asked) / _RATE_MAX)
         ends_at = time.monotonic() + seconds

@@ -1,4 +1,4 @@
-"""The input of an execution of waves, what it reports meanwhile, and its outcome. Nothing here acts."""
+"""The input of an execution of waves, its progress reports and its outcome. Nothing here acts."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 It commits what its caller has processed every few seconds and at the end: after a crash no more than that is read
 twice. Where it has read nothing yet it commits where it began, as Kafka's consumer does, so that the next member misses
-nothing that came meanwhile.
+nothing that came in between.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class MergePlan:
 
     @property
     def has_changed_clocks(self) -> bool:
-        """Whether clocks of a zone changed meanwhile: then a log's order decides what its times mean."""
+        """Whether clocks of a zone changed within the logs: then a log's order decides what its times mean."""
         if not self.is_utc or not self.files:
             return False
         first = min(file.first_start for file in self.files)
@@ -171,7 +171,7 @@ def _zone_of(file: LogFile, zones: Mapping[int | None, Zone]) -> Zone:
 
 
 def _is_one_local_time(files: Sequence[LogFile], zones: Mapping[int | None, Zone]) -> bool:
-    """Whether the times of all lines compare as they are: one zone, without a clock change meanwhile."""
+    """Whether the times of all lines compare as they are: one zone, without a clock change."""
     if not files:
         return True
     used = {_zone_of(file, zones) for file in files}

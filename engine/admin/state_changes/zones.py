@@ -1,7 +1,7 @@
 """Times of log lines, which carry no zone: the user has to say which zone a broker's clock used.
 
 A line's time is kept as the bytes that begin it, ``[2015-03-01 10:00:00,123]``, which sort as they are. If all logs are
-of one zone that is their order; if zones differ, or clocks were put back meanwhile, the same form in UTC is used.
+of one zone that is their order; if zones differ, or clocks were put back in between, the same form in UTC is used.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ from engine.kafka.protocol.apis.write_txn_markers import (
 )
 
 _SHARE_OF_TIMEOUT = 0.8
-"""Waiting ends before the command's own deadline, so that it can say what goes on."""
+"""Waiting ends before the command's own deadline, so that it can say what continues."""
 
 _MOVING = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}

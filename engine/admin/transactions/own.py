@@ -144,7 +144,7 @@ class OwnTransaction:
     async def _ask(
         self, request: Request, codes_of: Callable[[Any], list[int]], *, version_max: int | None = None
     ) -> Any:
-        """Ask the coordinator, even if it moves meanwhile, until the answer is final."""
+        """Ask the coordinator, wherever it moves, until the answer is final."""
         deadline = time.monotonic() + self._patience_s
         while True:
             why: Exception

@@ -112,7 +112,7 @@ class ZooKeeperSide:
         return self._zk if self._is_open and not self._is_over and not self._is_paused else None
 
     def pause(self, is_paused: bool) -> None:
-        """Ask nothing, or go on."""
+        """Ask nothing, or continue."""
         self._is_paused = is_paused
         self._wake.set()
 
@@ -518,7 +518,7 @@ class ZooKeeperSide:
                 try:
                     down = await servers_down(self._connect, self._security)
                 except Exception:
-                    # The other looks go on.
+                    # The other looks continue.
                     log.exception("the servers of ZooKeeper could not be looked at")
                     down = ()
                 if down != self._knowledge.zookeepers_down:

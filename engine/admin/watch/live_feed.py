@@ -439,7 +439,7 @@ class LiveFeed:
         self._tasks.append(asyncio.create_task(self._kept_going(name, work), name=f"watch-{name}"))
 
     async def _kept_going(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Run one part of the feed. If it fails, it starts over, and the others go on."""
+        """Run one part of the feed. If it fails, it starts over, and the others continue."""
         while True:
             try:
                 await work()

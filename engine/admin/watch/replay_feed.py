@@ -158,7 +158,7 @@ class ReplayFeed:
             await self._show(following)
 
     async def _read_ahead(self, position: int) -> None:
-        """Read a frame, so that it can be shown when it is due; a move meanwhile ends that."""
+        """Read a frame, so that it can be shown when it is due; a move to another place ends that."""
         with contextlib.suppress(BadRequest):
             for _ in self._recording.frame_in_turns(position):
                 await asyncio.sleep(0)

@@ -89,7 +89,7 @@ async def get_znode(zk: ZkClient, path: str, *, raw: bool = False) -> Znode:
 async def get_tree(
     zk: ZkClient, path: str, *, depth_max: int | None = None, raw: bool = False, with_acls: bool = False
 ) -> list[Znode]:
-    """Return a znode and everything below it, depth first by name; what disappears meanwhile is left out.
+    """Return a znode and everything below it, depth first by name; what disappears during the walk is left out.
 
     A znode that this session may not read has a complaint instead of data.
 

@@ -25,7 +25,7 @@ from engine.runtime.supervisor import Supervisor
 from engine.runtime.turns import Breather
 
 _LOADS_TOLD: Final = 100
-"""Of so many of the last loads is the time kept."""
+"""The time of this many of the latest loads is kept."""
 _REPORTED_AT_ONCE: Final = 100
 """How many loaded states are reported at once."""
 _READ_AGAIN_S: Final = 1

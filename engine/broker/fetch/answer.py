@@ -33,7 +33,7 @@ def session_error(code: ErrorCode, session_id: int = INVALID_SESSION_ID) -> Fetc
 
 
 def _superseded(fetch: FetchContext) -> FetchResponse:
-    # As in Kafka the answer names the session, which goes on.
+    # As in Kafka the answer names the session, which stays open.
     return session_error(
         ErrorCode.INVALID_FETCH_SESSION_EPOCH, fetch.session_id if fetch.is_incremental else INVALID_SESSION_ID
     )

@@ -43,7 +43,7 @@ class Conversion:
         self.took_s = 0.0
 
     def run(self) -> Converted:
-        """Convert, within the limits of one answer. Safe in any thread: the files stay open meanwhile."""
+        """Convert, within the limits of one answer. Safe in any thread: the files stay open until it is done."""
         begun_s = perf_counter()
         budget = DOWN_CONVERTED_BYTES_MAX
         results: Converted = []

@@ -108,7 +108,7 @@ def append(
 
 
 def keep_records(request: ProduceRequest) -> None:
-    """Copy the records: the request waits for an answer of another broker, and its buffer is used again meanwhile."""
+    """Copy the records: the request waits for an answer of another broker, and its buffer is reused in the meantime."""
     for topic in request.topic_data:
         for data in topic.partition_data:
             if data.records is not None:

@@ -155,7 +155,7 @@ class RequestTimes:
         self._bytes += sum(new)
         self.sizes.extend(new[:: 1 + len(new) // RECENT_MAX])
         new.clear()
-        # A thread may append meanwhile.
+        # A thread may append at the same time.
         new = self.new_answers[:]
         del self.new_answers[: len(new)]
         if not new:

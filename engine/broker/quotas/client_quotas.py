@@ -114,7 +114,7 @@ class _Quota:
         """Each client's account and limit, until a quota changes."""
         self._crowded_until_ms = 0
         self._throttled_until_ms: list[int] = []
-        """A heap: when each connection that is throttled may go on."""
+        """A heap: when each throttled connection may continue."""
 
     def __len__(self) -> int:
         return len(self._accounts)
@@ -254,7 +254,7 @@ class MutationQuota:
 
     @property
     def throttle_ms(self) -> int:
-        """What is left of the time to wait; a request may have waited for leaders meanwhile."""
+        """What is left of the time to wait; a request may have waited for leaders since."""
         return max(0, int(self._until_ms - self._clock.monotonic_ms()))
 
 

@@ -211,7 +211,7 @@ class FetchTable:
         self._mark_failed(state)
 
     def give_up(self, state: FetchState, sentence: str, error: BaseException) -> None:
-        """Set a partition aside until a LeaderAndIsr request names it again; the others go on.
+        """Set a partition aside until a LeaderAndIsr request names it again; the others continue.
 
         A partition that only lacks a file descriptor pauses.
         """

@@ -247,7 +247,7 @@ class LogDirMoves:
             del self._copies[copy.topic_partition]
 
     async def _to_its_end(self, work: Callable[[], bytes | None]) -> bytes | None:
-        """Run slow work; a thread cannot be stopped, so a caller that is cancelled meanwhile waits for it."""
+        """Run slow work; a thread cannot be stopped, so a caller that is cancelled waits for it."""
         running = asyncio.create_task(_started(self._run_slow(work)), name="slow work of a move")
         try:
             return await asyncio.shield(running)

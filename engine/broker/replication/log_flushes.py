@@ -29,7 +29,7 @@ class LogFlushes:
     async def flush(self, log: Log) -> None:
         """Return when the disk has what the log holds now, by a flush that began after the records were written.
 
-        Records that are cut or deleted with their topic meanwhile need no flush.
+        Records that are cut or deleted with their topic before then need no flush.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR when the disk fails.

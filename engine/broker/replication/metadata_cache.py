@@ -173,7 +173,7 @@ class MetadataCache:
                 return done.value  # type: ignore[no-any-return]
 
     async def update_in_turns(self, request: UpdateMetadataRequest, correlation_id: int) -> list[TopicPartition]:
-        """Do the same, but give way to the event loop meanwhile; readers have the old snapshot until all is done.
+        """Do the same, but give way to the event loop now and then; readers have the old snapshot until all is done.
 
         No other update may begin before this one ends.
         """

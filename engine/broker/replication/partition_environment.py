@@ -62,7 +62,7 @@ class Wakeups:
                 return
 
     def flush(self) -> None:
-        """Check every marked partition now. Partitions marked meanwhile wait for the next turn."""
+        """Check every marked partition now. Partitions marked during the check wait for the next turn."""
         marked, self._marked = self._marked, {}
         for purgatory in self._purgatories:
             purgatory.check_and_complete(marked)

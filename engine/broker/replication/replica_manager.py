@@ -221,7 +221,7 @@ class ReplicaManager:
     async def update_metadata_in_turns(
         self, request: UpdateMetadataRequest, *, correlation_id: int
     ) -> list[TopicPartition]:
-        """Do the same after earlier updates, and give way to the event loop meanwhile."""
+        """Do the same after earlier updates, and give way to the event loop now and then."""
 
         async def update() -> list[TopicPartition]:
             self._take_controller_epoch(request, correlation_id)

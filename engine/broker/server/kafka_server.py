@@ -547,7 +547,7 @@ class KafkaServer:
         self._security.check(config, self._listeners.names)
 
     async def _announce(self) -> None:
-        """Tell the cluster this broker's addresses anew, unless another broker has one of them."""
+        """Tell the cluster this broker's new addresses, unless another broker has one of them."""
         try:
             await self._check_addresses()
         except OperationError as error:

@@ -166,7 +166,7 @@ class LogCleaner:
         """Bytes that cleanings have read and written."""
         self.last_run_s = time.monotonic()
         self.folders_in_use: set[str] = set()
-        """Where processes write. The topic may be deleted meanwhile, and another one of its name may get the folder."""
+        """Where processes write. The topic may be deleted then, and another one of its name may get the folder."""
         self._logs = log_manager
         self._offloader = offloader
         self._threads = Supervisor("log-cleaner")
@@ -261,7 +261,7 @@ class _CleanerThread:
         chosen = filthiest(candidates)
         if chosen is not None:
             await self._flush(chosen)
-        # Other tasks have run meanwhile.
+        # Other tasks have run in between.
         again = None if chosen is None else self._measure(chosen.log)
         return again if again is not None and again.is_due else None
 
@@ -367,7 +367,7 @@ class _CleanerThread:
     async def _clear_up(self, job: CleaningJob) -> None:
         """End the process, and remove its unfinished work.
 
-        If the log's folder was renamed meanwhile, the process may have written to a new folder of that name.
+        If the log's folder was renamed during the cleaning, the process may have written to a new folder of that name.
         """
         await self._process.kill()
         for folder in {job.log.dir, Path(job.plan.folder)}:

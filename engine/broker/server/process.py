@@ -117,7 +117,7 @@ def _end_signals() -> list[signal.Signals]:
 
 
 async def _start_unless_stopped(server: KafkaServer) -> bool:
-    """Start the broker; a stop request meanwhile ends the start where it is. Return whether the broker serves."""
+    """Start the broker; a stop request during the start ends it where it is. Return whether the broker serves."""
     starting = asyncio.create_task(server.start(), name="start")
     stop_requested = asyncio.create_task(server.wait_for_stop_request(), name="stop request")
     await asyncio.wait((starting, stop_requested), return_when=asyncio.FIRST_COMPLETED)

@@ -263,7 +263,7 @@ class BrokerClient:
         """Open the connection if it is not open, with TLS and a login if its security asks for them.
 
         Raises:
-            ConnectFailed: refused, unreachable, no answer in time, or closed meanwhile.
+            ConnectFailed: refused, unreachable, no answer in time, or closed during the attempt.
             NotAdmitted: TLS or the login failed.
             ConfigError: a key store or trust store cannot be used.
         """
@@ -407,7 +407,7 @@ class BrokerClient:
         """Send a request in a given version and return its answer; several may be in flight at once.
 
         A thread encodes a request that ``is_large``, and decodes its answer, which a client that lends answers cannot
-        do. Nobody may change the request meanwhile, and later requests may overtake it.
+        do. The request must not change until then, and later requests may overtake it.
 
         Raises:
             ConnectionLost, RemoteProtocolError.

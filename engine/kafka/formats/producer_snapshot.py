@@ -23,7 +23,7 @@ _CRC_START = 6
 class ProducerSnapshotEntry(NamedTuple):
     """One producer. ``last_offset`` and ``current_txn_first_offset`` are -1 if there is none.
 
-    It is a tuple in the order of the file: a roll creates one per producer, and blocks the event loop meanwhile.
+    It is a tuple in the order of the file: a roll creates one per producer, and blocks the event loop while it does.
     """
 
     producer_id: int

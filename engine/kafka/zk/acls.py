@@ -187,7 +187,7 @@ class AclZnodes:
                 return before
 
     async def _write(self, pattern: ResourcePattern, entries: tuple[AclEntry, ...], version: int | None) -> bool:
-        """Write the entries and the notice to brokers, both or neither; return False if the znode changed meanwhile.
+        """Write the entries and the notice to brokers, both or neither; return False if the znode has changed.
 
         ``version`` None: there is none.
         """

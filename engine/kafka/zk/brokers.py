@@ -201,7 +201,7 @@ class BrokerZnodes:
                 return stat.czxid
 
     async def update_broker(self, registration: BrokerRegistration) -> None:
-        """Write the broker's addresses anew; the controller tells the others."""
+        """Write the broker's new addresses; the controller tells the others."""
         path = BrokerIdZNode.path(registration.broker.id)
         await self._client.set(path, BrokerIdZNode.encode(registration), -1)
 

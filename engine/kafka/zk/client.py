@@ -332,7 +332,7 @@ class ZkClient:
         """Do many independent multis, up to 1,000 in flight; a refused one is a MultiFailed in the result.
 
         Raises:
-            SessionLost: the session ended meanwhile; some may have succeeded.
+            SessionLost: the session ended before the answers; some may have succeeded.
         """
         session, multis = self._keeper.current(), list(multis)
         written = [operation.path for operation in multis[0] if not isinstance(operation, Check)] if multis else []
@@ -364,7 +364,7 @@ class ZkClient:
                 await self.create(path, acl=acl)
 
     async def delete_tree(self, path: str) -> None:
-        """Remove a znode and all below it, children first; it is no error if others remove some meanwhile."""
+        """Remove a znode and all below it, children first; it is no error if others remove some at the same time."""
         with suppress(NoNode):
             for name in await self.children(path):
                 await self.delete_tree(f"{path.rstrip('/')}/{name}")

@@ -199,7 +199,7 @@ class ConfigZnodes:
             check_controller: False for a tool that prepares a cluster before its first start.
 
         Raises:
-            ControllerMoved: there is no controller, or a KRaft one, or it changed meanwhile.
+            ControllerMoved: there is no controller, or a KRaft one, or it has just changed.
         """
         await self._set(entity_path, configs, check_controller, ())
 

@@ -177,7 +177,7 @@ async def write_guarded(
 
     Raises:
         ControllerMoved: the check failed for at least one write; others may have succeeded before.
-        SessionLost: the session ended meanwhile.
+        SessionLost: the session ended before the answer.
     """
     if epoch_zk_version is None:
         return await client.write_many(operations)

@@ -1,4 +1,4 @@
-"""What the commits of a client have in common: a consumer commits the same partitions again and again. Pure.
+"""What the commits of a client have in common: a consumer keeps committing the same partitions. Pure.
 
 A commit in such a form is offsets and leader epochs, nothing else. The bytes of its records that never change are kept,
 and one call of ``struct`` adds those that do.
@@ -35,7 +35,7 @@ _DELTAS: Final = [
 
 _FORM_SIZE: Final = 3
 _FORMS_SIZE_MAX: Final = 50_000
-"""A form takes as much as so many of its partitions, each of which takes 300 bytes."""
+"""A form takes as much as this many of its partitions, each of which takes 300 bytes."""
 
 
 class CommitForm:

@@ -216,7 +216,7 @@ class OffsetRequests:
                 group.offsets.end_transaction(producer_id, is_commit=is_commit)
 
     def loaded(self, index: int, group: Group) -> None:
-        """Note the transactions that hold offsets of a group, and end those that have ended meanwhile."""
+        """Note the transactions that hold offsets of a group, and end those that have ended since."""
         for producer_id in list(group.offsets.producer_ids):
             is_commit = self._ended_while_loading.get((index, producer_id))
             if is_commit is None:
@@ -346,7 +346,7 @@ class OffsetRequests:
                 yield
 
     def delete_group(self, group: Group) -> Iterator[None]:
-        """Remove an empty group with all its offsets, in steps; meanwhile the group is Dead. ``flush`` comes before."""
+        """Remove an empty group with all its offsets, in steps, after ``flush``. The group is Dead from the start."""
         self._end(group)
         pieces = _pieces(group.offsets.named)
         for number, piece in enumerate(pieces, start=1):

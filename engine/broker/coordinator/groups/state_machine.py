@@ -205,7 +205,7 @@ def static_rejoin_stored(rebalance: Rebalance, group: Group, before: StaticMembe
     """Answer a static member's join once its new id is stored; undo the change if it could not be."""
     member = group.members.get(before.new_member_id)
     if member is None or group.state is not GroupState.STABLE:
-        # It was fenced or is gone meanwhile, or a rebalance has begun, which answers the join.
+        # It has been fenced or has gone since, or a rebalance has begun, which answers the join.
         return
     if error is not ErrorCode.NONE:
         reply = member.join_reply

@@ -149,7 +149,7 @@ class MarkerSender:
             self._supervisor.start(self._send_to(leader), f"to broker {leader}")
 
     async def _send_to(self, leader: int) -> None:
-        """Send what is queued for a broker, one request after the other, each with all that has come meanwhile."""
+        """Send what is queued for a broker, one request after the other, each with all that has come since the last."""
         try:
             while markers := self._queues.pop(leader, None):
                 current = {ending: found for ending, found in markers.items() if self._is_current(ending)}

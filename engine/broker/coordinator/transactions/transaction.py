@@ -97,7 +97,7 @@ class Transaction:
         self.start_ms = start_ms
         self.last_update_ms = last_update_ms
         self.pending_state: TransactionState | None = None
-        """The state whose record is being written; meanwhile no other transition may begin."""
+        """The state whose record is being written; until it is, no other transition may begin."""
         self.has_failed_epoch_fence = False
         """The epoch was raised to fence the producer, but not in the log. It is not raised again: nobody has it."""
 

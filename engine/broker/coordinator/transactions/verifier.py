@@ -3,7 +3,7 @@
 A leader writes transactional records only if the coordinator knows of them: records of a transaction that is over, or
 was never begun, would never get a marker and hold back every reader of committed records. If another broker coordinates
 the transaction, the question travels as AddPartitionsToTxn; a broker has one such request under way to each other, with
-all questions that have come meanwhile. Source: AddPartitionsToTxnManager and ReplicaManager of Kafka 3.9.
+all questions that have come since. Source: AddPartitionsToTxnManager and ReplicaManager of Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ class TransactionVerifier:
                 try:
                     await self._ask_once(leader, questions)
                 except Exception:
-                    # Those that have come meanwhile are asked all the same.
+                    # Those that have come since are asked all the same.
                     logger.exception("Asking broker %d which partitions belong to transactions failed", leader)
                 finally:
                     # Nobody may wait forever, whatever happens.
@@ -214,7 +214,7 @@ class TransactionVerifier:
             await client.connect()
             version = await client.version_for(ApiKey.ADD_PARTITIONS_TO_TXN)
             if version < VERIFICATION_VERSION:
-                # A broker of before 3.8 cannot say: go on as it would.
+                # A broker from before 3.8 cannot say: continue as it would.
                 _answer_all(questions, NO_ERROR)
                 return
             response: AddPartitionsToTxnResponse = await client.send(request, version)

@@ -312,7 +312,7 @@ class ReplicaFigures:
 
 
 _STEP: Final = 64
-"""After so many replicas or topics it is worth a look at the clock."""
+"""After this many replicas or topics it is worth a look at the clock."""
 
 _PURGATORIES: Final = (
     "AlterAcls", "DeleteRecords", "ElectLeader", "Fetch", "Heartbeat", "Produce", "Rebalance", "RemoteFetch", "topic",
