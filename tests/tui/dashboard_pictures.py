@@ -154,7 +154,7 @@ async def screens_of(state: str) -> dict[str, str]:
     from tui.state.location import Location
 
     scene, then, wanted = SCREENS[state]
-    found = {}
+    screens = {}
     async with dashboard(scene) as driven:
         await driven.tick(8)
         if then is not None:
@@ -167,8 +167,8 @@ async def screens_of(state: str) -> dict[str, str]:
                 await driven.pilot.resize_terminal(width, height)
                 driven.main.draw(is_new_data=False)
                 await driven.settled()
-                found[f"{state}, {page} {width}x{height}"] = _as_text(driven)
-    return found
+                screens[f"{state}, {page} {width}x{height}"] = _as_text(driven)
+    return screens
 
 
 def _as_text(driven: Any) -> str:
@@ -209,8 +209,8 @@ async def _write_all() -> None:
     for picture in PICTURES:
         picture.folder.mkdir(parents=True, exist_ok=True)
         picture.path.write_text(await drawn(picture), encoding="utf-8")
-    found = [item for state in SCREENS for item in (await screens_of(state)).items()]
-    SCREENS_FILE.write_text("".join(f"=== {name}\n{text}\n" for name, text in found), encoding="utf-8")
+    pictures = [item for state in SCREENS for item in (await screens_of(state)).items()]
+    SCREENS_FILE.write_text("".join(f"=== {name}\n{text}\n" for name, text in pictures), encoding="utf-8")
 
 
 if __name__ == "__main__":

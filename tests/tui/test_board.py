@@ -82,8 +82,8 @@ def test_text_and_table_of_a_screen_are_of_one_frame_while_the_next_one_is_count
         place = View(board, Location("brokers"))
         text = "\n".join("".join(part for part, _ in line) for line in brokers.PAGE.summary(place, 200))
         (item,) = [item for item in brokers.PAGE.rows(place).items if item.id == 2]
-        found = re.search("broker 2 is out of .*", text)
-        return found[0] if found else "", item.missing
+        sentence = re.search("broker 2 is out of .*", text)
+        return sentence[0] if sentence else "", item.missing
 
     def take(frame: Frame) -> int:
         """Take a frame as the dashboard does, and look at the screen after each turn; return how many there were."""

@@ -182,10 +182,10 @@ def test_what_was_seen_last_is_not_shown_as_what_is() -> None:
 
 
 def test_the_versions_of_a_cluster_that_is_upgraded() -> None:
-    one = fleet_of({"live": "live"}).members[0]
+    member = fleet_of({"live": "live"}).members[0]
     frame = FakeCluster().frame()
-    one.board.take(replace(frame, words={1: BrokerWords(release="3.10"), 2: BrokerWords(release="3.9")}))
-    assert version_of(one) == "3.9, 3.10"
+    member.board.take(replace(frame, words={1: BrokerWords(release="3.10"), 2: BrokerWords(release="3.9")}))
+    assert version_of(member) == "3.9, 3.10"
 
 
 def test_an_open_a_secured_and_an_unreachable_cluster_and_one_with_a_wrong_password(
@@ -223,12 +223,12 @@ command_config = "absent.properties"
             return all(any(name in row and " 3.9" in row for row in judged) for name in ("secured", "open"))
 
         await driven.until(are_seen)
-        told = {profile.name: driven.lines_with(profile.name)[0] for profile in profiles.profiles}
-        assert "● healthy" in told["secured"] and told["secured"].split("healthy")[1].split()[:3] == ["0", "1/1", "0"]
-        assert " 3/3 " in told["open"] and ("● healthy" in told["open"] or "too few" in told["open"])
-        assert "⊘ refused" in told["wrong"] and "refuses admin by PLAIN" in told["wrong"]
-        assert "✖ unreachable" in told["gone"] and "no broker can be reached" in told["gone"]
-        assert "absent.properties: no such file" in told["bad"]
+        lines = {profile.name: driven.lines_with(profile.name)[0] for profile in profiles.profiles}
+        assert "● healthy" in lines["secured"] and lines["secured"].split("healthy")[1].split()[:3] == ["0", "1/1", "0"]
+        assert " 3/3 " in lines["open"] and ("● healthy" in lines["open"] or "too few" in lines["open"])
+        assert "⊘ refused" in lines["wrong"] and "refuses admin by PLAIN" in lines["wrong"]
+        assert "✖ unreachable" in lines["gone"] and "no broker can be reached" in lines["gone"]
+        assert "absent.properties: no such file" in lines["bad"]
         await driven.press("slash")
         await driven.type("secured")
         await driven.press("enter", "enter")

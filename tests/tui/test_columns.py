@@ -84,10 +84,10 @@ async def test_at_either_end_a_key_says_that_there_is_no_more(driven: Driven, /)
     assert [notification.message for notification in driven.app._notifications] == ["there are no columns further left"]
     count = len(driven.main.model.rows.columns)
     await driven.press(*["right"] * count)
-    told = [
+    messages = [
         notification.message for notification in driven.app._notifications if notification.message.endswith("right")
     ]
-    assert told == ["there are no columns further right"], "said once, and no key lost"
+    assert messages == ["there are no columns further right"], "said once, and no key lost"
     assert "→" not in header(driven) and driven.main.model.skipped < count - 2
 
 
@@ -179,13 +179,13 @@ def test_a_figure_has_a_colour_only_where_it_needs_an_eye() -> None:
     cluster = FakeCluster(3, {"orders": 6})
     cluster.overload(2, idle_percent=19.0, throttle_ms=250.0)
     cluster.overload(3, idle_percent=20.0)
-    found = cells_of(measured(cluster), "brokers")
-    assert found["handler_idle_percent"][2] == ("19 %", Tone.WARN)
-    assert found["handler_idle_percent"][3] == ("20 %", Tone.PLAIN)
-    assert found["throttle_ms"] == {1: ("0", Tone.QUIET), 2: ("250 ms", Tone.WARN), 3: ("0", Tone.QUIET)}
-    assert found["bytes_in_per_s"][1] == ("200 kB/s", Tone.PLAIN)
-    assert found["bytes_out_per_s"][1] == ("400 kB/s", Tone.PLAIN)
-    assert {found[name][1][1] for name in ("produce_p99_ms", "fetch_p99_ms")} == {Tone.PLAIN}
+    cells = cells_of(measured(cluster), "brokers")
+    assert cells["handler_idle_percent"][2] == ("19 %", Tone.WARN)
+    assert cells["handler_idle_percent"][3] == ("20 %", Tone.PLAIN)
+    assert cells["throttle_ms"] == {1: ("0", Tone.QUIET), 2: ("250 ms", Tone.WARN), 3: ("0", Tone.QUIET)}
+    assert cells["bytes_in_per_s"][1] == ("200 kB/s", Tone.PLAIN)
+    assert cells["bytes_out_per_s"][1] == ("400 kB/s", Tone.PLAIN)
+    assert {cells[name][1][1] for name in ("produce_p99_ms", "fetch_p99_ms")} == {Tone.PLAIN}
     assert "throttled  produce 250 ms, fetch 0" in beside(measured(cluster), "brokers", 2)
 
 
@@ -193,10 +193,10 @@ def test_what_nobody_tells_is_a_dash_and_the_reason_stands_beside_it() -> None:
     cluster = FakeCluster(3, {"audit": 1, "orders": 6}, replication_factor=1)
     cluster.hide_figures(1, "cannot connect: Connection refused")
     board = measured(cluster)
-    found = cells_of(board, "brokers")
+    cells = cells_of(board, "brokers")
     names = [column.name for column in brokers.FIGURES]
-    assert {found[name][1] for name in names} == {("—", Tone.QUIET)}
-    assert "—" not in {found[name][2][0] for name in names}
+    assert {cells[name][1] for name in names} == {("—", Tone.QUIET)}
+    assert "—" not in {cells[name][2][0] for name in names}
     assert "rates and latencies\ncannot connect: Connection refused" in beside(board, "brokers", 1)
     assert "by jolokia, read 0.0s ago" in beside(board, "brokers", 2)
     of_topics = cells_of(board, "topics")

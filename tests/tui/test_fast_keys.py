@@ -89,8 +89,8 @@ async def test_a_window_is_closed_by_a_key_that_came_before_it_was_drawn(driven:
 def test_esc_and_the_key_behind_it_are_two_keys(sent: str, keys: list[str]) -> None:
     for pieces in ([sent], list(sent)):
         parser = KeyParser({"alt+m", "alt+3", "escape"})
-        told = [event for piece in (*pieces, "") for event in parser.feed(piece)]
-        assert [event.key for event in told if isinstance(event, events.Key)] == keys
+        parsed = [event for piece in (*pieces, "") for event in parser.feed(piece)]
+        assert [event.key for event in parsed if isinstance(event, events.Key)] == keys
 
 
 @staged(shown, page="topics")

@@ -27,12 +27,12 @@ async def test_the_cursor_moves_as_in_vim() -> None:
 async def test_a_key_that_does_nothing_here_says_where_it_works() -> None:
     async with dashboard("live", page="timeline") as driven:
         await driven.tick()
-        for key, told in (
+        for key, message in (
             ("E", "E does nothing here: elect on 1 2 3 4"),
             ("R", "R does nothing here: retire on 1 2, resume on 1 6 7"),
         ):
             await driven.press(key)
-            assert told in " ".join(note.message for note in driven.app._notifications), key
+            assert message in " ".join(note.message for note in driven.app._notifications), key
 
 
 @in_event_loop

@@ -32,8 +32,8 @@ def test_no_key_does_two_things_on_one_screen() -> None:
 
 def test_the_problem_under_the_cursor_decides_what_a_shared_key_does() -> None:
     registry = Registry()
-    found = [registry.for_key("R", "overview", mends) for mends in ((), ("plan.resume",), ("plan.retire",))]
-    assert [action and action.id for action in found] == ["plan.retire", "plan.resume", "plan.retire"]
+    actions = [registry.for_key("R", "overview", mends) for mends in ((), ("plan.resume",), ("plan.retire",))]
+    assert [action and action.id for action in actions] == ["plan.retire", "plan.resume", "plan.retire"]
 
 
 def test_ids_are_unique_and_every_change_is_an_operation() -> None:
@@ -61,9 +61,9 @@ def test_keys_of_a_file_take_the_place_of_those_of_the_table(tmp_path: Path) -> 
     path.write_text('[keys]\n"rows.filter" = "f"\nview.pause = ["K", "^s"]\n"view.export" = "ctrl+e"\n', "utf-8")
     registry, problems = load_keys(path, Registry())
     assert problems == []
-    found = registry.for_key("f", "topics")
-    assert found is not None
-    assert found.id == "rows.filter"
+    action = registry.for_key("f", "topics")
+    assert action is not None
+    assert action.id == "rows.filter"
     assert registry.for_key("slash", "topics") is None
     assert registry.named("view.pause").keys == ("K", "ctrl+s")
     assert registry.named("view.pause").key_text == "K ^s"

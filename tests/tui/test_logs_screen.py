@@ -106,9 +106,9 @@ def test_losing_sight_and_seeing_again_stand_in_the_log(caplog: pytest.LogCaptur
             await driven.tick(2)
 
     drive(run)
-    told = [(record.levelname, record.getMessage()) for record in caplog.records if record.name == "tui.frame_app"]
-    assert [level for level, _ in told] == ["INFO", "WARNING", "INFO"], told
-    assert "disconnected" in told[1][1] and "connection refused" in told[1][1] and "live" in told[2][1]
+    records = [(record.levelname, record.getMessage()) for record in caplog.records if record.name == "tui.frame_app"]
+    assert [level for level, _ in records] == ["INFO", "WARNING", "INFO"], records
+    assert "disconnected" in records[1][1] and "connection refused" in records[1][1] and "live" in records[2][1]
 
 
 def test_a_file_keeps_what_was_logged_and_is_rolled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

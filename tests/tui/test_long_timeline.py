@@ -91,10 +91,10 @@ def test_the_oldest_absences_are_forgotten_first(monkeypatch: pytest.MonkeyPatch
     board.take(feed.tick())
     cluster.kill(3)
     board.take(feed.tick())
-    found = [name.partition for _, name, _ in board.history.absences.present(board.topics)]
+    partitions = [name.partition for _, name, _ in board.history.absences.present(board.topics)]
     left = [event.partition for event in board.events if event.kind is EventKind.ISR_SHRANK]
     assert len(left) == 3
-    assert found == left[1:]
+    assert partitions == left[1:]
 
 
 def test_the_lines_above_a_full_timeline_look_at_no_event() -> None:

@@ -41,7 +41,7 @@ def test_every_picture_of_the_guide_is_shown_there() -> None:
 def test_the_guide_lists_every_key() -> None:
     guide = (ROOT / "docs" / "guides" / "the-dashboard.md").read_text("utf-8").partition("## All keys")[2]
     rows = [line.removeprefix("| ").removesuffix(" |").split(" | ") for line in guide.splitlines() if line[2:3] == "`"]
-    told = [(keys.replace("`", ""), name.strip("`"), where, text) for keys, name, where, text in rows]
-    assert told == [
+    keys_told = [(keys.replace("`", ""), name.strip("`"), where, text) for keys, name, where, text in rows]
+    assert keys_told == [
         (action.key_text, action.id, ", ".join(sorted(action.pages)) or "everywhere", action.help) for action in ACTIONS
     ]

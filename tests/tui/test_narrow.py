@@ -124,9 +124,9 @@ def test_partitions_well_above_min_isr_are_not_said_to_be_none() -> None:
 def test_a_lost_side_says_when_it_is_tried_again_however_long_the_cause_is() -> None:
     frame = fake_feed("disconnected", plays=False).tick()
     links = {side: replace(link, cause=f"cannot be reached: {'x' * 60}") for side, link in frame.links.items()}
-    told = status_lines(replace(frame, links=links), WIDTH)
-    assert all(width_of(line) <= WIDTH for line in told)
-    assert " ".join(" ".join(texts(told)).split()).count("next try in") == 2
+    lines = status_lines(replace(frame, links=links), WIDTH)
+    assert all(width_of(line) <= WIDTH for line in lines)
+    assert " ".join(" ".join(texts(lines)).split()).count("next try in") == 2
 
 
 def test_advice_on_restarts_that_is_cut_says_so() -> None:
@@ -156,22 +156,22 @@ def test_what_happened_stands_apart_from_what_it_happened_to() -> None:
     assert board.frame is not None
     events = tuple(Event(number, kind, "orders") for number, kind in enumerate(EventKind))
     board.take(replace(board.frame, sequence=board.frame.sequence + 1, events=events))
-    told = texts(overview_lines(board, 80, 200))
-    starts = {text.index("orders") for text in told if "orders" in text}
+    lines = texts(overview_lines(board, 80, 200))
+    starts = {text.index("orders") for text in lines if "orders" in text}
     for kind in EventKind:
-        assert any(f"{timeline.kind_cell(Event(0, kind, '')).text}  " in text for text in told), kind
+        assert any(f"{timeline.kind_cell(Event(0, kind, '')).text}  " in text for text in lines), kind
     assert len(starts) == 1, "the names stand below each other"
 
 
 def test_without_brokers_the_groups_say_which_they_are() -> None:
-    told = "only groups in ZooKeeper, without lag: brokers are not asked"
+    sentence = "only groups in ZooKeeper, without lag: brokers are not asked"
     for has_wire in (True, False):
         board = board_of(FakeFeed(FakeCluster(has_wire=has_wire), plays=False), 1)
         assert board.frame is not None
         stages = {**board.frame.stages, Stage.GROUPS: StageStatus(StageSource.POLL, read_at_ms=1)}
         board.take(replace(board.frame, sequence=board.frame.sequence + 1, stages=stages))
         (summary,) = texts(groups.PAGE.summary(View(board, Location("groups")), 120))
-        assert (told in summary) is not has_wire
+        assert (sentence in summary) is not has_wire
 
 
 def test_a_replica_that_was_moved_away_or_deleted_is_not_out_of_sync_any_more() -> None:

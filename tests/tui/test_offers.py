@@ -158,8 +158,8 @@ def test_a_deletion_and_a_cancellation_lead_with_the_sum_of_what_they_do() -> No
     moving.reassign(TopicPartition("orders", 1), (2, 3, 5))
     cluster = moving.frame().cluster
     assert cluster is not None
-    told = cancel_sum(cluster.topics[0].partitions)
-    assert told == "3 new replicas given up: 1 on broker 4, 2 on broker 5"
+    total = cancel_sum(cluster.topics[0].partitions)
+    assert total == "3 new replicas given up: 1 on broker 4, 2 on broker 5"
 
 
 def test_an_election_leads_with_the_sum_of_what_it_does() -> None:
@@ -169,8 +169,8 @@ def test_an_election_leads_with_the_sum_of_what_it_does() -> None:
     )
     assert sum_of([(1, 2)], {1: 3}) == "1 leader: broker 2 from 0 to 1, broker 1 from 3 to 2"
     assert sum_of([(1, 2)], {}) == "1 leader: broker 2 gets 1, broker 1 loses 1"
-    told = sum_of([(0, broker) for broker in range(1, 30)], {})
-    assert told.endswith("broker 12 gets 1, and 18 other brokers") and told.count("gets") == 12
+    total = sum_of([(0, broker) for broker in range(1, 30)], {})
+    assert total.endswith("broker 12 gets 1, and 18 other brokers") and total.count("gets") == 12
     assert sum_of([(1, 2), (2, 1)], {1: 1, 2: 1}) == "2 leaders: each broker has as many as before"
     assert sum_of([(NO_LEADER, 2)], {}) == "1 leader: broker 2 gets 1", "nobody knows how many it leads"
 
@@ -213,9 +213,9 @@ def test_the_record_at_which_members_stood_is_stepped_over_once_they_have_left()
         driven.main.go_to(Location("group", group="stuck", row="orders-3"))
         await driven.settled()
         assert prefilled() == ["orders:3", ""], "the step was made"
-        (found,) = [problem for problem in problems_of(driven.app.board) if problem.key == "group stuck"]
-        assert found.examples[0].startswith("orders-3, "), "nobody reads it, though its verdict takes some looks"
-        assert " and 3 more: " in found.examples[0]
+        (problem,) = [problem for problem in problems_of(driven.app.board) if problem.key == "group stuck"]
+        assert problem.examples[0].startswith("orders-3, "), "nobody reads it, though its verdict takes some looks"
+        assert " and 3 more: " in problem.examples[0]
 
     shown(look, FakeFeed(FakeCluster(3, {"orders": 6}), plays=False))
 

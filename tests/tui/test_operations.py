@@ -70,20 +70,20 @@ def prepared(target: ClusterTarget, operation: Operation) -> Prepared:
         async with Cluster(target, timeout_s=20) as cluster:
             return await operation.prepare(cluster)
 
-    found = asyncio.run(run())
-    for command in found.command.split("; "):
+    outcome = asyncio.run(run())
+    for command in outcome.command.split("; "):
         words = shlex.split(command)
         if words[:1] == ["klamm"]:
             assert fault_of(words[1:]) is None, command
-    return found
+    return outcome
 
 
 def carried_out(target: ClusterTarget, operation: Operation) -> Outcome:
     async def run() -> Outcome:
         async with Cluster(target, timeout_s=20) as cluster:
-            found = await operation.prepare(cluster)
-            assert found.run is not None, found.question
-            return await found.run(cluster)
+            preparation = await operation.prepare(cluster)
+            assert preparation.run is not None, preparation.question
+            return await preparation.run(cluster)
 
     return asyncio.run(run())
 
@@ -174,9 +174,9 @@ def test_whoever_deletes_a_topic_of_kafkas_own_learns_what_goes_with_it(
 ) -> None:
     by_wire("consume", topic, "--group", f"g-{topic}", "--until-end")
     target = target_of(three_brokers)
-    told = "__consumer_offsets holds the offsets of all consumer groups"
-    assert told in prepared(target, DeleteTopics((topic, "__consumer_offsets"))).warnings
-    assert told not in prepared(target, DeleteTopics((topic,))).warnings
+    warning = "__consumer_offsets holds the offsets of all consumer groups"
+    assert warning in prepared(target, DeleteTopics((topic, "__consumer_offsets"))).warnings
+    assert warning not in prepared(target, DeleteTopics((topic,))).warnings
 
 
 def test_what_was_typed_is_there_again_when_the_cluster_refuses(three_brokers: LocalCluster, topic: str) -> None:
@@ -295,9 +295,9 @@ def test_what_the_cluster_refuses_stays_on_the_screen_until_it_was_read(
         await driven.until(lambda: driven.main.model.put_cursor_on(topic))
         await driven.press("plus", "backspace", "1", "enter")
         await driven.sees("Topic currently has 2 partitions")
-        told = driven.text
+        text = driven.text
         await driven.until(lambda: driven.feed.status.frames_made > 3)
-        assert driven.text == told
+        assert driven.text == text
         assert driven.app.screen.query_one(Input).value == "1", "what was typed is there again"
         await driven.press("escape")
         assert driven.app.screen is driven.main
@@ -307,9 +307,9 @@ def test_what_the_cluster_refuses_stays_on_the_screen_until_it_was_read(
 
 def test_growing_electing_and_verifying_tell_each_partition(three_brokers: LocalCluster, topic: str) -> None:
     target = target_of(three_brokers)
-    found = prepared(target, GrowTopic.of(topic, 2, "3"))
-    assert found.lines == ("partitions  2 → 3",)
-    assert found.typed is None
+    preparation = prepared(target, GrowTopic.of(topic, 2, "3"))
+    assert preparation.lines == ("partitions  2 → 3",)
+    assert preparation.typed is None
     assert carried_out(target, GrowTopic.of(topic, 2, "3")).is_good
     scope = ElectionScope(((topic, None),))
     assert "led by its preferred replica" in prepared(target, Elect(ElectionType.PREFERRED, scope)).question
@@ -330,9 +330,12 @@ def test_groups_are_reset_and_deleted(
     target, group = target_of(three_brokers), f"g-{topic}"
     assert by_wire("produce", topic, "--partition", "0", stdin="a\nb\nc\n").code == 0
     reset = ResetOffsets.of(group, topic, "latest")
-    found = prepared(target, reset)
-    assert f"{topic}-0  — → 3" in found.lines
-    assert (found.typed, f"group {group} does not exist yet: this creates it" in found.warnings) == (group, True)
+    preparation = prepared(target, reset)
+    assert f"{topic}-0  — → 3" in preparation.lines
+    assert (preparation.typed, f"group {group} does not exist yet: this creates it" in preparation.warnings) == (
+        group,
+        True,
+    )
     assert carried_out(target, reset).is_good
     back = carried_out(target, ResetOffsets.of(group, f"{topic}:0", "-2"))
     assert [cell.text for cell in back.rows[0]] == [f"{topic}-0", "3", "1", "reset", ""]
@@ -387,9 +390,9 @@ def test_records_are_deleted_up_to_an_offset(three_brokers: LocalCluster, topic:
     target, name = target_of(three_brokers), TopicPartition(topic, 0)
     assert by_wire("produce", topic, "--partition", "0", stdin="a\nb\nc\n").code == 0
     operation = DeleteRecords.of((name,), "2")
-    found = prepared(target, operation)
-    assert found.typed == str(name)
-    assert found.lines[0].startswith(f"{name}  0 → 2: 2 records")
+    preparation = prepared(target, operation)
+    assert preparation.typed == str(name)
+    assert preparation.lines[0].startswith(f"{name}  0 → 2: 2 records")
     outcome = carried_out(target, operation)
     assert [cell.text for cell in outcome.rows[0]] == [str(name), "2", "2", "deleted", ""]
     assert prepared(target, operation).run is None, "nothing is left before it"
@@ -400,9 +403,9 @@ def test_a_transaction_that_hangs_is_aborted(three_brokers: LocalCluster, topic:
     operation = AbortHanging((name,))
     assert prepared(target, operation).question == "no transaction hangs here"
     producer_id = hang(three_brokers.broker(by_wire.leaders(topic)[0]).address, topic)
-    found = prepared(target, operation)
-    assert found.typed == str(name) and found.question == "Abort 1 hanging transaction in tried?"
-    assert found.lines == (f"{name}  producer {producer_id} from offset 0: no coordinator knows it",)
+    preparation = prepared(target, operation)
+    assert preparation.typed == str(name) and preparation.question == "Abort 1 hanging transaction in tried?"
+    assert preparation.lines == (f"{name}  producer {producer_id} from offset 0: no coordinator knows it",)
     with pytest.raises(BadRequest, match="read-only"):
         carried_out(target_of(three_brokers, is_read_only=True), operation)
     outcome = carried_out(target, operation)
@@ -416,9 +419,9 @@ def test_a_transaction_that_its_coordinator_will_end_is_left_to_it(
     producer = Confluent(three_brokers.bootstrap_servers, f"open-{topic}")
     producer.begin()
     producer.send(topic, 0, b"open")
-    found = prepared(target_of(three_brokers), AbortHanging((TopicPartition(topic, 0),)))
-    assert found.run is None and found.question == "no transaction hangs here"
-    assert found.lines[0].endswith(f"open-{topic} is Ongoing, and its coordinator will end it")
+    preparation = prepared(target_of(three_brokers), AbortHanging((TopicPartition(topic, 0),)))
+    assert preparation.run is None and preparation.question == "no transaction hangs here"
+    assert preparation.lines[0].endswith(f"open-{topic} is Ongoing, and its coordinator will end it")
     producer.abort()
     producer.close()
 
@@ -605,14 +608,19 @@ def test_throttles_that_were_left_behind_are_removed_by_keys(
 def test_no_throttle_is_said_to_be_left_only_if_that_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = cast("Any", SimpleNamespace(check_may_change=lambda: None))
     silent = "broker 2: cannot tell now whether it has a rate of klamm's: no answer within 3 s"
-    for left, told in (((silent,), "there is no throttle that can be removed now"), ((), "klamm has left no throttle")):
+    for left, sentence in (
+        ((silent,), "there is no throttle that can be removed now"),
+        ((), "klamm has left no throttle"),
+    ):
 
         async def preview(cluster: Cluster, left: tuple[str, ...] = left) -> ClearedThrottles:
             return ClearedThrottles(left=left)
 
         monkeypatch.setattr(reassignments, "preview_unneeded_throttles", preview)
-        found = asyncio.run(RemoveThrottles().prepare(cluster))
-        assert found.question.startswith(told) and found.run is None and tuple(found.lines) == left
+        preparation = asyncio.run(RemoveThrottles().prepare(cluster))
+        assert (
+            preparation.question.startswith(sentence) and preparation.run is None and tuple(preparation.lines) == left
+        )
 
 
 def test_a_lower_retention_says_what_it_deletes_and_when(
@@ -742,7 +750,7 @@ async def test_an_address_that_nobody_answers_is_named_and_tried_again() -> None
 
 
 def test_bad_values_are_told_in_the_form_and_nothing_is_asked() -> None:
-    for build, told in (
+    for build, complaint in (
         (lambda: CreateTopic.of("a b", "", "", ""), "topic name is invalid"),
         (lambda: CreateTopic.of("t", "x", "", ""), "partitions must be a whole number"),
         (lambda: CreateTopic.of("t", "0", "", ""), "greater than 0"),
@@ -754,7 +762,7 @@ def test_bad_values_are_told_in_the_form_and_nothing_is_asked() -> None:
         (lambda: ResetOffsets.of("g", "orders", "somewhere"), "cannot reset to"),
         (lambda: ResetOffsets.of("g", "", "latest"), "name topics"),
     ):
-        with pytest.raises(BadRequest, match=told):
+        with pytest.raises(BadRequest, match=complaint):
             build()
 
 

@@ -16,18 +16,20 @@ from tui.remedies import spelled
 
 @pytest.mark.parametrize("operation", Operation, ids=lambda item: item.name)
 def test_each_operation_says_where(operation: Operation) -> None:
-    told = spelled(Phrase(Do(operation, "x")))
+    sentence = spelled(Phrase(Do(operation, "x")))
     command = COMMANDS[operation].split(" {", 1)[0]
     keys = {f"{title} ({key})" for _, key, title in PAGES}
-    is_a_screen = any(f"screen {key}" in told for key in keys)
-    is_a_key = re.search(r"\([ABEQUR]\)|\(:(t|g|zk) x\)", told)
-    assert is_a_screen or is_a_key or command in told, f"{told!r} says not where"
-    if told.startswith("klamm "):
-        assert told.startswith(command)
+    is_a_screen = any(f"screen {key}" in sentence for key in keys)
+    is_a_key = re.search(r"\([ABEQUR]\)|\(:(t|g|zk) x\)", sentence)
+    assert is_a_screen or is_a_key or command in sentence, f"{sentence!r} says not where"
+    if sentence.startswith("klamm "):
+        assert sentence.startswith(command)
 
 
 def test_a_setting_that_does_not_exist() -> None:
     advice = advice_for(ErrorCode.INVALID_CONFIG, "Unknown topic config name: retention.sm", "topic orders")
     assert advice is not None
-    told = spelled(advice)
-    assert told == "did you mean retention.ms? see keys and their values with: klamm configs describe --topic … --all"
+    sentence = spelled(advice)
+    assert (
+        sentence == "did you mean retention.ms? see keys and their values with: klamm configs describe --topic … --all"
+    )

@@ -99,10 +99,10 @@ def test_a_broker_is_retired_from_its_row_and_the_plan_is_saved_and_opened(tmp_p
 async def test_a_plan_is_told_whole_where_there_is_little_room(driven: Driven, /) -> None:
     await driven.press("down", "R")
     await planned(driven)
-    told = " ".join(driven.text.split())
-    assert "5 leader changes: no plan needs fewer bytes." in told
-    assert "2 waves" in told
-    assert "emptied; broker 5 gets it: it goes from 16 to 27 replicas" in told
+    text = " ".join(driven.text.split())
+    assert "5 leader changes: no plan needs fewer bytes." in text
+    assert "2 waves" in text
+    assert "emptied; broker 5 gets it: it goes from 16 to 27 replicas" in text
     first = driven.text.splitlines().index(driven.lines_with("PARTITION ")[0])
     await driven.press("end")
     assert driven.text.splitlines()[first] == driven.lines_with("PARTITION ")[0], "rows stay where they are"
@@ -137,10 +137,10 @@ def test_plans_begin_with_the_rows_that_were_chosen(
 async def test_a_plan_that_nobody_can_make_says_why_until_it_was_read(driven: Driven, /) -> None:
     await driven.press("R", "ctrl+g")
     await driven.sees("no plan: ")
-    told = driven.text
-    assert "Plan: " in told and "Throttle" in told, "what was typed can be changed"
+    text = driven.text
+    assert "Plan: " in text and "Throttle" in text, "what was typed can be changed"
     await driven.tick(2)
-    assert driven.text == told
+    assert driven.text == text
     await driven.press("escape")
     assert (driven.app.screen, driven.main.off_board.plan) == (driven.main, None)
 

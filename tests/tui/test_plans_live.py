@@ -131,23 +131,23 @@ async def watched_throttled_and_cancelled(driven: Driven, file: Path) -> None:
 
 
 async def resumed_and_led_back(driven: Driven) -> None:
-    for key, question, told in (("R", "Resume plan-move.json", "done"), ("B", "Roll back plan-move.json", "done")):
+    for key, question, verdict in (("R", "Resume plan-move.json", "done"), ("B", "Roll back plan-move.json", "done")):
         await driven.press(key)
         await driven.press("ctrl+u", "ctrl+g")
         await driven.sees(question)
         await driven.press("y")
-        await driven.sees(f"plan-move.json: {told}")
+        await driven.sees(f"plan-move.json: {verdict}")
         await driven.press("escape")
         assert state_of(driven) is RunState.DONE
         there = "2 done" if key == "R" else "2 to do"
         await driven.until(lambda there=there: bool(driven.lines_with(there)))
     await driven.press("J")
     await driven.sees("History of plans: 3 runs")
-    told = [line for line in driven.text.splitlines() if "plan-move.json" in line]
-    assert [word for line in told for word in ("rollback", "resume", "apply") if word in line] == [
+    verdict = [line for line in driven.text.splitlines() if "plan-move.json" in line]
+    assert [word for line in verdict for word in ("rollback", "resume", "apply") if word in line] == [
         "rollback", "resume", "apply",
     ]  # fmt: skip
-    assert "stopped: interrupted" in told[2]
+    assert "stopped: interrupted" in verdict[2]
     assert "no plan is being carried out" in driven.text
 
 
@@ -288,8 +288,8 @@ def test_the_lock_of_another_operator_and_a_drift_are_told(
             await driven.sees("now: somebody@elsewhere since 2026-01-01T00:00:00Z, for apply other.json")
             await driven.press("escape")
             asked = await beside_plan(await DeleteTopics((topic,)).prepare(cluster), cluster)
-            told = "a plan that relies on this is being carried out by somebody@elsewhere"
-            assert asked.warnings[0].startswith(told)
+            warning = "a plan that relies on this is being carried out by somebody@elsewhere"
+            assert asked.warnings[0].startswith(warning)
 
     driven_live(three_brokers, tmp_path, scene)
     wrong = tmp_path / "wrong.json"

@@ -35,8 +35,8 @@ def see_settings(topic: str) -> Right:
 
 def denied(*rights: Right, **stages: StageStatus) -> Frame:
     frame = FakeCluster().frame()
-    told = {**frame.stages, **{Stage(name): status for name, status in stages.items()}}
-    return replace(frame, principal="User:alice", denied=rights, stages=told)
+    without = {**frame.stages, **{Stage(name): status for name, status in stages.items()}}
+    return replace(frame, principal="User:alice", denied=rights, stages=without)
 
 
 def test_rights_alike_are_told_as_one() -> None:
@@ -57,9 +57,9 @@ def test_what_is_hidden_is_no_fault_of_the_cluster() -> None:
     refused = StageStatus(StageSource.POLL, read_at_ms=read_ms, error="Cluster authorization failed.", is_denied=True)
     frame = denied(SEE_CLUSTER, log_dirs=refused)
     assert standing_of(frame) is Standing.LIVE
-    told = "\n".join("".join(text for text, _ in line) for line in status_lines(frame, 120))
-    assert "live" in told and "⊘ User:alice lacks describe on the cluster" in told
-    assert "authorization failed" not in told, "once is enough"
+    status = "\n".join("".join(text for text, _ in line) for line in status_lines(frame, 120))
+    assert "live" in status and "⊘ User:alice lacks describe on the cluster" in status
+    assert "authorization failed" not in status, "once is enough"
     assert standing_of(replace(frame, denied=())) is Standing.DEGRADED, "nobody knows of a right"
 
 

@@ -80,9 +80,9 @@ def test_every_standing_is_named_with_its_cause(scene: str, told: str) -> None:
 
 @staged(shown, "unreachable")
 async def test_a_screen_without_data_says_why_instead_of_being_blank(driven: Driven, /) -> None:
-    for key, told in (("3", "topics are not known yet"), ("4", "partitions are not known yet"), ("5", "groups")):
+    for key, message in (("3", "topics are not known yet"), ("4", "partitions are not known yet"), ("5", "groups")):
         await driven.press(key)
-        assert told in driven.text
+        assert message in driven.text
 
 
 @staged(shown, size=(80, 24))
@@ -234,13 +234,13 @@ async def test_pause_holds_the_view_while_data_go_on_and_loses_no_event(driven: 
 
 @staged(shown)
 async def test_how_often_the_cluster_is_asked_is_changed_within_bounds(driven: Driven, /) -> None:
-    for keys, told in (
+    for keys, interval in (
         ((), "every 1s"),
         (["equals_sign"] * 2, "every 0.5s"),
         (["minus"] * 6, "every 10s"),
     ):
         await driven.press(*keys)
-        assert driven.text.splitlines()[0].rstrip().endswith(told)
+        assert driven.text.splitlines()[0].rstrip().endswith(interval)
 
 
 @staged(shown)
@@ -299,8 +299,8 @@ async def test_help_lists_every_action_of_the_screen(driven: Driven, /) -> None:
 async def test_the_palette_finds_actions_by_name(driven: Driven, /, keys: tuple[str, ...]) -> None:
     await driven.press(*keys)
     await driven.type("brok")
-    found = driven.app.screen.query_one(CommandList)
-    await driven.until(lambda: found.option_count > 0 and "Brokers" in str(found.get_option_at_index(0).prompt))
+    listed = driven.app.screen.query_one(CommandList)
+    await driven.until(lambda: listed.option_count > 0 and "Brokers" in str(listed.get_option_at_index(0).prompt))
     await driven.press("down", "enter")
     await driven.until(lambda: driven.main.location.page == "brokers")
 
@@ -341,8 +341,8 @@ def test_a_partition_is_exported_by_its_name(tmp_path: Path) -> None:
         assert row.startswith("orders-7,"), row
         await driven.press("ctrl+s", "2")
         await driven.until(lambda: len(list(tmp_path.glob("*.json"))) == 1)
-        (found,) = json.loads(next(tmp_path.glob("*.json")).read_text("utf-8"))
-        assert found["partition"] == "orders-7"
+        (saved,) = json.loads(next(tmp_path.glob("*.json")).read_text("utf-8"))
+        assert saved["partition"] == "orders-7"
 
     shown(look, "live", folder=tmp_path)
 
@@ -373,8 +373,8 @@ def test_a_file_that_does_not_fit_on_the_disk_leaves_no_half(tmp_path: Path) -> 
 
 @staged(shown, "broker-down", size=(20, 8))
 async def test_even_a_tiny_terminal_says_it_whole(driven: Driven, /) -> None:
-    told = " ".join(driven.drawn.split())
-    assert "the terminal is too small 20×8; the dashboard needs 60×16 q quits" in told
+    text = " ".join(driven.drawn.split())
+    assert "the terminal is too small 20×8; the dashboard needs 60×16 q quits" in text
 
 
 @staged(shown, "broker-down", size=(59, 15))
@@ -497,11 +497,11 @@ def test_a_group_shows_its_lag_in_time() -> None:
         await driven.tick(11)
         samples = driven.app.board.history.lag.of(driven.main.location.group or "")
         values = [sample.value for sample in samples]
-        told = driven.lines_with("lag   ")[0]
+        row = driven.lines_with("lag   ")[0]
         assert len(values) > 2
-        assert f"least {min(values):,.0f}".replace(",", " ") in told
-        assert f"most {max(values):,.0f}".replace(",", " ") in told
-        assert any(block in told for block in "▁▂▃▄▅▆▇█")
+        assert f"least {min(values):,.0f}".replace(",", " ") in row
+        assert f"most {max(values):,.0f}".replace(",", " ") in row
+        assert any(block in row for block in "▁▂▃▄▅▆▇█")
 
     cluster = FakeCluster(3, {"orders": 2})
     cluster.add_group("billing", "orders", reads=50, lag=5)

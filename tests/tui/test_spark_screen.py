@@ -42,9 +42,9 @@ async def test_enter_opens_the_partitions_and_from_there_the_topic() -> None:
         await driven.press("enter")
         assert "› Spark › clicks-sessions" in driven.text.splitlines()[0]
         assert "BEHIND lag never fell" in driven.text and "/srv/spark/clicks-sessions/checkpoint" in driven.text
-        told = list(csv.DictReader(io.StringIO(Saving(driven.main).text_of("view"))))
-        assert [row["partition"] for row in told] == [f"clicks,{number}" for number in range(6)]
-        assert all(int(row["end"]) - int(row["committed"]) == int(row["lag"]) > 0 for row in told)
+        rows = list(csv.DictReader(io.StringIO(Saving(driven.main).text_of("view"))))
+        assert [row["partition"] for row in rows] == [f"clicks,{number}" for number in range(6)]
+        assert all(int(row["end"]) - int(row["committed"]) == int(row["lag"]) > 0 for row in rows)
         await driven.press("enter")
         assert driven.main.location.topic == "clicks"
         await driven.press("escape", "escape")
@@ -56,9 +56,9 @@ async def test_below_the_rows_stands_why_a_query_is_behind_and_where_its_offsets
     async with dashboard("streaming", page="spark", size=(120, 40)) as driven:
         await driven.tick(4)
         assert "WHY" in driven.lines_with("QUERY ")[0]
-        told = driven.main.query_one("#aside", LinesView).text
-        assert told.startswith("clicks-sessions  BEHIND  lag never fell")
-        assert "clicks-0  ▇" in told and "checkpoint /srv/spark/clicks-sessions/checkpoint" in told
+        text = driven.main.query_one("#aside", LinesView).text
+        assert text.startswith("clicks-sessions  BEHIND  lag never fell")
+        assert "clicks-0  ▇" in text and "checkpoint /srv/spark/clicks-sessions/checkpoint" in text
 
 
 @in_event_loop

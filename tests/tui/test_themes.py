@@ -22,9 +22,9 @@ NORD = 'base = "light"\naccent = "#88c0d0"\n'
 def test_a_theme_of_your_own_changes_what_it_names_and_keeps_the_rest(tmp_path: Path) -> None:
     (tmp_path / "nord.toml").write_text(NORD)
     (tmp_path / "notes.txt").write_text("no theme")
-    found, problems = custom_themes(tmp_path)
-    assert (list(found), problems) == (["nord"], {})
-    nord, light = found["nord"], PALETTES["light"]
+    themes, problems = custom_themes(tmp_path)
+    assert (list(themes), problems) == (["nord"], {})
+    nord, light = themes["nord"], PALETTES["light"]
     assert nord.accent == "#88c0d0"
     assert (nord.background, nord.bad, nord.is_dark) == (light.background, light.bad, False)
     assert custom_themes(tmp_path / "absent") == ({}, {})
@@ -44,8 +44,8 @@ def test_a_theme_of_your_own_changes_what_it_names_and_keeps_the_rest(tmp_path: 
 def test_a_theme_that_cannot_be_used_is_named_and_the_others_are_used(text: str, told: str, tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_bytes(text.encode("utf-8", "surrogateescape"))
     (tmp_path / "nord.toml").write_text(NORD)
-    found, problems = custom_themes(tmp_path)
-    assert list(found) == ["nord"]
+    themes, problems = custom_themes(tmp_path)
+    assert list(themes) == ["nord"]
     (problem,) = problems.values()
     assert problem.startswith(f"{tmp_path / 'bad.toml'}: ")
     assert told in problem
@@ -95,9 +95,9 @@ def test_without_colour_attributes_tell_what_colours_told() -> None:
 
     def attributes(text: str, behind: str, background: str = palette.background, **more: bool) -> set[str]:
         segment = Segment("x", Style(color=text, bgcolor=behind, **more))
-        (told,) = colourless.apply([segment], Color.parse(background))
-        assert told.style is not None and told.style.color is None and told.style.bgcolor is None
-        return set(str(told.style).replace("not ", "not-").split()) - {"not-dim", "not-reverse", "not-underline"}
+        (style,) = colourless.apply([segment], Color.parse(background))
+        assert style.style is not None and style.style.color is None and style.style.bgcolor is None
+        return set(str(style.style).replace("not ", "not-").split()) - {"not-dim", "not-reverse", "not-underline"}
 
     assert attributes(palette.text, palette.background) in ({"none"}, set())
     assert attributes(palette.text, palette.selected, bold=True) == {"reverse", "bold"}

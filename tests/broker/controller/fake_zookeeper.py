@@ -171,8 +171,10 @@ class FakeZooKeeper:
         return do.AdminRequest(self.preferred_election, self.malformed)
 
     def _ReadIsrChangeNotifications(self, core: ControllerCore, _: object) -> Notifications[TopicPartition]:
-        found = self.isr_notifications
-        return Notifications(tuple(found), tuple(p for partitions in found.values() for p in partitions))
+        notifications = self.isr_notifications
+        return Notifications(
+            tuple(notifications), tuple(p for partitions in notifications.values() for p in partitions)
+        )
 
     def _ReadLogDirEvents(self, core: ControllerCore, _: object) -> Notifications[int]:
         return Notifications(tuple(self.log_dir_events), tuple(self.log_dir_events.values()))

@@ -99,18 +99,18 @@ def finish(world: World) -> None:
 
 def outcome(world: World) -> dict[str, str]:
     """What must not depend on the crash: which brokers hold which partition, and that it has a leader."""
-    found = {}
+    states = {}
     for topic, assignment in world.zk.topics.items():
         for partition in assignment.assignment:
             name = f"{topic}-{partition}"
             state = world.zk.states[tp(name)].state
             assert state.leader in state.isr
             assert state.leader in world.zk.brokers
-            found[name] = f"{world.assignment(name)} isr={sorted(state.isr)}"
+            states[name] = f"{world.assignment(name)} isr={sorted(state.isr)}"
     assert world.zk.deletions == {}
     assert world.zk.reassignments is None
     assert world.zk.preferred_election is None
-    return found
+    return states
 
 
 def run(operation: Operation, lost_after: int | None) -> tuple[dict[str, str], bool]:
@@ -146,8 +146,8 @@ def test_the_next_controller_finishes_it(operation: Operation) -> None:
     lost_after = 0
     at_work = True
     while at_work:
-        found, at_work = run(operation, lost_after)
-        assert found in possible, f"{operation.__name__} differs when the controller is lost after {lost_after}"
+        state, at_work = run(operation, lost_after)
+        assert state in possible, f"{operation.__name__} differs when the controller is lost after {lost_after}"
         lost_after += 1
     assert lost_after > 5, "the operation takes some instructions"
 

@@ -30,12 +30,12 @@ OF_THE_LOOP = {
 
 def concrete(module: Any, base: type) -> set[type]:
     """Return the concrete classes of a module: those below ``base`` that have no subclasses."""
-    found = {
+    classes = {
         member
         for _, member in inspect.getmembers(module, inspect.isclass)
         if issubclass(member, base) and member is not base
     }
-    return {member for member in found if not member.__subclasses__()}
+    return {member for member in classes if not member.__subclasses__()}
 
 
 def test_every_event_is_handled() -> None:

@@ -131,7 +131,7 @@ async def test_a_topic_marked_for_deletion_cannot_be_created(zk_chroot: str) -> 
 @staged(run)
 async def test_the_loop_goes_on_while_very_many_partitions_are_made(zk_chroot: str) -> None:
     """A request of 40 bytes may ask for 200,000. To assign them took 270 ms in one piece, and to write them 500."""
-    beside, told = [], []
+    beside, durations = [], []
     run_beside = offload.beside_loop
 
     async def noted(work: Callable[..., object], /, *args: object) -> object:
@@ -140,7 +140,7 @@ async def test_the_loop_goes_on_while_very_many_partitions_are_made(zk_chroot: s
 
     with pytest.MonkeyPatch.context() as patches:
         patches.setattr(offload, "beside_loop", noted)
-        patches.setattr(topic_admin.logger, "info", lambda text, *values: told.append(text % values))
+        patches.setattr(topic_admin.logger, "info", lambda text, *values: durations.append(text % values))
         async with cluster_of(zk_chroot, 2) as cluster:
             admin = cluster.controller.topic_admin
             await cluster.controller.controller.stop()
@@ -153,8 +153,8 @@ async def test_the_loop_goes_on_while_very_many_partitions_are_made(zk_chroot: s
             assert beside == ["_new_partitions", "encoded"]
             (written,) = (await cluster.controller.zk.topics.get_topic_assignments(("t",))).values()
             assert sorted(written.assignment) == list(range(4 * offload.MANY))
-    assert "998: (" in told[0] and told[0].endswith(")}")
-    assert told[1].endswith(f")}} and {offload.MANY} more")
+    assert "998: (" in durations[0] and durations[0].endswith(")}")
+    assert durations[1].endswith(f")}} and {offload.MANY} more")
 
 
 @staged(run)

@@ -170,8 +170,8 @@ def test_answers_become_events(frame: dict[str, Any]) -> None:
     [("3.9", (7, 8, 4)), ("2.6", (4, 6, 3)), ("2.4", (4, 6, 2)), ("1.0", (1, 4, 0)), ("0.8.2", (0, 0, 0))],
 )
 def test_versions_follow_the_inter_broker_protocol(ibp: str, versions: tuple[int, int, int]) -> None:
-    found = RequestVersions.of(parse_metadata_version(ibp))
-    assert (found.leader_and_isr, found.update_metadata, found.stop_replica) == versions
+    chosen = RequestVersions.of(parse_metadata_version(ibp))
+    assert (chosen.leader_and_isr, chosen.update_metadata, chosen.stop_replica) == versions
 
 
 LISR = LeaderAndIsrToBroker(

@@ -47,9 +47,9 @@ async def test_what_a_tool_asks_for(
         await client.create(path, data)
         assert await instructions.perform(read) == AdminRequest(values)
         await client.set(path, b"{")
-        told = await instructions.perform(read)
-        assert told.values == nothing
-        assert path in told.malformed
+        answer = await instructions.perform(read)
+        assert answer.values == nothing
+        assert path in answer.malformed
         await client.close()
         with pytest.raises(ControllerMoved):
             await instructions.perform(read)

@@ -632,14 +632,14 @@ def test_what_a_coordinator_has_made_is_stored_without_a_look_as_with_one(
         log = with_open_transaction(tmp_path / folder, config, StandIn())
         before(log)
         batch, own = memoryview(bytearray(made[0])), made[1]
-        told: object
+        stored: object
         try:
             if folder == "taken-0":
-                told = log.append_own(batch, own, 5)
+                stored = log.append_own(batch, own, 5)
             else:
-                told = log.append_as_leader(batch, 5, origin=AppendOrigin.COORDINATOR).first_offset
+                stored = log.append_as_leader(batch, 5, origin=AppendOrigin.COORDINATOR).first_offset
         except KafkaError as error:
-            told = (error.code, str(error).replace("taken-0", "looked-0"))
+            stored = (error.code, str(error).replace("taken-0", "looked-0"))
         snapshots = [snapshot.entries() for snapshot in log.producers.snapshots.pending]
-        outcomes.append((told, known_of(log), snapshots))
+        outcomes.append((stored, known_of(log), snapshots))
     assert outcomes[0] == outcomes[1]

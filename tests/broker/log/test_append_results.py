@@ -91,10 +91,10 @@ def test_the_log_start_moves_forward_only_and_says_so(tmp_path: Path) -> None:
     for value in (b"a", b"b", b"c"):
         log.append_as_leader(data_batch(value), 0)
     log.update_high_watermark(3)
-    told: list[int] = []
-    log.on_start_moved = lambda: told.append(log.log_start_offset)
+    starts: list[int] = []
+    log.on_start_moved = lambda: starts.append(log.log_start_offset)
     assert [log.increment_log_start_offset(offset) for offset in (2, 2, 1, 3)] == [True, False, False, True]
-    assert told == [2, 3]
+    assert starts == [2, 3]
 
 
 def test_an_empty_log_may_go_on_later(tmp_path: Path) -> None:

@@ -74,9 +74,9 @@ def test_the_files_hold_the_batches_and_have_the_time_of_the_newest_source(tmp_p
     (segment,), _ = written(tmp_path, batches)
     assert segment.path.read_bytes() == b"".join(batches)
     assert segment.size_bytes == len(b"".join(batches))
-    found = [path for path in segment.file_paths() if path.exists()]
-    assert len(found) == 3, "log, offset index, time index; no transaction was aborted"
-    assert {path.stat().st_mtime_ns for path in found} == {NEWEST_NS}
+    paths = [path for path in segment.file_paths() if path.exists()]
+    assert len(paths) == 3, "log, offset index, time index; no transaction was aborted"
+    assert {path.stat().st_mtime_ns for path in paths} == {NEWEST_NS}
 
 
 def test_the_first_offset_of_the_segment_may_be_the_first_batch_s_and_the_last_too(tmp_path: Path) -> None:

@@ -44,8 +44,8 @@ def log_of(folder: Path, *segments: int, config: LogConfig = CONFIG, replicated:
 
 
 def ends(log: Log) -> tuple[int, int]:
-    found = dirty(log)
-    return found.first_dirty_offset, found.first_uncleanable_offset
+    dirty_end = dirty(log)
+    return dirty_end.first_dirty_offset, dirty_end.first_uncleanable_offset
 
 
 def test_all_but_the_active_segment(tmp_path: Path) -> None:
@@ -107,9 +107,9 @@ def test_the_filthiest_first(tmp_path: Path) -> None:
     for log in logs:
         log.cleaning.first_dirty_offset = 10
     measured = [dirty(log) for log in logs]
-    found = filthiest(measured)
-    assert found is not None
-    assert found.log is logs[2]
+    choice = filthiest(measured)
+    assert choice is not None
+    assert choice.log is logs[2]
     assert filthiest(measured[:1]) is None
     assert filthiest([]) is None
 
@@ -237,7 +237,7 @@ def test_shares_of_a_thread() -> None:
 
 
 def test_the_pace_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    now_s, told = [0.0], []
+    now_s, waits = [0.0], []
 
     def sleep(seconds: float) -> None:
         assert 0 < seconds <= cleaning.PAUSE_S_MAX
@@ -245,11 +245,11 @@ def test_the_pace_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
     monkeypatch.setattr(time, "sleep", sleep)
-    pace = Pace(1000.0, told.append)
+    pace = Pace(1000.0, waits.append)
     for _ in range(100):
         pace.spend(100)
     assert now_s[0] == pytest.approx(10.0, abs=0.5)
-    assert len(told) > 10
+    assert len(waits) > 10
     now_s[0] += 1000
     for _ in range(100):
         pace.spend(100)

@@ -107,16 +107,16 @@ def test_append_times_stay(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [1, EXACT_KEY_BYTES_MAX, EXACT_KEY_BYTES_MAX + 1, 127, 128, 9000])
 def test_long_keys_are_told_apart(tmp_path: Path, size: int) -> None:
     log = new_log(tmp_path, changed(segment_bytes=100_000))
-    one, other = b"a" * size, b"a" * (size - 1) + b"b"
-    put(log, (one, b"1"), (other, b"1"))
-    put(log, (one, b"2"))
+    key, other = b"a" * size, b"a" * (size - 1) + b"b"
+    put(log, (key, b"1"), (other, b"1"))
+    put(log, (key, b"2"))
     close_segment(log)
     clean_once(log)
-    assert pairs_of(log) == [(1, other, b"1"), (2, one, b"2")]
+    assert pairs_of(log) == [(1, other, b"1"), (2, key, b"2")]
     put(log, (other, b"3"))
     close_segment(log)
     clean_once(log)
-    assert pairs_of(log) == [(2, one, b"2"), (3, other, b"3")]
+    assert pairs_of(log) == [(2, key, b"2"), (3, other, b"3")]
 
 
 def test_records_without_key_go_and_are_counted(tmp_path: Path) -> None:
@@ -242,8 +242,8 @@ def test_indexes_are_made_anew(tmp_path: Path) -> None:
         assert (segment.load_max_timestamp().timestamp_ms >= NOW_MS) is (segment.size_bytes > 0)
         assert segment.offset_index.size_bytes == (log.dir / f"{segment.base_offset:020d}.index").stat().st_size
     assert any(segment.offset_index.size_bytes for segment in log.segments[:-1])
-    found = offset_for_timestamp(log, NOW_MS)
-    assert found is not None
+    offset_found = offset_for_timestamp(log, NOW_MS)
+    assert offset_found is not None
     for offset, _, value in pairs_of(log):
         assert values_of(log, offset)[0] == (offset, value)
 
@@ -319,10 +319,10 @@ def test_records_that_are_none_behind_a_right_checksum(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     batch = data_batch(b"1", b"2", key=b"a")
     for rubbish in (b"\xff" * 5, b"\x00" * 5, bytes(range(5))):
-        one = bytearray(batch)
-        one[61:66] = rubbish
-        stamp_crc(one, 0, len(one))
-        log.append_as_follower(placed(one, log.log_end_offset))
+        damaged = bytearray(batch)
+        damaged[61:66] = rubbish
+        stamp_crc(damaged, 0, len(damaged))
+        log.append_as_follower(placed(damaged, log.log_end_offset))
     close_segment(log)
     with pytest.raises(KafkaError):
         clean_once(log)

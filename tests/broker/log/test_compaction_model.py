@@ -239,13 +239,13 @@ class Run:
         assert offsets == sorted(set(offsets))
         known = {record.offset: (record.key, record.value) for record in self.sent}
         assert all(known[offset] == (key, value) for offset, key, value in stored)
-        found = set(offsets)
+        kept = set(offsets)
         aborted = {record.offset for record in self.sent if record.is_aborted}
         decided = [record for record in self.sent if not record.is_aborted]
-        assert {record.offset for record in decided if record.offset >= self.touched_to} <= found
+        assert {record.offset for record in decided if record.offset >= self.touched_to} <= kept
         last = {record.key: record for record in decided if record.offset < self.touched_to}
-        assert {record.offset for record in last.values() if record.value is not None} <= found
-        survivors = found - aborted
+        assert {record.offset for record in last.values() if record.value is not None} <= kept
+        survivors = kept - aborted
         final = {key: value for offset, key, value in stored if offset in survivors and value is not None}
         dead = {key for offset, key, value in stored if offset in survivors and value is None}
         expected = {record.key: record.value for record in decided}
@@ -257,7 +257,7 @@ class Run:
         if self.is_uniform:
             last = {record.key: record for record in decided if record.offset < self.clean_to}
             stale = {record.offset for record in self.sent if record.offset < self.clean_to}
-            assert not (stale - {record.offset for record in last.values()}) & found
+            assert not (stale - {record.offset for record in last.values()}) & kept
 
     def _data_records(self) -> list[Record]:
         data = read_all(self.log)

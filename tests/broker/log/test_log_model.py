@@ -292,9 +292,9 @@ class Run:
         if not timestamps:
             return
         target = self.random.choice(timestamps)[1] + self.random.choice([-1, 0, 1])
-        found = offset_for_timestamp(self.log, target)
+        offset_found = offset_for_timestamp(self.log, target)
         expected = next((timestamp for timestamp in timestamps if timestamp[1] >= target), None)
-        assert (None if found is None else (found.offset, found.timestamp_ms)) == (
+        assert (None if offset_found is None else (offset_found.offset, offset_found.timestamp_ms)) == (
             None if expected is None else (expected[0], expected[1])
         )
         largest = max(record[1] for record in self.model.records if record[0] >= self.log.first_segment_base_offset)

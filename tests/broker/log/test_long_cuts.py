@@ -28,9 +28,9 @@ def scanned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     scan = segment_module.scan_batches
 
     def noted(*arguments: Any) -> Iterator[Any]:
-        for found in scan(*arguments):
-            positions.append(found[0])
-            yield found
+        for result in scan(*arguments):
+            positions.append(result[0])
+            yield result
 
     monkeypatch.setattr(segment_module, "scan_batches", noted)
     return positions

@@ -112,9 +112,9 @@ def test_a_follower_has_the_same_bytes_and_neither_has_epochs(tmp_path: Path, ve
         leader.append_as_leader(sent(b"%d" % n, b"x" * 50, codec=codec), 3)
     assert leader.leader_epochs.entries == ()
     while follower.log_end_offset < leader.log_end_offset:
-        found = leader.read(follower.log_end_offset, 200, limit_offset=leader.log_end_offset, min_one_batch=True)
-        assert found.records is not None
-        follower.append_as_follower(memoryview(bytearray(found.records.read())))
+        read = leader.read(follower.log_end_offset, 200, limit_offset=leader.log_end_offset, min_one_batch=True)
+        assert read.records is not None
+        follower.append_as_follower(memoryview(bytearray(read.records.read())))
     assert stored(follower) == stored(leader)
     assert follower.leader_epochs.entries == ()
     leader.abandon()

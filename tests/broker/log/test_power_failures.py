@@ -113,16 +113,16 @@ def test_a_checkpoint_is_the_old_one_or_the_new_one(tmp_path: Path, crash: str) 
     path = tmp_path / "d" / "checkpoint"
     path.write_text("old")
     disk = Disk(tmp_path / "d")
-    found: list[bytes] = []
+    contents: list[bytes] = []
 
     def before(_: Call) -> None:
         for _ in range(5):
             stored = disk.image(crash)["checkpoint"]
             assert stored is not None
-            found.append(stored.data)
+            contents.append(stored.data)
 
     disk.before = before
     with disk.watched():
         replace_file(path, "new", sync=True)
-    assert set(found) <= {b"old", b"new"}
+    assert set(contents) <= {b"old", b"new"}
     assert disk.image(STRICT)["checkpoint"].data == b"new"  # type: ignore[union-attr]

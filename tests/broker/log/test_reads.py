@@ -111,14 +111,18 @@ def test_a_range_outlives_truncation_of_what_follows(tmp_path: Path) -> None:
 def test_offsets_by_time(tmp_path: Path) -> None:
     log = filled(tmp_path / "t-0")
     for timestamp_ms, offset in ((0, 0), (1000, 0), (1001, 1), (1035, 4), (1090, 9)):
-        found = offset_for_timestamp(log, timestamp_ms)
-        assert found is not None
-        assert (found.offset, found.timestamp_ms, found.leader_epoch) == (offset, 1000 + 10 * offset, 0)
+        offset_found = offset_for_timestamp(log, timestamp_ms)
+        assert offset_found is not None
+        assert (offset_found.offset, offset_found.timestamp_ms, offset_found.leader_epoch) == (
+            offset,
+            1000 + 10 * offset,
+            0,
+        )
     assert offset_for_timestamp(log, 1091) is None
     log.increment_log_start_offset(6)
-    found = offset_for_timestamp(log, 0)
-    assert found is not None
-    assert found.offset == 6
+    offset_found = offset_for_timestamp(log, 0)
+    assert offset_found is not None
+    assert offset_found.offset == 6
     assert earliest_offset(log) == (6, -1, 0)
     assert offset_of_max_timestamp(log) == (9, 1090, 0)
 

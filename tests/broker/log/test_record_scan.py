@@ -78,9 +78,9 @@ def test_a_record_of_any_length_is_followed_by_the_next(size: int) -> None:
     offsets, _ = indexed(records)
     assert offsets == {b"a" * 40: BASE, known(b"k" * size): BASE + 1, b"last": BASE + 2}
     data, start = section_of(records)
-    found = find_survivors(data, start, len(data), 3, BASE, offsets, keeps_tombstones=True)
-    assert found == find_live(data, start, len(data), BASE, [BASE, BASE + 1, BASE + 2], keeps_tombstones=True)
-    assert found.record_count == 3
+    survivors = find_survivors(data, start, len(data), 3, BASE, offsets, keeps_tombstones=True)
+    assert survivors == find_live(data, start, len(data), BASE, [BASE, BASE + 1, BASE + 2], keeps_tombstones=True)
+    assert survivors.record_count == 3
 
 
 @pytest.mark.parametrize("keeps_tombstones", [True, False])
@@ -94,16 +94,18 @@ def test_survivors_are_those_at_or_beyond_the_map_s_offset(keeps_tombstones: boo
             if record.key is not None and chosen.random() < 0.7
         }
         data, start = section_of(records, b"x" * (seed % 3))
-        found = find_survivors(data, start, len(data), len(records), BASE, offsets, keeps_tombstones=keeps_tombstones)
+        survivors = find_survivors(
+            data, start, len(data), len(records), BASE, offsets, keeps_tombstones=keeps_tombstones
+        )
         stays = [
             record
             for record in records
             if record.key is not None and record.offset >= offsets.get(known(record.key), -1)
         ]
         kept = [record for record in stays if keeps_tombstones or record.value is not None]
-        assert found.bounds == bounds_of(records, kept, start)
-        assert found.has_tombstone == (keeps_tombstones and any(record.value is None for record in kept))
-        assert found.null_keys == sum(record.key is None for record in records)
+        assert survivors.bounds == bounds_of(records, kept, start)
+        assert survivors.has_tombstone == (keeps_tombstones and any(record.value is None for record in kept))
+        assert survivors.null_keys == sum(record.key is None for record in records)
 
 
 def test_without_tombstones_none_is_told_of() -> None:
@@ -131,14 +133,14 @@ def test_live_records_are_found_by_their_offsets(base: int, keeps_tombstones: bo
     for seed in range(20):
         chosen = random.Random(seed)
         live = [record for record in records if chosen.random() < 0.5] or records[:1]
-        found = find_live(
+        live_found = find_live(
             data, 3, len(data), base, [record.offset for record in live], keeps_tombstones=keeps_tombstones
         )
-        assert found is not None
+        assert live_found is not None
         kept = [record for record in live if keeps_tombstones or record.value is not None]
-        assert found.bounds == bounds_of(records, kept, 3, base)
-        assert found.has_tombstone == (keeps_tombstones and any(record.value is None for record in kept))
-        assert found.null_keys == 0
+        assert live_found.bounds == bounds_of(records, kept, 3, base)
+        assert live_found.has_tombstone == (keeps_tombstones and any(record.value is None for record in kept))
+        assert live_found.null_keys == 0
 
 
 def test_an_offset_that_is_not_there_is_not_found() -> None:
@@ -195,10 +197,10 @@ def test_runs_of_records_are_read_as_each_of_them(count: int, first_delta: int) 
         for every in (1, 3, 50):
             live = [r for r in some if r.key is not None][::every]
             if live:
-                found = find_live(data, start, len(data), BASE, [r.offset for r in live], keeps_tombstones=False)
-                assert found is not None, name
+                live_found = find_live(data, start, len(data), BASE, [r.offset for r in live], keeps_tombstones=False)
+                assert live_found is not None, name
                 kept = [r for r in live if r.value is not None]
-                assert found.bounds == bounds_of(some, kept, start), name
+                assert live_found.bounds == bounds_of(some, kept, start), name
 
 
 def test_records_of_one_form_are_a_run() -> None:
@@ -300,12 +302,15 @@ def test_a_tombstone_in_a_run_is_told_of() -> None:
     records = [record(delta, b"key-%d" % delta, None) for delta in range(10)]
     data, start = section_of(records)
     live = [records[3].offset, records[7].offset]
-    found = find_live(data, start, len(data), BASE, live, keeps_tombstones=True)
-    assert found is not None
-    assert (found.bounds, found.has_tombstone) == (bounds_of(records, [records[3], records[7]], start), True)
-    found = find_live(data, start, len(data), BASE, live, keeps_tombstones=False)
-    assert found is not None
-    assert (found.bounds, found.has_tombstone) == ([], False)
+    live_records = find_live(data, start, len(data), BASE, live, keeps_tombstones=True)
+    assert live_records is not None
+    assert (live_records.bounds, live_records.has_tombstone) == (
+        bounds_of(records, [records[3], records[7]], start),
+        True,
+    )
+    live_records = find_live(data, start, len(data), BASE, live, keeps_tombstones=False)
+    assert live_records is not None
+    assert (live_records.bounds, live_records.has_tombstone) == ([], False)
 
 
 @pytest.mark.parametrize("change", ["one less", "one more", "cut", "key over the end"])
@@ -335,25 +340,27 @@ def test_the_largest_timestamp_of_the_survivors() -> None:
     for seed in range(20):
         kept = random.Random(seed).sample(records, 8)
         live = sorted(record.offset for record in kept)
-        found = find_live(data, start, len(data), BASE, live, keeps_tombstones=True)
-        assert found is not None
-        assert max_timestamp_delta(data, found, max(TIME_DELTAS)) == max(record.timestamp_ms for record in kept) - T0
+        live_found = find_live(data, start, len(data), BASE, live, keeps_tombstones=True)
+        assert live_found is not None
+        assert (
+            max_timestamp_delta(data, live_found, max(TIME_DELTAS)) == max(record.timestamp_ms for record in kept) - T0
+        )
 
 
 def test_a_survivor_with_the_largest_possible_time_ends_the_search() -> None:
     records = [record(0, b"a", time_delta=5), record(1, b"b", time_delta=3)]
     data, start = section_of(records)
-    found = find_survivors(data, start, len(data), 2, BASE, {}, keeps_tombstones=True)
-    assert max_timestamp_delta(data, found, 5) == 5
-    assert max_timestamp_delta(data, found, 3) == 3, "the last one's; the caller says that none is larger"
+    survivors = find_survivors(data, start, len(data), 2, BASE, {}, keeps_tombstones=True)
+    assert max_timestamp_delta(data, survivors, 5) == 5
+    assert max_timestamp_delta(data, survivors, 3) == 3, "the last one's; the caller says that none is larger"
 
 
 def test_a_removed_record_between_survivors_has_no_say_about_the_time() -> None:
     records = [record(0, b"a"), record(1, b"b", time_delta=5), record(2, b"c", time_delta=3)]
     data, start = section_of(records)
-    found = find_live(data, start, len(data), BASE, [BASE, BASE + 2], keeps_tombstones=True)
-    assert found is not None
-    assert max_timestamp_delta(data, found, 5) == 3
+    live = find_live(data, start, len(data), BASE, [BASE, BASE + 2], keeps_tombstones=True)
+    assert live is not None
+    assert max_timestamp_delta(data, live, 5) == 3
 
 
 def bounds_of(records: list[Record], kept: list[Record], start: int, base: int = BASE) -> list[int]:

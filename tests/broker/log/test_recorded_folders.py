@@ -57,15 +57,15 @@ def manager_of(log_dir: Path, environment: StandIn | None = None) -> LogManager:
 
 def dumped(which: str, kind: str, pattern: str) -> dict[str, list[tuple[int, ...]]]:
     """Return what Kafka's dump tool said about each file: the numbers that ``pattern`` finds in its lines."""
-    found: dict[str, list[tuple[int, ...]]] = {}
+    batches: dict[str, list[tuple[int, ...]]] = {}
     name = ""
     for line in (RECORDED / which / "dump" / f"{kind}.txt").read_text().splitlines():
         if line.startswith("Dumping "):
             name = line.removeprefix("Dumping /data/kafka/")
-            found[name] = []
+            batches[name] = []
         elif match := re.search(pattern, line):
-            found[name].append(tuple(int(number) for number in match.groups()))
-    return found
+            batches[name].append(tuple(int(number) for number in match.groups()))
+    return batches
 
 
 def log_end_offsets(which: str) -> dict[TopicPartition, int]:
@@ -74,8 +74,8 @@ def log_end_offsets(which: str) -> dict[TopicPartition, int]:
     data = RECORDED / which / "data"
     if which == "running":
         checkpoint = (data / HIGH_WATERMARK_CHECKPOINT).read_text()
-        found = decode_offset_checkpoint(checkpoint, "recorded")
-        return {partition: end for partition, end in found.items() if (data / str(partition)).exists()}
+        offsets = decode_offset_checkpoint(checkpoint, "recorded")
+        return {partition: end for partition, end in offsets.items() if (data / str(partition)).exists()}
     batch = r"(?:lastOffset: |^offset: )(\d+)"
     for name, batches in dumped(which, "log", batch).items():
         topic, _, partition = name.split("/")[0].rpartition("-")

@@ -216,10 +216,10 @@ def test_what_goes_with_a_damaged_segment_goes_for_good(tmp_path: Path, changes:
         open_log(root / "t-0", COMPACTED, clean=False)
     for seed in range(16):
         image = write_image(disk.image(MIXED, random.Random(seed)), tmp_path / f"start-{seed}")
-        found = open_log(image / "t-0", COMPACTED, clean=False)
-        assert found.log_end_offset < last.base_offset, "what is behind the damage is gone"
-        assert values_of(found) == expected[: found.log_end_offset]
-        found.abandon()
+        recovered = open_log(image / "t-0", COMPACTED, clean=False)
+        assert recovered.log_end_offset < last.base_offset, "what is behind the damage is gone"
+        assert values_of(recovered) == expected[: recovered.log_end_offset]
+        recovered.abandon()
 
 
 COPY = f"t-0.{'a' * 32}-future"
@@ -252,11 +252,11 @@ def test_what_follows_a_gap_goes_from_a_copy_for_another_dir(
     *_, last = first.iter_batches()
     log.abandon()
     first.path.write_bytes(first.path.read_bytes()[: last[0]])
-    found = open_log(tmp_path / name, config, **({"clean": False} | options))
+    recovered = open_log(tmp_path / name, config, **({"clean": False} | options))
     missing = last[1].base_offset
-    assert found.log_end_offset == (missing if is_cut else 12)
-    assert found.gap == (None if is_of_crash is None else (missing, is_of_crash))
-    found.abandon()
+    assert recovered.log_end_offset == (missing if is_cut else 12)
+    assert recovered.gap == (None if is_of_crash is None else (missing, is_of_crash))
+    recovered.abandon()
 
 
 def test_what_follows_a_gap_is_recovered_too(tmp_path: Path) -> None:
@@ -269,17 +269,17 @@ def test_what_follows_a_gap_is_recovered_too(tmp_path: Path) -> None:
     data = bytearray(damaged.path.read_bytes())
     data[-10] ^= 1
     damaged.path.write_bytes(data)
-    found = open_log(tmp_path / "t-0", CONFIG, clean=False)
-    assert found.gap is not None
-    assert damaged.base_offset <= found.log_end_offset < others[0].base_offset
-    found.abandon()
+    recovered = open_log(tmp_path / "t-0", CONFIG, clean=False)
+    assert recovered.gap is not None
+    assert damaged.base_offset <= recovered.log_end_offset < others[0].base_offset
+    recovered.abandon()
 
 
 def test_a_copy_for_another_dir_keeps_segments_without_a_gap(tmp_path: Path) -> None:
     log = filled(tmp_path / f"t-0.{'a' * 32}-future")
     assert len(log.segments) > 1
-    found = crashed(log)
-    assert (found.log_end_offset, len(found.segments)) == (12, len(log.segments))
+    recovered = crashed(log)
+    assert (recovered.log_end_offset, len(recovered.segments)) == (12, len(log.segments))
 
 
 def test_what_was_flushed_is_not_read_again(tmp_path: Path) -> None:
@@ -296,8 +296,8 @@ def test_only_segments_that_were_not_flushed_whole_are_read_again(tmp_path: Path
     log = filled(tmp_path / "t-0")
     *_, flushed, last = log.segments
     flushed.path.write_bytes(b"\xff" * flushed.path.stat().st_size)
-    found = crashed(log, recovery_point=last.base_offset + 1)
-    assert (found.log_end_offset, len(found.segments)) == (12, len(log.segments))
+    recovered = crashed(log, recovery_point=last.base_offset + 1)
+    assert (recovered.log_end_offset, len(recovered.segments)) == (12, len(log.segments))
 
 
 def test_after_an_orderly_stop_nothing_is_recovered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -364,17 +364,17 @@ class Run:
         self._check_aborted(history, known)
 
     def _check_aborted(self, history: History, known: History) -> None:
-        found = set(self.log.collect_aborted_transactions(self.log.log_start_offset, self.log.log_end_offset))
+        aborted = set(self.log.collect_aborted_transactions(self.log.log_start_offset, self.log.log_end_offset))
         if self.is_cleaned:
             # The first records of a transaction may be gone before a copy is made, or all of them.
             markers = {(transaction.producer_id, transaction.last_offset) for transaction in history.aborted}
-            assert {(transaction.producer_id, transaction.last_offset) for transaction in found} <= markers
+            assert {(transaction.producer_id, transaction.last_offset) for transaction in aborted} <= markers
         else:
             begun_later = {transaction for transaction in known.aborted if transaction.first_offset >= self.deleted_to}
             assert {
                 transaction for transaction in history.aborted if transaction.first_offset >= self.deleted_to
-            } <= found
-            assert found <= set(history.aborted) | begun_later
+            } <= aborted
+            assert aborted <= set(history.aborted) | begun_later
 
     def _stable(self, unstable: int | None) -> int:
         high_watermark = self.log.high_watermark
@@ -382,11 +382,11 @@ class Run:
 
     def _read_committed(self) -> list[int]:
         """Return the offsets that a client reads: it drops what the aborted list of each answer names."""
-        offset, found = self.log.log_start_offset, []
+        offset, position = self.log.log_start_offset, []
         while offset < self.log.last_stable_offset:
             got, offset = self._fetched(offset, self.rng.choice([1, 200, 600, 100_000]))
-            found += got
-        return found
+            position += got
+        return position
 
     def _fetched(self, offset: int, max_bytes: int) -> tuple[list[int], int]:
         read = self.log.read(offset, max_bytes, limit_offset=self.log.last_stable_offset, min_one_batch=True)
@@ -420,13 +420,13 @@ def _without_aborted(data: bytes, aborted: list[AbortedTransaction]) -> Iterator
 @pytest.mark.parametrize("seed", range(rounds("KLAMM_TRANSACTION_LIVES", 20)))
 def test_committed_records_are_read_and_no_others_whatever_happens_to_the_log(tmp_path: Path, seed: int) -> None:
     run = Run(seed, tmp_path)
-    told: list[str] = []
+    values: list[str] = []
     for _ in range(STEPS):
         try:
-            run.step(told)
+            run.step(values)
             run.check()
         except AssertionError as error:
-            error.add_note(f"after {told[-12:]} {run.log!r} {[tuple(step) for step in run.steps]}")
+            error.add_note(f"after {values[-12:]} {run.log!r} {[tuple(step) for step in run.steps]}")
             raise
     run.broker.logs.release()
 

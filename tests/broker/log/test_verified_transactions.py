@@ -102,9 +102,9 @@ def test_what_is_not_transactional_or_not_a_leaders_business_needs_none(log: Log
     stamped = open_log(log.dir.parent / "leader-0")
     stamped.append_as_leader(batch, 0)
     stamped.append_as_leader(data_batch(b"v", producer=(2, 0, 1), transactional=True, timestamp_ms=NOW_MS), 0)
-    found = stamped.read(1, 1_000, limit_offset=2, min_one_batch=True).records
-    assert found is not None
-    assert log.append_as_follower(memoryview(bytearray(found.read()))).last_offset == 1
+    records = stamped.read(1, 1_000, limit_offset=2, min_one_batch=True).records
+    assert records is not None
+    assert log.append_as_follower(memoryview(bytearray(records.read()))).last_offset == 1
 
 
 def test_a_later_batch_does_not_come_before_the_first(log: Log) -> None:
@@ -245,12 +245,12 @@ def test_the_short_path_of_transactions_does_what_the_long_one_does(
         logs.append(open_log(tmp_path_factory.mktemp("short") / "t-0", config, environment))
         if number:
             logs[-1].__class__ = LongWay
-    for what, producer_id, epoch, distance, approval, coordinator_epoch, transactional in steps:
+    for step, producer_id, epoch, distance, approval, coordinator_epoch, transactional in steps:
         known = logs[0].producers.producers.get(producer_id)
         sequence = max(0, (0 if known is None or known.next_sequence < 0 else known.next_sequence) + distance)
         seen = []
         for log in logs:
-            if what == "send":
+            if step == "send":
                 batch = data_batch(
                     b"v",
                     b"w",
@@ -259,22 +259,22 @@ def test_the_short_path_of_transactions_does_what_the_long_one_does(
                     timestamp_ms=NOW_MS,
                 )
                 seen.append(_sent(log, batch, approval, (producer_id, sequence, epoch)))
-            elif what == "offsets":
+            elif step == "offsets":
                 batch = data_batch(b"v", producer=(producer_id, epoch, 0), transactional=True, timestamp_ms=NOW_MS)
                 wanted = (producer_id, NO_SEQUENCE, epoch)
                 seen.append(_sent(log, batch, approval, wanted, AppendOrigin.COORDINATOR))
-            elif what in ("commit", "abort"):
-                batch = marker_batch(producer_id, epoch, commit=what == "commit", coordinator_epoch=coordinator_epoch)
+            elif step in ("commit", "abort"):
+                batch = marker_batch(producer_id, epoch, commit=step == "commit", coordinator_epoch=coordinator_epoch)
                 seen.append(_appended(log, batch, AppendOrigin.COORDINATOR))
-            elif what == "replicate":
+            elif step == "replicate":
                 log.update_high_watermark(log.log_end_offset)
-            elif what == "roll":
+            elif step == "roll":
                 log.roll()
             else:
                 log.truncate_to(max(log.log_end_offset - 2, 0))
                 log.build_producers()
             seen.append(_shown(log))
-        assert seen[: len(seen) // 2] == seen[len(seen) // 2 :], what
+        assert seen[: len(seen) // 2] == seen[len(seen) // 2 :], step
     contents = [b"".join(path.read_bytes() for path in sorted(log.dir.glob("*.log"))) for log in logs]
     assert contents[0] == contents[1]
     for log in logs:

@@ -11,9 +11,9 @@ def offset_for_timestamp(log: Log, timestamp_ms: int) -> OffsetAtTime | None:
     """Return the first record whose timestamp is at least ``timestamp_ms``, or None."""
     step = step_by_time(log, timestamp_ms, 0)
     while step is not None:
-        found = None if step.batch is None else step.batch.first_record()
-        if found is not None:
-            return found
+        record = None if step.batch is None else step.batch.first_record()
+        if record is not None:
+            return record
         step = step_by_time(log, timestamp_ms, step.next_offset)
     return None
 

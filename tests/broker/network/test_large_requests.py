@@ -262,8 +262,8 @@ def test_ten_large_requests_at_once_take_a_bounded_memory(monkeypatch: pytest.Mo
                     tracemalloc.stop()
 
     run(check)
-    one, ten = peaks
-    assert ten < 2 * one + 10 * 4 * len(frame), (one, ten, len(frame))
+    alone, ten = peaks
+    assert ten < 2 * alone + 10 * 4 * len(frame), (alone, ten, len(frame))
 
 
 @staged(run)

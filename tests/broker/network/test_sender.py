@@ -70,7 +70,7 @@ def answer(data: tuple[OpenFile, bytes], sizes: list[int]) -> tuple[Outgoing, by
 async def test_small_ranges_for_a_peer_that_does_not_read_are_not_read_either(
     data: tuple[OpenFile, bytes], pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here, there = pair
+    here, receiver = pair
     read_bytes = 0
     preadv = os.preadv
 
@@ -88,7 +88,7 @@ async def test_small_ranges_for_a_peer_that_does_not_read_are_not_read_either(
     assert 0 < read_bytes <= GATHERED_BYTES_MAX + SENDFILE_BYTES_MIN
     queued = sender.queued_bytes
     assert len(expected) - 1_000_000 < queued < len(expected)
-    received = await asyncio.to_thread(_read, there, len(expected))
+    received = await asyncio.to_thread(_read, receiver, len(expected))
     assert received == expected
     async with asyncio.timeout(PATIENCE_S):
         await drained.wait()
@@ -101,7 +101,7 @@ async def test_small_ranges_for_a_peer_that_does_not_read_are_not_read_either(
 async def test_ranges_of_all_sizes_arrive_in_order(
     data: tuple[OpenFile, bytes], pair: tuple[socket.socket, socket.socket], seed: int
 ) -> None:
-    here, there = pair
+    here, receiver = pair
     rng = random.Random(seed)
     sender = SocketSender(asyncio.get_running_loop(), here.fileno(), lambda: None, pytest.fail, NOW_MS)
     expected = b""
@@ -112,7 +112,7 @@ async def test_ranges_of_all_sizes_arrive_in_order(
         plain = Outgoing(rng.randbytes(rng.choice([3, 100_000])))
         expected += more + bytes(plain)
         sender.send(plain)
-    assert await asyncio.to_thread(_read, there, len(expected)) == expected
+    assert await asyncio.to_thread(_read, receiver, len(expected)) == expected
     sender.close()
 
 
@@ -171,7 +171,7 @@ async def test_the_loop_does_not_wait_for_what_is_not_in_memory(
     monkeypatch: pytest.MonkeyPatch,
     sizes: list[int],
 ) -> None:
-    here, there = pair
+    here, receiver = pair
     disk = SlowDisk(monkeypatch)
     drained = asyncio.Event()
     sender = SocketSender(asyncio.get_running_loop(), here.fileno(), drained.set, pytest.fail, NOW_MS)
@@ -182,7 +182,7 @@ async def test_the_loop_does_not_wait_for_what_is_not_in_memory(
     await _until(lambda: disk.asked)
     assert sender.queued_bytes > 0 and not drained.is_set()
     disk.may_read.set()
-    assert await asyncio.to_thread(_read, there, len(expected)) == expected
+    assert await asyncio.to_thread(_read, receiver, len(expected)) == expected
     await _until(drained.is_set)
     assert sender.queued_bytes == 0
     sender.close()

@@ -254,11 +254,11 @@ def test_a_hook_sees_an_answer_that_comes_later_and_abandons_one_that_nobody_wai
     first, second = Deferred(), Deferred(lambda: given_up.append("second"))
     answers = iter([first, second])
     route = route_of(lambda request, body: next(answers), note_throttle)
-    one, two = route.handler(REQUEST, None), route.handler(REQUEST, None)
-    assert not one.is_complete
+    early, late = route.handler(REQUEST, None), route.handler(REQUEST, None)
+    assert not early.is_complete
     first.complete(MetadataResponse(brokers=[], topics=[]))
-    assert one.response.throttle_time_ms == 77
-    two.give_up()
+    assert early.response.throttle_time_ms == 77
+    late.give_up()
     assert given_up == ["second"]
 
 

@@ -19,25 +19,25 @@ TYPED = re.compile(r"\bklamm (plan|topics|reassign|brokers|cluster)\b|--[a-z]")
 
 def planner_texts() -> list[str]:
     """Return each string in the planner that contains a command or an option. An f-string gets 5 for its values."""
-    found = []
+    texts = []
     for path in sorted(Path(plans.__path__[0]).glob("*.py")):
         tree = ast.parse(path.read_text("utf-8"))
         whole = [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
         parts = {id(part) for node in whole for part in node.values}
         for node in ast.walk(tree):
             if isinstance(node, ast.JoinedStr):
-                found.append(
+                texts.append(
                     "".join(str(part.value) if isinstance(part, ast.Constant) else "5" for part in node.values)
                 )
             elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts:
-                found.append(node.value)
-    return [text for text in found if TYPED.search(text) and "\n" not in text]
+                texts.append(node.value)
+    return [text for text in texts if TYPED.search(text) and "\n" not in text]
 
 
 def test_no_command_and_no_option_of_the_planner_is_left() -> None:
     texts = planner_texts()
     assert len(texts) > 10
-    assert [told for text in texts if TYPED.search(told := planner_words(text))] == []
+    assert [words for text in texts if TYPED.search(words := planner_words(text))] == []
 
 
 @pytest.mark.parametrize(

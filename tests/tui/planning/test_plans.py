@@ -99,10 +99,10 @@ def test_a_saved_plan_is_read_back_with_the_same_moves(plan: OpenedPlan, tmp_pat
         "", tuple(replace(move, size_bytes=None) for move in plan.moves), plan.digest,
     )  # fmt: skip
     name = plan.moves[0].name
-    told = read.explained(name)
+    explained = read.explained(name)
     before, after = plan.moves[0].before, plan.moves[0].target
-    assert told[0] == f"{name}: {', '.join(map(str, before))} becomes {', '.join(map(str, after))}"
-    assert any(text.startswith("  it leaves broker 4: it goes from ") for text in told)
+    assert explained[0] == f"{name}: {', '.join(map(str, before))} becomes {', '.join(map(str, after))}"
+    assert any(text.startswith("  it leaves broker 4: it goes from ") for text in explained)
 
 
 @pytest.mark.parametrize(
@@ -149,9 +149,9 @@ def test_the_card_tells_before_and_after() -> None:
 
 def test_the_details_hold_card_flows_largest_moves_and_waves(plan: OpenedPlan) -> None:
     for width in (50, 190):
-        told = text_of(detail_lines(plan, width))
+        text = text_of(detail_lines(plan, width))
         for part in ("brokers that remain", "sends", "the largest moves", "waves of at most 10", "solver: "):
-            assert part in told, part
+            assert part in text, part
     largest = text_of(detail_lines(plan, 50)).split("the largest moves")[1].split("waves of")[0].split("\n")
     assert len([line for line in largest if "→" in line]) == min(10, sum(move.copies > 0 for move in plan.planned))
 
@@ -270,10 +270,10 @@ def test_a_run_tells_where_it_is_how_it_goes_and_what_was_said() -> None:
     run.waits_for(Holder("bob@host", "2026-01-01T00:00:00Z", "apply x"))
     run.says("wave 2 waits, for at most 15 s: the ISR has shrunk for orders-0")
     assert (run.state, run.is_under_way, len(changes)) == (RunState.UNDER_WAY, True, 5)
-    told = text_of(run_lines(run))
-    assert "▶ apply plan.json: under way   wave 2 of 3   4/9 partitions   throttle 5.0 kB/s" in told
-    assert "━━━━━━━━╌╌╌╌╌╌╌╌ 50 %  2.0 kB of 4.1 kB   1.0 kB/s   1s to 1m 59s left" in told
-    assert "the ISR has shrunk for orders-0" in told
+    shown = text_of(run_lines(run))
+    assert "▶ apply plan.json: under way   wave 2 of 3   4/9 partitions   throttle 5.0 kB/s" in shown
+    assert "━━━━━━━━╌╌╌╌╌╌╌╌ 50 %  2.0 kB of 4.1 kB   1.0 kB/s   1s to 1m 59s left" in shown
+    assert "the ISR has shrunk for orders-0" in shown
     assert [text for _, text in run.said][:2] == ["the plan lock is taken", "wave 2 of 3 begins"]
 
 
@@ -383,17 +383,17 @@ def test_the_past_is_told_run_by_run_the_newest_first(tmp_path: Path) -> None:
     journal.write("done", reason=None, wave=1, throttles_left=[])
     journal.close()
     (tmp_path / "c.journal").write_text("no journal\n")
-    found, errors = read_journals((tmp_path, tmp_path))
-    assert [path.name for path, _ in found] == ["a.json.journal", "b.json.journal"]
+    journals, errors = read_journals((tmp_path, tmp_path))
+    assert [path.name for path, _ in journals] == ["a.json.journal", "b.json.journal"]
     assert len(errors) == 1
     runs = past_runs([(first, read_journal(first))])
     assert [(run.who, run.what, run.waves_done, run.outcome) for run in runs] == [
         ("bob", "resume a.json", 0, NO_END),
         ("ann", "apply a.json", 1, "stopped: the copy has stalled"),
     ]
-    told = history_outcome("History", found, errors, "nobody")
-    assert [row[1].text for row in told.rows] == ["eve", "bob", "ann"]
-    assert told.rows[0][-1].text == "done"
+    outcome = history_outcome("History", journals, errors, "nobody")
+    assert [row[1].text for row in outcome.rows] == ["eve", "bob", "ann"]
+    assert outcome.rows[0][-1].text == "done"
     assert unfinished_plans((tmp_path,)) == [], "there is no file of the plan any more"
     (tmp_path / "a.json").write_text("{}")
     (tmp_path / "b.json").write_text("{}")
