@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from certificates import Authority, Signed
+from event_loop import staged
 from network_serving import answer_with_name, correlation_ids, metadata_request, read_frame, run, serving, session
 from openssl_peer import openssl_peer
 from virtual_time import ManualClock
@@ -128,19 +129,17 @@ def test_answers_come_in_order_whatever_their_size_and_wherever_they_are(tmp_pat
     run(check)
 
 
-def test_many_small_requests_in_few_records_and_one_request_in_many(tmp_path: Path) -> None:
-    async def check() -> None:
-        async with serving({ApiKey.METADATA: answer_with_name}, tls=listener(tmp_path)) as (_, host, port):
-            reader, writer = await connected(host, port, client_context(tmp_path))
-            writer.write(b"".join(metadata_request("x" * (i % 100), i) for i in range(5000)))
-            assert correlation_ids([await read_frame(reader) for _ in range(5000)]) == list(range(5000))
-            for byte in metadata_request("slow", 7):
-                writer.write(bytes([byte]))
-                await writer.drain()
-            assert correlation_ids([await read_frame(reader)]) == [7]
-            writer.close()
-
-    run(check)
+@staged(run)
+async def test_many_small_requests_in_few_records_and_one_request_in_many(tmp_path: Path) -> None:
+    async with serving({ApiKey.METADATA: answer_with_name}, tls=listener(tmp_path)) as (_, host, port):
+        reader, writer = await connected(host, port, client_context(tmp_path))
+        writer.write(b"".join(metadata_request("x" * (i % 100), i) for i in range(5000)))
+        assert correlation_ids([await read_frame(reader) for _ in range(5000)]) == list(range(5000))
+        for byte in metadata_request("slow", 7):
+            writer.write(bytes([byte]))
+            await writer.drain()
+        assert correlation_ids([await read_frame(reader)]) == [7]
+        writer.close()
 
 
 @pytest.mark.parametrize("turn_ms", [0, 2])
@@ -217,40 +216,37 @@ async def ask_oddly(host: str, port: int, context: ssl.SSLContext, numbers: rand
     writer.close()
 
 
-def test_small_records_that_come_with_the_end_are_all_answered(tmp_path: Path) -> None:
+@staged(run)
+async def test_small_records_that_come_with_the_end_are_all_answered(tmp_path: Path) -> None:
     """They are decrypted together, and the record that ends the connection is one of them."""
+    async with serving({ApiKey.METADATA: answer_with_name}, tls=listener(tmp_path)) as (_, host, port):
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = client_context(tmp_path).wrap_bio(incoming, outgoing, server_hostname="broker.example")
+        reader, writer = await asyncio.open_connection(host, port)
 
-    async def check() -> None:
-        async with serving({ApiKey.METADATA: answer_with_name}, tls=listener(tmp_path)) as (_, host, port):
-            incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-            tls = client_context(tmp_path).wrap_bio(incoming, outgoing, server_hostname="broker.example")
-            reader, writer = await asyncio.open_connection(host, port)
+        async def once_enough_came(call: Callable[[], Any]) -> Any:
+            return await tried_as_bytes_come(call, reader, writer, incoming, outgoing)
 
-            async def once_enough_came(call: Callable[[], Any]) -> Any:
-                return await tried_as_bytes_come(call, reader, writer, incoming, outgoing)
-
-            await once_enough_came(tls.do_handshake)
-            # What comes with the handshake's end TLS gets with it: the others wait for an answer.
-            tls.write(metadata_request("t", 0))
-            answers, numbers = await once_enough_came(lambda: tls.read(65_536)), []
-            for number in range(1, 20):
-                tls.write(metadata_request("t", number))
-            with suppress(ssl.SSLWantReadError):
-                tls.unwrap()
-            writer.write(outgoing.read())
-            while len(numbers) < 20:
-                while len(answers) >= 4 and len(answers) >= (end := 4 + int.from_bytes(answers[:4], "big")):
-                    numbers.append(int.from_bytes(answers[4:8], "big"))
-                    answers = answers[end:]
-                if len(numbers) < 20:
-                    answers += await once_enough_came(lambda: tls.read(65_536))
-            assert numbers == list(range(20))
-            async with asyncio.timeout(PATIENCE_S):
-                while await reader.read():
-                    pass
-            writer.close()
-
-    run(check)
+        await once_enough_came(tls.do_handshake)
+        # What comes with the handshake's end TLS gets with it: the others wait for an answer.
+        tls.write(metadata_request("t", 0))
+        answers, numbers = await once_enough_came(lambda: tls.read(65_536)), []
+        for number in range(1, 20):
+            tls.write(metadata_request("t", number))
+        with suppress(ssl.SSLWantReadError):
+            tls.unwrap()
+        writer.write(outgoing.read())
+        while len(numbers) < 20:
+            while len(answers) >= 4 and len(answers) >= (end := 4 + int.from_bytes(answers[:4], "big")):
+                numbers.append(int.from_bytes(answers[4:8], "big"))
+                answers = answers[end:]
+            if len(numbers) < 20:
+                answers += await once_enough_came(lambda: tls.read(65_536))
+        assert numbers == list(range(20))
+        async with asyncio.timeout(PATIENCE_S):
+            while await reader.read():
+                pass
+        writer.close()
 
 
 def test_what_is_decrypted_when_a_turn_ends_is_handled_in_the_next_one(
@@ -338,20 +334,18 @@ def anonymous_kb() -> int:
     return int(line.split()[1])
 
 
-def test_the_certificate_says_who_a_client_is(tmp_path: Path) -> None:
-    async def check() -> None:
-        rules = "RULE:^CN=(.*?) .*$/$1/L,DEFAULT"
-        policy = listener(tmp_path, "required", ssl_principal_mapping_rules=rules)
-        async with telling_principals(policy) as (server, host, port):
-            assert await principal_at(host, port, client_context(tmp_path, CLIENT)) == "User:anna"
-            assert await principal_at(host, port, client_context(tmp_path, CA.sign("bob"))) == "User:CN=bob"
-            (totals,) = server.totals.values()
-            assert (totals.logins, totals.failed_logins) == (2, 0)
-            assert totals.received() == (2, 2 * len(metadata_request("t", 1)))
-        async with telling_principals(listener(tmp_path, "none")) as (_, host, port):
-            assert await principal_at(host, port, client_context(tmp_path, CLIENT)) == "User:ANONYMOUS"
-
-    run(check)
+@staged(run)
+async def test_the_certificate_says_who_a_client_is(tmp_path: Path) -> None:
+    rules = "RULE:^CN=(.*?) .*$/$1/L,DEFAULT"
+    policy = listener(tmp_path, "required", ssl_principal_mapping_rules=rules)
+    async with telling_principals(policy) as (server, host, port):
+        assert await principal_at(host, port, client_context(tmp_path, CLIENT)) == "User:anna"
+        assert await principal_at(host, port, client_context(tmp_path, CA.sign("bob"))) == "User:CN=bob"
+        (totals,) = server.totals.values()
+        assert (totals.logins, totals.failed_logins) == (2, 0)
+        assert totals.received() == (2, 2 * len(metadata_request("t", 1)))
+    async with telling_principals(listener(tmp_path, "none")) as (_, host, port):
+        assert await principal_at(host, port, client_context(tmp_path, CLIENT)) == "User:ANONYMOUS"
 
 
 def test_a_very_long_subject_is_the_name_of_a_client(tmp_path: Path) -> None:
@@ -407,31 +401,26 @@ def test_other_names_and_protocols_than_its_own_do_not_matter(tmp_path: Path) ->
     run(check)
 
 
-def test_nothing_is_taken_before_a_handshake_is_over(tmp_path: Path) -> None:
+@staged(run)
+async def test_nothing_is_taken_before_a_handshake_is_over(tmp_path: Path) -> None:
     """Early data of TLS 1.3 could be sent again by anybody who has seen it. The tickets allow none."""
-
-    async def check() -> None:
-        async with (
-            serving({ApiKey.METADATA: answer_with_name}, tls=listener(tmp_path)) as (_, host, port),
-            openssl_peer(host, port, ssl.TLSVersion.TLSv1_3) as peer,
-        ):
-            peer.write(metadata_request("t", 0))
-            await peer.read()
-            session = peer.lib.SSL_get_session(peer.tls)
-            assert peer.lib.SSL_SESSION_has_ticket(session) == 1
-            assert peer.lib.SSL_SESSION_get_max_early_data(session) == 0
-
-    run(check)
+    async with (
+        serving({ApiKey.METADATA: answer_with_name}, tls=listener(tmp_path)) as (_, host, port),
+        openssl_peer(host, port, ssl.TLSVersion.TLSv1_3) as peer,
+    ):
+        peer.write(metadata_request("t", 0))
+        await peer.read()
+        session = peer.lib.SSL_get_session(peer.tls)
+        assert peer.lib.SSL_SESSION_has_ticket(session) == 1
+        assert peer.lib.SSL_SESSION_get_max_early_data(session) == 0
 
 
-def test_a_certificate_that_no_rule_fits_is_not_let_in(tmp_path: Path) -> None:
-    async def check() -> None:
-        policy = listener(tmp_path, "required", ssl_principal_mapping_rules="RULE:^OU=(.*)$/$1/")
-        async with telling_principals(policy) as (_, host, port):
-            with pytest.raises(REFUSED):
-                await principal_at(host, port, client_context(tmp_path, CLIENT))
-
-    run(check)
+@staged(run)
+async def test_a_certificate_that_no_rule_fits_is_not_let_in(tmp_path: Path) -> None:
+    policy = listener(tmp_path, "required", ssl_principal_mapping_rules="RULE:^OU=(.*)$/$1/")
+    async with telling_principals(policy) as (_, host, port):
+        with pytest.raises(REFUSED):
+            await principal_at(host, port, client_context(tmp_path, CLIENT))
 
 
 @pytest.mark.parametrize("client_auth", ["required", "requested"])
@@ -440,22 +429,20 @@ def test_a_certificate_that_no_rule_fits_is_not_let_in(tmp_path: Path) -> None:
     [None, Authority("another CA").sign("mallory"), CA.sign("late", days=(-9, -2)), CA.sign("early", days=(2, 9))],
     ids=["none", "of another CA", "expired", "not valid yet"],
 )
-def test_bad_certificates_are_refused_and_none_is_where_one_is_required(
+@staged(run)
+async def test_bad_certificates_are_refused_and_none_is_where_one_is_required(
     tmp_path: Path, client_auth: str, own: Signed | None
 ) -> None:
-    async def check() -> None:
-        async with telling_principals(listener(tmp_path, client_auth)) as (server, host, port):
-            context = client_context(tmp_path, own)
-            if own is None and client_auth == "requested":
-                assert await principal_at(host, port, context) == "User:ANONYMOUS"
-                return
-            for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
-                context.maximum_version = version
-                with pytest.raises(REFUSED):
-                    await principal_at(host, port, context)
-            assert [totals.failed_logins for totals in server.totals.values()] == [2]
-
-    run(check)
+    async with telling_principals(listener(tmp_path, client_auth)) as (server, host, port):
+        context = client_context(tmp_path, own)
+        if own is None and client_auth == "requested":
+            assert await principal_at(host, port, context) == "User:ANONYMOUS"
+            return
+        for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+            context.maximum_version = version
+            with pytest.raises(REFUSED):
+                await principal_at(host, port, context)
+        assert [totals.failed_logins for totals in server.totals.values()] == [2]
 
 
 @pytest.mark.parametrize(
@@ -497,26 +484,24 @@ def test_only_enabled_versions_and_suites_are_spoken(tmp_path: Path) -> None:
     run(check)
 
 
-def test_what_is_not_tls_ends_its_connection_only(tmp_path: Path) -> None:
-    async def check() -> None:
-        async with serving({ApiKey.METADATA: answer_with_name}, tls=listener(tmp_path)) as (server, host, port):
-            good_reader, good_writer = await connected(host, port, client_context(tmp_path))
-            for garbage in (metadata_request("t", 1), b"GET / HTTP/1.1\r\n\r\n", bytes(300), b"\x16\x03\x01\xff\xff"):
-                reader, writer = await asyncio.open_connection(host, port)
-                writer.write(garbage)
-                writer.write_eof()
-                async with asyncio.timeout(PATIENCE_S):
-                    # At most an alert, which is seven bytes.
-                    assert len(await reader.read()) <= 7
-                writer.close()
-            good_writer.write(metadata_request("t", 3))
-            assert correlation_ids([await read_frame(good_reader)]) == [3]
-            good_writer.close()
+@staged(run)
+async def test_what_is_not_tls_ends_its_connection_only(tmp_path: Path) -> None:
+    async with serving({ApiKey.METADATA: answer_with_name}, tls=listener(tmp_path)) as (server, host, port):
+        good_reader, good_writer = await connected(host, port, client_context(tmp_path))
+        for garbage in (metadata_request("t", 1), b"GET / HTTP/1.1\r\n\r\n", bytes(300), b"\x16\x03\x01\xff\xff"):
+            reader, writer = await asyncio.open_connection(host, port)
+            writer.write(garbage)
+            writer.write_eof()
             async with asyncio.timeout(PATIENCE_S):
-                while server.connections:
-                    await asyncio.sleep(0)
-
-    run(check)
+                # At most an alert, which is seven bytes.
+                assert len(await reader.read()) <= 7
+            writer.close()
+        good_writer.write(metadata_request("t", 3))
+        assert correlation_ids([await read_frame(good_reader)]) == [3]
+        good_writer.close()
+        async with asyncio.timeout(PATIENCE_S):
+            while server.connections:
+                await asyncio.sleep(0)
 
 
 def flipped(record: bytes) -> bytes:
@@ -537,52 +522,47 @@ def flipped(record: bytes) -> bytes:
     ],
     ids=["a bit", "plaintext", "too large", "empty", "a handshake", "version 2", "its middle first", "cut short"],
 )
-def test_damaged_records_end_the_connection(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
-    async def check() -> None:
-        handled: list[int] = []
+@staged(run)
+async def test_damaged_records_end_the_connection(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    handled: list[int] = []
 
-        def note(request: RequestHead, body: Any) -> MetadataResponse:
-            handled.append(request.correlation_id)
-            return answer_with_name(request, body)
+    def note(request: RequestHead, body: Any) -> MetadataResponse:
+        handled.append(request.correlation_id)
+        return answer_with_name(request, body)
 
-        async with serving({ApiKey.METADATA: note}, tls=listener(tmp_path)) as (_, host, port):
-            reader, writer = await asyncio.open_connection(host, port)
-            incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-            tls = client_context(tmp_path).wrap_bio(incoming, outgoing, server_hostname="broker.example")
-            async with asyncio.timeout(PATIENCE_S):
-                while True:
-                    try:
-                        tls.do_handshake()
-                        break
-                    except ssl.SSLWantReadError:
-                        writer.write(outgoing.read())
-                        incoming.write(await reader.read(65536))
-                writer.write(outgoing.read())
-                tls.write(metadata_request("t", 1))
-                writer.write(damage(outgoing.read()))
-                with suppress(ConnectionError):
-                    await reader.read()
-            writer.close()
-            assert handled == []
-
-    run(check)
+    async with serving({ApiKey.METADATA: note}, tls=listener(tmp_path)) as (_, host, port):
+        reader, writer = await asyncio.open_connection(host, port)
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = client_context(tmp_path).wrap_bio(incoming, outgoing, server_hostname="broker.example")
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                try:
+                    tls.do_handshake()
+                    break
+                except ssl.SSLWantReadError:
+                    writer.write(outgoing.read())
+                    incoming.write(await reader.read(65536))
+            writer.write(outgoing.read())
+            tls.write(metadata_request("t", 1))
+            writer.write(damage(outgoing.read()))
+            with suppress(ConnectionError):
+                await reader.read()
+        writer.close()
+        assert handled == []
 
 
 KEY_UPDATE_BYTES = 27
 
 
-def test_nobody_renegotiates(tmp_path: Path) -> None:
+@staged(run)
+async def test_nobody_renegotiates(tmp_path: Path) -> None:
     """Of TLS 1.2: a client could make the broker compute signatures forever, and change who it is."""
-
-    async def check() -> None:
-        async with (
-            serving({ApiKey.METADATA: answer_with_name}, tls=listener(tmp_path)) as (_, host, port),
-            openssl_peer(host, port, ssl.TLSVersion.TLSv1_2) as peer,
-        ):
-            assert peer.lib.SSL_renegotiate(peer.tls) == 1
-            assert await peer.until_done(lambda: peer.lib.SSL_do_handshake(peer.tls)) < 0
-
-    run(check)
+    async with (
+        serving({ApiKey.METADATA: answer_with_name}, tls=listener(tmp_path)) as (_, host, port),
+        openssl_peer(host, port, ssl.TLSVersion.TLSv1_2) as peer,
+    ):
+        assert peer.lib.SSL_renegotiate(peer.tls) == 1
+        assert await peer.until_done(lambda: peer.lib.SSL_do_handshake(peer.tls)) < 0
 
 
 @pytest.mark.parametrize("peers_too", [False, True], ids=["own", "both"])
@@ -773,49 +753,45 @@ def test_a_client_whose_ca_is_revoked_gets_in_no_more(tmp_path: Path) -> None:
     run(check)
 
 
-def test_connections_count_before_they_shake_hands(tmp_path: Path) -> None:
-    async def check() -> None:
-        limits = ServerLimits(max_connections_per_ip=3)
-        async with serving({ApiKey.METADATA: answer_with_name}, limits, tls=listener(tmp_path)) as (server, host, port):
-            silent = [await asyncio.open_connection(host, port) for _ in range(3)]
-            async with asyncio.timeout(PATIENCE_S):
-                while len(server.connections) < 3:
-                    await asyncio.sleep(0)
-                reader, writer = await asyncio.open_connection(host, port)
-                assert await reader.read() == b""
-            for _, each in [*silent, (reader, writer)]:
-                each.close()
-
-    run(check)
-
-
-def test_a_peer_that_drips_its_handshake_does_not_stay(tmp_path: Path) -> None:
-    async def check() -> None:
-        clock = ManualClock()
-        async with serving({}, clock=clock, tls=listener(tmp_path)) as (server, host, port):
-            good_reader, good_writer = await connected(host, port, client_context(tmp_path))
-            good_writer.write(bytes(encode_request(ApiVersionsRequest(), 0, 3, "test")))
-            assert correlation_ids([await read_frame(good_reader)]) == [3]
-            reader, writer = await asyncio.open_connection(host, port)
-            writer.write(b"\x16\x03")
-            async with asyncio.timeout(PATIENCE_S):
-                while len(server.connections) < 2:
-                    await asyncio.sleep(0)
-                clock.advance(ADMIT_WITHIN_MS)
-                server._close_unknown()
-                assert len(server.connections) == 2
-                writer.write(b"\x01")
+@staged(run)
+async def test_connections_count_before_they_shake_hands(tmp_path: Path) -> None:
+    limits = ServerLimits(max_connections_per_ip=3)
+    async with serving({ApiKey.METADATA: answer_with_name}, limits, tls=listener(tmp_path)) as (server, host, port):
+        silent = [await asyncio.open_connection(host, port) for _ in range(3)]
+        async with asyncio.timeout(PATIENCE_S):
+            while len(server.connections) < 3:
                 await asyncio.sleep(0)
-                clock.advance(1)
-                server._close_unknown()
-                with suppress(ConnectionError):
-                    assert await reader.read() == b""
-            good_writer.write(bytes(encode_request(ApiVersionsRequest(), 0, 4, "test")))
-            assert correlation_ids([await read_frame(good_reader)]) == [4]
-            for each in (writer, good_writer):
-                each.close()
+            reader, writer = await asyncio.open_connection(host, port)
+            assert await reader.read() == b""
+        for _, each in [*silent, (reader, writer)]:
+            each.close()
 
-    run(check)
+
+@staged(run)
+async def test_a_peer_that_drips_its_handshake_does_not_stay(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with serving({}, clock=clock, tls=listener(tmp_path)) as (server, host, port):
+        good_reader, good_writer = await connected(host, port, client_context(tmp_path))
+        good_writer.write(bytes(encode_request(ApiVersionsRequest(), 0, 3, "test")))
+        assert correlation_ids([await read_frame(good_reader)]) == [3]
+        reader, writer = await asyncio.open_connection(host, port)
+        writer.write(b"\x16\x03")
+        async with asyncio.timeout(PATIENCE_S):
+            while len(server.connections) < 2:
+                await asyncio.sleep(0)
+            clock.advance(ADMIT_WITHIN_MS)
+            server._close_unknown()
+            assert len(server.connections) == 2
+            writer.write(b"\x01")
+            await asyncio.sleep(0)
+            clock.advance(1)
+            server._close_unknown()
+            with suppress(ConnectionError):
+                assert await reader.read() == b""
+        good_writer.write(bytes(encode_request(ApiVersionsRequest(), 0, 4, "test")))
+        assert correlation_ids([await read_frame(good_reader)]) == [4]
+        for each in (writer, good_writer):
+            each.close()
 
 
 def test_a_handshake_byte_by_byte_wakes_the_broker_a_few_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
