@@ -282,8 +282,8 @@ class Search:
         best, columns = price(model, replicas, leaders)
         rest = best - step * ((best + step // 2) // step)
         whole = int(rest.sum())
-        for row, one, two in zip(model.rows, first.tolist(), second.tolist(), strict=True):
-            whole += int(two * (row.low if one > 0 else row.high)) if one else _row_term(row, int(two))
+        for row, major, minor in zip(model.rows, first.tolist(), second.tolist(), strict=True):
+            whole += int(minor * (row.low if major > 0 else row.high)) if major else _row_term(row, int(minor))
         return columns, whole
 
     def _any_integer(self) -> Solution | None:

@@ -387,14 +387,14 @@ class _Solver:
         )
 
     def _better(
-        self, best: _Candidate, found: Solution | None, replica_levels: Levels | None, leader_levels: Levels | None
+        self, best: _Candidate, solution: Solution | None, replica_levels: Levels | None, leader_levels: Levels | None
     ) -> _Candidate:
         """Return the new result if it is no worse than the best so far: the solver's tolerances are not ours."""
-        if found is None:
+        if solution is None:
             return best
-        problem, lists = self.problem, self._lists(found)
+        problem, lists = self.problem, self._lists(solution)
         is_good = is_met(problem, lists, replica_levels, leader_levels) and self.limits.is_kept(problem, lists)
-        candidate = _Candidate(found, is_good, costs_of(problem, lists))
+        candidate = _Candidate(solution, is_good, costs_of(problem, lists))
         return candidate if candidate.rank(problem) <= best.rank(problem) else best
 
     def _lists(self, solution: Solution) -> tuple[tuple[int, ...], ...]:

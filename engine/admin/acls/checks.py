@@ -188,7 +188,7 @@ def _together(rules: Sequence[AclBinding]) -> Iterator[Finding]:
             for entry in _covering_entries(rule.entry)
             if (number := numbers[pattern].get(entry, rule_number)) != rule_number
         ]
-        for _, number, other in sorted(covering, key=lambda found: found[:2]):
+        for _, number, other in sorted(covering, key=lambda ranked: ranked[:2]):
             if other.entry.permission is not rule.entry.permission:
                 because = f"it is never reached: {AclRow.of(other)}"
                 yield Finding(Problem.SHADOWED, because, AclRow.of(rule), AclRow.of(other))

@@ -179,10 +179,10 @@ class History:
         if self._grown[0] is frame.logs and self._grown[1] is then:
             return
         self._wants_growers = False
-        now, found = ReplicaLogs.of(frame.logs), dict[DirKey, tuple[float, str]]()
+        now, growers = ReplicaLogs.of(frame.logs), dict[DirKey, tuple[float, str]]()
         if read_ms > then_ms:
-            yield from _find_growers(found, then, now, (read_ms - then_ms) / 1000)
-        self._grown = frame.logs, then, found
+            yield from _find_growers(growers, then, now, (read_ms - then_ms) / 1000)
+        self._grown = frame.logs, then, growers
 
     def growers(self, frame: Frame) -> Mapping[DirKey, tuple[float, str]]:
         """Return the topic that grows most in each log dir, after its bytes a second.

@@ -166,9 +166,9 @@ async def _delete_in_zookeeper(cluster: Cluster, group: str) -> AdminError | Non
 
 
 async def _active_old_groups(
-    cluster: Cluster, found: FoundGroups, refused: Mapping[str, AdminError]
+    cluster: Cluster, chosen: FoundGroups, refused: Mapping[str, AdminError]
 ) -> dict[str, AdminError]:
-    names = [name for name in found.zookeeper if name not in refused]
+    names = [name for name in chosen.zookeeper if name not in refused]
     if not names:
         return {}
     from engine.admin.groups.old_consumers import read_old_groups

@@ -142,7 +142,7 @@ def refusals_of(outcomes: Sequence[DeletedOffset]) -> list[AdminError]:
 
 
 async def delete_offsets(
-    cluster: Cluster, found: FoundGroups, wanted: Sequence[DeletedOffset]
+    cluster: Cluster, chosen: FoundGroups, wanted: Sequence[DeletedOffset]
 ) -> tuple[list[DeletedOffset], list[AdminError]]:
     """Delete offsets of one group; return the outcome for each, and the failures."""
     cluster.check_may_change()
@@ -150,8 +150,8 @@ async def delete_offsets(
     if not committed:
         return list(wanted), []
     group = wanted[0].group
-    delete = _delete_offsets_in_zookeeper if found.zookeeper else _delete_offsets_at_broker
-    outcomes = await delete(cluster, found, group, committed)
+    delete = _delete_offsets_in_zookeeper if chosen.zookeeper else _delete_offsets_at_broker
+    outcomes = await delete(cluster, chosen, group, committed)
     rows: list[DeletedOffset] = []
     for preview in wanted:
         if preview.name not in outcomes:
@@ -187,7 +187,7 @@ def _meant(
 
 
 async def _delete_offsets_at_broker(
-    cluster: Cluster, found: FoundGroups, group: str, partitions: Sequence[TopicPartition]
+    cluster: Cluster, chosen: FoundGroups, group: str, partitions: Sequence[TopicPartition]
 ) -> _Outcomes:
     wire = await cluster.wire()
     topics: dict[str, list[OffsetDeleteRequestPartition]] = {}
@@ -217,7 +217,7 @@ async def _delete_offsets_at_broker(
         lambda names: find_coordinators(wire, names),
         ask,
         batch=1,
-        known=found.coordinators,
+        known=chosen.coordinators,
         may_repeat=may_change_again,
         is_change=True,
     )
@@ -226,7 +226,7 @@ async def _delete_offsets_at_broker(
 
 
 async def _delete_offsets_in_zookeeper(
-    cluster: Cluster, found: FoundGroups, group: str, partitions: Sequence[TopicPartition]
+    cluster: Cluster, chosen: FoundGroups, group: str, partitions: Sequence[TopicPartition]
 ) -> _Outcomes:
     from engine.admin.groups.old_consumers import delete_old_offsets, read_old_groups
 

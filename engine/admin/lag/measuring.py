@@ -102,24 +102,24 @@ class LagMeter:
         """Groups of other protocols, which it left out."""
 
     async def measure(
-        self, on_look: OnLook | None = None, *, found: FoundGroups | None = None
+        self, on_look: OnLook | None = None, *, chosen: FoundGroups | None = None
     ) -> tuple[LagAnswer, list[str]]:
         """Sample as often as needed and return the answer, and complaints about the history.
 
         Args:
-            found: the groups to measure, if they have been found already.
+            chosen: the groups to measure, if they have been looked up already.
 
         Raises:
             AdminError: nothing at all could be read.
         """
         queries, failures = await self._queries()
         history, complaints = (History(), []) if self._scope is None else await self._begin()
-        if found is None:
-            found = _NO_GROUPS if self._scope is None else await find_groups(self._cluster, self._scope)
-        self.others = found.others
+        if chosen is None:
+            chosen = _NO_GROUPS if self._scope is None else await find_groups(self._cluster, self._scope)
+        self.others = chosen.others
         latest: dict[_Key, GroupSample] = {}
-        failures += found.failures
-        asked = found
+        failures += chosen.failures
+        asked = chosen
         for look in range(self._options.looks_max):
             if look:
                 await asyncio.sleep(self._options.interval_s)
@@ -135,7 +135,7 @@ class LagMeter:
                 gone = {key for key in _keys(asked, latest) if key not in sample.groups}
                 latest = {key: group for key, group in latest.items() if key not in gone}
                 latest.update(sample.groups)
-                asked = self._undecided(found, latest, history)
+                asked = self._undecided(chosen, latest, history)
             followed = len(queries) if self._options.looks_are_fixed else 0
             if on_look is not None:
                 on_look(look + 1, len(asked.brokers) + len(asked.zookeeper), followed)
@@ -174,16 +174,16 @@ class LagMeter:
         if self._options.history is not None:
             await asyncio.to_thread(append_sample, self._options.history, self._cluster_id, sample)
 
-    def _undecided(self, found: FoundGroups, latest: dict[_Key, GroupSample], history: History) -> FoundGroups:
+    def _undecided(self, chosen: FoundGroups, latest: dict[_Key, GroupSample], history: History) -> FoundGroups:
         """Return the groups that another sample may tell more about."""
         wanted = {
             key for key, group in latest.items() if self._options.looks_are_fixed or _wants_more(key, group, history)
         }
         at_brokers = {name for name, kind in wanted if kind is not GroupType.ZOOKEEPER}
         return replace(
-            found,
-            brokers=tuple(name for name in found.brokers if name in at_brokers),
-            zookeeper=tuple(name for name in found.zookeeper if (name, GroupType.ZOOKEEPER) in wanted),
+            chosen,
+            brokers=tuple(name for name in chosen.brokers if name in at_brokers),
+            zookeeper=tuple(name for name in chosen.zookeeper if (name, GroupType.ZOOKEEPER) in wanted),
         )
 
     async def _groups(self, latest: dict[_Key, GroupSample], history: History) -> list[GroupLag]:

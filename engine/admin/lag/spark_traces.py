@@ -283,9 +283,9 @@ def _take_progress(story: _Story, event: QueryProgress) -> None:
     story.batches.append(batch)
 
 
-def _joined_stories(one: _Story, other: _Story) -> _Story:
+def _joined_stories(known: _Story, other: _Story) -> _Story:
     """Return what two logs say about a query."""
-    older, newer = sorted((one, other), key=lambda story: story.time_ms)
+    older, newer = sorted((known, other), key=lambda story: story.time_ms)
     begins = newer.batches[0].batch_id if newer.batches else None
     kept = [batch for batch in older.batches if begins is None or batch.batch_id < begins]
     batches = deque([*kept, *newer.batches], maxlen=BATCHES_MAX)

@@ -204,7 +204,7 @@ async def clear_finished(
 
 def held_up(
     status: PartitionStatus,
-    found: Mapping[TopicPartition, PartitionSnapshot],
+    partitions: Mapping[TopicPartition, PartitionSnapshot],
     live: Collection[int],
     silent: Collection[int] = (),
     failed: Mapping[int, Sequence[str]] = MappingProxyType({}),
@@ -214,7 +214,7 @@ def held_up(
     They are dead, or ``silent``, or have no replica of it and log dirs that have ``failed``. Kafka ends no move before
     all its targets are in sync, even those that hold a replica already.
     """
-    partition = found.get(status.name)
+    partition = partitions.get(status.name)
     if status.state is not ReassignmentState.IN_PROGRESS or status.reason is not None or partition is None:
         return status
     coming = _coming(partition)
@@ -259,11 +259,11 @@ def _brokers(ids: Sequence[int]) -> str:
 def _measured(
     status: PartitionStatus,
     move: PartitionMove,
-    found: Mapping[TopicPartition, PartitionSnapshot],
+    partitions: Mapping[TopicPartition, PartitionSnapshot],
     dirs: LogDirs,
 ) -> PartitionStatus:
     """Add the bytes that go to other brokers and to other log dirs."""
-    partition = found.get(status.name)
+    partition = partitions.get(status.name)
     if status.state is not ReassignmentState.IN_PROGRESS or partition is None:
         return status
     partition = seen_as_begun(partition, move.replicas)

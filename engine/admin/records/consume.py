@@ -374,10 +374,10 @@ class Consumer:
                 raise self._given_up(position, position.leader_id)
         self._tell_lost(now)
 
-    def _note_absent(self, there: Collection[str]) -> None:
+    def _note_absent(self, present: Collection[str]) -> None:
         """Keep since when each topic has been absent; report those once that have been for some time."""
         now = time.monotonic()
-        self._absent = {topic: self._absent.get(topic, now) for topic in self._topics if topic not in there}
+        self._absent = {topic: self._absent.get(topic, now) for topic in self._topics if topic not in present}
         self._deleted &= self._absent.keys()
         for topic, since in self._absent.items():
             if now - since < _ABSENT_S or topic in self._deleted:

@@ -181,8 +181,8 @@ class GroupReader:
             name: group for name, group in self._known.items() if group.coordinator in silent and name not in listed
         }
         chosen = self._next(listed)
-        found = FoundGroups(tuple(chosen), (), {}, {name: listed[name].coordinator for name in chosen})
-        answer, _ = await self._meter.measure(found=found)
+        measured_groups = FoundGroups(tuple(chosen), (), {}, {name: listed[name].coordinator for name in chosen})
+        answer, _ = await self._meter.measure(chosen=measured_groups)
         measured = {group.group: group for group in answer.groups}
         missing += [
             f"{error}: {error.where}" if error.where else str(error)

@@ -378,7 +378,7 @@ class OldGroupReader:
         self._turn = ordered[OLD_GROUPS_PER_READING:] + chosen
         measured: dict[str, GroupLag] = {}
         if chosen:
-            answer, _ = await self._meter.measure(found=FoundGroups((), tuple(chosen), {}))
+            answer, _ = await self._meter.measure(chosen=FoundGroups((), tuple(chosen), {}))
             measured = {group.group: group for group in answer.groups}
         self.known = {name: self._watched(name, states[name], measured.get(name), now_ms) for name in states}
         self._meter.forget_all_but(self.known)

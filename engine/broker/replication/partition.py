@@ -432,11 +432,11 @@ class Partition:
         )
 
 
-def _aborted(log: Log, fetch_offset: int, found: LogRead) -> list[AbortedTransaction]:
+def _aborted(log: Log, fetch_offset: int, read: LogRead) -> list[AbortedTransaction]:
     """Return the aborted transactions within what was read; none if nothing was read."""
-    if found.records is None:
+    if read.records is None:
         return []
-    return log.collect_aborted_transactions(fetch_offset, log.upper_bound_offset(found))
+    return log.collect_aborted_transactions(fetch_offset, log.upper_bound_offset(read))
 
 
 def _diverging_epoch(log: Log, last_fetched_epoch: int, fetch_offset: int) -> tuple[int, int] | None:

@@ -133,7 +133,7 @@ def _rule(text: str, default_realm: str) -> Rule:
         if wanted is not None and not wanted.fullmatch(name):
             return None
         if source is not None:
-            name = source.sub(lambda found: _replaced(match["to"], found), name, count=0 if match["all"] else 1)
+            name = source.sub(lambda part: _replaced(match["to"], part), name, count=0 if match["all"] else 1)
         if re.search("[/@]", name):
             raise LoginRefused(f"the rule {text} makes a name with / or @")
         return name.lower() if case == "L" else name.upper() if case == "U" else name

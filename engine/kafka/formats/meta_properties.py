@@ -52,17 +52,17 @@ def decode_meta_properties(text: str, location: str) -> MetaProperties:
 
 
 def check_meta_properties(
-    found: Mapping[str, MetaProperties], *, cluster_id: str | None, broker_id: int | None
+    by_path: Mapping[str, MetaProperties], *, cluster_id: str | None, broker_id: int | None
 ) -> tuple[str | None, int | None]:
     """Check that all log dirs belong to this broker of this cluster, in Kafka 3.9's words.
 
-    ``found`` has the path of each existing file. If ``cluster_id`` or ``broker_id`` is None, the first file that has
+    ``by_path`` has each existing file. If ``cluster_id`` or ``broker_id`` is None, the first file that has
     one decides. Returns both as known afterwards.
 
     Raises:
         ConfigError: a dir belongs to another cluster or broker, or to a KRaft cluster.
     """
-    for path, properties in found.items():
+    for path, properties in by_path.items():
         if properties.version != 0:
             raise ConfigError(
                 f"Found unexpected version in {path}. ZK-based brokers that are not migrating only support version 0 "

@@ -346,10 +346,10 @@ def test_groups_are_measured_in_turn_as_many_at_once_as_the_reader_may(
     async def nodes() -> dict[int, object]:
         return {1: None}
 
-    async def measure(*, found: FoundGroups) -> tuple[LagAnswer, list[str]]:
-        measured.append(found.brokers)
+    async def measure(*, chosen: FoundGroups) -> tuple[LagAnswer, list[str]]:
+        measured.append(chosen.brokers)
         stalled = replace(unmeasured("g3", GroupType.CLASSIC, GroupState.STABLE), status=LagStatus.STALL)
-        return LagAnswer(datetime.now(UTC), (stalled,) if has_stalled and "g3" in found.brokers else ()), []
+        return LagAnswer(datetime.now(UTC), (stalled,) if has_stalled and "g3" in chosen.brokers else ()), []
 
     monkeypatch.setattr("engine.admin.watch.by_wire.list_groups", list_groups)
     meter: Any = SimpleNamespace(measure=measure, forget_all_but=lambda names: None, latest={})

@@ -152,7 +152,7 @@ class MarkerSender:
         """Send what is queued for a broker, one request after the other, each with all that has come since the last."""
         try:
             while markers := self._queues.pop(leader, None):
-                current = {ending: found for ending, found in markers.items() if self._is_current(ending)}
+                current = {ending: ended for ending, ended in markers.items() if self._is_current(ending)}
                 if current:
                     try:
                         await self._request(leader, current)
@@ -169,7 +169,7 @@ class MarkerSender:
             # The broker has died since they were queued, and others may lead its partitions by now.
             self._send_again(markers)
             return
-        request = WriteTxnMarkersRequest(markers=[_writable(ending, found) for ending, found in markers.items()])
+        request = WriteTxnMarkersRequest(markers=[_writable(ending, ended) for ending, ended in markers.items()])
         try:
             response: WriteTxnMarkersResponse = await client.send(request, self._api_version)
         except KlammError as error:
