@@ -89,7 +89,7 @@ LOOK = "look before you go on: klamm cluster health"
 
 
 @pytest.mark.parametrize(
-    ("reported", "is_for_change", "left", "code", "told"),
+    ("reported", "is_for_change", "left", "code", "expected"),
     [
         (ExitCode.DONE, False, [], ExitCode.USAGE, []),
         (ExitCode.DONE, True, [], ExitCode.USAGE, [MADE]),
@@ -105,7 +105,7 @@ def test_a_lost_report_says_no_more_than_is_known_of_the_change(
     is_for_change: bool,
     left: list[str],
     code: ExitCode,
-    told: list[str],
+    expected: list[str],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """``reported`` is None if the disk is full before the command has ended."""
@@ -119,4 +119,4 @@ def test_a_lost_report_says_no_more_than_is_known_of_the_change(
 
     invocation = LosesReports(OutputFormat.PLAIN, Talk())
     assert execute(invocation, changes, {}, is_bounded=False) == code
-    assert capsys.readouterr().err.splitlines() == ["error: no space left on device: stdout", *told]
+    assert capsys.readouterr().err.splitlines() == ["error: no space left on device: stdout", *expected]

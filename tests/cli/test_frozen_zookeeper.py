@@ -42,17 +42,19 @@ def servers(frozen: LocalCluster) -> str:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected"),
     [
         ("topics list", "kept"),
         ("groups list", ""),
         ("cluster describe", ""),
     ],
 )
-def test_brokers_are_asked_where_both_are_named(frozen: LocalCluster, capsys: Capture, words: str, told: str) -> None:
+def test_brokers_are_asked_where_both_are_named(
+    frozen: LocalCluster, capsys: Capture, words: str, expected: str
+) -> None:
     where = ("-b", frozen.bootstrap_servers, "--zookeeper", frozen.zookeeper_connect, "--timeout", "8")
     ran = in_process(*words.split(), *where, capture=capsys)
-    assert (ran.code, told in ran.out) == (0, True), ran.err
+    assert (ran.code, expected in ran.out) == (0, True), ran.err
     warning = f"warning: ZooKeeper does not answer: {frozen.zookeeper_connect}: asking the brokers alone, and not for"
     assert ran.err.splitlines()[0].startswith(warning)
 

@@ -91,11 +91,11 @@ def test_after_the_last_import_nothing_is_interrupted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "code", "told"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "ended by TERM")]
+    ("number", "code", "expected"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "ended by TERM")]
 )
 @pytest.mark.parametrize("option", ["--bootstrap-server", "--zookeeper"])
 def test_while_a_silent_server_is_waited_for(
-    tmp_path: Path, option: str, number: signal.Signals, code: int, told: str
+    tmp_path: Path, option: str, number: signal.Signals, code: int, expected: str
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
@@ -114,7 +114,7 @@ def test_while_a_silent_server_is_waited_for(
             assert connection.recv(1), "it has asked, and waits"
             process.send_signal(number)
             out, err = process.communicate(timeout=30)
-    assert (process.returncode, out, err) == (code, "", f"error: {told}\n")
+    assert (process.returncode, out, err) == (code, "", f"error: {expected}\n")
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ def _zookeeper_can_be_hurt_too(run: Callable[..., Ran]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected"),
     [
         (("--temporary", "--dir", "d"), "--temporary and --dir contradict"),
         (("--temporary", "--detach"), "--temporary ends the cluster"),
@@ -135,11 +135,11 @@ def _zookeeper_can_be_hurt_too(run: Callable[..., Ran]) -> None:
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_started(
-    tmp_path: Path, words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, words: tuple[str, ...], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ran = in_process("local", "up", *words, "--dry-run", capture=capsys)
     assert ran.code == 2
-    assert told in ran.err
+    assert expected in ran.err
 
 
 def test_a_secured_cluster_is_used_by_its_files_and_leaves_none_of_them(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_settings_take_units(key: str, value: str, plain: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "told"),
+    ("key", "value", "expected"),
     [
         ("segment.bytes", "1073741824", "1 GiB"),
         ("segment.bytes", "50000000", "50.0 MB"),
@@ -96,8 +96,8 @@ def test_settings_take_units(key: str, value: str, plain: str) -> None:
         ("flush.messages", "1000000", None),
     ],
 )
-def test_settings_are_read_in_larger_units_where_that_is_exact(key: str, value: str, told: str | None) -> None:
-    assert reading_of(key, value) == told
+def test_settings_are_read_in_larger_units_where_that_is_exact(key: str, value: str, expected: str | None) -> None:
+    assert reading_of(key, value) == expected
 
 
 @pytest.mark.parametrize(
@@ -531,7 +531,7 @@ def test_produce_says_on_a_terminal_how_it_ends(
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "expected"),
     [
         ((), "waiting for new records; --from-beginning starts at the oldest; Ctrl-C ends it"),
         (("--group", "waiting"), "waiting for new records in group waiting; Ctrl-C ends it"),
@@ -540,7 +540,7 @@ def test_produce_says_on_a_terminal_how_it_ends(
     ids=["alone", "group", "from the beginning"],
 )
 def test_consume_says_on_a_terminal_that_it_waits(
-    program: Program, topic_name: str, live_cluster: LocalCluster, tmp_path: Path, more: tuple[str, ...], told: str
+    program: Program, topic_name: str, live_cluster: LocalCluster, tmp_path: Path, more: tuple[str, ...], expected: str
 ) -> None:
     assert program("topics", "create", topic_name).code == 0
     ours, theirs = pty.openpty()
@@ -551,7 +551,7 @@ def test_consume_says_on_a_terminal_that_it_waits(
     os.close(theirs)
     try:
         said = b""
-        while told.encode() not in said:
+        while expected.encode() not in said:
             said += os.read(ours, 1024)
         assert program("produce", topic_name, stdin="a\n").code == 0
         out, _ = process.communicate(timeout=60)

@@ -290,14 +290,14 @@ def test_in_a_pipe_the_sentence_and_the_explanation_are_said_beside_the_data(kla
 
 
 @pytest.mark.parametrize(
-    ("end", "told", "hint"),
+    ("end", "expected", "hint"),
     [
         ("stopped", "has begun and is not done", "klamm plan resume "),
         ("done", "was carried out, and has its journal", "together with plan.json.journal"),
     ],
 )
 def test_a_plan_that_has_begun_is_not_overwritten(
-    klamm: Klamm, snapshot: str, tmp_path: Path, end: str, told: str, hint: str
+    klamm: Klamm, snapshot: str, tmp_path: Path, end: str, expected: str, hint: str
 ) -> None:
     out = tmp_path / "plan.json"
     out.write_text("the only copy")
@@ -307,7 +307,7 @@ def test_a_plan_that_has_begun_is_not_overwritten(
     journal.close()
     ran = klamm("plan", "decommission", "4", "--snapshot", snapshot, "--out", str(out))
     assert (ran.code, ran.out, out.read_text()) == (2, "", "the only copy"), ran.err
-    assert told in ran.err
+    assert expected in ran.err
     assert hint in ran.err
     assert "planned" not in ran.err
 

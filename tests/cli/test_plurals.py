@@ -40,24 +40,24 @@ READER = ReaderHistory(
 )
 
 
-@pytest.mark.parametrize(("count", "told"), [(1, "1 sample, 1 reader"), (2, "2 samples, 2 readers")])
-def test_samples_and_readers(count: int, told: str) -> None:
+@pytest.mark.parametrize(("count", "expected"), [(1, "1 sample, 1 reader"), (2, "2 samples, 2 readers")])
+def test_samples_and_readers(count: int, expected: str) -> None:
     history = LagHistory((READER,) * count, count, None)
-    assert history_report(history, top=5, has_plot=False).notes == (told,)
+    assert history_report(history, top=5, has_plot=False).notes == (expected,)
 
 
-@pytest.mark.parametrize(("after", "told"), [(9, "1 file fewer"), (8, "2 files fewer")])
-def test_files(after: int, told: str) -> None:
-    assert compacted_report([CompactedDay("2026-11-22", 10, after)]).notes == (told,)
+@pytest.mark.parametrize(("after", "expected"), [(9, "1 file fewer"), (8, "2 files fewer")])
+def test_files(after: int, expected: str) -> None:
+    assert compacted_report([CompactedDay("2026-11-22", 10, after)]).notes == (expected,)
 
 
-@pytest.mark.parametrize(("left", "told"), [(1, "1 move is left"), (2, "2 moves are left")])
-def test_moves(left: int, told: str) -> None:
-    assert cap_note(left) == f"a cap ends the plan early: {told} of the whole plan"
+@pytest.mark.parametrize(("left", "expected"), [(1, "1 move is left"), (2, "2 moves are left")])
+def test_moves(left: int, expected: str) -> None:
+    assert cap_note(left) == f"a cap ends the plan early: {expected} of the whole plan"
 
 
-@pytest.mark.parametrize(("count", "told"), [(1, "of 1 partition in"), (2, "of 2 partitions in")])
-def test_partitions(count: int, told: str) -> None:
+@pytest.mark.parametrize(("count", "expected"), [(1, "of 1 partition in"), (2, "of 2 partitions in")])
+def test_partitions(count: int, expected: str) -> None:
     moves = tuple(PartitionMove(TopicPartition("t", n), (0, 1)) for n in range(count))
     prepared = PreparedReassignment(moves, (), {move.name: (0, 1) for move in moves}, {}, None, frozenset())
-    assert told in _summary(prepared, "here")
+    assert expected in _summary(prepared, "here")

@@ -23,7 +23,7 @@ GIB = 1 << 30
 
 
 @pytest.mark.parametrize(
-    ("free", "told"),
+    ("free", "expected"),
     [
         (5 * GIB, ""),
         (3 * GIB, "warning: broker 1 has to copy 5.4 GB, but has only 3.2 GB free in its log dirs\n"),
@@ -31,7 +31,7 @@ GIB = 1 << 30
     ],
 )
 def test_a_dry_run_names_the_broker_and_the_figures(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], free: int | None, told: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], free: int | None, expected: str
 ) -> None:
     partition = PartitionSnapshot(0, ReplicaAssignment((0,)), 0, (0,), replica_logs=(ReplicaLog(0, "/data", 5 * GIB),))
     snapshot = ClusterSnapshot(
@@ -47,4 +47,4 @@ def test_a_dry_run_names_the_broker_and_the_figures(
     words = ("--reassignment-json-file", plan, "--snapshot", file, "--dry-run", "-o", "json")
     ran = in_process("reassign", "execute", *words, capture=capsys)
     assert (ran.code, ran.json[0]["bytes_to_copy"]) == (0, 5 * GIB)
-    assert "".join(line for line in ran.err.splitlines(keepends=True) if line.startswith("warning")) == told
+    assert "".join(line for line in ran.err.splitlines(keepends=True) if line.startswith("warning")) == expected

@@ -16,7 +16,7 @@ NOW = datetime(2026, 11, 28, 3, 0, 30, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("2026-11-21T12:23:04.866", "2026-11-21T12:23:04.866+00:00"),
         ("2026-11-21 12:23:04,866", "2026-11-21T12:23:04.866+00:00"),
@@ -33,14 +33,14 @@ NOW = datetime(2026, 11, 28, 3, 0, 30, tzinfo=UTC)
         ("1763727784866", "2025-11-21T12:23:04.866+00:00"),
     ],
 )
-def test_a_moment(text: str, told: str) -> None:
-    wanted = round(datetime.fromisoformat(told).timestamp() * 1000)
+def test_a_moment(text: str, expected: str) -> None:
+    wanted = round(datetime.fromisoformat(expected).timestamp() * 1000)
     assert moment_ms(text, now=NOW) == wanted
     assert moment_ms(f" '{text}' ", now=NOW) == wanted
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("2026-11-21", "2026-11-21T23:59:59.999"),
         ("2026-11-21T12:23", "2026-11-21T12:23:59.999"),
@@ -48,8 +48,8 @@ def test_a_moment(text: str, told: str) -> None:
         ("2026-11-21T12:23:04.5", "2026-11-21T12:23:04.500"),
     ],
 )
-def test_an_end_includes_all_of_what_it_names(text: str, told: str) -> None:
-    assert parse_moment(text, now=NOW, is_end=True) == datetime.fromisoformat(told)
+def test_an_end_includes_all_of_what_it_names(text: str, expected: str) -> None:
+    assert parse_moment(text, now=NOW, is_end=True) == datetime.fromisoformat(expected)
 
 
 @pytest.mark.parametrize("time_ms", [253_402_300_800_000, 1_796_069_067_347_000_000, 2**63 - 1])

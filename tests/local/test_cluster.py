@@ -284,16 +284,18 @@ def test_broker_that_cannot_start_is_told_in_its_own_words(tmp_path: Path) -> No
     assert not (tmp_path / "local.json").exists()
 
 
-@pytest.mark.parametrize(("free", "told"), [(4096, "it left no message"), (4095, "it left no message: the disk of")])
+@pytest.mark.parametrize(
+    ("free", "expected"), [(4096, "it left no message"), (4095, "it left no message: the disk of")]
+)
 def test_a_broker_that_could_not_write_why_it_ended_is_told_apart(
-    free: int, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    free: int, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = LocalBroker(LocalBrokerSpec(0, "127.0.0.1", 1, tmp_path))
     full = shutil.disk_usage(tmp_path)._replace(free=free)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: full)
     with pytest.raises(OperationError) as caught:
         broker.has_started()
-    assert str(caught.value) == f"broker 0 ended: {told}{f' {tmp_path} is full' * (free < 4096)}"
+    assert str(caught.value) == f"broker 0 ended: {expected}{f' {tmp_path} is full' * (free < 4096)}"
 
 
 @pytest.mark.parametrize("entry", ["PLAINTEXT://{host}:{other}", "A://{host}:{other}, B://:{another}"])

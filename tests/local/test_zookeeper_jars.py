@@ -83,7 +83,7 @@ def test_mvn_fetches_them_once_and_says_so(
 
 @pytest.mark.usefixtures("without_pyspark")
 @pytest.mark.parametrize(
-    ("script", "told"),
+    ("script", "expected"),
     [
         (BRINGS.format(text="another jar"), "is not the file it should be: its SHA-256 is"),
         ("mkdir jars", "mvn did not fetch zookeeper-3.9.jar"),
@@ -92,10 +92,10 @@ def test_mvn_fetches_them_once_and_says_so(
     ],
 )
 def test_what_mvn_did_not_do_right_is_refused_and_not_kept(
-    tmp_path: Path, environ: dict[str, str], script: str, told: str
+    tmp_path: Path, environ: dict[str, str], script: str, expected: str
 ) -> None:
     make_mvn(tmp_path, script)
-    with pytest.raises(OperationError, match=told) as caught:
+    with pytest.raises(OperationError, match=expected) as caught:
         zookeeper_classpath(environ)
     assert FOLDER_VARIABLE in (caught.value.hint or "")
     assert [path.name for path in (tmp_path / "cache" / "klamm").iterdir()] == ["zookeeper.lock"]

@@ -81,7 +81,7 @@ def test_rules_of_bytes_need_sizes(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "told"),
+    ("text", "line", "expected"),
     [
         ("[limits]\nmoves = 1\nmovs = 1\n", 3, "unknown key 'movs'"),
         ("\n[limit]\nmoves = 1\n", 2, "unknown key 'limit'"),
@@ -107,10 +107,10 @@ def test_rules_of_bytes_need_sizes(line: str) -> None:
         ("[limits]\nmoves = 1\nmoves = 2\n", 3, "not TOML"),
     ],
 )
-def test_what_nobody_understands_is_told_with_its_line(text: str, line: int, told: str) -> None:
+def test_what_nobody_understands_is_told_with_its_line(text: str, line: int, expected: str) -> None:
     with pytest.raises(BadPolicy) as raised:
         parse_policy(text)
-    assert (raised.value.line, str(raised.value)[: len(told)]) == (line, told)
+    assert (raised.value.line, str(raised.value)[: len(expected)]) == (line, expected)
 
 
 def test_an_unknown_key_comes_with_those_that_are_known() -> None:

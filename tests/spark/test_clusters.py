@@ -191,10 +191,10 @@ def test_the_archive_is_the_same_each_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("out", "told"), [("absent/x.zip", "no such folder: absent"), ("there", "this is a folder: there")]
+    ("out", "expected"), [("absent/x.zip", "no such folder: absent"), ("there", "this is a folder: there")]
 )
-def test_an_archive_has_its_place(tmp_path: Path, out: str, told: str) -> None:
+def test_an_archive_has_its_place(tmp_path: Path, out: str, expected: str) -> None:
     (tmp_path / "there").mkdir()
     ran = klamm("spark", "package", "--out", out, "-o", "json", folder=tmp_path)
-    assert (ran.code, ran.error["message"]) == (2, told)
+    assert (ran.code, ran.error["message"]) == (2, expected)
     assert [path.name for path in tmp_path.iterdir()] == ["there"]

@@ -53,7 +53,7 @@ def test_a_batch_reads_what_lies_between() -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "stop", "earliest", "told", "left"),
+    ("start", "stop", "earliest", "expected", "left"),
     [
         ({A: 3}, {A: 9}, {A: 6}, "needed from offset 3 on, the first is now 6", [(6, 9)]),
         ({A: 3}, {A: 5}, {A: 8}, "needed from offset 3 on", []),
@@ -63,11 +63,11 @@ def test_a_batch_reads_what_lies_between() -> None:
     ],
 )
 def test_what_is_lost_is_told(
-    start: dict[Any, int], stop: dict[Any, int], earliest: dict[Any, int], told: str, left: list[Any]
+    start: dict[Any, int], stop: dict[Any, int], earliest: dict[Any, int], expected: str, left: list[Any]
 ) -> None:
     losses: list[str] = []
     ranges = ranges_between(start, stop, earliest, losses.append)
-    assert len(losses) == 1 and told in losses[0]
+    assert len(losses) == 1 and expected in losses[0]
     assert [(loss.start, loss.stop) for loss in ranges] == left
 
 
@@ -166,7 +166,7 @@ def test_options_of_the_connector() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "expected"),
     [
         ("startingOffsets", "sometime", "startingOffsets is neither"),
         ("startingOffsets", '{"t": [1]}', "startingOffsets must be topics with a number"),
@@ -182,8 +182,8 @@ def test_options_of_the_connector() -> None:
         ("mispelt", "1", "no such option: mispelt"),
     ],
 )
-def test_options_that_make_no_sense(name: str, value: str, told: str) -> None:
-    with pytest.raises(BadRequest, match=told):
+def test_options_that_make_no_sense(name: str, value: str, expected: str) -> None:
+    with pytest.raises(BadRequest, match=expected):
         source_options({**GIVEN, name: value}, is_streaming=False)
 
 

@@ -63,7 +63,7 @@ def test_the_version_is_told_by_its_own_file(tmp_path: Path, text: str, version:
 
 
 @pytest.mark.parametrize(
-    ("files", "told", "hint"),
+    ("files", "expected", "hint"),
     [
         ({}, "PySpark is not installed", "pip install 'klamm[spark]'"),
         ({"version.py": '__version__ = "3.5.1"', "jars/a": ""}, "PySpark 3.5 is too old", "pip install 'klamm[spark]'"),
@@ -71,7 +71,7 @@ def test_the_version_is_told_by_its_own_file(tmp_path: Path, text: str, version:
     ],
 )
 def test_a_pyspark_that_will_not_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], told: str, hint: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], expected: str, hint: str
 ) -> None:
     for name, text in files.items():
         (tmp_path / "pyspark" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -82,7 +82,7 @@ def test_a_pyspark_that_will_not_do(
     for name in [name for name in sys.modules if name.partition(".")[0] == "pyspark"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.delenv("SPARK_HOME", raising=False)
-    with pytest.raises(SparkError, match=told) as caught:
+    with pytest.raises(SparkError, match=expected) as caught:
         session.check_pyspark()
     assert hint in str(caught.value.hint)
 

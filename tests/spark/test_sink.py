@@ -101,7 +101,7 @@ def test_a_stream(spark: Any, live_cluster: LocalCluster, topic: str, topic_name
 
 
 @pytest.mark.parametrize(
-    ("columns", "options", "told"),
+    ("columns", "options", "expected"),
     [
         ("'x' as value", {}, "nothing names the topic"),
         ("'x' as wrong", {"topic": "t"}, "there is no column value"),
@@ -115,9 +115,9 @@ def test_a_stream(spark: Any, live_cluster: LocalCluster, topic: str, topic_name
     ],
 )
 def test_what_cannot_be_written(
-    spark: Any, write: Callable[..., None], topic: str, columns: str, options: dict[str, str], told: str
+    spark: Any, write: Callable[..., None], topic: str, columns: str, options: dict[str, str], expected: str
 ) -> None:
     options = options | ({"topic": topic} if options.get("topic") == "three partitions" else {})
     with pytest.raises(Exception) as caught:
         write(spark.range(1).selectExpr(*columns.split(", ")), **options)
-    assert told in str(caught.value)
+    assert expected in str(caught.value)

@@ -66,10 +66,10 @@ def test_since_4_2_batches_can_be_limited() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lacks", "told"), [("pyarrow", "has no pyarrow, so"), ("pyarrow numpy", "no pyarrow and no numpy"), ("", "")]
+    ("lacks", "expected"), [("pyarrow", "has no pyarrow, so"), ("pyarrow numpy", "no pyarrow and no numpy"), ("", "")]
 )
 def test_a_worker_python_without_pyarrow_is_warned_of(
-    lacks: str, told: str, tmp_path: Path, recwarn: pytest.WarningsRecorder
+    lacks: str, expected: str, tmp_path: Path, recwarn: pytest.WarningsRecorder
 ) -> None:
     """Spark's own words were a ModuleNotFoundError in the middle of a Java stack trace."""
     python = tmp_path / "python"
@@ -81,4 +81,4 @@ def test_a_worker_python_without_pyarrow_is_warned_of(
     said = [str(warning.message) for warning in recwarn]
     assert len(said) == bool(lacks)
     for text in said:
-        assert str(python) in text and told in text and "PYSPARK_PYTHON" in text
+        assert str(python) in text and expected in text and "PYSPARK_PYTHON" in text

@@ -74,7 +74,7 @@ def test_without_a_file_the_table_holds(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ('[keys]\n"rows.filtr" = "f"\n', ["2: no action is called 'rows.filtr': did you mean 'rows.filter'?"]),
         ('[keys]\n\n"rows.filter" = 3\n', ["3: rows.filter: write a key, or a list of keys"]),
@@ -93,8 +93,8 @@ def test_without_a_file_the_table_holds(tmp_path: Path) -> None:
         ("keys = 1\n", ["1: keys must be a table: [keys]"]),
     ],
 )
-def test_every_mistake_is_told_with_its_line(text: str, told: list[str], tmp_path: Path) -> None:
-    assert problems_of(text, tmp_path) == told
+def test_every_mistake_is_told_with_its_line(text: str, expected: list[str], tmp_path: Path) -> None:
+    assert problems_of(text, tmp_path) == expected
 
 
 def test_a_file_that_is_no_text_is_told(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_a_command_may_be_an_action() -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "told"),
+    ("typed", "expected"),
     [
         (":", "type a screen"),
         (":topcs", "did you mean 'topics'?"),
@@ -137,8 +137,8 @@ def test_a_command_may_be_an_action() -> None:
         (":xyzzy", "? shows what there is"),
     ],
 )
-def test_what_is_not_understood_is_said(typed: str, told: str) -> None:
-    with pytest.raises(BadRequest, match=re.escape(told)):
+def test_what_is_not_understood_is_said(typed: str, expected: str) -> None:
+    with pytest.raises(BadRequest, match=re.escape(expected)):
         parse_command(typed, Registry())
 
 

@@ -40,23 +40,23 @@ def texts(lines: list[Line]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("scene", "page", "told"),
+    ("scene", "page", "expected"),
     [
         ("reassigning", reassignments.PAGE, " of 6.0 GB"),
         ("reassigning", brokers.PAGE, "T, then E gives back"),
         ("broker-down", topics.PAGE, "at it, "),
     ],
 )
-def test_the_lines_above_a_table_lose_nothing(scene: str, page: Page, told: str) -> None:
+def test_the_lines_above_a_table_lose_nothing(scene: str, page: Page, expected: str) -> None:
     board = board_of(fake_feed(scene, plays=False), 12)
     for width in (WIDTH, 200):
         lines = page.summary(View(board, Location(page.name)), width)
-        assert any(told in text for text in texts(lines))
+        assert any(expected in text for text in texts(lines))
         assert all(width_of(line) <= width for line in lines), texts(lines)
 
 
 @pytest.mark.parametrize(
-    ("low", "left", "high", "told"),
+    ("low", "left", "high", "expected"),
     [
         (45.0, 60.0, 90.0, " 45s to 1m 30s left"),
         (45.0, 60.0, None, " at least 45s left"),
@@ -65,7 +65,7 @@ def test_the_lines_above_a_table_lose_nothing(scene: str, page: Page, told: str)
     ],
 )
 def test_the_time_left_of_all_moves_has_its_range(
-    low: float | None, left: float | None, high: float | None, told: str | None, monkeypatch: pytest.MonkeyPatch
+    low: float | None, left: float | None, high: float | None, expected: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     board = board_of(fake_feed("reassigning", plays=False), 12)
     assert board.frame is not None
@@ -73,7 +73,7 @@ def test_the_time_left_of_all_moves_has_its_range(
     monkeypatch.setattr(Board, "moves", moves)
     for width in (WIDTH, 200):
         first = texts(reassignments.PAGE.summary(View(board, Location("reassignments")), width))[0]
-        assert "left" not in first if told is None else told in first
+        assert "left" not in first if expected is None else expected in first
 
 
 def test_a_burst_under_a_throttle_foretells_no_end_and_no_text_about_it_is_cut() -> None:

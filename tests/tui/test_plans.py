@@ -369,21 +369,21 @@ def test_what_is_done_is_no_part_of_what_a_resume_copies() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verb", "told"),
+    ("verb", "expected"),
     [
         (Verb.RESUME, "R resumes the plan, B rolls it back"),
         (Verb.ROLLBACK, "B goes on rolling back, R applies the plan again"),
     ],
 )
 @staged(shown, target=TARGET)
-async def test_whoever_stops_a_run_learns_which_key_leads_where(driven: Driven, /, verb: Verb, told: str) -> None:
+async def test_whoever_stops_a_run_learns_which_key_leads_where(driven: Driven, /, verb: Verb, expected: str) -> None:
     run = PlanRun(verb, Path("plan.json"), "sha256:0", ())
     driven.main.off_board.run = PlanRunState(run, 3, clock=lambda: 0, changed=lambda: None)
     await driven.press("7", "Z")
     assert "End the run of the plan?" in driven.text
     assert "the remaining waves do not begin" in driven.text
     assert f"klamm plan {verb.value if verb is Verb.ROLLBACK else 'resume'} plan.json" in driven.text
-    message = f"stopped: moves under way go on in the cluster; {told}"
+    message = f"stopped: moves under way go on in the cluster; {expected}"
     await driven.press("n")
     assert "the run goes on" in [notification.message for notification in driven.app._notifications]
     await driven.press("Z", "enter")

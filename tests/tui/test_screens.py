@@ -60,7 +60,7 @@ async def test_a_cluster_that_is_out_of_sight_is_not_called_healthy(driven: Driv
 
 
 @pytest.mark.parametrize(
-    ("scene", "told"),
+    ("scene", "expected"),
     [
         ("connecting", "○ connecting"),
         ("unreachable", "connection refused"),
@@ -71,9 +71,9 @@ async def test_a_cluster_that_is_out_of_sight_is_not_called_healthy(driven: Driv
         ("stale", "asked and not answered"),
     ],
 )
-def test_every_standing_is_named_with_its_cause(scene: str, told: str) -> None:
+def test_every_standing_is_named_with_its_cause(scene: str, expected: str) -> None:
     async def look(driven: Driven) -> None:
-        assert told in driven.text
+        assert expected in driven.text
 
     shown(look, scene)
 

@@ -31,7 +31,7 @@ def test_a_theme_of_your_own_changes_what_it_names_and_keeps_the_rest(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ('base = "pink"', "base must be one of dark, light, contrast, monochrome"),
         ('acent = "#88c0d0"', "unknown key 'acent': known are base, background, text"),
@@ -41,14 +41,14 @@ def test_a_theme_of_your_own_changes_what_it_names_and_keeps_the_rest(tmp_path: 
         ("\udcff", "utf-8"),
     ],
 )
-def test_a_theme_that_cannot_be_used_is_named_and_the_others_are_used(text: str, told: str, tmp_path: Path) -> None:
+def test_a_theme_that_cannot_be_used_is_named_and_the_others_are_used(text: str, expected: str, tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_bytes(text.encode("utf-8", "surrogateescape"))
     (tmp_path / "nord.toml").write_text(NORD)
     themes, problems = custom_themes(tmp_path)
     assert list(themes) == ["nord"]
     (problem,) = problems.values()
     assert problem.startswith(f"{tmp_path / 'bad.toml'}: ")
-    assert told in problem
+    assert expected in problem
 
 
 def test_other_themes_are_one_key_away() -> None:

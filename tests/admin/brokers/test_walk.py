@@ -87,12 +87,12 @@ async def test_the_way_to_every_broker(cluster: ScriptedCluster, /) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bits", "found"),
+    ("bits", "expected"),
     [(0, "on the cluster: nothing; sees 2 topics"), (NOT_TOLD, "sees 2 topics"), (None, "sees 2 topics")],
     ids=["no right", "not told", "before 2.8"],
 )
 @staged(scripted)
-async def test_what_the_principal_may_do(cluster: ScriptedCluster, /, bits: int | None, found: str) -> None:
+async def test_what_the_principal_may_do(cluster: ScriptedCluster, /, bits: int | None, expected: str) -> None:
     for broker in cluster.brokers:
         if bits is None:
             del broker.answers[ApiKey.DESCRIBE_CLUSTER]
@@ -102,7 +102,7 @@ async def test_what_the_principal_may_do(cluster: ScriptedCluster, /, bits: int 
             )
     steps = await walked(by_wire(*cluster.bootstrap))
     (rights,) = [step for step in steps if step.name == "rights"]
-    assert rights.found == found
+    assert rights.found == expected
     assert (rights.hint is not None) == (bits == 0), "who cannot know what is hidden is told how to"
 
 

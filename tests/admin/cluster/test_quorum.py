@@ -49,7 +49,7 @@ FOLLOWERS = (member(1, 95, 5, 5, voter=False), member(2, 60, 40, None, voter=Fal
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("response", "expected"),
     [
         pytest.param(
             answer(replica(3001, 80, 9), replica(3000, 100)),
@@ -65,23 +65,23 @@ FOLLOWERS = (member(1, 95, 5, 5, voter=False), member(2, 60, 40, None, voter=Fal
 )
 @staged(play)
 async def test_members(
-    cluster: ScriptedCluster, wire: WireCluster, /, told: DescribeQuorumResponse, expected: tuple[QuorumMember, ...]
+    cluster: ScriptedCluster, wire: WireCluster, /, response: DescribeQuorumResponse, expected: tuple[QuorumMember, ...]
 ) -> None:
     for broker in cluster.brokers:
-        broker.answers[ApiKey.DESCRIBE_QUORUM] = lambda _: told
+        broker.answers[ApiKey.DESCRIBE_QUORUM] = lambda _: response
     assert await read_quorum(wire) == Quorum(3000, 7, 90, expected)
 
 
 @pytest.mark.parametrize(
-    "told",
+    "response",
     [answer(code=NO_LEADER), answer(of_partition=NO_LEADER), DescribeQuorumResponse()],
     ids=["whole", "partition", "nothing"],
 )
 @staged(play)
 async def test_a_quorum_without_a_leader(
-    cluster: ScriptedCluster, wire: WireCluster, /, told: DescribeQuorumResponse
+    cluster: ScriptedCluster, wire: WireCluster, /, response: DescribeQuorumResponse
 ) -> None:
     for broker in cluster.brokers:
-        broker.answers[ApiKey.DESCRIBE_QUORUM] = lambda _: told
+        broker.answers[ApiKey.DESCRIBE_QUORUM] = lambda _: response
     with pytest.raises(Unreachable, match="no leader of the quorum"):
         await read_quorum(wire)

@@ -264,7 +264,7 @@ def test_empty_indexes(tmp_path: Path, tail: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("suffix", "data", "found"),
+    ("suffix", "data", "expected"),
     [
         (".index", b"", FindingKind.EMPTY),
         (".index", b"abc", FindingKind.EMPTY),
@@ -280,10 +280,10 @@ def test_empty_indexes(tmp_path: Path, tail: bytes) -> None:
         (".timeindex", TIME_ENTRY.pack(9, 3) + b"x", FindingKind.CORRUPT),
     ],
 )
-def test_the_sanity_check_is_kafkas(tmp_path: Path, suffix: str, data: bytes, found: FindingKind) -> None:
+def test_the_sanity_check_is_kafkas(tmp_path: Path, suffix: str, data: bytes, expected: FindingKind) -> None:
     """Each case was put to the tool of Kafka 3.9.1, which said the same: ``CORRUPT`` where it ended with an error."""
     path = write(tmp_path, f"00000000000000000010{suffix}", data)
-    assert [each.finding for each in findings(path, SANITY)] == [found]
+    assert [each.finding for each in findings(path, SANITY)] == [expected]
 
 
 def test_entries_that_contradict_the_segment_are_named(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_where_nothing_was_committed_there_is_no_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "result", "told"),
+    ("answer", "result", "expected"),
     [
         (ErrorCode.GROUP_AUTHORIZATION_FAILED, ResetResult.FAILED, ["dropped: False"]),
         (HANG_UP, ResetResult.UNDER_WAY, []),
@@ -104,7 +104,7 @@ def test_where_nothing_was_committed_there_is_no_file(tmp_path: Path) -> None:
     ids=["refused", "lost"],
 )
 def test_only_what_is_refused_for_certain_leaves_no_file(
-    answer: object, result: ResetResult, told: list[str], tmp_path: Path
+    answer: object, result: ResetResult, expected: list[str], tmp_path: Path
 ) -> None:
     file = tmp_path / "offsets.csv"
 
@@ -114,7 +114,7 @@ def test_only_what_is_refused_for_certain_leaves_no_file(
         plan = await plan_reset(cluster, scope_of(["g1"], is_all=False), scope, ResetSpec(ResetTo.LATEST))
         world.change_answers = [answer]
         assert await execute(cluster, plan, file, log) == [result]
-        assert log == ["saved", f"go on: {SAVED}", f"commit: {SAVED}", *told]
-        assert file.exists() is not bool(told)
+        assert log == ["saved", f"go on: {SAVED}", f"commit: {SAVED}", *expected]
+        assert file.exists() is not bool(expected)
 
     play(scene, file)

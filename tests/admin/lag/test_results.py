@@ -151,7 +151,7 @@ STILL = [Point(NOW - 10_000 * ago, 5, 9) for ago in (2, 1, 0)]
 
 
 @pytest.mark.parametrize(
-    ("record", "behind", "told", "time_lag_ms"),
+    ("record", "behind", "expected", "time_lag_ms"),
     [
         (UnreadRecord(5, NOW - 7, True), Behind(), (LagStatus.STALL, Reason.STANDS_STILL, True), 7),
         (Unknown("refused"), Behind(), (LagStatus.STALL, Reason.STANDS_STILL, True), None),
@@ -170,13 +170,13 @@ STILL = [Point(NOW - 10_000 * ago, 5, 9) for ago in (2, 1, 0)]
 def test_a_reader_stands_still_only_in_front_of_records(
     record: UnreadRecord | Unknown | None,
     behind: Behind,
-    told: tuple[LagStatus, Reason, bool],
+    expected: tuple[LagStatus, Reason, bool],
     time_lag_ms: int | None,
 ) -> None:
     group = answer({A: sample(5, 9)}, {A: STILL}, {Place(A, 5): record}, behind)
     (partition_lag,) = group.partitions
-    assert (partition_lag.status, partition_lag.reason, partition_lag.is_behind) == told
-    assert (group.status, group.reason) == told[:2]
+    assert (partition_lag.status, partition_lag.reason, partition_lag.is_behind) == expected
+    assert (group.status, group.reason) == expected[:2]
     assert (partition_lag.time_lag_ms, partition_lag.lag) == (time_lag_ms, 4), "offsets are counted as Kafka's tools do"
     assert partition_lag.clear_in_ms == (0 if partition_lag.reason is Reason.NO_RECORDS else None)
 

@@ -309,7 +309,7 @@ NOTHING, ABORTED, RECORDS = (
 
 
 @pytest.mark.parametrize(
-    ("words", "found", "for_committed"),
+    ("words", "expected", "for_committed"),
     [
         ("1c", NOTHING, NOTHING),
         ("1a 2c 1a", NOTHING, NOTHING),
@@ -326,11 +326,11 @@ NOTHING, ABORTED, RECORDS = (
         ("1", RECORDS, NOTHING),
     ],
 )
-def test_whether_anything_is_left_to_read(words: str, found: Behind, for_committed: Behind) -> None:
+def test_whether_anything_is_left_to_read(words: str, expected: Behind, for_committed: Behind) -> None:
     log = TransactionLog(words)
-    assert behind(log) == found
+    assert behind(log) == expected
     known = {Place(A, 5): times_of(log)}
-    assert behind(log, times=known) == found, "what was read already is not read again"
+    assert behind(log, times=known) == expected, "what was read already is not read again"
     committed = TransactionLog(words)
     assert behind(committed, log.stable, IsolationLevel.READ_COMMITTED) == for_committed
     assert all(isinstance(request, FetchRequest) for request in committed.requests), "one look tells all"

@@ -22,7 +22,7 @@ def _dirs(*sizes: int, is_future: bool = False) -> list[LogDir]:
 
 
 @pytest.mark.parametrize(
-    ("log_dirs", "bytes_max", "configs", "told"),
+    ("log_dirs", "bytes_max", "configs", "expected"),
     [
         (_dirs(50_000_000, 10_000_000), 20_000_000, {}, f"up to 30.0 MB of 60.0 MB on all brokers are {LATER}"),
         (_dirs(10, 20), 20, {}, "nothing is deleted now: no replica has more than 20 B"),
@@ -35,13 +35,13 @@ def _dirs(*sizes: int, is_future: bool = False) -> list[LogDir]:
     ],
 )
 def test_what_exceeds_a_new_retention_is_counted_by_replica(
-    log_dirs: list[LogDir], bytes_max: int | None, configs: Mapping[str, str], told: str
+    log_dirs: list[LogDir], bytes_max: int | None, configs: Mapping[str, str], expected: str
 ) -> None:
-    assert "; ".join(text_of({**CONFIGS, **configs}, log_dirs, bytes_max)) == told
+    assert "; ".join(text_of({**CONFIGS, **configs}, log_dirs, bytes_max)) == expected
 
 
 @pytest.mark.parametrize(
-    ("away", "bytes_max", "told"),
+    ("away", "bytes_max", "expected"),
     [
         ({2}, 20, f"up to 30 B of 50 B on the brokers that answer are {LATER}; broker 2 does not answer: it deletes "
          "nothing before it is back"),
@@ -50,5 +50,5 @@ def test_what_exceeds_a_new_retention_is_counted_by_replica(
         ({2}, 50, "nothing is deleted now: no replica on a broker that answers has more than 50 B"),
     ],
 )  # fmt: skip
-def test_a_broker_that_is_away_is_not_counted_on(away: set[int], bytes_max: int | None, told: str) -> None:
-    assert "; ".join(text_of(CONFIGS, _dirs(50), bytes_max, away=away)) == told
+def test_a_broker_that_is_away_is_not_counted_on(away: set[int], bytes_max: int | None, expected: str) -> None:
+    assert "; ".join(text_of(CONFIGS, _dirs(50), bytes_max, away=away)) == expected

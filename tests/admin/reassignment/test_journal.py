@@ -85,7 +85,7 @@ def damaged(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "expected"),
     [
         (damaged, "the journal is damaged"),
         (lambda text: text.replace('"event": "begun"', '"event": 3'), "not an event"),
@@ -93,11 +93,11 @@ def damaged(text: str) -> str:
         (lambda text: text.split("\n", 1)[1], "its first line is missing"),
     ],
 )
-def test_a_damaged_one_is_refused_with_the_way_on(tmp_path: Path, change: object, told: str) -> None:
+def test_a_damaged_one_is_refused_with_the_way_on(tmp_path: Path, change: object, expected: str) -> None:
     path = tmp_path / "journal"
     written(path, "begun", "wave")
     path.write_text(change(path.read_text()))  # type: ignore[operator]
-    with pytest.raises(BadRequest, match=told) as raised:
+    with pytest.raises(BadRequest, match=expected) as raised:
         open_journal(path, "p")
     assert "move it away and resume" in str(raised.value.hint)
 

@@ -197,23 +197,25 @@ async def test_leadership_lost_while_reading_ends_the_reading(broker: Broker, /)
     assert (broker.reads, broker.loaded) == ([0], [])
 
 
-@pytest.mark.parametrize("found", ["nothing", "no bytes", "half a batch"])
-def test_a_log_that_gives_no_more_is_served_as_far_as_it_was_read(found: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("content", ["nothing", "no bytes", "half a batch"])
+def test_a_log_that_gives_no_more_is_served_as_far_as_it_was_read(
+    content: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """A damaged end must neither be read forever nor keep the other groups from being served."""
 
     async def test(broker: Broker) -> None:
         broker.commit("a")
-        data = bytes(broker.partition.log.data[:20]) if found == "half a batch" else b""
-        records = None if found == "nothing" else SimpleNamespace(size_bytes=len(data), read=lambda: data)
+        data = bytes(broker.partition.log.data[:20]) if content == "half a batch" else b""
+        records = None if content == "nothing" else SimpleNamespace(size_bytes=len(data), read=lambda: data)
         broker._read = lambda *_, **__: SimpleNamespace(records=records)  # type: ignore[assignment]
         await broker.lead()
-        assert (broker.reads, broker.buffers) == ([0], 1 if found == "half a batch" else 0)
+        assert (broker.reads, broker.buffers) == ([0], 1 if content == "half a batch" else 0)
         assert broker.groups.status("a") is E.NONE
 
     with caplog.at_level(logging.ERROR):
         play(test)
-    assert ("What follows cannot be read" in caplog.text) == (found == "half a batch")
-    assert len(caplog.records) == (found == "half a batch")
+    assert ("What follows cannot be read" in caplog.text) == (content == "half a batch")
+    assert len(caplog.records) == (content == "half a batch")
 
 
 def test_a_fault_of_the_program_keeps_no_partition_from_being_served(

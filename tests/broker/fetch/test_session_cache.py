@@ -150,8 +150,8 @@ def test_who_names_and_forgets_its_last_partition_is_answered_for_it(in_steps: b
     assert answered(last, outcome()) == [0]
 
 
-@pytest.mark.parametrize(("is_follower", "told"), [(True, [0]), (False, [])])
-def test_only_a_follower_with_another_leader_epoch_is_told_again(is_follower: bool, told: list[int]) -> None:
+@pytest.mark.parametrize(("is_follower", "expected"), [(True, [0]), (False, [])])
+def test_only_a_follower_with_another_leader_epoch_is_told_again(is_follower: bool, expected: list[int]) -> None:
     """A follower that started over may have discarded the high watermark. A consumer gets Kafka 3.9.1's answer."""
     cache = FetchSessionCache(10, random.Random(1))
     first = context(open_session(cache, partition(0), partition(1), is_follower=is_follower))
@@ -159,7 +159,7 @@ def test_only_a_follower_with_another_leader_epoch_is_told_again(is_follower: bo
     changed = partition(0)
     changed.current_leader_epoch = 3
     second = context(open_session(cache, changed, session_id=first.session_id, epoch=1))
-    assert answered(second, outcome()) == told
+    assert answered(second, outcome()) == expected
 
 
 def test_wrong_ids_epochs_and_kinds_are_refused() -> None:

@@ -37,7 +37,7 @@ def info(state: int = ESTABLISHED, *, probes: int = 0, unacknowledged: int = 0, 
 
 
 @pytest.mark.parametrize(
-    ("told", "is_gone"),
+    ("reported", "is_gone"),
     [
         (info(), False),
         (info(unheard_ms=10 * UNHEARD_MS_MAX), False),
@@ -49,8 +49,8 @@ def info(state: int = ESTABLISHED, *, probes: int = 0, unacknowledged: int = 0, 
         (b"", False),
     ],
 )
-def test_who_acknowledges_nothing_is_gone_and_who_waits_is_not(told: bytes, is_gone: bool) -> None:
-    assert is_peer_gone(told) is is_gone
+def test_who_acknowledges_nothing_is_gone_and_who_waits_is_not(reported: bytes, is_gone: bool) -> None:
+    assert is_peer_gone(reported) is is_gone
 
 
 async def the_connection(server: SocketServer) -> Connection:

@@ -53,7 +53,7 @@ def batch(base_offset: int, *, leader_epoch: int = 0) -> memoryview:
 
 
 @pytest.mark.parametrize(
-    ("told", "expected", "wakes"),
+    ("announced", "expected", "wakes"),
     [
         pytest.param(3, 3, 1, id="it rises"),
         pytest.param(9, 4, 1, id="to the log's end at most"),
@@ -62,10 +62,10 @@ def batch(base_offset: int, *, leader_epoch: int = 0) -> memoryview:
         pytest.param(-1, 2, 0, id="the leader did not say"),
     ],
 )
-def test_the_high_watermark_is_the_leaders(tmp_path: Path, told: int, expected: int, wakes: int) -> None:
+def test_the_high_watermark_is_the_leaders(tmp_path: Path, announced: int, expected: int, wakes: int) -> None:
     """Consumers may read from followers, and wait there: each move wakes them."""
     follower = replica(tmp_path, records=4, high_watermark=2)
-    assert follower.take(4, high_watermark=told) == 4
+    assert follower.take(4, high_watermark=announced) == 4
     assert (follower.log.high_watermark, follower.wakes) == (expected, wakes)
 
 

@@ -290,7 +290,7 @@ def test_plain() -> None:
 
 
 @pytest.mark.parametrize(
-    ("token", "told"),
+    ("token", "expected"),
     [
         (b"\0alice\0wrong", "Authentication failed: Invalid username or password"),
         (b"\0nobody\0wrong", "Authentication failed: Invalid username or password"),
@@ -301,8 +301,8 @@ def test_plain() -> None:
         (b"\xff\0\0", "Invalid SASL/PLAIN response: not UTF-8"),
     ],
 )
-def test_plain_refuses_in_kafkas_words(token: bytes, told: str) -> None:
-    assert refusal(plain_server(PASSWORDS), token).told == told
+def test_plain_refuses_in_kafkas_words(token: bytes, expected: str) -> None:
+    assert refusal(plain_server(PASSWORDS), token).told == expected
 
 
 def validator(**options: str) -> Callable[[str], LoggedIn]:

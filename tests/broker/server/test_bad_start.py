@@ -56,7 +56,7 @@ def test_address_of_another_machine(tmp_path: Path, zk_chroot: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stored", "told"),
+    ("stored", "expected"),
     [
         (
             "broker.id=7\n",
@@ -70,7 +70,9 @@ def test_address_of_another_machine(tmp_path: Path, zk_chroot: str) -> None:
         ("version=9\nbroker.id=0\n", "version"),
     ],
 )
-def test_data_of_another_broker_or_cluster(tmp_path: Path, host: str, zk_chroot: str, stored: str, told: str) -> None:
+def test_data_of_another_broker_or_cluster(
+    tmp_path: Path, host: str, zk_chroot: str, stored: str, expected: str
+) -> None:
     data = tmp_path / "data"
     data.mkdir()
     text = stored if stored.startswith("version") else f"version=0\n{stored}"
@@ -78,7 +80,7 @@ def test_data_of_another_broker_or_cluster(tmp_path: Path, host: str, zk_chroot:
     with BrokerProgram(tmp_path, settings(tmp_path, host, zk_chroot)) as broker:
         code, lines = broker.refusal()
     assert code == 2 and lines[0].startswith("error: ") and len(lines) <= 2
-    assert told.format(folder=data) in lines[0]
+    assert expected.format(folder=data) in lines[0]
     assert (data / "meta.properties").read_text() == text
 
 

@@ -71,7 +71,7 @@ def test_longs_read_back(value: int) -> None:
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
-    ("text", "kind", "found"),
+    ("text", "kind", "expected"),
     [
         ("a" + " " * 500_000 + "b", ConfigType.LIST, ("a" + " " * 500_000 + "b",)),
         ("a" + " " * 500_000 + ",b", ConfigType.LIST, ("a", "b")),
@@ -80,13 +80,13 @@ def test_longs_read_back(value: int) -> None:
     ],
     ids=["blanks", "blanks before a comma", "digits of a double", "digits of a long"],
 )
-def test_a_long_value_is_soon_read(text: str, kind: ConfigType, found: tuple[str, ...] | None) -> None:
+def test_a_long_value_is_soon_read(text: str, kind: ConfigType, expected: tuple[str, ...] | None) -> None:
     """A client that may change a topic's settings sends such values, and the event loop reads them."""
-    if found is None:
+    if expected is None:
         with pytest.raises(ConfigError):
             parse_value("k", text, kind)
     else:
-        assert parse_value("k", text, kind) == found
+        assert parse_value("k", text, kind) == expected
 
 
 def test_no_value_stays_none() -> None:

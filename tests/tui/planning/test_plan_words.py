@@ -41,7 +41,7 @@ def test_no_command_and_no_option_of_the_planner_is_left() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "expected"),
     [
         (
             Infeasible("the broker cannot be emptied", hint="wait until klamm reassign list is empty"),
@@ -54,8 +54,8 @@ def test_no_command_and_no_option_of_the_planner_is_left() -> None:
         (BadPlanFile("no plan"), "no plan"),
     ],
 )
-def test_a_plan_that_fails_advises_fields_and_keys(error: PlanError, told: str) -> None:
-    assert failure_text(error) == told
+def test_a_plan_that_fails_advises_fields_and_keys(error: PlanError, expected: str) -> None:
+    assert failure_text(error) == expected
 
 
 def test_a_file_that_is_no_plan_advises_keys(tmp_path: Path) -> None:

@@ -106,15 +106,15 @@ def test_a_saved_plan_is_read_back_with_the_same_moves(plan: OpenedPlan, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [("{", "not JSON"), ("[]", "not a JSON object"), ('{"klamm": {"format": 9}}', "format 1, not 9"), ("\xff", "")],
 )
-def test_a_file_that_is_no_plan_says_why(text: str, told: str, tmp_path: Path) -> None:
+def test_a_file_that_is_no_plan_says_why(text: str, expected: str, tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     path.write_bytes(text.encode("latin-1"))
     read = read_plan_file(path)
     assert read.error
-    assert told in read.error
+    assert expected in read.error
     absent = tmp_path / "absent.json"
     assert read_plan_file(absent).error == f"{absent} cannot be read: No such file or directory"
 
@@ -210,7 +210,7 @@ def test_each_strategy_has_a_form_that_makes_its_wish(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("strategy", "given", "told"),
+    ("strategy", "given", "expected"),
     [
         (Strategy.DECOMMISSION, {"argument": "x"}, "brokers to empty: needs broker ids"),
         (Strategy.DECOMMISSION, {"argument": ""}, "at least one broker id"),
@@ -229,10 +229,12 @@ def test_each_strategy_has_a_form_that_makes_its_wish(tmp_path: Path) -> None:
         (Strategy.REBALANCE, {"capacity": "bad.toml"}, "unknown key 'disks'"),
     ],
 )
-def test_a_bad_value_is_told_in_the_form(strategy: Strategy, given: dict[str, str], told: str, tmp_path: Path) -> None:
+def test_a_bad_value_is_told_in_the_form(
+    strategy: Strategy, given: dict[str, str], expected: str, tmp_path: Path
+) -> None:
     (tmp_path / "bad.toml").write_text("[disks]\n")
     ask = ask_for_plan(strategy, tmp_path)
-    with pytest.raises(AdminError, match=told):
+    with pytest.raises(AdminError, match=expected):
         ask.build(values(ask, **given))
 
 
@@ -324,7 +326,7 @@ async def test_a_run_whose_plan_is_cancelled_is_not_told_to_go_on(
 
 
 @pytest.mark.parametrize(
-    ("left", "told"),
+    ("left", "expected"),
     [
         ((None, None), "time left not known"),
         ((2.0, None), "at least 2s left"),
@@ -332,8 +334,8 @@ async def test_a_run_whose_plan_is_cancelled_is_not_told_to_go_on(
         ((2.0, 60.0), "2s to 1m left"),
     ],
 )
-def test_the_time_left_is_a_range_where_the_rate_jumps(left: tuple[float | None, float | None], told: str) -> None:
-    assert time_left(replace(HALF, left_s_min=left[0], left_s_max=left[1])) == told
+def test_the_time_left_is_a_range_where_the_rate_jumps(left: tuple[float | None, float | None], expected: str) -> None:
+    assert time_left(replace(HALF, left_s_min=left[0], left_s_max=left[1])) == expected
 
 
 def test_unknown_sizes_are_told() -> None:

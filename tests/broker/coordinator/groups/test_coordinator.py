@@ -152,7 +152,7 @@ async def test_a_commit_becomes_visible_with_its_replication(world: CoordinatorW
 
 
 @pytest.mark.parametrize(
-    ("refusal", "told"),
+    ("refusal", "expected"),
     [
         (E.UNKNOWN_TOPIC_OR_PARTITION, E.COORDINATOR_NOT_AVAILABLE),
         (E.NOT_ENOUGH_REPLICAS, E.COORDINATOR_NOT_AVAILABLE),
@@ -163,16 +163,18 @@ async def test_a_commit_becomes_visible_with_its_replication(world: CoordinatorW
     ],
 )
 @staged(with_world)
-async def test_a_commit_that_cannot_be_written(world: CoordinatorWorld, /, refusal: ErrorCode, told: ErrorCode) -> None:
+async def test_a_commit_that_cannot_be_written(
+    world: CoordinatorWorld, /, refusal: ErrorCode, expected: ErrorCode
+) -> None:
     await world.lead()
     world.commit("g", 5)
     world.partition.refusal = refusal
-    assert world.commit("g", 6) == [told]
+    assert world.commit("g", 6) == [expected]
     assert world.committed("g") == 5
 
 
 @pytest.mark.parametrize(
-    ("refusal", "told"),
+    ("refusal", "expected"),
     [
         (E.NOT_ENOUGH_REPLICAS, E.COORDINATOR_NOT_AVAILABLE),
         (E.NOT_LEADER_OR_FOLLOWER, E.NOT_COORDINATOR),
@@ -181,12 +183,12 @@ async def test_a_commit_that_cannot_be_written(world: CoordinatorWorld, /, refus
 )
 @staged(with_world)
 async def test_an_assignment_that_cannot_be_written(
-    world: CoordinatorWorld, /, refusal: ErrorCode, told: ErrorCode
+    world: CoordinatorWorld, /, refusal: ErrorCode, expected: ErrorCode
 ) -> None:
     await world.lead()
     (joined,) = await answered(join(world, "g"))
     world.partition.refusal = refusal
-    assert sync(world, "g", joined.member_id, joined.generation_id)[0].error is told
+    assert sync(world, "g", joined.member_id, joined.generation_id)[0].error is expected
 
 
 @staged(with_world, **{"offset.metadata.max.bytes": "4"})

@@ -342,7 +342,7 @@ async def test_a_former_coordinator_listens_no_more(world: TransactionWorld, /) 
 
 
 @pytest.mark.parametrize(
-    ("refusal", "told"),
+    ("refusal", "expected"),
     [
         (E.NOT_ENOUGH_REPLICAS, E.COORDINATOR_NOT_AVAILABLE),
         (E.UNKNOWN_TOPIC_OR_PARTITION, E.COORDINATOR_NOT_AVAILABLE),
@@ -353,14 +353,14 @@ async def test_a_former_coordinator_listens_no_more(world: TransactionWorld, /) 
     ],
 )
 @staged(play)
-async def test_what_cannot_be_written_has_not_happened(world: TransactionWorld, /, refusal: E, told: E) -> None:
+async def test_what_cannot_be_written_has_not_happened(world: TransactionWorld, /, refusal: E, expected: E) -> None:
     a, b = world.add("a", partitions=2)
     producer = await world.begun([a])
     world.state.refusal = refusal
-    assert world.add_partitions(producer, [b]) == [told]
-    assert world.end(producer) == [told]
-    assert (await world.init("other")).error is told
-    assert (await world.init()).error is told, "the fence"
+    assert world.add_partitions(producer, [b]) == [expected]
+    assert world.end(producer) == [expected]
+    assert (await world.init("other")).error is expected
+    assert (await world.init()).error is expected, "the fence"
     world.state.refusal = None
     assert world.found().state is S.ONGOING and world.found().partitions == {a}
     assert world.end(producer) == [E.PRODUCER_FENCED], "the epoch was raised, though nobody has it"

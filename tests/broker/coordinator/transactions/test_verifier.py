@@ -184,7 +184,7 @@ async def test_nobody_is_asked_about_what_is_open_already_or_cannot_be_appended(
 
 
 @pytest.mark.parametrize(
-    ("error", "told", "told_old"),
+    ("error", "expected", "told_old"),
     [
         (E.PRODUCER_FENCED, E.INVALID_PRODUCER_EPOCH, E.INVALID_PRODUCER_EPOCH),
         (E.TRANSACTION_ABORTABLE, E.TRANSACTION_ABORTABLE, E.INVALID_TXN_STATE),
@@ -194,20 +194,20 @@ async def test_nobody_is_asked_about_what_is_open_already_or_cannot_be_appended(
     ],
 )
 @staged(play)
-async def test_the_errors_are_those_that_producers_know(world: World, /, error: E, told: E, told_old: E) -> None:
+async def test_the_errors_are_those_that_producers_know(world: World, /, error: E, expected: E, told_old: E) -> None:
     world.other.error = error
-    assert await world.settled() == {A: told}
+    assert await world.settled() == {A: expected}
     assert await world.settled(knows_abortable=False) == {A: told_old}
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "expected"),
     [(E.CLUSTER_AUTHORIZATION_FAILED, E.INVALID_TXN_STATE), (E.UNKNOWN_SERVER_ERROR, E.UNKNOWN_SERVER_ERROR)],
 )
 @staged(play)
-async def test_a_coordinator_that_refuses_the_question(world: World, /, error: E, told: E) -> None:
+async def test_a_coordinator_that_refuses_the_question(world: World, /, error: E, expected: E) -> None:
     world.other.top_error = error
-    assert await world.settled() == {A: told}
+    assert await world.settled() == {A: expected}
 
 
 @staged(play)
