@@ -192,7 +192,8 @@ def runs_around(
         if changes:
             return list(changes.values())
     every = list(runs)
-    near = [run for run in every if abs(run.event.at_ms - since_ms) <= _MOMENT_MS]
+    moments = [since_ms, *_goes_down(every, since_ms)]
+    near = [run for run in every if any(abs(run.event.at_ms - at_ms) <= _MOMENT_MS for at_ms in moments)]
     near.sort(key=lambda run: (run.event.kind not in _FAILS, severity(run.event), run.event.at_ms))
     failed = {run.event.broker: run.event.at_ms for run in near if run.event.kind in _FAILS}
     back = [
@@ -200,7 +201,21 @@ def runs_around(
         if run.event.kind in _RETURNS and run not in near
         and run.event.at_ms > failed.get(run.event.broker, run.event.at_ms)
     ]  # fmt: skip
-    return sorted([*near[:_TOLD_MAX], *back[-1:]], key=lambda run: run.event.at_ms)
+    return sorted([*near[: _TOLD_MAX + len(moments) - 1], *back[-1:]], key=lambda run: run.event.at_ms)
+
+
+def _goes_down(runs: Sequence[Run], since_ms: int) -> list[int]:
+    """Return when a broker that did not answer from then on lost its session: what follows from that comes later."""
+    silent: set[int | None] = set()
+    for run in sorted(runs, key=lambda run: run.event.at_ms):
+        event = run.event
+        if event.kind is EventKind.BROKER_SILENT and abs(event.at_ms - since_ms) <= _MOMENT_MS:
+            silent.add(event.broker)
+        elif event.kind in _RETURNS:
+            silent.discard(event.broker)
+        elif event.kind is EventKind.BROKER_DOWN and event.broker in silent:
+            return [event.at_ms]
+    return []
 
 
 class Incidents:

@@ -138,6 +138,21 @@ def test_what_happened_then_is_the_gravest_in_the_order_of_time() -> None:
     assert not around(events, 20_000), "what came back in another moment is of another failure"
 
 
+def test_what_happened_then_includes_the_end_of_a_silent_brokers_session() -> None:
+    silent = Event(1_000, EventKind.BROKER_SILENT, "broker 2", broker=2)
+    lost = [down(7_000, 2), of(7_100, EventKind.ISR_SHRANK, "2,1", "1"), of(7_200, EventKind.LEADER_CHANGED, "2", "1")]
+
+    def kinds(*events: Event) -> list[EventKind]:
+        return [run.event.kind for run in around([*events], 1_000)]
+
+    assert kinds(silent, *lost) == [
+        EventKind.BROKER_SILENT, EventKind.BROKER_DOWN, EventKind.ISR_SHRANK, EventKind.LEADER_CHANGED,
+    ]  # fmt: skip
+    answers = Event(4_000, EventKind.BROKER_ANSWERS, "broker 2", broker=2)
+    assert kinds(silent, answers, *lost) == [EventKind.BROKER_SILENT, EventKind.BROKER_ANSWERS], "another failure"
+    assert kinds(silent, down(7_000, 3)) == [EventKind.BROKER_SILENT], "another broker"
+
+
 def test_all_changes_of_the_settings_concerned_are_told_for_a_minute() -> None:
     def altered(at_ms: int, broker: int, after: str) -> Event:
         return Event(at_ms, EventKind.BROKER_CONFIG_CHANGED, f"broker {broker}", "", after, broker=broker)
