@@ -235,3 +235,19 @@ async def test_rows_are_sorted_by_what_brokers_measure_and_the_unknown_comes_las
         driven.main.draw(is_new_data=False)
         await driven.settled()
         assert [item.id for item in driven.main.model.shown] == order
+
+
+@pytest.mark.parametrize(
+    ("scene", "page", "size", "told"),
+    [
+        ("reassigning", "reassignments", (120, 40), "WHY"),
+        ("reassigning", "reassignments", (120, 40), "others are cop"),
+        ("live", "spark", SMALL, "Name them:"),
+    ],
+)
+def test_why_a_row_is_as_it_is_has_a_place(scene: str, page: str, size: tuple[int, int], told: str) -> None:
+    async def look(driven: Driven) -> None:
+        await driven.tick(14)
+        assert driven.lines_with(told), driven.text
+
+    shown(look, scene, page=page, size=size)

@@ -1002,6 +1002,32 @@ def test_at_first_the_screen_says_that_it_measures_and_reads() -> None:
     assert "measuring reports" in drawn() and "UNKNOWN" not in drawn()
     board_of(feed, 30, board)
     assert "measuring" not in drawn()
+    assert "┌ Records in/s, last 30s ─" in drawn(), "31 frames are 31 seconds"
+    board_of(feed, 300, board)
+    assert "┌ Records in/s, last 2m ─" in drawn(), "the chart has no room for more"
+
+
+def test_brokers_of_a_cluster_out_of_sight_are_not_shown_as_up() -> None:
+    board = board_of(fake_feed("live", plays=False), 3)
+
+    def drawn(*, is_seen: bool) -> list[tuple[str, Tone]]:
+        picture = overview.overview_of(board, [], 120, 40, is_seen=is_seen)
+        return [(text.strip(), tone) for line in picture.lines for text, tone in line]
+
+    assert ("● up ctrl", Tone.GOOD) in drawn(is_seen=True) and ("brokers up", Tone.QUIET) in drawn(is_seen=True)
+    unseen = drawn(is_seen=False)
+    assert ("? up ctrl", Tone.QUIET) in unseen and ("brokers were up", Tone.QUIET) in unseen
+    assert not [text for text, tone in unseen if "up" in text and tone is Tone.GOOD]
+
+
+def test_why_a_broker_does_not_answer_stands_beside_its_row_once() -> None:
+    feed = fake_feed("live", plays=False)
+    feed.cluster.silence(2)
+    board = board_of(feed, 20)
+    view = View(board, Location("brokers"))
+    (item,) = [item for item in brokers.items_of(board) if item.id == 2]
+    lines = [text_of(line) for line in aside_of(view, "brokers", item, 60)]
+    assert item.trouble and lines.count(item.trouble) == 1 and "log dirs" not in lines, lines
 
 
 def test_an_unhealthy_query_says_why() -> None:

@@ -66,6 +66,7 @@ def test_lines_are_cut_with_an_ellipsis_in_the_width_there_is() -> None:
     assert cut == (("abc", Tone.PLAIN), ("d…", Tone.BAD))
     assert width_of(fitted(line("日本語"), 4)) == 4
     assert width_of(fitted(line("a"), 4)) == 4
+    assert [text for text, _ in fitted(line("one, two"), 6)] == ["one…  "], "no comma before the ellipsis"
 
 
 def test_pieces_wrap_where_the_next_would_not_fit() -> None:
@@ -95,7 +96,6 @@ def test_one_thing_is_not_called_several(number: int, told: str) -> None:
 
 
 def test_groups_and_how_far_they_are_behind_are_told_in_words() -> None:
-    assert groups_text(0, None) == "no groups"
     assert groups_text(1, 1) == "1 group, 1 record behind"
     assert groups_text(2, 1200) == "2 groups, 1 200 records behind"
     assert groups_text(2, 1200, is_least=True) == "2 groups, at least 1 200 records behind"

@@ -51,7 +51,8 @@ def fitted(whole: Line, width: int) -> Line:
         length = cell_len(text)
         if length > left:
             if left > 0:
-                spans.append((set_cell_size(text, left - 1) + "…", tone))
+                begin = set_cell_size(text, left - 1).rstrip(" ,")
+                spans.append((f"{begin}…{' ' * (left - 1 - cell_len(begin))}", tone))
             return tuple(spans)
         spans.append((text, tone))
         left -= length

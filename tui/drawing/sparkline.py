@@ -19,6 +19,7 @@ BLOCKS = "_▁▂▃▄▅▆▇█"
 _BRAILLE = 0x2800
 _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 """The bits of a character's dots, from top to bottom: the left column, and the right one."""
+_LABEL = 5
 
 
 def sparkline(values: Series, width: int, *, top: float | None = None) -> str:
@@ -51,13 +52,18 @@ def line_chart(values: Series, width: int, height: int, *, top: float) -> list[s
     return ["".join(chr(_BRAILLE + bits) if bits else " " for bits in row) for row in cells]
 
 
+def values_in(width: int) -> int:
+    """Return how many values a chart of this width shows, if its labels are no longer than usual."""
+    return 2 * max(0, width - _LABEL - 2)
+
+
 def chart_lines(
     values: Series, width: int, height: int, text: FigureText, *, top: float | None = None, tone: Tone = Tone.ACCENT
 ) -> list[Line]:
     """Return a curve beside its scale, from zero to ``top``, or to a round number above all values."""
     top = top or ceiling_of(max((value for value in values if value is not None and isfinite(value)), default=None))
     labels = {0: text(top), height - 1: "0"}
-    wide = max(5, len(labels[0]))
+    wide = max(_LABEL, len(labels[0]))
     return [
         line((f"{labels.get(row, ''):>{wide}}", Tone.QUIET), ("┤" if row in labels else "│", Tone.FRAME), (drawn, tone))
         for row, drawn in enumerate(line_chart(values, width - wide - 2, height, top=top))

@@ -156,27 +156,32 @@ def _broker(view: View, item: BrokerItem, width: int) -> list[Line]:
     lines = [line((f"broker {item.id}", Tone.STRONG), f"  {item.state}", (f"  {at}", Tone.QUIET))]
     trouble = f"{brokers.UNANSWERED}; {brokers.MAY_BE_FROZEN}" if item.id in board.hung else item.trouble
     lines += _folded(trouble, width, Tone.BAD) if trouble else []
-    lines += [] if item.info is None else _measured(view, item.figures, width)
+    lines += [] if item.info is None else _measured(view, item.figures, width, is_silent=bool(item.trouble))
     lines += _chart("records in/s", [sample.in_by_broker.get(item.id) for sample in board.samples], width, short_count)
     lines += [] if item.info is None else _title(f"restart now: {item.restart.verdict.words}")
     lines += [part for reason in item.restart.reasons for part in _folded(f"• {reason}", width)]
     dirs = [trend for trend in board.dir_trends if trend.broker == item.id]
+    if item.state != "up":
+        # Why it tells nothing stands below its name.
+        dirs = [trend for trend in dirs if trend.log_dir is not None]
     lines += _title("log dirs") if dirs else []
     for trend in dirs[:_ROWS]:
         used = NOTHING if trend.used_percent is None else percent(trend.used_percent / 100)
         full = "" if trend.full_in_s is None else f", no room in {span(trend.full_in_s)}"
         lines += _folded(trend.log_dir or NOTHING, width)
-        lines += _folded(f"  {size(trend.size_bytes)}, {used} full{full}", width)
-        lines += _folded(trend.error, width, Tone.BAD) if trend.error else []
+        text = f"{size(trend.size_bytes)}, {used} full{full}"
+        lines += _folded(f"  {trend.error or text}", width, Tone.BAD if trend.error else Tone.PLAIN)
     return [*lines, *_events_of(board, lambda event: event.broker == item.id and event.topic is None)]
 
 
-def _measured(view: View, measured: BrokerFigures | None, width: int) -> list[Line]:
+def _measured(view: View, measured: BrokerFigures | None, width: int, *, is_silent: bool) -> list[Line]:
     """Say what a broker measures, how it was read, and why something is missing."""
     board = view.board
     if not board.reads_metrics:
         return []
     if measured is None or measured.told_by is None:
+        if is_silent:
+            return []
         why = board.frame.stage(Stage.METRICS).error if measured is None else measured.trouble
         return [*_title("rates and latencies"), *_folded(why or "not read yet", width, Tone.QUIET)]
     age = span((board.frame.age_ms(Stage.METRICS) or 0) / 1000)
@@ -256,15 +261,21 @@ def _partition(view: View, item: PartitionItem, width: int) -> list[Line]:
     board = view.board
     state = state_of(board, item)
     lines = [line((plain(str(item.name)), Tone.STRONG), "  ", state), *_title("replicas")]
-    lines += [_replica(replica) for replica in replicas_of(board, item)]
+    replicas = replicas_of(board, item)
+    states = max((len(replica.state[0]) for replica in replicas), default=0)
+    lines += [_replica(replica, states) for replica in replicas]
     return [*lines, *_past_of(board, item)]
 
 
-def _replica(replica: Replica) -> Line:
+def _replica(replica: Replica, states: int) -> Line:
+    """Return a replica's line, with ``states`` cells for its state."""
     bytes_of, behind = (NOTHING, "") if replica.log is None else (size(replica.log.size_bytes), replica.log.offset_lag)
     late = f"   {short_count(behind)} behind" if isinstance(behind, int) and behind else ""
     return line(
-        (f"broker {replica.broker:<5}", Tone.STRONG), f"{replica.role:<19} ", replica.state, f"   {bytes_of}{late}"
+        (f"broker {replica.broker:<5}", Tone.STRONG),
+        f"{replica.role:<21}",
+        (f"{replica.state[0]:<{states}}", replica.state[1]),
+        f"   {bytes_of:>8}{late}",
     )
 
 

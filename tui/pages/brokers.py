@@ -212,7 +212,7 @@ def _rows(view: View) -> Rows:
         items,
         lambda item: item.id,
         lambda item: f"{item.id} {item.state} {item.host} {item.rack}",
-        "no broker is known yet" if only is None else f"no broker is {only} any more",
+        why_empty(view, "brokers") if only is None else f"no broker is {only} any more",
         None if only is None else belongs,
     )
 
@@ -220,14 +220,14 @@ def _rows(view: View) -> Rows:
 def _summary(view: View, width: int) -> list[Line]:
     board = view.board
     if not board.has_metadata:
-        return [line((why_empty(view, "brokers"), Tone.QUIET))]
+        return []
     total = board.total
     well, known = len(board.live - board.silent), len(board.broker_ids)
     words = [(f"{well} of {known} {'answer' if board.silent else 'up'}", Tone.GOOD if well == known else Tone.BAD)]
     if elsewhere := total.led_elsewhere.total():
         share = percent(elsewhere / total.partitions)
         words.append((f"{count(elsewhere)} partitions ({share}) not led by their preferred replica", Tone.WARN))
-    else:
+    elif total.partitions:
         words.append(("every leader is the preferred one", Tone.QUIET))
     if moves := total.electable.total():
         words.append((f"T, then E gives back {count(moves)}", Tone.QUIET))

@@ -157,22 +157,19 @@ def _why_empty(view: View) -> str:
 
 def groups_text(number: int, lag: int | None, *, is_least: bool = False) -> str:
     """Return how many groups there are, and how far behind they are as a whole; at least that, if more is unknown."""
-    if not number:
-        return "no groups"
     text = "lag not known" if lag is None else f"{'at least ' * is_least}{counted(lag, 'record')} behind"
     return f"{counted(number, 'group')}, {text}"
 
 
 def _summary(view: View, width: int) -> list[Line]:
     frame = view.board.frame
-    if frame.stage(Stage.GROUPS).read_at_ms is None:
-        return [line((_why_empty(view), Tone.QUIET))]
     bad = sum(group.lag.status.is_trouble for group in frame.groups)
     words = [
         line(groups_text(len(frame.groups), view.board.lag, is_least=view.board.has_unknown_lag)),
         line((f"{count(bad)} unhealthy", Tone.BAD if bad else Tone.QUIET)),
     ]
-    words = words if frame.groups else words[:1]
+    # Without groups, the table says why.
+    words = words if frame.groups else []
     if frame.link(Side.WIRE).state is LinkState.UNUSED:
         words.append(line(("only groups in ZooKeeper, without lag: brokers are not asked", Tone.QUIET)))
     return wrapped(words, width)

@@ -15,9 +15,9 @@ from engine.admin.watch.frame import Stage
 from engine.common.model import NO_CONTROLLER
 from tui.drawing.cells import Cell, Column, Tone
 from tui.drawing.lines import Line, Span, beside, fitted, folded, line, panel, table_lines, width_of, wrapped
-from tui.drawing.sparkline import ceiling_of, chart_lines, sparkline
+from tui.drawing.sparkline import ceiling_of, chart_lines, sparkline, values_in
 from tui.drawing.table_model import Rows
-from tui.drawing.units import at_least, count, counted, plain, short_count
+from tui.drawing.units import at_least, count, counted, plain, short_count, span
 from tui.pages import brokers, reassignments
 from tui.pages.groups import status_cell, time_lag_cell, trend_cell, unknown_text
 from tui.pages.page import Page, View
@@ -83,12 +83,12 @@ def overview_of(
         has_chart = is_wide and rest >= _CHART_MIN and len(courses) > 1
         left = panel(title, rows, main, upper - rest * has_chart, note="enter opens  w why" if problems else "")
         if is_wide:
-            left += _charts(courses[:1], main, rest) if has_chart else []
-            left = _beside(left, _charts(courses[has_chart:], charts - 1, upper))
+            left += _charts(board, courses[:1], main, rest) if has_chart else []
+            left = _beside(left, _charts(board, courses[has_chart:], charts - 1, upper))
     else:
         # The banner says that nothing is wrong; an empty panel would say it once more.
-        left = _charts(_courses(board), width, upper, across=3 if is_wide else 1)
-    lines = [*banner, *left, *_brokers(board, width, strip), *_bottom(board, width, events)]
+        left = _charts(board, _courses(board), width, upper, across=3 if is_wide else 1)
+    lines = [*banner, *left, *_brokers(board, width, strip, is_seen=is_seen), *_bottom(board, width, events)]
     places = {len(banner) + 1 + index: top + index for index in range(count_shown)} if problems else {}
     return Picture(lines[:height], places, (1, main - 1))
 
@@ -132,7 +132,7 @@ def _banner(board: Board, problems: Sequence[Problem], width: int, *, is_tall: b
     if status is None:
         what = "settings and disks are" if board.has_metadata else "topics and partitions are"
         text = f"the cluster's health is not known yet: {what} being read"
-        return [fitted(line(f" {text}"), width), *_figures(board, width)]
+        return [fitted(line(f" {text}"), width), *_figures(board, width, is_seen=is_seen)]
     stakes = _stakes(problems, board)
     shade = _shade(status, problems)
     if status is HealthStatus.OK or not is_seen:
@@ -141,12 +141,12 @@ def _banner(board: Board, problems: Sequence[Problem], width: int, *, is_tall: b
             calm = line(*calm, (_nothing_wrong(board), Tone.QUIET))
         elif is_seen:
             calm = line((f" {_SIGNS[shade]} ", _TONES[shade]), *stakes, ("   the cluster is healthy", Tone.QUIET))
-        return [fitted(calm, width), *_figures(board, width)]
+        return [fitted(calm, width), *_figures(board, width, is_seen=is_seen)]
     loud = _LOUD[shade]
     verdict = fitted(line((f" {word.upper()}  {''.join(part for part, _ in stakes)}", loud)), width)
     is_large = is_tall and status is HealthStatus.CRITICAL
     air: list[Line] = [((" " * width, loud),)] if is_large else []
-    return [*air, tuple((part, loud) for part, _ in verdict), *air, *_figures(board, width)]
+    return [*air, tuple((part, loud) for part, _ in verdict), *air, *_figures(board, width, is_seen=is_seen)]
 
 
 def _stakes(problems: Sequence[Problem], board: Board) -> Line:
@@ -172,7 +172,7 @@ def _nothing_wrong(board: Board) -> str:
     return f"nothing is wrong that {frame.principal or 'this login'} may see" if frame.denied else "nothing is wrong"
 
 
-def _figures(board: Board, width: int) -> list[Line]:
+def _figures(board: Board, width: int, *, is_seen: bool) -> list[Line]:
     """Return the cluster's figures in a line or two; what is zero and should be is left out."""
     frame, total = board.frame, board.total
     cluster = frame.cluster
@@ -182,8 +182,9 @@ def _figures(board: Board, width: int) -> list[Line]:
     has_controller = cluster.controller_id != NO_CONTROLLER
     min_isr = frame.stage(Stage.SETTINGS).read_at_ms is not None
     offline = total.leaderless - board.awaits_leaders
+    does = ("answer" if is_seen else "answered") if board.silent else "up" if is_seen else "were up"
     pieces: list[tuple[str, str, Tone, bool]] = [
-        (f"{well} of {known}", "brokers answer" if board.silent else "brokers up",
+        (f"{well} of {known}", f"brokers {does}",
          Tone.BAD if well < known else Tone.STRONG, True),
         ("controller", str(cluster.controller_id) if has_controller else "none",
          Tone.QUIET if has_controller else Tone.BAD, True),
@@ -271,7 +272,7 @@ def _courses(board: Board) -> list[tuple[str, list[float | None], Tone]]:
 
 
 def _charts(
-    courses: Sequence[tuple[str, list[float | None], Tone]], width: int, height: int, *, across: int = 1
+    board: Board, courses: Sequence[tuple[str, list[float | None], Tone]], width: int, height: int, *, across: int = 1
 ) -> list[Line]:
     """Return courses as charts, one below the other, or up to ``across`` side by side."""
     shown = courses[: across if across > 1 else max(1, height // 4)]
@@ -283,12 +284,21 @@ def _charts(
         wide = (width - taken + 1) // rest - 1 if across > 1 else width
         is_known = any(value is not None for value in values)
         curve = chart_lines(values, wide - 2, high - 2, short_count, tone=tone) if is_known else []
-        block = panel(title, curve, wide, high, note=short_count(values[-1]) if is_known else "measuring")
+        heading = f"{title}{_span_of(board, wide - 2)}" if is_known else title
+        block = panel(heading, curve, wide, high, note=short_count(values[-1]) if is_known else "measuring")
         lines = _beside(lines, block) if across > 1 else [*lines, *block]
     return lines
 
 
-def _brokers(board: Board, width: int, height: int) -> list[Line]:
+def _span_of(board: Board, width: int) -> str:
+    """Return how far back a chart of this width goes, as it stands behind its title."""
+    shown = list(board.samples)[-values_in(width) or None :]
+    seconds = (shown[-1].at_ms - shown[0].at_ms) // 1000 if shown else 0
+    step = 10 if seconds < 60 else 60
+    return f", last {span(seconds // step * step)}" if seconds >= step else ""
+
+
+def _brokers(board: Board, width: int, height: int, *, is_seen: bool) -> list[Line]:
     """Return a row for each broker, those with a problem first, so that they are not among those left out."""
 
     def severity_of(item: brokers.BrokerItem) -> int:
@@ -298,7 +308,8 @@ def _brokers(board: Board, width: int, height: int) -> list[Line]:
     room = height - 3
     shown = items if len(items) <= room else items[: room - 1]
     names = [column for column in (*_STRIP, *_WIDER) if width >= _WIDE or column not in _WIDER]
-    rows = _rows([*names[:2], *_lead_columns(), *names[2:]], shown)
+    state = Column("state", "STATE", _state if is_seen else _last_state, lambda i: i.state)
+    rows = _rows([names[0], state, *_lead_columns(), *names[1:]], shown)
     if width >= _WIDE and rows[1:]:
         _add_courses(board, rows, [item.id for item in shown], width - 4 - width_of(rows[0]))
     rest = items[len(shown) :]
@@ -311,6 +322,11 @@ def _brokers(board: Board, width: int, height: int) -> list[Line]:
 def _state(item: brokers.BrokerItem) -> Cell:
     sign, tone = ("●", Tone.GOOD) if item.state == "up" else ("✖", Tone.BAD)
     return Cell(f"{sign} {item.state}{' ctrl' if item.is_controller else ''}", tone)
+
+
+def _last_state(item: brokers.BrokerItem) -> Cell:
+    """Return a broker's state as it was when the cluster was last seen."""
+    return Cell(f"? {_state(item).text.partition(' ')[2]}", Tone.QUIET)
 
 
 def _lead_columns() -> tuple[Column, Column]:
@@ -333,11 +349,7 @@ def _lead_columns() -> tuple[Column, Column]:
 
 
 _OF_BROKERS = {column.name: column for column in brokers.COLUMNS}
-_STRIP = (
-    _OF_BROKERS["broker"],
-    Column("state", "STATE", _state, lambda i: i.state),
-    *(_OF_BROKERS[name] for name in ("replicas", "disk", "restart")),
-)
+_STRIP = tuple(_OF_BROKERS[name] for name in ("broker", "replicas", "disk", "restart"))
 _WIDER = (_OF_BROKERS["missing"], _OF_BROKERS["in_per_s"])
 
 
@@ -383,7 +395,7 @@ def _groups(board: Board, width: int, lines_max: int) -> list[Line]:
     shown = sorted(lags, key=lambda lag: (not lag.has_unknown_lag, -(lag.lag or 0)))[:lines_max]
     most = max((group.lag or 0 for group in shown), default=0)
     bar = max(0, min(12, width - 56))
-    more_width = max((len(unknown_text(group)) if group.has_unknown_lag else 10 for group in shown), default=0)
+    more_width = max((len(unknown_text(group)) + 1 if group.has_unknown_lag else 10 for group in shown), default=0)
     lines = []
     for lag in shown:
         status, behind, trend = status_cell(lag.status, lag.reason), time_lag_cell(lag), trend_cell(lag)

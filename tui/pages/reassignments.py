@@ -143,7 +143,8 @@ COLUMNS = (
     figure("total_bytes", "OF", "copy.total_bytes", size, rank=4, width=9),
     figure("rate", "RATE", "copy.rate", byte_rate, rank=2, width=11),
     Column("left_s", "TIME LEFT", _left, attribute("copy.left_s"), rank=1, is_figure=True, width=8),
-    column("reason", "WHY", lambda m: why_of(m.copy) if m.copy else "", tone=Tone.QUIET, rank=3),
+    column("reason", "WHY", lambda m: why_of(m.copy) if m.copy else "", tone=Tone.QUIET, rank=2, is_wide=True,
+           needs_max=20, width=12),
 )  # fmt: skip
 
 

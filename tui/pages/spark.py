@@ -15,7 +15,7 @@ from engine.admin.lag.spark_queries import Job, JobSource
 from engine.admin.lag.verdicts import LagStatus
 from engine.admin.watch.frame import Stage
 from tui.drawing.cells import NO_DATA, Cell, Column, Tone, attribute, column, figure
-from tui.drawing.lines import Line, line
+from tui.drawing.lines import Line, folded, line
 from tui.drawing.table_model import Rows
 from tui.drawing.units import NOTHING, count, counted, plain, short_count, span
 from tui.operations.operation import repeated
@@ -125,7 +125,7 @@ def _summary(view: View, width: int) -> list[Line]:
     if not view.board.frame.stages or (status.read_at_ms is None and status.source is not None):
         return []
     if status.source is None:
-        return [line((text, Tone.QUIET)) for text in _HOW]
+        return [part for text in _HOW for part in folded(line((text, Tone.QUIET)), width)]
     rows = _rows_of(view)
     bad = sum(row.status.is_trouble for row in rows)
     lags = [row.lag.lag for row in rows if row.lag is not None and row.lag.lag is not None]

@@ -166,14 +166,17 @@ class LineTable(Toned, ScrollView, can_focus=True):
         kept = self._behind_the_skipped(room) if self.model.skipped else self._most_important(room)
         self._out_of_sight = len(columns) - len(kept) - self.model.skipped
         room -= _MORE * (bool(self._out_of_sight) + bool(self.model.skipped))
-        # Its whole text and a little: the eye has to be able to follow a row.
-        spread = (
-            max((self._widths[column.name] - self._width_of(column) for column in kept if column.is_wide), default=0)
-            + _AIR
-        )
-        spare = min(room - self._needed(kept), spread)
-        self._layout = [(column, self._width_of(column) + (spare if column.is_wide else 0)) for column in kept]
-        if spare < 0 or not any(column.is_wide for column in kept):
+        spare = room - self._needed(kept)
+        self._layout = []
+        for column in kept:
+            more = max(0, min(spare, self._widths[column.name] - self._width_of(column)))
+            self._layout.append((column, self._width_of(column) + more))
+            spare -= more
+        first = next((place for place, column in enumerate(kept) if column.is_wide), None)
+        if spare > 0 and first is not None:
+            # A little: the eye has to be able to follow a row.
+            self._layout[first] = kept[first], self._layout[first][1] + min(spare, _AIR)
+        elif spare < 0:
             self._squeeze(room)
 
     def _skip_no_more_than_needed(self, room: int) -> None:
