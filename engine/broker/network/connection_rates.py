@@ -144,6 +144,15 @@ class ConnectionRates:
         gate = self._gates.get(listener)
         return 0 if gate is None else len(gate.waiting)
 
+    def accept_rate(self, listener: str | None = None) -> float:
+        """Return the connections a second of a listener, or (None) of all to which the broker's own limit applies.
+
+        It is the rate that the limits are compared with, over the window of quotas.
+        """
+        gate = None if listener is None else self._gates.get(listener)
+        rate = self._broker if listener is None else None if gate is None else gate.rate
+        return 0.0 if rate is None else rate.per_second(self._clock.monotonic_ms())
+
     def throttle_times_ms(self, listener: str) -> tuple[float, float]:
         """Return how long connections waited on average: for a listener or the broker, and for their own address."""
         gate, now_ms = self._gates.get(listener), self._clock.monotonic_ms()

@@ -112,7 +112,11 @@ async def test_figures_tell_how_long_connections_waited_and_how_fast_an_address_
     assert math.isnan(rates.throttle_times_ms("L")[0]) and rates.throttle_times_ms("L")[1] > 0
     assert rates.throttle_times_ms("SLOW")[0] > 0 and math.isnan(rates.throttle_times_ms("SLOW")[1])
     assert list(rates.of_addresses()) == [("10.0.0.1", 4.0)]
+    # Those that an address had too many of do not count; of those that wait, the first does. Two seconds are covered.
+    assert (rates.accept_rate("L"), rates.accept_rate("SLOW"), rates.accept_rate("other")) == (4.0, 5.5, 0.0)
+    assert rates.accept_rate() == 9.5
     await asyncio.sleep(70)
+    assert rates.accept_rate() == rates.accept_rate("SLOW") == 0.0
     assert list(rates.of_addresses()) == []
     assert math.isnan(rates.throttle_times_ms("SLOW")[0])
 

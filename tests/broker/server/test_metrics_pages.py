@@ -19,6 +19,7 @@ import pytest
 from broker_program import BrokerProgram, settings
 from confluent_kafka import Producer
 from metric_work import COUNTED, counted_work, deprecated_work
+from patience import within
 from public_boards import BOARDS
 from wire_client import WireClient, create_topic, fetch, produce, wait_until_led
 
@@ -186,6 +187,23 @@ def test_rates_are_taken_over_the_window_of_the_settings(pages: str) -> None:
     told = json.loads(get(f"{pages}/jolokia", json.dumps(request).encode()))["value"]
     (figures,) = (values for values in told.values() if values.get("incoming-byte-total"))
     assert 0 < figures["incoming-byte-rate"] <= figures["incoming-byte-total"] / 1200
+
+
+def test_rates_that_limits_are_compared_with_are_taken_over_the_window_of_quotas(pages: str) -> None:
+    """Over 11 seconds by default, whatever the window of other metrics is."""
+    address = f"{pages.removeprefix('http://').partition(':')[0]}:{PORT}"
+
+    def accept_rate(name: str, tags: str = "") -> float:
+        with WireClient(address) as client:
+            client.ask(MetadataRequest(topics=[]), 9)
+            told = json.loads(get(f"{pages}/jolokia/read/kafka.server:type=socket-server-metrics{tags}"))
+            return float(told["value"][name])
+
+    is_in_time = within(60)
+    while accept_rate("connection-accept-rate", ",listener=PLAINTEXT") < 1 / 15:
+        assert is_in_time()
+    while accept_rate("broker-connection-accept-rate") < 1 / 15:
+        assert is_in_time()
 
 
 def test_a_broker_has_all_that_kafka_has_without_topics_and_clients(pages: str) -> None:

@@ -74,9 +74,7 @@ class NetworkFigures:
         yield MBean("kafka.server", "socket-server-metrics", None, (), {
             "MemoryPoolAvgDepletedPercent": self._ledger.rate_of("memory pool depleted", now_s),
             "MemoryPoolDepletedTimeTotal": float(buffers.depleted_ms),
-            "broker-connection-accept-rate": sum(
-                self._ledger.rate_of(f"connection-creation {name}", now_s) for name in network.totals
-            ),
+            "broker-connection-accept-rate": network.rates.accept_rate(),
         })  # fmt: skip
         software = Counter(
             (c.session.client_software_name, c.session.client_software_version, c.session.listener_name)
@@ -93,7 +91,7 @@ class NetworkFigures:
             blocked = self._ledger.meter(f"blocked {listener}", "blocked time", blocked_ns, unit="NANOSECONDS")
             yield MBean("kafka.network", "Acceptor", "AcceptorBlockedPercent", tags, blocked)
             yield MBean("kafka.server", "socket-server-metrics", None, tags, {
-                "connection-accept-rate": self._ledger.rate_of(f"connection-creation {listener}", now_s),
+                "connection-accept-rate": network.rates.accept_rate(listener),
                 "connection-accept-throttle-time": throttle_ms,
                 "ip-connection-accept-throttle-time": address_throttle_ms,
             })  # fmt: skip
