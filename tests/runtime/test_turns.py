@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from event_loop import in_event_loop
 
-from engine.runtime.turns import Turns
+from engine.runtime import turns as turns_of_work
+from engine.runtime.turns import Turns, begin
 
 
 @in_event_loop
@@ -59,3 +61,17 @@ async def test_work_that_puts_more_gets_one_turn_for_it() -> None:
         await asyncio.sleep(0)
     assert went_on == ["first", "second"]
     assert reports == []
+
+
+@pytest.mark.parametrize(("hold_ms", "at_once"), [(0, 1), (60_000, 3)])
+@in_event_loop
+async def test_steps_begin_at_once_and_go_on_in_later_turns(
+    monkeypatch: pytest.MonkeyPatch, hold_ms: int, at_once: int
+) -> None:
+    monkeypatch.setattr(turns_of_work, "HOLD_MS_MAX", hold_ms)
+    made: list[int] = []
+    begin(made.append(number) for number in range(3))
+    assert len(made) == at_once
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert made == [0, 1, 2]

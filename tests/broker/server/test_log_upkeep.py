@@ -13,6 +13,7 @@ from log_folders import NOW_MS, ManagedLogs, checkpoint, data_batch, write_check
 from virtual_time import ManualClock, run_virtual
 
 from engine.broker.log.disk_jobs import DeleteJob, DiskJob
+from engine.broker.log.log import Log
 from engine.broker.log.log_manager import LogManager, LogManagerConfig
 from engine.broker.server import log_upkeep
 from engine.broker.server.log_upkeep import LogUpkeep
@@ -98,6 +99,25 @@ def test_each_checkpoint_is_written_at_its_own_interval(tmp_path: Path, interval
             await asyncio.sleep(7.1)
             expected[file] = present[file]
             assert written() == expected
+        await upkeep.stop()
+
+    run_virtual(run)
+    broker.logs.release()
+
+
+def test_files_that_nobody_uses_are_closed_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = ManagedLogs(tmp_path / "d").loaded()
+    names = [TopicPartition("t", number) for number in range(2)]
+    for name in names:
+        broker.create(name)
+    closed: list[TopicPartition] = []
+    monkeypatch.setattr(Log, "release_idle_files", lambda log: closed.append(log.topic_partition))
+
+    async def run() -> None:
+        upkeep = upkeep_of(broker.logs)
+        upkeep.start()
+        await asyncio.sleep(log_upkeep.IDLE_FILES_INTERVAL_MS / 1000 + 1)
+        assert closed == names
         await upkeep.stop()
 
     run_virtual(run)
