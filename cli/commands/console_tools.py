@@ -73,7 +73,10 @@ def client_settings(
         return given
     if invocation.target_options.command_config is None:
         invocation.target_options = replace(invocation.target_options, command_config=str(file))
-    return {**file_pairs(file), **given}
+    of_file = file_pairs(file)
+    for name in sorted(_BEYOND_US & set(of_file)):
+        invocation.talk.warn(f"{file}: klamm's client has no {name}, and goes on without it")
+    return {**of_file, **given}
 
 
 def group_of(settings: Mapping[str, str], group: str | None) -> str | None:
@@ -81,10 +84,6 @@ def group_of(settings: Mapping[str, str], group: str | None) -> str | None:
     named = settings.get("group.id") or group
     if group is not None and named != group:
         raise UsageError(f"--group {group} and group.id={named} differ")
-    if named is not None and settings.get("enable.auto.commit", "true").lower() == "false":
-        raise UsageError(
-            "enable.auto.commit=false: klamm commits what it prints; leave out the group to commit nothing"
-        )
     return named
 
 

@@ -122,6 +122,8 @@ async def command(
     properties = {**file_pairs(reader_config), **pairs("--property", reader_property)}
     rules = _line_format(input_format, key_separator, null_marker, header, has_headers=headers)
     if line_reader is not None or properties:
+        if input_format != "lines":
+            raise UsageError("--property and --line-reader are for --input lines")
         rules = _rules_of_properties(rules, line_reader, properties)
     if transactional_id is not None and (no_idempotence or options.acks != _ACKS["all"]):
         raise UsageError("a transaction needs --acks all, and no --no-idempotence")

@@ -279,6 +279,7 @@ NO_JAVA = "klamm loads no Java classes; it has "
         ("producer", "--property parse.keys=true", "kafka-console-producer has no parse.keys; it has parse.key, "),
         ("producer", "--property key.separator=", "--property key.separator is empty"),
         ("producer", "--property parse.key=true --headers", "--property excludes --headers"),
+        ("producer", "--property parse.key=true --input jsonl", "--property and --line-reader are for --input lines"),
         ("producer", "--producer-property acks=2", "--acks must be all, 1 or 0, not '2'"),
         ("producer", "--producer-property transactional.id=t", "klamm's client has no such setting"),
         ("producer", "--reader-config /nowhere/f", "no such file: /nowhere/f"),
@@ -290,6 +291,17 @@ def test_what_the_console_tools_lack_here_is_refused_by_name(
     line = (f"kafka-console-{tool}", "--topic", "t", *words.split(), "--bootstrap-server", "127.0.0.1:1")
     ran = in_process(*line, capture=capsys)
     assert (ran.code, told in ran.err) == (2, True), ran.err
+
+
+def test_a_setting_of_a_file_that_klamms_client_lacks_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "consumer.properties"
+    file.write_text("group.id=g\ngroup.instance.id=1\n")
+    words = ("--consumer.config", str(file), "--timeout", "1", "-b", "127.0.0.1:1")
+    ran = in_process("kafka-console-consumer", "--topic", "t", *words, capture=capsys)
+    assert ran.code == 3
+    assert f"warning: {file}: klamm's client has no group.instance.id, and goes on without it" in ran.err
 
 
 def test_a_setting_that_no_client_has_is_named(capsys: pytest.CaptureFixture[str]) -> None:

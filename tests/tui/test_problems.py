@@ -824,7 +824,7 @@ async def test_the_timeline_counts_what_is_folded_and_elides_a_long_name_in_its_
     events, shown = len(driven.app.board.events), len(driven.main.model.shown)
     assert shown < events
     assert driven.lines_with(f"{events} events, {events - shown} of them folded")
-    (row,) = driven.lines_with("log dir failed")
+    row, *_ = driven.lines_with("log dir failed")
     assert "broker 3: /" in row and "/data-7" in row and "…" in row and "ongoing for" in row, driven.text
 
 
