@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from engine.common.windowed_rate import METRICS_WINDOW, Window, WindowedRate
+from engine.common.windowed_rate import METRICS_WINDOW, Window
 
 TICK_S: Final = 5
 """Seconds between two looks at the counters. Yammer's meters have the same."""
@@ -28,6 +28,9 @@ _ALPHA: Final = 0.015
 
 RECENT_MAX: Final = 128
 """As many of the newest values does a tick put into a histogram; the others only count."""
+
+RATE_POINTS_MAX: Final = 100
+"""As many totals does a rate remember, however long its window is."""
 
 _RESCALE_S: Final = 3600.0
 
@@ -248,25 +251,34 @@ class Timer:
 
 
 class Rate:
-    """The growth per second of a total that others count, over Kafka's window of metrics. It is told the total on each
-    tick, and before it is read.
+    """The growth per second of a total that others count, over Kafka's window of metrics.
+
+    It is told the total on each tick and whenever it is read, perhaps after an hour: between two looks, the growth
+    counts as even. Kafka counts each event when it happens.
     """
 
-    __slots__ = ("_growth", "total")
+    __slots__ = ("_least_s", "_points", "_span_s", "_step_s", "total")
 
     def __init__(self, window: Window, now_s: float) -> None:
         self.total = 0.0
-        self._growth = WindowedRate(window, int(1000 * now_s))
+        self._span_s = window.whole_ms / 1000
+        self._least_s = max((window.samples - 1) * window.sample_ms / 1000, 0.001)
+        self._step_s = self._span_s / RATE_POINTS_MAX
+        self._points: deque[tuple[float, float]] = deque([(now_s, 0.0)])
 
     def note(self, now_s: float, total: float) -> None:
         """Take in what the total is now."""
-        if total != self.total:
-            self._growth.record(total - self.total, int(1000 * now_s))
-            self.total = total
+        self.total = total
+        points = self._points
+        if now_s - points[-1][0] >= self._step_s:
+            points.append((now_s, total))
+        while len(points) > 1 and points[1][0] <= now_s - self._span_s:
+            points.popleft()
 
     def per_second(self, now_s: float) -> float:
         """Return the rate. As in Kafka, the time counts as all samples but one at least."""
-        return self._growth.per_second(int(1000 * now_s))
+        then_s, then = self._points[0]
+        return (self.total - then) / max(now_s - then_s, self._least_s)
 
 
 class Ledger:

@@ -10,7 +10,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from engine.broker.metrics.measures import RECENT_MAX, TICK_S, Histogram, Ledger, Meter, Rate, Timer, percentile
+from engine.broker.metrics.measures import (
+    RATE_POINTS_MAX,
+    RECENT_MAX,
+    TICK_S,
+    Histogram,
+    Ledger,
+    Meter,
+    Rate,
+    Timer,
+    percentile,
+)
 from engine.broker.metrics.requests import ApiMetrics, NetworkTotals, RequestSums, RequestTimes, error_counter
 from engine.broker.metrics.topics import Conversions, TopicCounts
 from engine.common.windowed_rate import METRICS_WINDOW, Window, WindowedAverage
@@ -155,16 +165,31 @@ def test_a_rate_is_that_of_the_window() -> None:
         rate.note(float(second), min(second, 100) * 10.0)
     assert rate.per_second(195.0) == 0.0
     rate.note(200.0, 1600.0)
-    assert rate.per_second(200.0) == pytest.approx(600 / 35)
-    assert rate.per_second(240.0) == pytest.approx(600 / 45)
+    assert rate.per_second(200.0) == pytest.approx(10.0)
     young = Rate(METRICS_WINDOW, 0.0)
     young.note(1.0, 30.0)
-    assert young.per_second(1.0) == 30 / 31
+    assert young.per_second(1.0) == 1.0
+
+
+@pytest.mark.parametrize("pause_s", [5, 600])
+def test_a_steady_rate_is_even_however_rarely_its_total_is_looked_at(pause_s: int) -> None:
+    rate = Rate(METRICS_WINDOW, 0.0)
+    for second in range(pause_s, 20 * pause_s, pause_s):
+        rate.note(float(second), second * 10.0)
+        assert second < 30 or rate.per_second(float(second)) == pytest.approx(10.0)
+
+
+def test_a_rate_over_a_long_window_remembers_few_totals() -> None:
+    rate = Rate(Window(100, 3_600_000), 0.0)
+    for second in range(0, 2_000_000, 5):
+        rate.note(float(second), second * 10.0)
+    assert len(rate._points) <= RATE_POINTS_MAX + 2
+    assert rate.per_second(2_000_000.0) == pytest.approx(10.0, rel=0.001)
 
 
 @pytest.mark.parametrize(
     ("samples", "sample_ms", "expected"),
-    [(2, 30_000, 120 / 32.5), (1, 1000, 60 / 0.5), (4, 10_000, 120 / 32.5), (5, 10_000, 120 / 42.5), (1, 60_000, 48.0)],
+    [(2, 30_000, 120 / 30), (1, 1000, 60 / 1.5), (4, 10_000, 120 / 30), (5, 10_000, 120 / 40), (1, 60_000, 120 / 2.5)],
 )
 def test_samples_and_their_length_decide_over_which_time_a_rate_is_taken(
     samples: int, sample_ms: int, expected: float
