@@ -51,9 +51,12 @@ _render_update = Compositor.render_update
 _is_drawn_later = False
 
 
-def _render_update_later(self: Compositor, *given: Any, **named: Any) -> Any:
-    """Leave the drawing to ``Driven.settled``: on the way to one picture, half the CPU of a key draws others."""
-    return None if _is_drawn_later else _render_update(self, *given, **named)
+def _render_update_later(self: Compositor, full: bool = False, **named: Any) -> Any:
+    """Leave the drawing to ``Driven.settled``: on the way to one picture, half the CPU of a key draws others.
+
+    Who wants all of the screen, such as an export, gets it at once.
+    """
+    return None if _is_drawn_later and not full else _render_update(self, full, **named)
 
 
 Compositor.render_update = _render_update_later  # type: ignore[method-assign]
