@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ from secured_zookeeper import SecuredZooKeeper, secured_zookeeper
 from cli.table_of_rights import ZNODES, Without, ZnodeNeed, znode_needs_of
 from engine.kafka.zk.acl_policy import AclPolicy
 from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.errors import NoNode
 from engine.kafka.zk.operations import Acl
 from engine.kafka.zk.security import ZkSecurity, zk_security
 
@@ -30,6 +31,8 @@ _READ, _CHANGE = 1, 15
 _MORE_WORDS = dict.fromkeys(("plan decommission", "plan replace", "plan move"), "--topic {t}")
 """Every topic can be seen here, also those that the case's plan could not do anything about."""
 _MAKES_TOPICS = ("topics create", "perf suite")
+_LEAVES_TRACES = ("reassign cancel", "plan apply", "plan resume", "plan rollback")
+"""Commands that change something though settings are hidden from them, or note in a journal that they were refused."""
 _FLEETING = ("/config/changes/", "/isr_change_notification/", "/log_dir_event_notification/")
 
 
@@ -46,16 +49,22 @@ class ZnodeCell:
 
     @property
     def own(self) -> str:
-        """What is in the names of all that belongs to the cell: one that lacks a right may have changed something."""
+        """What is in the names of all that belongs to the case. What leaves traces without a right has its own."""
+        leaves_traces = self.missing is not None and self.command in _LEAVES_TRACES
+        return self.user if leaves_traces or self.writes_before else ZnodeCell(self.case).user
+
+    @property
+    def user(self) -> str:
         lacks = "" if self.missing is None else f" no {self.missing}".replace("/", "-")
         return f"{self.case}{lacks}".replace(" --", "-").replace(" ", "-")
 
     @property
-    def user(self) -> str:
-        return self.own
+    def writes_before(self) -> bool:
+        """Whether its command has written something when it misses the right. All but topics take one multi."""
+        return self.missing is not None and self.command in _MAKES_TOPICS and self.missing.path != "/config/topics"
 
     def __str__(self) -> str:
-        return self.own
+        return self.user
 
     @property
     def needs(self) -> list[ZnodeNeed]:
@@ -82,13 +91,14 @@ class ZnodeStory(RightsStory):
     def __init__(self, folder: Path, admin: str, server: SecuredZooKeeper) -> None:
         self.folder, self._admin, self.server = folder, admin, server
         self._prepared = set()
-        self._granted: dict[str, list[Acl]] = {}
-        asyncio.run(self._make_lock_folder())
+        asyncio.run(self._close_all())
 
-    async def _make_lock_folder(self) -> None:
-        """Make what the first plan makes that somebody carries out who may change the root."""
+    async def _close_all(self) -> None:
+        """Give every znode the list that Kafka gives it: it leaves the root as it is. Plans find their folder."""
         async with await ZkClient.connect(self.server.connect_string, security=self._security) as client:
             await client.ensure_path("/klamm")
+            roots = [f"/{name}" for name in await client.children("/") if name != "zookeeper"]
+            await _set(client, {path: _closed(path) for path in ["/", *await _below(client, roots)]})
 
     @property
     def _security(self) -> ZkSecurity:
@@ -106,37 +116,40 @@ class ZnodeStory(RightsStory):
         return in_process(*words, *where, capture=capture, stdin=case.stdin)
 
     async def _grant(self, cell: ZnodeCell) -> None:
-        """Give every znode the list that Kafka gives it, with the rights of the cell's user beside it.
-
-        Most have it already from the cell before.
-        """
-        before, self._granted = self._granted, {}
+        """Give the cell's user its rights on what is there now. Nobody else's list names that user."""
+        needs = [need for need in cell.needs if need != cell.missing]
         digest = base64.b64encode(hashlib.sha1(f"{cell.user}:{PASSWORD}".encode()).digest()).decode()
+
+        def entry(path: str) -> Acl:
+            own = [need for need in needs if f"{path}/".startswith(f"{need.path}/")]
+            rights = max(_CHANGE if need.is_change else _READ for need in own)
+            return Acl(rights, "digest", f"{cell.user}:{digest}")
+
         async with await ZkClient.connect(self.server.connect_string, security=self._security) as client:
-            for path in await _tree(client):
-                needs = [need for need in cell.needs if need != cell.missing and f"{path}/".startswith(f"{need.path}/")]
-                rights = max((_CHANGE if need.is_change else _READ for need in needs), default=0)
-                acl = [Acl(31, "sasl", "kafka")]
-                acl += [entry for entry in AclPolicy(is_secure=True).acl(path) if entry.scheme == "world"]
-                acl += [Acl(rights, "digest", f"{cell.user}:{digest}")] if rights else []
-                if before.get(path) != acl:
-                    await client.set_acl(path, acl)
-                self._granted[path] = acl
+            paths = await _below(client, {need.path for need in needs})
+            await _set(client, {path: [*_closed(path), entry(path)] for path in paths})
 
 
-async def _tree(client: ZkClient) -> list[str]:
-    """Return the paths of all znodes but those that only exist for a moment."""
-    paths, level = ["/"], ["/"]
+def _closed(path: str) -> list[Acl]:
+    """Return the list that Kafka gives a znode."""
+    return [Acl(31, "sasl", "kafka"), *(acl for acl in AclPolicy(is_secure=True).acl(path) if acl.scheme == "world")]
+
+
+async def _set(client: ZkClient, lists: Mapping[str, list[Acl]]) -> None:
+    answers = await client.set_acl_many(lists.items())
+    # Some are gone by now.
+    assert not [answer for answer in answers if isinstance(answer, Exception) and not isinstance(answer, NoNode)]
+
+
+async def _below(client: ZkClient, roots: Iterable[str]) -> list[str]:
+    """Return the paths of these znodes and of all below them, but for those that only exist for a moment."""
+    paths, level = [], list(roots)
     while level:
         children = await client.children_many(level)
-        level = [
-            f"{path.rstrip('/')}/{name}"
-            for path, names in zip(level, children, strict=True)
-            if not isinstance(names, Exception)
-            for name in names
-        ]
-        level = [path for path in level if not path.startswith(("/zookeeper", *_FLEETING))]
-        paths += level
+        parents = [(path, names) for path, names in zip(level, children, strict=True) if not isinstance(names, Exception)]
+        paths += [path for path, _ in parents]
+        level = [f"{path}/{name}" for path, names in parents for name in names]
+        level = [path for path in level if not path.startswith(_FLEETING)]
     return paths
 
 
@@ -166,6 +179,5 @@ def check_znodes(story: ZnodeStory, cell: ZnodeCell, capture: pytest.CaptureFixt
         assert (ran.code, ran.error["kind"]) == (4, "authorization"), ran.err
         assert f"ZooKeeper does not allow digest:{cell.user} to do this: {missing.path}" in ran.error["message"]
         assert "--jaas-config" in ran.error["hint"], ran.err
-        # Else it would look as if nothing had changed. Only a topic takes several writes: all others are one multi.
-        is_last = cell.command in _MAKES_TOPICS and missing.path != "/config/topics"
-        assert ("it wrote /" in ran.error["hint"]) == is_last, ran.err
+        # Else it would look as if nothing had changed.
+        assert ("it wrote /" in ran.error["hint"]) == cell.writes_before, ran.err
