@@ -14,8 +14,8 @@ MAKE = """\
 echo "$1 begins"
 # None ends before all have begun.
 touch "$MEETING/$1.begun"
-if [ "$1" != test ] && [ "$1" != env ] && [ "$1" != lint ]; then
-  until cd "$MEETING" && [ -e interop.begun ] && [ -e package.begun ] && [ -e site.begun ]; do sleep 0.01; done
+if [ "$1" != env ] && [ "$1" != lint ] && [ "$1" != interop ]; then
+  until cd "$MEETING" && [ -e test.begun ] && [ -e package.begun ] && [ -e site.begun ]; do sleep 0.01; done
 fi
 echo "$1 ends"
 [ "$1" != "$BROKEN" ]
@@ -33,6 +33,7 @@ def ran(folder: Path, broken: str, failed: str = "", again: int = 0) -> subproce
         run: RUN.read_text(),
         folder / "make": MAKE,
         folder / ".venv" / "bin" / "python": PYTHON,
+        folder / ".venv" / "bin" / "pip": "",
         folder / "kcat": "#!/bin/sh\n",
         folder / "krb5kdc": "#!/bin/sh\n",
         folder / "promtool": "#!/bin/sh\n",
