@@ -146,7 +146,9 @@ async def _below(client: ZkClient, roots: Iterable[str]) -> list[str]:
     paths, level = [], list(roots)
     while level:
         children = await client.children_many(level)
-        parents = [(path, names) for path, names in zip(level, children, strict=True) if not isinstance(names, Exception)]
+        parents = [
+            (path, names) for path, names in zip(level, children, strict=True) if not isinstance(names, Exception)
+        ]
         paths += [path for path, _ in parents]
         level = [f"{path}/{name}" for path, names in parents for name in names]
         level = [path for path in level if not path.startswith(_FLEETING)]
