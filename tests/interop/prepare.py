@@ -40,8 +40,7 @@ def make_archive(
 ) -> None:
     """Let a broker work, whose JVM writes the archive as it ends."""
     fetch_jars(version)
-    for source in ("Brokers", "Tools"):
-        compiled(source)
+    compiled("Brokers")
 
     def make(work: Path) -> Path:
         new = work / "classes.jsa"

@@ -20,7 +20,7 @@ import pytest
 from apache_kafka import ApacheKafkaBroker
 from broker_program import BrokerProgram, settings
 from compared_quotas import altered
-from kafka_tools import run_java
+from kafka_tools import mbeans
 from patience import slowness, within
 from wire_client import WireClient, controller_address
 
@@ -207,10 +207,10 @@ def told_waits_ms(brokers: Brokers) -> dict[str, float]:
         brokers["kafka"].internal.partition(":")[0],
         "kafka.server:type=socket-server-metrics,listener=PLAINTEXT",
     )
-    (theirs,) = run_java("MBeans", f"{host}:{JMX}", name)
+    (theirs,) = mbeans(f"{host}:{JMX}", name).values()
     with urllib.request.urlopen(f"http://{host}:{PAGES}/jolokia/read/{name}", timeout=60) as answer:
         ours = json.load(answer)["value"]
-    return {"kafka": theirs["attributes"][figure], "klamm": ours[figure]}
+    return {"kafka": theirs[figure], "klamm": ours[figure]}
 
 
 def tolerance(idle: float) -> float:

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apache_kafka import run_tool, short_lived_java
+from apache_kafka import short_lived_java
 from broker_logs import assert_no_fault
 from confluent_kafka import Producer
+from kafka_tools import run_tool
 from patience import wait_for
 from wire_client import WireClient, create_topic
 

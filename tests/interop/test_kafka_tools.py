@@ -30,10 +30,9 @@ def cluster() -> Iterator[LocalCluster]:
         assert_no_fault(running.broker(0).logs_path)
 
 
-def run(cluster: LocalCluster, main_class: str, *arguments: str, text_input: str | None = None) -> str:
-    """Run a tool that must succeed; return its stdout. Those with input have a JVM of their own, be it empty."""
-    words = (main_class, "--bootstrap-server", cluster.bootstrap_servers, *arguments)
-    done = run_tool(*words) if text_input is None else run_tool_alone(*words, text_input=text_input)
+def run(cluster: LocalCluster, main_class: str, *arguments: str, text_input: str = "") -> str:
+    """Run a tool that must succeed; return its stdout."""
+    done = run_tool(main_class, "--bootstrap-server", cluster.bootstrap_servers, *arguments, text_input=text_input)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Exception" not in done.stderr, done.stderr
     return done.stdout
@@ -88,9 +87,11 @@ def test_java_producer_stores_every_codec(cluster: LocalCluster, codec: str) -> 
 
 def test_java_consumer_offsets_and_deleted_records(cluster: LocalCluster, tmp_path: Path) -> None:
     create_topic(cluster.bootstrap_servers, "v")
-    verifiable = ("--topic", "v", "--max-messages", "500", "--acks", "-1")
-    produced = run(cluster, "org.apache.kafka.tools.VerifiableProducer", *verifiable, text_input="")
-    events = [json.loads(line) for line in produced.splitlines() if line.startswith("{")]
+    verifiable = ("--bootstrap-server", cluster.bootstrap_servers, "--topic", "v", "--max-messages", "500")
+    # It tells what it has done when its JVM ends.
+    produced = run_tool_alone("org.apache.kafka.tools.VerifiableProducer", *verifiable, "--acks", "-1")
+    assert produced.returncode == 0, produced.stderr
+    events = [json.loads(line) for line in produced.stdout.splitlines() if line.startswith("{")]
     assert events[-1]["acked"] == 500
     sent = sorted((e["offset"], e["value"]) for e in events if e["name"] == "producer_send_success")
     consumed = run(
@@ -98,7 +99,6 @@ def test_java_consumer_offsets_and_deleted_records(cluster: LocalCluster, tmp_pa
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         *("--topic", "v", "--partition", "0", "--offset", "earliest", "--max-messages", "500"),
         *("--property", "print.offset=true"),
-        text_input="",
     )
     read = [line.split("\t") for line in consumed.splitlines()]
     assert [(int(offset.removeprefix("Offset:")), value) for offset, value in read] == sent

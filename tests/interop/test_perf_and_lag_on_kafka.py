@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from apache_kafka import run_tool
 from confluent_kafka import Producer
 from group_members import commit
 from kafka_cluster import kafka_cluster
+from kafka_tools import run_tool
 from klamm_program import Ran, in_process
 from lag_story import every_kind_of_reader, readers_of_transactions, readers_that_commit_seldom
 from spark_traces import one_source, write_checkpoint
@@ -95,15 +95,16 @@ def test_the_suite_runs_there_and_leaves_nothing(program: Program) -> None:
     assert [name for name in program("topics", "list").out.split() if name.startswith(SUITE_TOPIC_PREFIX)] == []
 
 
-def test_lines_are_those_of_kafkas_tools(program: Program, kafka: str) -> None:
+def test_lines_are_those_of_kafkas_tools(program: Program, kafka: str, tmp_path: Path) -> None:
     topic = program.new_topic()
     load = ("--topic", topic, "--num-records", "500", "--record-size", "50", "--throughput", "-1")
     theirs = run_tool(PRODUCER, *load, "--producer-props", f"bootstrap.servers={kafka}", "acks=1")
     ours = program("kafka-producer-perf-test", *load, "--producer-props", f"bootstrap.servers={kafka}", "acks=1")
     assert ours.code == 0, ours.err
     assert shape(ours.out) == shape(theirs.stdout)
-    Path("payloads").write_text("a\nbb\n")
-    drawn = ("--topic", program.new_topic(), "--num-records", "500", "--throughput", "-1", "--payload-file", "payloads")
+    (payloads := tmp_path / "payloads").write_text("a\nbb\n")
+    drawn = ("--topic", program.new_topic(), "--num-records", "500", "--throughput", "-1")
+    drawn += ("--payload-file", f"{payloads}")
     theirs = run_tool(PRODUCER, *drawn, "--producer-props", f"bootstrap.servers={kafka}")
     ours = program("kafka-producer-perf-test", *drawn, "--producer-props", f"bootstrap.servers={kafka}")
     assert shape(ours.out) == shape(theirs.stdout)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from apache_kafka import ApacheKafkaBroker, wait_until_all_know_each_other
-from kafka_tools import run_java
+from kafka_tools import mbeans
 from metric_work import all_kinds_of_work, counted_work
 
 from engine.local.addresses import own_loopback_address
@@ -53,8 +53,7 @@ def record_metrics(out: Path, work: Path) -> None:
         counted_work(brokers[0].bootstrap, (0, 1))
         all_kinds_of_work(brokers[0].bootstrap)
         for broker_id in (0, 1):
-            rows = run_java("MBeans", f"{host}:{JMX_PORT + broker_id}", "kafka*:*")
-            measured.append({row["mbean"]: row["attributes"] for row in rows})
+            measured.append(mbeans(f"{host}:{JMX_PORT + broker_id}", "kafka*:*"))
             with urllib.request.urlopen(f"http://{host}:{PAGE_PORT + broker_id}/metrics", timeout=60) as page:
                 pages.append(page.read().decode())
 

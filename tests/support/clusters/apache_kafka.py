@@ -172,6 +172,8 @@ def short_lived_java(
 
 
 SOURCES = Path(__file__).parents[2] / "recording" / "java"
+_OFTEN = ("Brokers", "MBeans", "Tools")
+"""Sources that are compiled together."""
 
 
 def compiled(source: str, *more_classes: Path) -> Path:
@@ -183,18 +185,19 @@ def compiled(source: str, *more_classes: Path) -> Path:
     java = find_java(user="the tests' Java programs")
     if not java.has_module("jdk.compiler"):
         raise SystemExit(f"error: {java.program} has no compiler\nhint: install a JDK and set JAVA_HOME")
-    file = SOURCES / f"{source}.java"
+    names = _OFTEN if source in _OFTEN else (source,)
+    files = [SOURCES / f"{name}.java" for name in names]
     # The compiler itself knows no wildcard.
     classes = ":".join(map(str, [*sorted(fetch_jars().glob("*.jar")), *more_classes]))
 
     def compile_it(work: Path) -> Path:
         compiler = [java.program, *SHORT_LIVED, "-m", "jdk.compiler/com.sun.tools.javac.Main"]
-        subprocess.run([*compiler, "-cp", classes, "-d", work / "classes", file], check=True, timeout=300)
+        subprocess.run([*compiler, "-cp", classes, "-d", work / "classes", *files], check=True, timeout=300)
         return work / "classes"
 
     words = f"{java.program.resolve()} {classes}".encode()
-    digest = hashlib.sha256(words + file.read_bytes()).hexdigest()[:16]
-    return fetched_once(jars_folder().with_name(f"{source}-{digest}"), compile_it)
+    digest = hashlib.sha256(words + b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
+    return fetched_once(jars_folder().with_name(f"{names[0]}-{digest}"), compile_it)
 
 
 class SharedJvm:
@@ -255,12 +258,12 @@ def shared_jvm(version: str) -> SharedJvm:
 
 
 def run_tool(
-    main_class: str, *arguments: str, text_input: str = "", timeout_s: float = 120.0, version: str = KAFKA_VERSION
+    main_class: str, *arguments: str, timeout_s: float = 120.0, version: str = KAFKA_VERSION
 ) -> subprocess.CompletedProcess[str]:
-    """Run one of Kafka's own command-line tools and return its output."""
+    """Run one of Kafka's own command-line tools in a JVM of its own and return its output."""
     return subprocess.run(
         [*short_lived_java("-Xmx256m", version=version), main_class, *arguments],
-        input=text_input,
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         timeout=timeout_s,

@@ -1,9 +1,6 @@
 """Kafka's command-line tools in one JVM, one after the other: most of a tool's CPU goes into the start of its own.
 
-Some need one all the same, and ``run_tool`` of ``apache_kafka``: those that read input, have settings of Java, or leave
-something behind in their classes, as the console consumer does.
-
-``run_java`` runs a source of our own with Kafka's classes.
+``run_tool`` of ``apache_kafka`` starts one for a tool. ``run_java`` runs a source of our own with Kafka's classes.
 """
 
 from __future__ import annotations
@@ -23,8 +20,11 @@ _running: dict[str, subprocess.Popen[bytes]] = {}
 """By release, the JVM of this process. It ends with its input, so at the latest with this process."""
 
 
-def run_tool(main_class: str, *arguments: str, version: str = KAFKA_VERSION) -> subprocess.CompletedProcess[str]:
+def run_tool(
+    main_class: str, *arguments: str, text_input: str = "", version: str = KAFKA_VERSION
+) -> subprocess.CompletedProcess[str]:
     """Run a tool of Kafka and return its output."""
+    typed = text_input.encode()
     with _one_at_a_time:
         process = _jvm(version)
         given, pipes = process.stdin, process.stdout
@@ -32,7 +32,7 @@ def run_tool(main_class: str, *arguments: str, version: str = KAFKA_VERSION) -> 
         end = Timer(PATIENCE_S, process.kill)
         end.start()
         try:
-            given.write("\t".join((main_class, *arguments)).encode() + b"\n")
+            given.write("\t".join((f"{len(typed)}", main_class, *arguments)).encode() + b"\n" + typed)
             given.flush()
             head = pipes.readline().split()
             if not head:
@@ -49,6 +49,14 @@ def _jvm(version: str) -> subprocess.Popen[bytes]:
         java = short_lived_java("-Xmx256m", version=version, more_classes=[compiled("Tools")])
         _running[version] = subprocess.Popen([*java, "Tools"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     return _running[version]
+
+
+def mbeans(address: str, pattern: str) -> dict[str, dict[str, Any]]:
+    """Return what a process registers with JMX under such names: by name, the values of its attributes."""
+    ran = run_tool("MBeans", address, pattern)
+    assert ran.returncode == 0, ran.stderr
+    rows = map(json.loads, ran.stdout.splitlines())
+    return {row["mbean"]: row["attributes"] for row in rows}
 
 
 def run_java(source: str, *arguments: str, rows: Iterable[dict[str, Any]] = ()) -> list[dict[str, Any]]:
