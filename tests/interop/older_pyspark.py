@@ -33,8 +33,10 @@ def pyspark_folder(version: str) -> Path:
     """Return the folder of this PySpark release."""
 
     def fetch(work: Path) -> Path:
-        program = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(work / "packages")]
-        subprocess.run([*program, f"pyspark=={version}", f"py4j=={RELEASES[version]}"], check=True, timeout=900)
+        # Most of its files are never imported.
+        program = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile"]
+        wanted = (f"pyspark=={version}", f"py4j=={RELEASES[version]}")
+        subprocess.run([*program, "--target", str(work / "packages"), *wanted], check=True, timeout=900)
         return work / "packages"
 
     return fetched_once(jars_folder().with_name(f"pyspark-{version}"), fetch)

@@ -1,4 +1,4 @@
-"""Spark's standalone mode: a master and workers, each a process of its own."""
+"""Spark's standalone mode: a master and a worker, each a process of its own."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from engine.local.java import find_java
 
 
 @contextmanager
-def standalone(folder: Path, *, workers: int = 1, cores: int = 2, hidden: Path | None = None) -> Iterator[str]:
-    """A master and workers of Spark's standalone mode, on an address of their own.
+def standalone(folder: Path, hidden: Path) -> Iterator[str]:
+    """A master and a worker of Spark's standalone mode, on an address of their own.
 
-    Workers and their executors find the folder ``hidden`` empty, as on another machine.
+    The worker and its executors find the folder ``hidden`` empty, as on another machine.
     """
     host, port = own_loopback_address(), 7077
     started: list[subprocess.Popen[bytes]] = []
@@ -37,7 +37,7 @@ def standalone(folder: Path, *, workers: int = 1, cores: int = 2, hidden: Path |
 
     def start(kind: str, *words: str) -> None:
         command = [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}", "--host", host, *words]
-        if hidden is not None and kind == "worker.Worker":
+        if kind == "worker.Worker":
             own_mounts = 'mount -t tmpfs none "$0" && exec "$@"'
             command = ["unshare", "--mount", "sh", "-c", own_mounts, str(hidden), *command]
         with (folder / f"{kind}.log").open("ab") as log:
@@ -49,9 +49,9 @@ def standalone(folder: Path, *, workers: int = 1, cores: int = 2, hidden: Path |
         while not _listens(host, port):
             assert is_in_time() and started[0].poll() is None, (folder / "master.Master.log").read_text()
             time.sleep(0.1)
-        for number in range(workers):
-            ports = ("--port", f"{7078 + number}", "--webui-port", f"{8081 + number}")
-            start("worker.Worker", *ports, "-c", f"{cores}", "-m", "1g", f"spark://{host}:{port}")
+        start(
+            "worker.Worker", "--port", "7078", "--webui-port", "8081", "-c", "2", "-m", "2g", f"spark://{host}:{port}"
+        )
         yield f"spark://{host}:{port}"
     finally:
         for process in reversed(started):

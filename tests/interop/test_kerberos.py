@@ -20,7 +20,7 @@ from klamm_program import Ran, in_process
 from patience import within
 from rights_story import CHANGING, READING, Cell, RightsStory, Stranger, check, check_remedies
 from spark_sessions import SETTINGS
-from standalone_spark import standalone, submitted
+from standalone_spark import submitted
 
 from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.errors import NotAdmitted
@@ -306,18 +306,14 @@ def test_a_keytab_comes_to_executors_by_files(realm: Realm, tmp_path: Path, caps
     config = realm.client(keytab_module(realm.alice, f"alice@{REALM}"))
     made = run(realm, config, "topics", "create", "by-keytab", "--partitions", "2", capture=capsys)
     assert made.code == 0, made.err
-    (tmp_path / "spark").mkdir()
     (tmp_path / "job.py").write_text(JOB)
-    krb5_conf = tmp_path / "krb5.conf"
-    krb5_conf.write_text(realm.kdc.krb5_conf.read_text())
     given = {
         "kafka.bootstrap.servers": f"{realm.kdc.host}:{PORT + 1}",
         "kafka.security.protocol": "SASL_PLAINTEXT",
         "kafka.sasl.mechanism": "GSSAPI",
         "kafka.sasl.kerberos.service.name": "kafka",
+        # An executor runs in a folder of its own, where nothing but the file that is sent has this name.
         "kafka.sasl.jaas.config": keytab_module(Path(realm.alice.name), f"alice@{REALM}"),
     }
-    settings = dict(SETTINGS) | {"spark.executorEnv.KRB5_CONFIG": str(krb5_conf)}
-    with standalone(tmp_path / "spark", hidden=realm.folder) as master:
-        ran = submitted(master, tmp_path, settings, [realm.alice], given)
+    ran = submitted("local-cluster[1,2,1024]", tmp_path, dict(SETTINGS), [realm.alice], given)
     assert json.loads(ran.stdout.splitlines()[-1]) == [*range(20)]

@@ -1,4 +1,4 @@
-"""Two workers of a standalone Spark, which have no file of the driver's but those that ``--files`` sends them.
+"""Two executors of a standalone Spark, which have no file of the driver's but those that ``--files`` sends them.
 
 They read, write, sample lag, verify and merge; Kafka asks for TLS with a client's certificate.
 """
@@ -69,7 +69,7 @@ def test_stores_come_by_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     write_logs(tmp_path / "logs", random.Random(8), brokers=2, entries=500, disorder=2)
     with (
         secured_kafka(tmp_path / "driver") as kafka,
-        standalone(tmp_path / "spark", workers=2, cores=1, hidden=kafka.folder) as master,
+        standalone(tmp_path / "spark", hidden=kafka.folder) as master,
     ):
         ca, own = kafka.folder / "ca.pem", kafka.folder / "admin.pem"
         kafka.ca.sign("admin").write_pem(own, KEY_PASSWORD)
@@ -96,8 +96,10 @@ def test_stores_come_by_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]
             "merged": str(tmp_path / "merged"),
         }
         (tmp_path / "job.py").write_text(JOB)
-        ran = submitted(master, tmp_path, dict(SETTINGS), [ca, own], given)
-        settings = dict(SETTINGS) | {"spark.files": f"{ca},{own}", "spark.executor.memory": "512m"}
+        ran = submitted(master, tmp_path, dict(SETTINGS) | {"spark.executor.cores": "1"}, [ca, own], given)
+        settings = dict(SETTINGS) | {
+            "spark.files": f"{ca},{own}", "spark.executor.memory": "512m", "spark.cores.max": "1",
+        }  # fmt: skip
         confs = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
         again = klamm(
             "spark", "lag", "--out", "again", "--samples", "1", "--interval", "1s", "--checkpoint", "checkpoint",
@@ -107,8 +109,8 @@ def test_stores_come_by_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert KEY_PASSWORD not in ran.stdout + ran.stderr
     result = json.loads(ran.stdout.splitlines()[-1])
     folders = {folder for folder, _ in result["seen"]}
-    assert len(folders) == 2, "each worker's executor has a folder of its own"
-    assert not any(sees_it for _, sees_it in result["seen"]), "workers do not see the driver's files"
+    assert len(folders) == 2, "each executor has a folder of its own"
+    assert not any(sees_it for _, sees_it in result["seen"]), "executors do not see the driver's files"
     assert (result["values"], result["streamed"], result["codes"]) == ([*range(100)], 100, [0, 0, 0])
     for out in ("lag", "again"):
         lake = Lake(str(tmp_path / out))
