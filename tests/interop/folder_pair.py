@@ -91,8 +91,8 @@ class FolderPair:
 
     # --- starts and ends
 
-    def start(self) -> None:
-        """Start both brokers and wait until they serve."""
+    def start(self, *, is_killed: bool = False) -> None:
+        """Start both brokers and wait until they serve. Those that are killed later do not share a JVM."""
         for which, engine in self.engines.items():
             root = self.folder / which
             own = {
@@ -106,7 +106,6 @@ class FolderPair:
         for which, engine in self.engines.items():
             root = self.folder / which
             if engine == "kafka":
-                (root / "server.log").unlink(missing_ok=True)
                 self._kafka = ApacheKafkaBroker(
                     root,
                     broker_id=0,
@@ -115,6 +114,7 @@ class FolderPair:
                     zookeeper_connect=f"{self._zookeeper}/{which}",
                     overrides={**self.common, "log.dirs": ",".join(map(str, self.log_dirs(which)))},
                     heap="300m",
+                    shares_jvm=not is_killed,
                 )
                 self._kafka.start()
         assert self._klamm is not None
@@ -143,7 +143,7 @@ class FolderPair:
         assert self._klamm.terminate() == 0, self._klamm.stderr
         self._klamm.__exit__(None, None, None)
         self._kafka.stop()
-        said = {"klamm": self._klamm.server_log, "kafka": (self._kafka.folder / "server.log").read_text()}
+        said = {"klamm": self._klamm.server_log, "kafka": self._kafka.log}
         bad = [f"{who}: {line}" for who, text in said.items() for line in text.splitlines() if _BAD.search(line)]
         assert not bad, "\n".join(bad)
         self._klamm = self._kafka = None

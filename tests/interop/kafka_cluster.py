@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from apache_kafka import ApacheKafkaBroker, wait_until_all_know_each_other
+from apache_kafka import ApacheKafkaBroker, SharedJvm, wait_until_all_know_each_other
 
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
@@ -38,7 +38,7 @@ def kafka_cluster(
     chroot: str = "",
     log_dirs: Sequence[str] = ("data",),
     each: Sequence[Mapping[str, Any]] = (),
-    shares_jvm: bool = True,
+    shares_jvm: bool | SharedJvm = True,
 ) -> Iterator[KafkaCluster]:
     """Start brokers that know each other, and end them before their ZooKeeper.
 
@@ -48,7 +48,7 @@ def kafka_cluster(
         host: an address that is known before the cluster starts; by default one that nobody else uses.
         log_dirs: their names in each broker's folder.
         each: what every broker is made with beside this.
-        shares_jvm: no broker can be killed, and none has JMX.
+        shares_jvm: no broker can be killed alone, and none has JMX.
     """
     host = host or own_loopback_address()
     with ExitStack() as stack:
@@ -64,8 +64,7 @@ def kafka_cluster(
                 zookeeper_connect=server.connect_string + chroot,
                 overrides={"log.dirs": ",".join(str(home / name) for name in log_dirs), **settings},
                 heap="300m",
-                shares_jvm=shares_jvm,
-                **(each[broker_id] if each else {}),
+                **{"shares_jvm": shares_jvm, **(each[broker_id] if each else {})},
             )
             made.append(stack.enter_context(broker))
         wait_until_all_know_each_other(made)

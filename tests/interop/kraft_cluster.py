@@ -60,6 +60,9 @@ class KRaftNode:
         self.folder.mkdir(parents=True, exist_ok=True)
         settings = {**self._settings, "controller.quorum.voters": voters}
         self._properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        if self._shares_jvm:
+            shared_jvm(KAFKA_4_VERSION).do("format", self._properties, cluster_id)
+            return
         words = ["format", "--cluster-id", cluster_id, "--config", str(self._properties)]
         ran = run_tool("kafka.tools.StorageTool", *words, version=KAFKA_4_VERSION)
         assert ran.returncode == 0, ran.stdout + ran.stderr

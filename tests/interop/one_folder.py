@@ -53,12 +53,11 @@ class OneFolder:
             port=9092,
             zookeeper_connect=self.zookeeper_connect,
             overrides={**self._overrides, "zookeeper.session.timeout.ms": "2000"},
-            heap="400m",
+            shares_jvm=True,
         )
-        (self.folder / "server.log").unlink(missing_ok=True)
         with broker:
             yield
-        lines = (self.folder / "server.log").read_text().splitlines()
+        lines = broker.log.splitlines()
         assert [line for line in lines if " ERROR " in line or " FATAL " in line] == []
         self._wait_until_the_id_is_free()
 

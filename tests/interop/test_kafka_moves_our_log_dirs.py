@@ -72,6 +72,7 @@ def test_kafka_moves_a_replica_and_goes_on_with_it(tmp_path: Path) -> None:
             port=broker.spec.port,
             zookeeper_connect=cluster.zookeeper_connect,
             overrides={"log.dirs": ",".join(map(str, dirs))},
+            shares_jvm=True,
         ) as kafka:
             wait_until_led(kafka.bootstrap, "t")
             with WireClient(kafka.bootstrap) as client:

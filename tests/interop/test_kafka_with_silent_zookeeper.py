@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from apache_kafka import ApacheKafkaBroker
+from apache_kafka import KAFKA_VERSION, ApacheKafkaBroker, SharedJvm
 from kafka_cluster import kafka_cluster
 from klamm_program import in_process, klamm
 
@@ -36,7 +36,7 @@ def silenced(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRe
         # Brokers that hear nothing from ZooKeeper stay in the cluster during the test.
         "zookeeper.session.timeout.ms": "120000",
     }
-    with kafka_cluster(folder, 2, 21092, settings, shares_jvm=False) as running:
+    with SharedJvm(KAFKA_VERSION) as jvm, kafka_cluster(folder, 2, 21092, settings, shares_jvm=jvm) as running:
         brokers, zookeeper = running.brokers, running.server
         plan = folder / "plan.json"
         partition = {"topic": "kept", "partition": 0, "replicas": [1, 0]}
@@ -55,9 +55,8 @@ def silenced(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRe
             yield made
         finally:
             zookeeper.resume()
-            for broker in brokers:
-                # It would wait for a ZooKeeper that is gone.
-                broker.kill()
+            # Brokers would wait for a ZooKeeper that is gone.
+            jvm.kill()
 
 
 READERS = {

@@ -92,7 +92,7 @@ def live_through(pair: FolderPair, scenes: tuple[Scene, ...]) -> None:
     stands_still(pair)
     pair.stop()
     assert pair.differing_files(but=BUT) == [], "after an orderly stop"
-    pair.start()
+    pair.start(is_killed=True)
     goes_on(pair)
     stands_still(pair)
     pair.kill()
@@ -101,7 +101,7 @@ def live_through(pair: FolderPair, scenes: tuple[Scene, ...]) -> None:
     pair.stop()
     assert pair.differing_files(but=BUT) == [], "after a kill, a start and an orderly stop"
     pair.change_places()
-    pair.start()
+    pair.start(is_killed=True)
     compare(seen, {which: pair.seen(which) for which in pair.engines}, "read by the other")
     goes_on(pair)
     seen = stands_still(pair)

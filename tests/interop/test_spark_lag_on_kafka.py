@@ -23,8 +23,9 @@ SETTINGS = {"auto.create.topics.enable": "false", "controlled.shutdown.enable": 
 
 @pytest.fixture
 def brokers(tmp_path: Path) -> Iterator[Sequence[ApacheKafkaBroker]]:
-    """Two Kafka brokers; the first is the controller."""
-    with kafka_cluster(tmp_path, 2, 21292, SETTINGS, shares_jvm=False) as running:
+    """Two Kafka brokers; the first is the controller, and the second may be killed."""
+    each = ({}, {"shares_jvm": False})
+    with kafka_cluster(tmp_path, 2, 21292, SETTINGS, each=each) as running:
         yield running.brokers
 
 

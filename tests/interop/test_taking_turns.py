@@ -68,8 +68,8 @@ class Turns:
             zookeeper_connect=self.zookeeper_connect,
             overrides={"zookeeper.session.timeout.ms": SESSION_MS, "auto.create.topics.enable": "false"},
             heap="400m",
+            shares_jvm=orderly,
         )
-        (self.folder / "server.log").unlink(missing_ok=True)
         try:
             broker.start()
             yield broker
@@ -77,8 +77,7 @@ class Turns:
                 broker.process.send_signal(signal.SIGKILL)
         finally:
             broker.stop()
-        lines = (self.folder / "server.log").read_text().splitlines()
-        errors = [line for line in lines if " ERROR " in line or " FATAL " in line]
+        errors = [line for line in broker.log.splitlines() if " ERROR " in line or " FATAL " in line]
         # The gap that is sent on purpose is one.
         assert [line for line in errors if "append operation on partition sequences-0" not in line] == []
         self._wait_until_the_id_is_free()
@@ -147,7 +146,7 @@ def test_klamm_and_kafka_take_turns(tmp_path: Path, zk_chroot: str) -> None:
         _delete_some(turns.address)
         turns.check()
     with turns.kafka(orderly=True) as kafka:
-        assert "since clean shutdown file was found" in (kafka.folder / "server.log").read_text()
+        assert "since clean shutdown file was found" in kafka.log
         turns.check()
         turns.write()
         admin = AdminClient({"bootstrap.servers": turns.address, "log_level": 2})

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from apache_kafka import ApacheKafkaBroker, wait_until_all_know_each_other
+from apache_kafka import KAFKA_VERSION, ApacheKafkaBroker, SharedJvm, wait_until_all_know_each_other
 from rights_story import SETTINGS
 from znode_rights_story import ZNODE_CELLS, ZnodeCell, ZnodeStory, check_znodes, zookeeper_of_super_brokers
 
@@ -21,20 +21,21 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZnodeStory]:
         server = stack.enter_context(zookeeper_of_super_brokers(tmp_path_factory.mktemp("zookeeper")))
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("JAVA_TOOL_OPTIONS", f"-Djava.security.auth.login.config={server.jaas('kafka')}")
-            brokers = [
-                stack.enter_context(
-                    ApacheKafkaBroker(
-                        folder / f"broker-{broker_id}",
-                        broker_id=broker_id,
-                        host=server.server.host,
-                        port=FIRST_PORT + broker_id,
-                        zookeeper_connect=server.connect_string,
-                        overrides=SETTINGS | {"zookeeper.set.acl": "true"},
-                        heap="300m",
-                    )
+            jvm = stack.enter_context(SharedJvm(KAFKA_VERSION))
+        brokers = [
+            stack.enter_context(
+                ApacheKafkaBroker(
+                    folder / f"broker-{broker_id}",
+                    broker_id=broker_id,
+                    host=server.server.host,
+                    port=FIRST_PORT + broker_id,
+                    zookeeper_connect=server.connect_string,
+                    overrides=SETTINGS | {"zookeeper.set.acl": "true"},
+                    shares_jvm=jvm,
                 )
-                for broker_id in range(2)
-            ]
+            )
+            for broker_id in range(2)
+        ]
         wait_until_all_know_each_other(brokers)
         yield ZnodeStory(folder, brokers[0].bootstrap, server)
 

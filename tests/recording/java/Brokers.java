@@ -1,6 +1,8 @@
 import java.io.BufferedReader;
+import java.io.ByteArrayOutputStream;
 import java.io.FileReader;
 import java.io.InputStreamReader;
+import java.io.PrintStream;
 import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.lang.reflect.InvocationTargetException;
@@ -15,8 +17,9 @@ import java.util.concurrent.ConcurrentHashMap;
 /**
  * Runs several brokers of Kafka, each made as Kafka's own program makes it.
  *
- * A line of input has what to do (startup or shutdown), the broker's properties file, and a file that comes when it is
- * done, with tabs between them. That file is empty, or says why it failed. The brokers end with the input.
+ * A line of input has what to do (format, startup or shutdown), the broker's properties file, and a file that comes when
+ * it is done, with tabs between them. That file is empty, or says why it failed. A new cluster's id follows format. The
+ * brokers end with the input.
  */
 public final class Brokers {
     private static final Map<String, Object> BROKERS = new ConcurrentHashMap<>();
@@ -25,26 +28,45 @@ public final class Brokers {
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
             String[] words = line.split("\t");
-            new Thread(() -> answer(words[0], words[1], Path.of(words[2]))).start();
+            new Thread(() -> answer(words)).start();
         }
         System.exit(0);
     }
 
-    private static void answer(String what, String properties, Path told) {
+    private static void answer(String[] words) {
         StringWriter failure = new StringWriter();
         try {
-            Object broker = what.equals("startup")
-                ? BROKERS.computeIfAbsent(properties, Brokers::made) : BROKERS.remove(properties);
-            call(broker.getClass().getMethod(what), broker);
+            if (words[0].equals("format")) {
+                format(words[1], words[3]);
+            } else {
+                carryOut(words[0], words[1]);
+            }
         } catch (Throwable e) {
-            BROKERS.remove(properties);
+            BROKERS.remove(words[1]);
             e.printStackTrace(new PrintWriter(failure, true));
         }
         try {
+            Path told = Path.of(words[2]);
             Path whole = Files.writeString(told.resolveSibling(told.getFileName() + ".new"), failure.toString());
             Files.move(whole, told);
         } catch (Exception e) {
             e.printStackTrace();
+        }
+    }
+
+    private static void carryOut(String what, String properties) throws ReflectiveOperationException {
+        Object broker = what.equals("startup")
+            ? BROKERS.computeIfAbsent(properties, Brokers::made) : BROKERS.remove(properties);
+        call(broker.getClass().getMethod(what), broker);
+    }
+
+    private static void format(String properties, String clusterId) throws ReflectiveOperationException {
+        Method execute = Class.forName("kafka.tools.StorageTool")
+            .getMethod("execute", String[].class, PrintStream.class);
+        ByteArrayOutputStream said = new ByteArrayOutputStream();
+        String[] words = {"format", "--cluster-id", clusterId, "--config", properties};
+        if (!call(execute, null, words, new PrintStream(said, true)).equals(0)) {
+            throw new RuntimeException(said.toString());
         }
     }
 

@@ -203,44 +203,62 @@ def compiled(source: str, *more_classes: Path) -> Path:
 class SharedJvm:
     """A JVM of a release that runs several brokers: it loads and compiles their code once.
 
-    They end with it, and it ends with this process. A broker has a JVM of its own if a test kills it, reads its log or
-    JMX, or wants settings of Java.
+    They end with it, and it ends with this process, or as a context manager. A broker has a JVM of its own if a test
+    kills it alone, reads its JMX, or reads its log while others run.
     """
 
     def __init__(self, version: str) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="klamm-kafka-")
-        log4j, self._output = Path(self._folder.name, "log4j.properties"), Path(self._folder.name, "out")
+        log4j, self.output = Path(self._folder.name, "log4j.properties"), Path(self._folder.name, "out")
         log4j.write_text(_LOG4J_SHARED if version.startswith("3.") else LOG4J_2)
         name = "log4j.configuration" if version.startswith("3.") else "log4j2.configurationFile"
         options = ("-Xmx1g", f"-D{name}=file:{log4j}")
         java = short_lived_java(*options, version=version, more_classes=[compiled("Brokers")])
-        with self._output.open("wb") as output:
+        with self.output.open("wb") as output:
             self._process = subprocess.Popen([*java, "Brokers"], stdin=subprocess.PIPE, stdout=output, stderr=output)
         self._one_line = Lock()
+
+    def __enter__(self) -> SharedJvm:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._folder.cleanup()
+
+    def kill(self) -> None:
+        """Kill all brokers with KILL."""
+        self._process.kill()
+        self._process.wait()
 
     @property
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
-    def do(self, what: str, properties: Path) -> None:
+    def do(self, what: str, properties: Path, *more: str) -> None:
         """Let the broker of these properties ``startup`` or ``shutdown``, and wait until it has.
+
+        ``format`` formats its log dirs; the cluster's id is given, too.
 
         Raises:
             RuntimeError: it failed, with Java's words.
         """
-        copy = properties.with_name(f"{what}-{time.monotonic_ns()}")
+        answer = properties.with_name(f"{what}-{time.monotonic_ns()}")
         assert self._process.stdin is not None
         with self._one_line:
-            self._process.stdin.write(f"{what}\t{properties}\t{copy}\n".encode())
+            self._process.stdin.write("\t".join((what, f"{properties}", f"{answer}", *more)).encode() + b"\n")
             self._process.stdin.flush()
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not copy.exists():
+        while not answer.exists():
             if not self.is_alive or time.monotonic() > deadline:
                 self._process.kill()
-                said = self._output.read_text("utf-8", "replace")[-4000:]
+                said = self.output.read_text("utf-8", "replace")[-4000:]
                 raise RuntimeError(f"Apache Kafka did not {what}: {said}")
             time.sleep(0.02)
-        if failure := copy.read_text():
+        if failure := answer.read_text():
             raise RuntimeError(f"Apache Kafka did not {what}: {failure}")
 
 
@@ -304,11 +322,12 @@ class ApacheKafkaBroker:
         jmx_port: int | None = None,
         jmx_secured: Mapping[str, str] | None = None,
         agent: str | None = None,
-        shares_jvm: bool = False,
+        shares_jvm: bool | SharedJvm = False,
     ) -> None:
         """``jmx_secured`` are Java's ``com.sun.management.jmxremote.*``, ``agent`` is a Java agent with its options.
 
-        With ``shares_jvm``, other brokers that are short-lived run in the same JVM (``SharedJvm``).
+        With ``shares_jvm``, other brokers that are short-lived run in the same JVM: in that of this process, unless
+        another is given.
         """
         self.folder = folder
         self.broker_id = broker_id
@@ -319,10 +338,12 @@ class ApacheKafkaBroker:
         self._jmx = [] if jmx_port is None else jmx_options(host, jmx_port, jmx_secured)
         if agent is not None:
             self._jmx.append(f"-javaagent:{agent}")
-        self._shares_jvm = shares_jvm
+        self.shares_jvm = shares_jvm
+        """Counts from the next start on."""
         self._log4j = _LOG4J.format(folder=folder, state_change_level=state_change_level)
         self._process: LocalProcess | None = None
         self._jvm: SharedJvm | None = None
+        self._log: tuple[Path, int] = (folder / "server.log", 0)
         self._settings = {
             "broker.id": str(broker_id),
             "listeners": f"PLAINTEXT://{host}:{port}",
@@ -353,15 +374,16 @@ class ApacheKafkaBroker:
         """
         (self.folder / "data").mkdir(parents=True, exist_ok=True)
         self._properties.write_text("".join(f"{key}={value}\n" for key, value in self._settings.items()))
-        if self._shares_jvm and self.is_short_lived:
-            jvm = shared_jvm(KAFKA_VERSION)
+        if self.shares_jvm and self.is_short_lived:
+            jvm = self.shares_jvm if isinstance(self.shares_jvm, SharedJvm) else shared_jvm(KAFKA_VERSION)
+            self._log = (jvm.output, jvm.output.stat().st_size)
             jvm.do("startup", self._properties)
             self._jvm = jvm
             self._wait(lambda: not is_told or self._tells_clients_of_itself())
             return
         log, log4j = self.folder / "server.log", self.folder / "log4j.properties"
         log4j.write_text(self._log4j)
-        said_before = log.stat().st_size if log.exists() else 0
+        self._log = (log, log.stat().st_size if log.exists() else 0)
         options = (
             f"-Xmx{self._heap}",
             f"-Xms{self._heap}",
@@ -375,7 +397,7 @@ class ApacheKafkaBroker:
             else [find_java().program, *options, "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-cp", f"{fetch_jars()}/*"]
         )
         self._process = start_process([*java, "kafka.Kafka", self._properties], output=self.folder / "broker.out")
-        self._wait(lambda: self._says_started(log, said_before) and (not is_told or self._tells_clients_of_itself()))
+        self._wait(lambda: self._says_started() and (not is_told or self._tells_clients_of_itself()))
 
     @property
     def _properties(self) -> Path:
@@ -392,9 +414,8 @@ class ApacheKafkaBroker:
                 raise RuntimeError(f"Apache Kafka did not start: {said}")
             time.sleep(0.05)
 
-    @staticmethod
-    def _says_started(log: Path, said_before: int) -> bool:
-        return log.exists() and b"] started (kafka.server.KafkaServer)" in log.read_bytes()[said_before:]
+    def _says_started(self) -> bool:
+        return self._log[0].exists() and "] started (kafka.server.KafkaServer)" in self.log
 
     def _tells_clients_of_itself(self) -> bool:
         """Return whether clients learn of this broker and of a controller.
@@ -410,6 +431,14 @@ class ApacheKafkaBroker:
             return False
         return answer.controller_id >= 0 and self.broker_id in {broker.node_id for broker in answer.brokers}
 
+    @property
+    def log(self) -> str:
+        """What it has logged since its start. In a shared JVM that includes what others have logged meanwhile."""
+        path, size_before = self._log
+        with path.open("rb") as file:
+            file.seek(size_before)
+            return file.read().decode("utf-8", "replace")
+
     def knows(self, broker_ids: Set[int]) -> bool:
         """Return whether it tells clients of all these brokers."""
         return known_broker_ids(self.host, self.port) >= broker_ids
@@ -420,10 +449,10 @@ class ApacheKafkaBroker:
         self._process = None
 
     def stop(self) -> None:
-        """Stop the broker as TERM does."""
-        if self._jvm is not None:
+        """Stop the broker as TERM does, unless its JVM was killed."""
+        if self._jvm is not None and self._jvm.is_alive:
             self._jvm.do("shutdown", self._properties)
-            self._jvm = None
+        self._jvm = None
         if self._process is not None:
             self._process.stop(30.0)
             self._process = None
