@@ -439,6 +439,20 @@ def check(story: RightsStory, cell: Cell, capture: pytest.CaptureFixture[str]) -
     assert is_there and f"--allow-principal {shlex.quote(who)} --operation {lacks['operation']} " in rule
 
 
+def check_stranger(
+    story: RightsStory, case: str, capture: pytest.CaptureFixture[str], principal: str, *, types_rules: bool
+) -> None:
+    """Run a case as somebody without any right; klamm says who this is. ``types_rules``: as ``check_remedies``."""
+    stranger = Stranger(case)
+    story.prepare(stranger, capture)
+    ran = story.run(stranger, capture)
+    assert principal in ran.err, ran.err
+    if types_rules:
+        check_remedies(story, case, capture)
+    else:
+        story.show("User:*", stranger.own)
+
+
 def check_remedies(story: RightsStory, case: str, capture: pytest.CaptureFixture[str]) -> None:
     """Let an administrator type each rule that klamm names to a stranger, until the command works."""
     cell, typed = Stranger(case), set[str]()
