@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from apache_kafka import fetched_once, jars_folder
+from apache_kafka import fetched_once, jars_folder, run_maven
 from class_archive import SHORT_LIVED, SPARK_HOME
 from patience import within
 
@@ -27,9 +27,7 @@ def cluster_jar() -> Path:
 
     def fetch(work: Path) -> Path:
         artifact = f"org.apache.hadoop:hadoop-client-minicluster:{version}"
-        program = ("mvn", "-q", "-B", "-Daether.connector.http.retryHandler.count=5", "dependency:copy")
-        words = (f"-Dartifact={artifact}", f"-DoutputDirectory={work / 'libs'}")
-        subprocess.run([*program, *words], cwd=work, check=True, timeout=600)
+        run_maven("dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={work / 'libs'}")
         return work / "libs"
 
     folder = fetched_once(jars_folder().with_name(f"hadoop-cluster-{version}"), fetch)

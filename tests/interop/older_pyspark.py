@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from apache_kafka import fetched_once, jars_folder
+from apache_kafka import fetched_once, jars_folder, run_maven
 
 RELEASES = {"3.5.1": "0.10.9.7", "4.0.0": "0.10.9.9"}
 """Each with its release of Py4J."""
@@ -47,8 +47,7 @@ def connector_jars(version: str) -> list[Path]:
 
     def fetch(work: Path) -> Path:
         (work / "pom.xml").write_text(_POM.replace("VERSION", version))
-        program = ("mvn", "-q", "-B", "-Daether.connector.http.retryHandler.count=5", "dependency:copy-dependencies")
-        subprocess.run([*program, f"-DoutputDirectory={work / 'libs'}"], cwd=work, check=True, timeout=600)
+        run_maven("dependency:copy-dependencies", f"-DoutputDirectory={work / 'libs'}", folder=work)
         return work / "libs"
 
     folder = fetched_once(jars_folder().with_name(f"spark-connector-{version}"), fetch)

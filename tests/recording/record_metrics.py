@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import urllib.request
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from apache_kafka import ApacheKafkaBroker, wait_until_all_know_each_other
+from apache_kafka import ApacheKafkaBroker, fetch_jar, wait_until_all_know_each_other
 from kafka_tools import mbeans
 from metric_work import all_kinds_of_work, counted_work
 
@@ -28,7 +27,7 @@ TOLD_HOST, TOLD_FOLDER = "127.0.0.1", "/data"
 
 def record_metrics(out: Path, work: Path) -> None:
     """Start two brokers, let them work, and keep what they and the JMX exporter name."""
-    jar = _exporter(work)
+    jar = fetch_jar(JMX_EXPORTER)
     (work / "rules.yml").write_text(json.dumps({"lowercaseOutputName": True, "rules": usual_rules()}))
     measured: list[dict[str, Any]] = []
     pages: list[str] = []
@@ -64,14 +63,6 @@ def record_metrics(out: Path, work: Path) -> None:
 
     (out / "kafka-3.9.1-mbeans.json").write_text(plain(_mbeans(measured)), "utf-8")
     (out / "jmx-exporter-1.0.1-broker-1.txt").write_text(plain(_series(pages[1])), "utf-8")
-
-
-def _exporter(work: Path) -> Path:
-    subprocess.run(
-        ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={JMX_EXPORTER}", f"-DoutputDirectory={work}"], check=True
-    )
-    (jar,) = work.glob("jmx_prometheus_javaagent-*.jar")
-    return jar
 
 
 def usual_rules() -> list[dict[str, Any]]:

@@ -122,8 +122,7 @@ def fetch_jar(artifact: str) -> Path:
 
     def fetch(work: Path) -> Path:
         folder = work / name
-        copy = ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={folder}"]
-        subprocess.run(copy, check=True, timeout=300)
+        run_maven("dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={folder}")
         return folder
 
     (jar,) = fetched_once(jars_folder().with_name(name), fetch).glob("*.jar")
@@ -135,16 +134,16 @@ def _fetch(version: str, work: Path) -> Path:
     group, artifact, slf4j_version = _LOG4J_1 if version.startswith("3.") else _LOG4J_2
     slf4j = {"slf4j_group": group, "slf4j_artifact": artifact, "slf4j_version": slf4j_version}
     (work / "pom.xml").write_text(_POM.format(version=version, **slf4j))
-    subprocess.run(
-        [
-            *("mvn", "-q", "-B", "-Daether.connector.http.retryHandler.count=5", "dependency:copy-dependencies"),
-            f"-DoutputDirectory={work / 'libs'}",
-        ],
-        cwd=work,
-        check=True,
-        timeout=600,
-    )
+    run_maven("dependency:copy-dependencies", f"-DoutputDirectory={work / 'libs'}", folder=work)
     return work / "libs"
+
+
+def run_maven(goal: str, *settings: str, folder: Path | None = None) -> None:
+    """Run mvn, in a folder that has a ``pom.xml`` if the goal wants one."""
+    retries = "-Daether.connector.http.retryHandler.count=5"
+    java = os.environ.get("MAVEN_OPTS") or " ".join(SHORT_LIVED)
+    environment = os.environ | {"MAVEN_OPTS": java}
+    subprocess.run(["mvn", "-q", "-B", retries, goal, *settings], cwd=folder, env=environment, check=True, timeout=600)
 
 
 SHORT_LIVED = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
