@@ -33,8 +33,9 @@ def pyspark_folder(version: str) -> Path:
     """Return the folder of this PySpark release."""
 
     def fetch(work: Path) -> Path:
-        # Most of its files are never imported.
-        program = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile"]
+        # Most of its files are never imported, and a wheel that is unpacked at once need not be compressed.
+        cheap = ("--no-compile", "--config-settings=--build-option=--compression=stored")
+        program = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", *cheap]
         wanted = (f"pyspark=={version}", f"py4j=={RELEASES[version]}")
         subprocess.run([*program, "--target", str(work / "packages"), *wanted], check=True, timeout=900)
         return work / "packages"
