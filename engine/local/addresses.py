@@ -10,6 +10,7 @@ same time choose different ones.
 
 from __future__ import annotations
 
+import errno
 import random
 import socket
 from types import TracebackType
@@ -43,7 +44,7 @@ class PortReservations:
         """Reserve a port; False if a program listens there, or will soon.
 
         Raises:
-            OperationError: the host's name cannot be resolved.
+            OperationError: the host's name cannot be resolved, or the address is not of this machine.
         """
         _, address = _resolved(host)
         # Reserve first: the process that had the port reserved listens there by now.
@@ -53,11 +54,16 @@ class PortReservations:
         except OSError:
             reservation.close()
             return False
-        if not is_free(address, port):
+        try:
+            is_ours = is_free(address, port)
+        except OperationError:
             reservation.close()
-            return False
-        self._held.append(reservation)
-        return True
+            raise
+        if is_ours:
+            self._held.append(reservation)
+        else:
+            reservation.close()
+        return is_ours
 
     def take_any(self, host: str, preferred: int | None = None) -> int:
         """Reserve a port below 32768 and return it: the preferred one if it is free, else a random one.
@@ -94,14 +100,17 @@ def is_free(host: str, port: int) -> bool:
     """Whether a server could listen on this address now.
 
     Raises:
-        OperationError: the host's name cannot be resolved.
+        OperationError: the host's name cannot be resolved, or the address is not of this machine.
     """
     family, address = _resolved(host)
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((address, port))
-        except OSError:
+        except OSError as error:
+            if error.errno == errno.EADDRNOTAVAIL:
+                hint = "give one of its own, such as 127.0.0.1"
+                raise OperationError(f"{host} is not an address of this machine", hint=hint) from error
             return False
         return True
 

@@ -105,7 +105,9 @@ TakesCommands = Annotated[
 )
 def up(
     invocation: Invocation,
-    brokers: Annotated[int, typer.Option("--brokers", metavar="N", min=1, help="How many brokers.")] = 1,
+    brokers: Annotated[
+        int | None, typer.Option("--brokers", metavar="N", min=1, help="How many brokers.  [default: 1]")
+    ] = None,
     broker_ids: Annotated[
         str | None, typer.Option("--broker-ids", metavar="ID,…", help="Their ids, instead of 0 … N−1.")
     ] = None,
@@ -156,20 +158,25 @@ def up(
     from engine.local.cluster import LocalCluster
 
     _refuse_contradictions(directory, is_temporary=temporary, is_detached=detach, takes_commands=stdin)
-    ids = _ids(broker_ids)
+    ids = _ids(broker_ids) or list(range(brokers or 1))
+    if brokers not in (None, len(ids)):
+        raise UsageError(f"--brokers {brokers} and --broker-ids {broker_ids} contradict each other")
     mechanism = _checked_mechanism(sasl, is_secure=secure, has_acls=acls)
     settings = parsed_settings(config)
     if secure and (taken := sorted({"listeners", "advertised.listeners"} & settings.keys())):
         raise UsageError(f"--secure and --config {taken[0]} contradict each other: --secure sets it")
+    of_brokers = _broker_settings(broker_config)
+    if strangers := sorted(of_brokers.keys() - set(ids)):
+        raise UsageError(f"--broker-config names broker {strangers[0]}: the brokers are {', '.join(map(str, ids))}")
     cluster = LocalCluster(
-        ids or brokers,
+        ids,
         directory=None if temporary else directory,
         host=None if host == OWN_ADDRESS else host,
         zookeeper_port=zookeeper_port,
         first_broker_port=port,
-        racks=_words(racks),
+        racks=_racks(racks),
         config=settings,
-        broker_config=_broker_settings(broker_config),
+        broker_config=of_brokers,
         log_dir_count=log_dirs,
         secure=secure,
         sasl=mechanism,
@@ -181,7 +188,6 @@ def up(
         start_timeout_s=start_timeout_s(invocation),
     )
     where = "a temporary folder" if temporary else directory
-    ids = ids or list(range(brokers))
     if not invocation.goes_ahead(f"start a ZooKeeper and {counted(len(ids), 'broker')} in {where}"):
         planned = {"dir": None if temporary else str(directory), "brokers": [{"id": each} for each in ids]}
         return Report(planned, Table((Column("id", Kind.NUMBER),), [(each,) for each in ids]))
@@ -205,6 +211,13 @@ def _refuse_contradictions(directory: Path, *, is_temporary: bool, is_detached: 
 
 def _words(text: str | None) -> list[str]:
     return [word.strip() for word in (text or "").split(",") if word.strip()]
+
+
+def _racks(text: str | None) -> list[str]:
+    racks = _words(text)
+    if text is not None and not racks:
+        raise UsageError("--racks names no rack")
+    return racks
 
 
 def _ids(text: str | None) -> list[int]:
@@ -237,7 +250,7 @@ def _checked_mechanism(text: str | None, *, is_secure: bool, has_acls: bool) -> 
 
 
 def _checked_chroot(text: str) -> str:
-    if text and (not text.startswith("/") or text.endswith("/")):
+    if text and (not text.startswith("/") or text.endswith("/") or "//" in text):
         raise UsageError(f"--chroot must be a path such as /kafka, not {text!r}")
     return text
 
