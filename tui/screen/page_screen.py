@@ -265,6 +265,8 @@ class PageScreen(Screen[None]):
         if self.location.page != "overview":
             self._draw_around()
 
+    on_table_room_resized = on_line_table_moved
+
     def on_line_table_header_clicked(self, event: LineTable.HeaderClicked) -> None:
         self.model.sort_by(event.name)
         self.table.refresh_rows(is_new_data=False)

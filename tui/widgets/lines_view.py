@@ -267,8 +267,10 @@ class TableRoom(Horizontal):
     TableRoom.-below > #aside { border-left: none; border-top: solid $divider; width: 1fr; }
     """
 
+    class Resized(Message):
+        """It has another size than before."""
+
     _placed = (0, 0)
-    _asked: tuple[int, Callable[[int], list[Line]]] | None = None
 
     def compose(self) -> ComposeResult:
         """The table first: keys move in it."""
@@ -277,7 +279,6 @@ class TableRoom(Horizontal):
 
     def show_aside(self, width: int, make: Callable[[int], list[Line]]) -> None:
         """Show what ``make`` returns for a width; ``width`` is that of the terminal."""
-        self._asked = width, make
         aside, table = self.query_one("#aside", LinesView), self.query_one(LineTable)
         spare = min(ASIDE_MAX, width - table.natural_width)
         rows = len(table.model.shown) + 2
@@ -290,9 +291,8 @@ class TableRoom(Horizontal):
         aside.set_lines(lines)
 
     def on_resize(self) -> None:
-        """Use the room there is now: while another screen hid it, there was none."""
-        if self._asked is not None:
-            self.show_aside(*self._asked)
+        """Ask for the text anew: while another screen hid it, there was no room."""
+        self.post_message(self.Resized())
 
     def _place(self, rows: int, spare: int) -> None:
         """Put the text below ``rows`` lines, or beside the table in ``spare`` cells. Each change lays out everything
