@@ -16,7 +16,8 @@ from engine.admin.watch.events import Event, EventKind
 from engine.admin.watch.frame import Frame, Stage, WatchedGroup
 from engine.common.quantities import span_text
 
-_MOVES = (Reason.KEEPS_UP, Reason.LAG_FELL, Reason.LAG_NEVER_FELL)
+_MOVES = (Reason.KEEPS_UP, Reason.LAG_FELL, Reason.LAG_NEVER_FELL, Reason.MEMBER_DRAINS)
+"""What is said of a group that moves, or moved within the last minute."""
 
 
 class Standstills:

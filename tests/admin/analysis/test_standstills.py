@@ -108,6 +108,36 @@ def test_a_group_that_has_stopped_is_warned_of(
     assert by_partition[IDLE] is not Reason.STANDS_STILL, "it waits for nothing"
 
 
+def test_a_member_that_stops_amid_a_backlog_is_no_excuse_for_its_other_partitions() -> None:
+    """It drained one after the other for 20 seconds, and those whose turn had not come wait for nothing any more."""
+    standstills, group, read_s = Standstills(), None, 0
+    for at_s in range(61):
+        if group is None or at_s % EVERY_S == 0:
+            group, read_s = WatchedGroup(_draining(at_s)), at_s
+        frame = Frame(at_s, at_s * 1000, stages={Stage.GROUPS: StageStatus(read_at_ms=read_s * 1000)}, groups=(group,))
+        lag = standstills.take(frame).groups[0].lag
+        if at_s in (15, 20, 25):
+            assert lag.status is LagStatus.OK, "it drains"
+        if at_s >= 30:
+            assert group.lag.reason is Reason.MEMBER_DRAINS, "so says the last minute"
+            assert (lag.status, lag.reason) == (LagStatus.WARN, Reason.STANDS_STILL), at_s
+            assert {partition.reason for partition in lag.partitions} == {Reason.STANDS_STILL}
+
+
+def _draining(at_s: int) -> GroupLag:
+    """Return the lag of a member that reads 7,000 records a second of twelve partitions in turn, for 20 seconds."""
+    partitions, series = {}, {}
+    for number in range(12):
+        name = TopicPartition("t", number)
+        series[name] = [
+            Point(s * 1000, min(12_000, max(0, min(s, 20) * 7_000 - number * 12_000)), 12_000 + 25 * s)
+            for s in range(max(0, at_s - WINDOW_S), at_s + 1, EVERY_S)
+        ]
+        _, committed, end = series[name][-1]
+        partitions[name] = PartitionSample(committed, end, 0, True, "m-1")
+    return group_lag(GroupSample("g", GroupType.CLASSIC, GroupState.STABLE, partitions), series, {}, at_s * 1000)
+
+
 @pytest.mark.parametrize(
     ("story", "expected"),
     [
