@@ -169,7 +169,8 @@ INCIDENTS = {
     "offline partition": Incident(
         lambda cluster: cluster.kill(_of_audit(cluster)), "✖ 1 partition offline", "Partitions › offline", ("audit-0",),
         ("all down; start broker",),
-        mends=("leader.elect_unclean", lambda offer: isinstance(offer, NotNow)),
+        mends=("leader.elect_unclean",
+               lambda offer: offer == NotNow("no replica is alive that could lead: see what to do (w)")),
     ),
 }  # fmt: skip
 

@@ -15,6 +15,7 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import Side
 from engine.admin.configs.values import Entity, EntityType, plain_value
 from engine.admin.elections.scope_and_result import ElectionScope, ElectionType
+from engine.admin.health.report import Check
 from engine.admin.lag.results import PartitionLag
 from engine.admin.watch.frame import Stage
 from engine.common.quantities import counted
@@ -235,7 +236,9 @@ def _elect(view: View, items: Sequence[Any]) -> Offer:
 
 def _elect_unclean(view: View, items: Sequence[Any]) -> Offer:
     if view.location.page == "overview" and not items:
-        return NotNow("put the cursor on a problem of offline partitions")
+        is_there = view.cursor_key == Check.OFFLINE_PARTITIONS.value
+        where = "put the cursor on a problem of offline partitions"
+        return NotNow("no replica is alive that could lead: see what to do (w)" if is_there else where)
     return _election(ElectionType.UNCLEAN, view, items)
 
 
