@@ -1007,6 +1007,22 @@ def test_at_first_the_screen_says_that_it_measures_and_reads() -> None:
     assert "┌ Records in/s, last 2m ─" in drawn(), "the chart has no room for more"
 
 
+def test_a_failure_among_the_last_changes_says_when_it_is_over() -> None:
+    feed = fake_feed("live", plays=False)
+    board = board_of(feed, 3)
+
+    def row() -> str:
+        lines = [text_of(line) for line in overview.overview_of(board, problems_of(board), 120, 40).lines]
+        return next(line for line in lines if "broker down" in line)
+
+    feed.cluster.kill(2)
+    board_of(feed, 5, board)
+    assert "over" not in row()
+    feed.cluster.start(2)
+    board_of(feed, 30, board)
+    assert "broker 2  over after " in row()
+
+
 def test_brokers_of_a_cluster_out_of_sight_are_not_shown_as_up() -> None:
     board = board_of(fake_feed("live", plays=False), 3)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from engine.admin.analysis.incidents import Run
 from engine.admin.health.report import HealthStatus
 from engine.admin.watch.frame import Stage
 from engine.common.model import NO_CONTROLLER
@@ -469,7 +470,15 @@ def _events(board: Board, width: int, lines_max: int) -> list[Line]:
     if not kept:
         return [line(("  none since the dashboard started", Tone.QUIET))]
     kind = max(len(short_kind(run)) for run in kept) + 2
-    return [fitted(line(" ", *run_line(run, kind, is_short=True)), width) for run in kept]
+    return [fitted(line(" ", *run_line(run, kind, is_short=True, ended=_ended(board, run))), width) for run in kept]
+
+
+def _ended(board: Board, run: Run) -> str:
+    """Say that a failure is over: its end may be among the changes that are left out."""
+    incidents, number = board.history.incidents, abs(run.fold)
+    if severity(run.event) or number not in incidents or incidents[number].ended_ms is None:
+        return ""
+    return f"over after {span(incidents[number].lasted_s(board.frame.at_ms))}"
 
 
 def _page_rows(view: View) -> Rows:

@@ -81,20 +81,24 @@ def short_kind(run: Run) -> str:
     return what.removeprefix(f"{event.subject.partition(' ')[0]} ") if is_told else words
 
 
-def run_line(run: Run, kind_width: int, *, is_short: bool = False) -> Line:
-    """Return the events of one kind in one moment as a line; a short one has no tenths of seconds, and few words."""
+def run_line(run: Run, kind_width: int, *, is_short: bool = False, ended: str = "") -> Line:
+    """Return the events of one kind in one moment as a line; a short one has no tenths of seconds, and few words.
+
+    ``ended`` says that what failed is well again.
+    """
     event, kind = run.event, kind_cell(run.event)
     words = short_kind(run) if is_short else kind.text
     at = clock_time(event.at_ms)
     head = ((f"{at.partition('.')[0] if is_short else at}  ", Tone.QUIET), (f"{words:<{kind_width}}", kind.tone))
+    over = ((f"{ended}  ", Tone.GOOD),) if ended else ()
     if run.count == 1:
         subject = (f"{plain(event.subject)}  ", Tone.STRONG)
-        return line(*head, subject, f"{plain(change_text(event))}  ", (plain(event.reason), Tone.QUIET))
+        return line(*head, subject, *over, f"{plain(change_text(event))}  ", (plain(event.reason), Tone.QUIET))
     names = plain(_named(run))
     # The reason comes before the names: there are many names, and they are cut first.
     why = run.reason or change_text(event) * (run.is_alike and event.kind is EventKind.BROKER_CONFIG_CHANGED)
     why = f"{plain(why)}  " if why else ""
-    return line(*head, (f"{count(run.count)} times  ", Tone.STRONG), why, (names, Tone.QUIET))
+    return line(*head, (f"{count(run.count)} times  ", Tone.STRONG), *over, why, (names, Tone.QUIET))
 
 
 def _named(run: Run) -> str:
