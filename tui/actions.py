@@ -303,14 +303,22 @@ def help_lines(actions: Sequence[Action], why_not: Callable[[Action], str], widt
             return line(key, (f"{action.title:<18}", tone), (f"{action.help}{why}", Tone.QUIET))
         return line(key, (f"{action.title}{why}", tone))
 
+    def shared(among: Sequence[Action]) -> list[str]:
+        """Return the reasons of many among these actions."""
+        return sorted(often & {*map(why_not, among)})
+
+    def titled(group: Sequence[Action]) -> list[Line]:
+        reasons = [(f"   {reason}", Tone.WARN) for reason in shared(group)]
+        return [line((group[0].group.value, Tone.ACCENT), *reasons), *map(drawn, group), ()]
+
     lines = [
         line(("This screen", Tone.ACCENT)),
-        *(line((f"  dim keys do nothing now: {reason}", Tone.WARN)) for reason in sorted(often)),
+        *(line((f"  dim keys do nothing now: {reason}", Tone.WARN)) for reason in shared(here)),
         *map(drawn, here),
         (),
     ]
     groups = [[action for action in actions if not action.pages and action.group is group] for group in Group]
-    blocks = [[line((group[0].group.value, Tone.ACCENT)), *map(drawn, group), ()] for group in groups if group]
+    blocks = [titled(group) for group in groups if group]
     columns: list[list[Line]] = [[] for _ in range(max(1, min(len(blocks), width * 9 // 10 // _COLUMN)))]
     for block in blocks:
         min(columns, key=len).extend(block)

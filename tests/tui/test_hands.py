@@ -7,7 +7,7 @@ from dashboards import dashboard
 from event_loop import in_event_loop
 from textual.widgets import Input
 
-from tui.actions import Registry, help_lines
+from tui.actions import Action, Group, Registry, help_lines
 from tui.dialogs.menu import suggestions
 from tui.drawing.lines import width_of
 from tui.state.location import Location
@@ -77,6 +77,15 @@ async def test_the_palette_finds_what_the_cluster_has(typed: str, location: Loca
         await driven.type(typed)
         await driven.press("enter")
         await driven.until(lambda: driven.main.location == location)
+
+
+def test_why_the_keys_of_a_group_do_nothing_stands_beside_its_title() -> None:
+    def why_not(action: Action) -> str:
+        return "this is not a recording" if action.group is Group.RECORDING else ""
+
+    texts = ["".join(text for text, _ in line) for line in help_lines(Registry().on_page("brokers"), why_not, 80)]
+    assert any("Recording   this is not a recording" in text for text in texts)
+    assert not any("dim keys" in text for text in texts), "all keys of this screen work"
 
 
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
