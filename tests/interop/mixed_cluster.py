@@ -51,6 +51,8 @@ class MixedCluster:
         """``settings`` have underscores for dots."""
         self._settings = _COMMON | {key.replace("_", "."): value for key, value in settings.items()}
         self.ids = tuple(ids)
+        self.shares_jvm = False
+        """Whether brokers of Kafka that start from now on share a JVM, so that none of them can be killed."""
         self.host = own_loopback_address()
         self._kafkas = frozenset(kafkas)
         self._folder = folder
@@ -99,14 +101,14 @@ class MixedCluster:
                 zookeeper_connect=self._zookeeper_connect,
                 overrides=self._settings,
                 heap="320m",
+                shares_jvm=self.shares_jvm,
             )
             self._running[broker_id] = kafka
             self._stack.callback(kafka.stop)
             try:
                 kafka.start()
             except RuntimeError as error:
-                said = (folder / "server.log").read_text("utf-8", "replace")[-4000:]
-                raise AssertionError(f"{error}\n{said}") from error
+                raise AssertionError(f"{error}\n{kafka.log[-4000:]}") from error
             return
         own = settings(folder, self.host, self._zookeeper_connect, broker_id=str(broker_id))
         own |= {**self._settings, "listeners": f"PLAINTEXT://{self.address(broker_id)}"}

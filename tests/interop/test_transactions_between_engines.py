@@ -68,7 +68,9 @@ def engines(tmp_path_factory: pytest.TempPathFactory, zookeeper: EmbeddedZooKeep
     folder, connect = tmp_path_factory.mktemp("between"), f"{zookeeper.connect_string}/between-engines"
     # Kafka looks at the number of partitions once, before there are any.
     counts = {"transaction_state_log_num_partitions": "2", "offsets_topic_num_partitions": "2"}
-    with MixedCluster(folder, connect, (KLAMM, KAFKA, FAR), (KAFKA,), **counts) as cluster:
+    cluster = MixedCluster(folder, connect, (KLAMM, KAFKA, FAR), (KAFKA,), **counts)
+    cluster.shares_jvm = True
+    with cluster:
         both = {KLAMM: [KLAMM, KAFKA], KAFKA: [KAFKA, KLAMM]}
         for topic in (TRANSACTION_STATE_TOPIC, GROUP_METADATA_TOPIC):
             create_topic(cluster.address(KLAMM), topic, assignment=both, configs={"cleanup.policy": "compact"})
