@@ -14,6 +14,7 @@ import pytest
 from broker_logs import assert_no_fault
 from grown_requests import Path as FieldPath
 from grown_requests import growing, grown
+from guest_cluster import GuestCluster
 from wire_client import WireClient
 
 from engine.admin.cluster.client_properties import load_properties
@@ -32,6 +33,7 @@ from engine.kafka.protocol.declaration import request_class
 from engine.kafka.protocol.large_arrays import LAZY_MIN
 from engine.local.cluster import LocalCluster
 from engine.local.security import properties_path
+from engine.local.zookeeper import EmbeddedZooKeeper
 
 ELEMENTS = LAZY_MIN + 50
 LEFT_OUT = {
@@ -135,12 +137,13 @@ def answer(client: WireClient, request: Any, version: int) -> bytes:
 
 
 @pytest.fixture(scope="module", params=["everything is allowed", "something is allowed"])
-def peer(request: pytest.FixtureRequest) -> Iterator[Peer]:
+def peer(zookeeper: EmbeddedZooKeeper, request: pytest.FixtureRequest) -> Iterator[Peer]:
     """A broker with the topic ``there``; with an authorizer, alice may do everything to some of what requests name."""
     command = (sys.executable, str(Path(__file__).with_name("switched_broker.py")))
     is_secured = request.param == "something is allowed"
     secured: dict[str, Any] = {"secure": True, "sasl": "PLAIN", "acls": True} if is_secured else {}
-    with LocalCluster(1, commands={0: command}, config={"auto.create.topics.enable": "false"}, **secured) as cluster:
+    config = {"auto.create.topics.enable": "false"}
+    with GuestCluster(zookeeper, 1, commands={0: command}, config=config, **secured) as cluster:
         peer = Peer(cluster, "alice" if is_secured else None)
         with peer.connect("admin" if is_secured else None) as client:
             there = CreatableTopic(name="there", num_partitions=2, replication_factor=1)
