@@ -64,7 +64,7 @@ def restart_order_report(board: RestartBoard) -> Report:
             f"start {plural('broker', len(down))} {', '.join(down)} first; if {it_never} back, "
             f"move {its} replicas away: klamm plan decommission {','.join(down)}"
         )
-    if any(broker.only_here for broker in brokers):
+    if any(broker.only_here and broker.verdict is not Verdict.DONE for broker in brokers):
         notes.append(_ONE_REPLICA)
     code = ExitCode.DONE if is_done or board.next_broker is not None else ExitCode.BAD_ANSWER
     return Report(data, Table(_COLUMNS, rows), (Section(body=Table(_COLUMNS, shown)),), tuple(notes), code)

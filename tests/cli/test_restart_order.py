@@ -60,6 +60,8 @@ def test_who_waits_for_partitions_with_one_replica_is_told_that_no_waiting_helps
     first, second = report.notes
     assert first == "no broker can be restarted now"
     assert "no waiting helps" in second and "klamm plan factor" in second
+    done = replace(alone, verdict=Verdict.DONE)
+    assert restart_order_report(RestartBoard((done,), next_broker=None)).notes == ("all brokers have been restarted",)
 
 
 @pytest.mark.parametrize("side", ["both", "wire", "zookeeper"])
