@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, timedelta
 from itertools import pairwise
+from typing import NamedTuple
 
 from engine.admin.state_changes.findings import Check, Finding, FindingBook, Severity, time_text
 from engine.admin.state_changes.merge import Batch
@@ -118,7 +119,7 @@ class StateChangeCheck:
         if self._last_start is not None:
             self._histories.finish(self._last_start)
             self._requests.finish(self._last_start)
-            self._clocks.finish()
+            self._controllers.finish(self._clocks.finish())
 
     @property
     def states(self) -> dict[TopicPartition, PrintedState]:
@@ -226,11 +227,27 @@ _HANDOVER = timedelta(seconds=1)
 """How long lines of the old controller may follow those of the new one: threads end, and clocks differ a little."""
 
 
+_ROUNDING = timedelta(seconds=1)
+"""How exactly is known how far two clocks are apart."""
+
+
+class _Overlap(NamedTuple):
+    """A controller wrote after another one had begun, by the times in their logs."""
+
+    old_id: int
+    new_id: int
+    since: bytes
+
+
 class ControllerTracking:
-    """Follows the controllers."""
+    """Follows the controllers.
+
+    Whether one that was replaced went on is judged at the end: its clock may only have been ahead of the next one's.
+    """
 
     def __init__(self, book: FindingBook) -> None:
         self._book = book
+        self._late: list[tuple[bytes, str, _Overlap | None]] = []
         self._ids: dict[int, int] = {}
         self._latest_epoch = -1
         self._latest_since = b""
@@ -252,7 +269,8 @@ class ControllerTracking:
                 f"broker {broker_id} wrote as controller with epoch {controller_epoch}, "
                 f"while broker {self._ids[self._latest_epoch]} had {self._latest_epoch}"
             )
-            self._book.note(Check.STALE_CONTROLLER, start, example)
+            overlap = _Overlap(broker_id, self._ids[self._latest_epoch], self._latest_since)
+            self._late.append((start, example, overlap))
 
     def request_refused(self, start: bytes, event: OldController, broker_id: int | None) -> None:
         """A broker turned a controller's request away."""
@@ -261,7 +279,20 @@ class ControllerTracking:
             f"broker {broker_id} turned {controller} away: its epoch {event.controller_epoch} is older than "
             f"{event.latest_epoch}"
         )
-        self._book.note(Check.STALE_CONTROLLER, start, example)
+        self._late.append((start, example, None))
+
+    def finish(self, apart_s: Mapping[tuple[int, int], int]) -> None:
+        """The logs end: note who went on as controller after another one had begun.
+
+        ``apart_s`` is by how much a broker's log is ahead of that of a controller, by controller and broker.
+        """
+        for start, example, overlap in self._late:
+            if overlap is not None:
+                old, new = overlap.old_id, overlap.new_id
+                ahead = timedelta(seconds=apart_s.get((new, old), -apart_s.get((old, new), 0)))
+                if start <= shifted(overlap.since, _HANDOVER + ahead + (_ROUNDING if ahead else timedelta())):
+                    continue
+            self._book.note(Check.STALE_CONTROLLER, start, example)
 
 
 # Follows the controller's requests from its own log into the brokers' logs, and notes those that never arrived.
@@ -413,17 +444,20 @@ class ClockTracking:
             handled = self._handled.setdefault((event.controller_id, broker_id), deque(maxlen=_COMPARED_MAX))
             handled.append((start, (event.request, event.partition_count)))
 
-    def finish(self) -> None:
-        """The logs end: note whose clocks are apart."""
+    def finish(self) -> dict[tuple[int, int], int]:
+        """The logs end: note whose clocks are apart; return how far, by controller and broker."""
+        apart_s: dict[tuple[int, int], int] = {}
         for (controller_id, broker_id), handled in sorted(self._handled.items()):
             steady = _steady_delay_s(self._sent.get((controller_id, broker_id), ()), handled)
             if steady is not None:
                 delay_s, count = steady
+                apart_s[controller_id, broker_id] = delay_s
                 example = (
                     f"broker {broker_id}'s log is {abs(delay_s)} s {'ahead of' if delay_s > 0 else 'behind'} that of "
                     f"broker {controller_id}, the controller, by requests on {count} occasions"
                 )
                 self._book.note(Check.CLOCKS_APART, handled[0][0], example, gravity=abs(delay_s))
+        return apart_s
 
 
 _Sort = tuple[RequestKind, int]

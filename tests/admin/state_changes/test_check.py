@@ -416,6 +416,17 @@ def test_a_broker_whose_clock_is_wrong(night: Night, apart_ms: int, words: str) 
     )
 
 
+def test_a_controller_whose_clock_was_ahead_did_not_go_on(night: Night) -> None:
+    """Its last lines seem to come after the first ones of the next controller, by as much as its clock is ahead."""
+    for number in range(4):
+        night.at(10 * MINUTES + number * 20 * SECOND).controller(SENT, epoch=4)
+        night.ms += 5 * MINUTES
+        night.broker(2, HANDLED)
+    for late_ms, told in ((4 * MINUTES, 0), (7 * MINUTES, 1)):
+        night.at(10 * MINUTES + late_ms).controller("Sending UpdateMetadata request", broker=2, epoch=3)
+        assert bad(night.result()).get("stale_controller", 0) == told
+
+
 def test_requests_that_came_late_do_not_speak_of_a_clock(night: Night) -> None:
     """A broker that was frozen handles what has come meanwhile at once, and later requests in time."""
     assert bad(handled_after(night, [65 * SECOND, 45 * SECOND, 25 * SECOND, 5 * SECOND, 3])) == {}
