@@ -191,8 +191,8 @@ def test_the_console_consumer_takes_settings_of_its_client(program: Program, top
     line = ("kafka-console-consumer", "--topic", topic_name, "--consumer.config", str(file), "--max-messages")
 
     def committed() -> int | None:
-        rows = program("groups", "describe", group, "-o", "json").json[0]["offsets"]
-        return next((row["committed"] for row in rows if row["partition"] == 0), None)
+        rows = program("groups", "describe", group, "-o", "json").json[0]["partitions"]
+        return next((row["current_offset"] for row in rows if row["partition"] == 0), None)
 
     for words in (("2", "--consumer-property", "enable.auto.commit=false"), ("2",)):
         assert program(*line, *words).out == "1\n2\n", "what nobody has committed is read again"

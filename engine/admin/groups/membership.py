@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from engine.admin.cluster.asking import PATIENCE_S
-from engine.admin.cluster.errors import LoginRefused, Refused, Unknown, Unreachable
+from engine.admin.cluster.errors import LoginRefused, NotFound, Refused, Unknown, Unreachable
 from engine.admin.cluster.waits import Observer, ignore_line
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster
 from engine.admin.cluster.wire_failures import refuse
@@ -123,7 +123,7 @@ class Membership:
             ],
         )
         try:
-            response = await self._wire.call_broker(await self._home(), request)
+            response = await self._ask(request)
         except LoginRefused:
             raise
         except Unreachable:
@@ -175,9 +175,20 @@ class Membership:
             self._coordinator = home
         return self._coordinator
 
+    async def _ask(self, request: Request, timeout_ms: int | None = None) -> Any:
+        """Ask the coordinator.
+
+        Raises:
+            Unreachable: it does not answer, or has left the cluster since it was found: another one takes over.
+        """
+        try:
+            return await self._wire.call_broker(await self._home(), request, timeout_ms=timeout_ms)
+        except NotFound as error:
+            raise Unreachable(error.message, where=f"group {self.group}") from error
+
     async def _code_of(self, request: Request) -> ErrorCode:
         try:
-            response = await self._wire.call_broker(await self._home(), request)
+            response = await self._ask(request)
         except LoginRefused:
             raise
         except Unreachable:
@@ -251,7 +262,7 @@ class Membership:
     async def _with_the_others(self, request: Request) -> Any | None:
         """Return the answer to a request that waits for other members; None if the coordinator cannot be reached."""
         try:
-            return await self._wire.call_broker(await self._home(), request, timeout_ms=REBALANCE_TIMEOUT_MS * 2)
+            return await self._ask(request, REBALANCE_TIMEOUT_MS * 2)
         except LoginRefused:
             raise
         except Unreachable as error:

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.admin.cluster.errors import Refused
+from engine.admin.cluster.errors import NotFound, Refused
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.groups import membership as membership_module
 from engine.admin.groups.membership import Membership, assign_ranges
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
+from engine.kafka.protocol.apis.heartbeat import HeartbeatResponse
 from engine.kafka.protocol.apis.join_group import JoinGroupResponse
 from engine.kafka.protocol.apis.offset_commit import (
     OffsetCommitRequest,
@@ -23,6 +24,7 @@ from engine.kafka.protocol.apis.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from engine.kafka.protocol.declaration import Response
 
 
 @pytest.mark.parametrize(
@@ -72,9 +74,41 @@ class Coordinator:
     def __init__(self, code: ErrorCode) -> None:
         self.code = code
 
-    async def call_broker(self, broker_id: int, request: OffsetCommitRequest) -> OffsetCommitResponse:
+    async def call_broker(self, broker_id: int, request: OffsetCommitRequest, **_: object) -> OffsetCommitResponse:
         partition = OffsetCommitResponsePartition(partition_index=0, error_code=self.code)
         return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=[partition])])
+
+
+@pytest.mark.parametrize("asks", ["heartbeat", "commit"])
+def test_a_coordinator_that_has_left_the_cluster_is_looked_for_again(
+    asks: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So it is in a rolling restart: the member goes on with the next coordinator."""
+    asked: list[int] = []
+    homes = iter((2, 0))
+
+    class OneHasLeft:
+        async def call_broker(self, broker_id: int, *_: object, **__: object) -> Response:
+            asked.append(broker_id)
+            if broker_id == 2:
+                raise NotFound("no live broker has the id 2")
+            return HeartbeatResponse() if asks == "heartbeat" else OffsetCommitResponse(topics=[])
+
+    async def find(*_: object) -> dict[str, int]:
+        return {"g": next(homes)}
+
+    monkeypatch.setattr(membership_module, "find_coordinators", find)
+
+    async def scene() -> None:
+        membership = Membership(cast("WireCluster", OneHasLeft()), "g", ["t"], give_up_s=math.inf)
+        for _ in range(3):
+            if asks == "heartbeat":
+                assert await membership.heartbeat()
+            else:
+                assert await membership.commit({TopicPartition("t", 0): 5})
+
+    asyncio.run(scene())
+    assert asked == [2, 0, 0]
 
 
 def test_who_is_not_taken_for_long_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:
