@@ -167,7 +167,7 @@ def test_the_console_producer_takes_properties_of_lines_and_of_its_client(
 ) -> None:
     reader, client = tmp_path / "reader.properties", tmp_path / "client.properties"
     reader.write_text("parse.key=true\nkey.separator=;\nparse.headers=true\n")
-    client.write_text("acks=1\ncompression.type=gzip\n")
+    client.write_text("acks=all\ncompression.type=gzip\n")
     sent = program(
         "kafka-console-producer", "--topic", topic_name, "--producer.config", str(client), "--reader-config",
         str(reader), "--property", "headers.delimiter=|", "--property", "key.separator=:", "--property",
