@@ -18,7 +18,7 @@ from plans.plan_file import ANY_LOG_DIR, FORMAT, KAFKA_VERSION, Envelope, MadePl
 from plans.problem import Problem, is_allowed, mask_of, ordered
 from plans.score import Score
 from plans.scoring import Lists, broker_scores, costs_of, measures_of
-from plans.solving import Progress, Solved, first_figure, gap_between, is_met, level_notes, solve
+from plans.solving import Progress, Solved, first_figure, gap_between, is_met, level_notes, may_use_solver, solve
 from plans.work import Work
 
 _ROUNDS_MAX = 10
@@ -43,8 +43,10 @@ def settled(
     solved = _solved(problem, limits, work, progress, _SHARE)
     if problem.is_capped:
         return solved
-    if problem.minimise is Minimise.BYTES and not (solved.is_level and limits.is_kept(problem, solved.after)):
-        solved = _or_by_moves(problem, limits, work, solved)
+    if problem.minimise is Minimise.BYTES and not _is_proven(problem, solved, limits):
+        is_short = not (solved.is_level and limits.is_kept(problem, solved.after))
+        if is_short or (work.left > 0 and may_use_solver(problem, built.options.time_limit_s)):
+            solved = _or_by_moves(problem, limits, work, solved)
     for _ in range(_ROUNDS_MAX):
         if solved.is_level and limits.is_kept(problem, solved.after):
             break
@@ -78,15 +80,23 @@ def _solved(problem: Problem, limits: ByteLimits, work: Work, progress: Progress
 
 
 def _or_by_moves(problem: Problem, limits: ByteLimits, work: Work, solved: Solved) -> Solved:
-    """Return a plan by bytes that does not meet the aim, or one by moves that comes nearer, found with the work left.
+    """Return a plan by bytes that is not proven the best, or a better one by moves, found with the work left.
 
-    The search for the fewest moves often meets the aim where the one for the fewest bytes has only begun.
+    The search for the fewest moves often meets the aim where the one for the fewest bytes has only begun. Its plan may
+    even copy fewer bytes, where that one ended early.
     """
     other = solve(replace(problem, minimise=Minimise.MOVES), limits, work, lambda _: None)
     mine, theirs = (
         rank(problem, each.after, solved.replica_levels, solved.leader_levels, limits) for each in (solved, other)
     )
     return solved if mine <= theirs else replace(solved, after=other.after, is_level=other.is_level)
+
+
+def _is_proven(problem: Problem, solved: Solved, limits: ByteLimits) -> bool:
+    """Whether the plan meets the aim, and no other copies less."""
+    achieved = first_figure(problem, costs_of(problem, solved.after))
+    is_good = solved.is_level and limits.is_kept(problem, solved.after)
+    return is_good and achieved == first_figure(problem, solved.bounds(problem))
 
 
 def _is_allowed(problem: Problem, after: Lists) -> bool:
