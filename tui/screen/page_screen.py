@@ -240,8 +240,11 @@ class PageScreen(Screen[None]):
             table.refresh_rows(is_new_data=is_new_data)
 
     def _draw_around(self) -> None:
+        self._show_summary(self.pages[self.location.page].summary(self.view, self.size.width - 4))
+        self._draw_aside()
+
+    def _draw_aside(self) -> None:
         view, page, item = self.view, self.location.page, self.model.cursor_item
-        self._show_summary(self.pages[page].summary(view, self.size.width - 4))
         self.query_one(TableRoom).show_aside(self.size.width, lambda width: aside_of(view, page, item, width))
 
     def _show_summary(self, lines: list[Line]) -> None:
@@ -265,7 +268,10 @@ class PageScreen(Screen[None]):
         if self.location.page != "overview":
             self._draw_around()
 
-    on_table_room_resized = on_line_table_moved
+    def on_table_room_resized(self) -> None:
+        """Fill the room that there is now; what stands above the rows needs no more of it."""
+        if self.location.page != "overview":
+            self._draw_aside()
 
     def on_line_table_header_clicked(self, event: LineTable.HeaderClicked) -> None:
         self.model.sort_by(event.name)
