@@ -56,7 +56,7 @@ def commands() -> list[Named]:
                     if text.startswith("klamm "):
                         commands[text] = Named(text.removeprefix("klamm "), False)
                     elif text.startswith(_OF_KAFKA):
-                        commands[text] = Named(text, is_refused or "--formatter" in text)
+                        commands[text] = Named(text, is_refused)
     return list(commands.values())
 
 
