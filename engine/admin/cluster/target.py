@@ -97,6 +97,8 @@ class ClusterTarget:
     origin: Origin
     zookeeper: str | None = None
     bootstrap: tuple[tuple[str, int], ...] = ()
+    named_protocols: frozenset[SecurityProtocol] = frozenset()
+    """What stands before the addresses, as in ``SASL_SSL://``."""
     snapshot: Path | None = None
     client_properties: ClientProperties = field(default_factory=ClientProperties)
     zookeeper_security: ZkSecurity = OPEN
@@ -174,6 +176,7 @@ def resolve_target(naming: Naming, environment: Mapping[str, str], folder: Path)
         config = environment.get("KLAMM_COMMAND_CONFIG")
     if config:
         target = replace(target, client_properties=load_client_properties(Path(config), jaas_file))
+    _check_named_protocols(target)
     if target.zookeeper is not None and target.origin is not Origin.LOCAL:
         target = replace(target, zookeeper_security=_zookeeper_security(naming, target, jaas_file, environment))
     is_used = target.client_properties.security.sasl or target.zookeeper_security.login
@@ -229,6 +232,22 @@ def parse_addresses(text: str, default_port: int = 9092) -> tuple[tuple[str, int
     return tuple(addresses)
 
 
+def _protocols_before(addresses: str) -> frozenset[SecurityProtocol]:
+    schemes = (part.strip().partition("://") for part in addresses.split(","))
+    return frozenset(SecurityProtocol[scheme.upper()] for scheme, slashes, _ in schemes if slashes)
+
+
+def _check_named_protocols(target: ClusterTarget) -> None:
+    """Refuse to speak in the clear, or without a login, where an address promises more; Kafka's clients ignore it."""
+    protocol = target.client_properties.security_protocol
+    for named in sorted(target.named_protocols):
+        promised = {*named.name.split("_")} - {SecurityProtocol.PLAINTEXT.name}
+        if not promised.issubset(protocol.name.split("_")):
+            message = f"the address says {named.name}://, but security.protocol is {protocol.name}"
+            hint = Phrase(f"set security.protocol={named.name} in ", Give(Parameter.COMMAND_CONFIG))
+            raise BadRequest(message, where=target.title, hint=hint)
+
+
 def _is_host(text: str) -> bool:
     """Whether this may be a name or an address: ``a..b`` is neither."""
     try:
@@ -279,7 +298,13 @@ def _at(zookeeper: str | None, bootstrap: str | None, *, name: str | None, origi
     if zookeeper:
         parse_addresses(zookeeper.partition("/")[0], default_port=2181)
     addresses = parse_addresses(bootstrap) if bootstrap else ()
-    return ClusterTarget(name or zookeeper or bootstrap or "", origin, zookeeper=zookeeper or None, bootstrap=addresses)
+    return ClusterTarget(
+        name or zookeeper or bootstrap or "",
+        origin,
+        zookeeper=zookeeper or None,
+        bootstrap=addresses,
+        named_protocols=_protocols_before(bootstrap or ""),
+    )
 
 
 def _from_profile(profile: Profile, jaas_file: Path | None) -> ClusterTarget:

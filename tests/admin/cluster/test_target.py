@@ -107,6 +107,30 @@ def test_which_side_is_asked(
     assert (target.reads_from, target.changes_by) == (reads, changes)
 
 
+@pytest.mark.parametrize(
+    ("addresses", "protocol", "refused"),
+    [
+        ("SSL://b:1", "PLAINTEXT", "SSL"),
+        ("PLAINTEXT://a:1,sasl_plaintext://b:1", "PLAINTEXT", "SASL_PLAINTEXT"),
+        ("SASL_SSL://b:1", "SSL", "SASL_SSL"),
+        ("SSL://b:1", "SSL", None),
+        ("PLAINTEXT://b:1", "SSL", None),
+        ("b:1", "PLAINTEXT", None),
+    ],
+)
+def test_an_address_that_promises_more_than_the_properties_is_refused(
+    tmp_path: Path, environment: dict[str, str], addresses: str, protocol: str, refused: str | None
+) -> None:
+    config = tmp_path / "client.properties"
+    config.write_text(f"security.protocol={protocol}\n")
+    naming = {"bootstrap_servers": addresses, "command_config": str(config)}
+    if refused is None:
+        assert resolve(tmp_path, environment, **naming).bootstrap[-1] == ("b", 1)
+        return
+    with pytest.raises(BadRequest, match=f"says {refused}://, but security.protocol is {protocol}"):
+        resolve(tmp_path, environment, **naming)
+
+
 def test_naming_two_clusters_is_refused(tmp_path: Path, environment: dict[str, str]) -> None:
     for two in ({"cluster": "a", "zookeeper": "z:1"}, {"cluster": "a", "snapshot": "s"}):
         with pytest.raises(BadRequest, match="more than one"):
