@@ -416,12 +416,15 @@ class LeaderHints:
         self.nodes: dict[int, Node] = {}
 
     def leader_of(self, topic_partition: TopicPartition) -> tuple[int, int] | None:
-        """Return (leader, leader epoch), or None if this broker knows of no leader."""
+        """Return (leader, leader epoch); None if this broker does not know the partition.
+
+        As in Kafka, a partition without a leader has -1, with its epoch.
+        """
         known, hosted = self._cache.partition_info(topic_partition), self._hosted.get(topic_partition)
         leader, epoch = (NO_LEADER, -1) if known is None else (known.leader, known.leader_epoch)
         if hosted is not None and hosted.leader_id is not None and hosted.leader_epoch > epoch:
             leader, epoch = hosted.leader_id, hosted.leader_epoch
-        if leader < 0:
+        if epoch < 0:
             return None
         node = self._cache.node(leader, self._listener_name)
         if node is not None:

@@ -21,7 +21,7 @@ from engine.broker.handlers.registry import all_handlers
 from engine.broker.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred
 from engine.broker.replication.roles import make_nothing
 from engine.common.errors import ErrorCode, KafkaError
-from engine.common.model import LEADER_DURING_DELETE, TopicPartition
+from engine.common.model import LEADER_DURING_DELETE, NO_LEADER, TopicPartition
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -76,6 +76,21 @@ async def test_who_has_just_stopped_leading_names_its_successor(tmp_path: Path) 
             assert response.error_code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
             assert (response.current_leader.leader_id, response.current_leader.leader_epoch) == (2, epoch)
             assert [node.node_id for node in answer.node_endpoints] == [2]
+
+
+@in_virtual_time
+async def test_of_a_partition_without_a_leader_the_epoch_is_told(tmp_path: Path) -> None:
+    """As Kafka 3.9.1 answered on three brokers, one of which was dead."""
+    async with world(tmp_path, 1, 2) as w:
+        await w.lead(1, replicas=(1,))
+        w.states[TP] = replace(w.states[TP], leader=NO_LEADER, leader_epoch=3)
+        w.brokers[2].metadata_cache.update(w.update_metadata(), 2)
+        answer = ask(w, 2, request(b"a"))
+        outcome = only(answer)
+        assert outcome.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert outcome.current_leader is not None
+        assert (outcome.current_leader.leader_id, outcome.current_leader.leader_epoch) == (NO_LEADER, 3)
+        assert answer.node_endpoints == []
 
 
 @pytest.mark.parametrize("fate", ["moved", "moved away", "deleted", "disk"])
