@@ -40,7 +40,7 @@ def invalid_request(message: str) -> KafkaError:
 
 
 def parse_broker_id(name: str, noun: str) -> int:
-    """Parse a broker id, as Java parses an int; if it is not one, the error message begins with ``what``."""
+    """Parse a broker id, as Java parses an int; if it is not one, the error message begins with ``noun``."""
     broker_id = java_integer(name)
     if broker_id is None:
         raise invalid_request(f"{noun} must be an integer, but it is: {name}")

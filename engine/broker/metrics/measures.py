@@ -86,7 +86,7 @@ class Meter:
         """Return the attributes of its MBean."""
         if self.count == self._seen:
             self._decay(ticks)
-        rates, five, fifteen = self._rates or (0.0, 0.0, 0.0)
+        one, five, fifteen = self._rates or (0.0, 0.0, 0.0)
         elapsed_s = now_s - self.since_s
         return {
             "Count": self.count,
@@ -94,7 +94,7 @@ class Meter:
             "FifteenMinuteRate": fifteen,
             "FiveMinuteRate": five,
             "MeanRate": self.count / elapsed_s if self.count and elapsed_s > 0 else 0.0,
-            "OneMinuteRate": rates,
+            "OneMinuteRate": one,
             "RateUnit": self.rate_unit,
         }
 

@@ -364,7 +364,8 @@ class ReplicaManager:
     def handle_log_dir_failure(self, log_dir: Path) -> None:
         """Take all replicas of a log dir offline. The caller tells the controller through ZooKeeper.
 
-        At once, nobody gets them any more. What they were doing ends in turns: for 20,000 that takes 100 ms.
+        From now on no request finds them, and this broker leads none of them. What they were doing ends in turns: for
+        20,000 that takes 100 ms.
         """
         who = f"[ReplicaManager broker={self.settings.broker_id}]"
         logger.warning(
@@ -376,6 +377,8 @@ class ReplicaManager:
         for partition in failed:
             self._offline.add(partition.topic_partition)
             del self.partitions[partition.topic_partition]
+            # An ISR change that is still asked for or answered must not confirm what only the failed disk has.
+            partition.leader_log = None
         self.log_dir_moves.remove([partition.topic_partition for partition in moving])
         for partition in moving:
             partition.future_log = None

@@ -11,6 +11,7 @@ import pytest
 from replicated_brokers import TP, world
 from virtual_time import in_virtual_time
 
+from engine.broker.replication import replica_manager
 from engine.broker.replication.isr import IsrState
 from engine.broker.replication.isr_updater import IsrOutcome, IsrUpdate
 from engine.common.errors import ErrorCode, KafkaError
@@ -58,6 +59,37 @@ async def test_others_have_their_turns_while_very_many_isrs_shrink(tmp_path: Pat
                 await asyncio.sleep(0)
         assert set(asked) >= {0, 1, 2}
         await w.until(lambda: all(w.states[name].isr == (1,) for name in names), "2 leaves the ISRs")
+
+
+@in_virtual_time
+async def test_isrs_of_a_failed_log_dir_change_no_more(tmp_path: Path) -> None:
+    """Its replicas end in turns. Alone in the ISR, this broker would confirm what only its failed disk has."""
+    names = [TopicPartition(TP.topic, number) for number in range(3)]
+    async with world(tmp_path, 1, 2) as w:
+        manager, log_manager = w.brokers[1].replica_manager, w.brokers[1].log_manager
+        for name in names:
+            await w.lead(1, topic_partition=name)
+        w.cut.add(frozenset((1, 2)))
+        ends = [w.produce(1, b"first", topic_partition=name) for name in names]
+        partitions = [w.partition(1, name) for name in names]
+        await w.let_pass(6_000)
+        asked: list[tuple[IsrUpdate, Callable[[IsrOutcome], None]]] = []
+        with pytest.MonkeyPatch.context() as patches:
+            patches.setattr(turns, "HOLD_MS_MAX", 0)
+            patches.setattr(replica_manager, "ENDED_AT_ONCE", 1)
+            patches.setattr(w, "submit", lambda update, on_done, **_: asked.append((update, on_done)))
+            shrinking = asyncio.create_task(manager.shrink_isrs())
+            while len(asked) < 2:
+                await asyncio.sleep(0)
+            log_dir = w.log(1).log_dir
+            log_manager.fail_dir(log_dir, "the test pulled the disk", OSError(5, "I/O error"))
+            manager.handle_log_dir_failure(log_dir)
+            for update, on_done in asked:
+                on_done(replace(update.leader_and_isr, partition_epoch=update.leader_and_isr.partition_epoch + 1))
+            outcomes = [p.check_enough_replicas_reach_offset(end) for p, end in zip(partitions, ends, strict=True)]
+            await shrinking
+        assert outcomes == [(False, ErrorCode.NOT_LEADER_OR_FOLLOWER)] * 3
+        assert [update.topic_partition for update, _ in asked] == names[:2]
 
 
 @in_virtual_time

@@ -677,7 +677,8 @@ class TestLogDirFailure:
             with pytest.raises(KafkaError) as offline:
                 manager.partition(*name)
             assert offline.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-        assert [partition.is_leader for partition in partitions] == [False, True, False]
+        assert not any(partition.is_leader for partition in partitions)
+        assert [partition.log is None for partition in partitions] == [True, False, False]
         assert manager.fetchers.fetcher_of(names[2]) is not None
         again = await lisr(manager, request(*(state(1, 1, index=n) for n in range(3))))
         assert again == (0, [ErrorCode.KAFKA_STORAGE_ERROR] * 3)
