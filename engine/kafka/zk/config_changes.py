@@ -64,15 +64,14 @@ class ConfigChangeListener:
         await self._follower.stop()
 
     async def reload(self) -> None:
-        """Read the settings of every entity."""
+        """Read the settings of every entity, also of those that are gone."""
         entities: list[Entity] = []
         for entity_type in ENTITY_TYPES:
             names = await children_or_empty(self._client, ConfigEntityTypeZNode.path(entity_type))
             if entity_type == USERS:
                 names += await self._clients_of_users(names)
             if entity_type != BROKERS:
-                for name in self._configs.known_names(entity_type) - set(names):
-                    self._configs.apply(entity_type, name, {})
+                names += self._configs.known_names(entity_type) - set(names)
             entities += [(entity_type, name) for name in names]
         await self.load(entities)
 

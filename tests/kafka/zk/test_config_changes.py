@@ -328,3 +328,9 @@ async def test_settings_over_which_a_part_of_the_broker_fails_hold_up_no_others(
         with pytest.raises(RuntimeError, match="a fault of ours"):
             await listener.reload()
         assert configs.log_config("good") == LogConfig(retention_ms=5, max_message_bytes=7)
+        await client.delete("/config/topics/bad")
+        await write(client, "topics/good", {"retention.ms": "6"}, notify=False)
+        with pytest.raises(RuntimeError, match="a fault of ours"):
+            await listener.reload()
+        assert configs.topic_overrides("bad") == {}
+        assert configs.log_config("good").retention_ms == 6
