@@ -227,16 +227,24 @@ _HANDOVER = timedelta(seconds=1)
 """How long lines of the old controller may follow those of the new one: threads end, and clocks differ a little."""
 
 
-_ROUNDING = timedelta(seconds=1)
-"""How exactly is known how far two clocks are apart."""
-
-
 class _Overlap(NamedTuple):
     """A controller wrote after another one had begun, by the times in their logs."""
 
     old_id: int
     new_id: int
     since: bytes
+    late_s: float
+    """By how many seconds, rounded up, the handover had taken too long by then."""
+
+
+@dataclass(slots=True)
+class _LateLines:
+    """Lines that are judged together, counted: there may be millions."""
+
+    first_start: bytes
+    last_start: bytes
+    example: str
+    count: int = 0
 
 
 class ControllerTracking:
@@ -247,7 +255,8 @@ class ControllerTracking:
 
     def __init__(self, book: FindingBook) -> None:
         self._book = book
-        self._late: list[tuple[bytes, str, _Overlap | None]] = []
+        self._late: dict[_Overlap | str, _LateLines] = {}
+        """By overlap; the refusals of brokers, which are certain, by their text."""
         self._ids: dict[int, int] = {}
         self._latest_epoch = -1
         self._latest_since = b""
@@ -269,8 +278,10 @@ class ControllerTracking:
                 f"broker {broker_id} wrote as controller with epoch {controller_epoch}, "
                 f"while broker {self._ids[self._latest_epoch]} had {self._latest_epoch}"
             )
-            overlap = _Overlap(broker_id, self._ids[self._latest_epoch], self._latest_since)
-            self._late.append((start, example, overlap))
+            now, since = moment_of(start), moment_of(self._latest_since)
+            late_s = math.inf if now is None or since is None else math.ceil((now - since - _HANDOVER).total_seconds())
+            overlap = _Overlap(broker_id, self._ids[self._latest_epoch], self._latest_since, late_s)
+            self._count(overlap, start, example)
 
     def request_refused(self, start: bytes, event: OldController, broker_id: int | None) -> None:
         """A broker turned a controller's request away."""
@@ -279,20 +290,27 @@ class ControllerTracking:
             f"broker {broker_id} turned {controller} away: its epoch {event.controller_epoch} is older than "
             f"{event.latest_epoch}"
         )
-        self._late.append((start, example, None))
+        self._count(example, start, example)
+
+    def _count(self, key: _Overlap | str, start: bytes, example: str) -> None:
+        lines = self._late.setdefault(key, _LateLines(start, start, example))
+        lines.last_start = start
+        lines.count += 1
 
     def finish(self, apart_s: Mapping[tuple[int, int], int]) -> None:
         """The logs end: note who went on as controller after another one had begun.
 
-        ``apart_s`` is by how much a broker's log is ahead of that of a controller, by controller and broker.
+        ``apart_s`` is by how much a broker's log is ahead of that of a controller, by controller and broker, to a
+        second.
         """
-        for start, example, overlap in self._late:
-            if overlap is not None:
-                old, new = overlap.old_id, overlap.new_id
-                ahead = timedelta(seconds=apart_s.get((new, old), -apart_s.get((old, new), 0)))
-                if start <= shifted(overlap.since, _HANDOVER + ahead + (_ROUNDING if ahead else timedelta())):
+        for late, lines in self._late.items():
+            if isinstance(late, _Overlap):
+                old, new = late.old_id, late.new_id
+                ahead_s = apart_s.get((new, old), -apart_s.get((old, new), 0))
+                if late.late_s <= (ahead_s + 1 if ahead_s else 0):
                     continue
-            self._book.note(Check.STALE_CONTROLLER, start, example)
+            self._book.note(Check.STALE_CONTROLLER, lines.first_start, lines.example, count=lines.count)
+            self._book.note(Check.STALE_CONTROLLER, lines.last_start, lines.example, count=0)
 
 
 # Follows the controller's requests from its own log into the brokers' logs, and notes those that never arrived.

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 from state_change_logs import plan_of, said_at, start, write_log
 
-from engine.admin.state_changes.check import CheckResult, StateChangeCheck
+from engine.admin.state_changes.check import CheckResult, ControllerTracking, StateChangeCheck
 from engine.admin.state_changes.cluster_comparison import compare_partition
 from engine.admin.state_changes.findings import Check, Finding, FindingBook, Severity
 from engine.admin.state_changes.merged_rows import row_tag
@@ -425,6 +426,28 @@ def test_a_controller_whose_clock_was_ahead_did_not_go_on(night: Night) -> None:
     for late_ms, told in ((4 * MINUTES, 0), (7 * MINUTES, 1)):
         night.at(10 * MINUTES + late_ms).controller("Sending UpdateMetadata request", broker=2, epoch=3)
         assert bad(night.result()).get("stale_controller", 0) == told
+
+
+def test_the_lines_of_a_controller_that_went_on_are_counted_not_kept() -> None:
+    """It may have written gigabytes of them."""
+    book = FindingBook(3)
+    tracking = ControllerTracking(book)
+    tracking.controller_line(b"[2015-03-01 10:00:00,000]", 1, 3)
+    tracking.controller_line(b"[2015-03-01 10:00:01,000]", 2, 4)
+    tracemalloc.start()
+    try:
+        for number in range(20_000):
+            tracking.controller_line(b"[2015-03-01 10:%02d:10,%03d]" % (number // 1000, number % 1000), 1, 3)
+        assert tracemalloc.get_traced_memory()[0] < 100_000
+    finally:
+        tracemalloc.stop()
+    tracking.finish({})
+    (stale,) = (finding for finding in book.findings if finding.check is Check.STALE_CONTROLLER)
+    assert (stale.count, stale.first_start, stale.last_start) == (
+        20_000,
+        b"[2015-03-01 10:00:10,000]",
+        b"[2015-03-01 10:19:10,999]",
+    )
 
 
 def test_requests_that_came_late_do_not_speak_of_a_clock(night: Night) -> None:
