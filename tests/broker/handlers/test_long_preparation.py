@@ -76,8 +76,8 @@ def parts(answer: Any) -> list[PartitionProduceResponse]:
 def stored(w: World) -> bytes:
     log = w.partition(1).leader_log
     assert log is not None
-    stored = log.read(0, 10_000_000, limit_offset=log.log_end_offset, min_one_batch=True).records
-    return b"" if stored is None else stored.read()
+    records = log.read(0, 10_000_000, limit_offset=log.log_end_offset, min_one_batch=True).records
+    return b"" if records is None else records.read()
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.ZSTD])
