@@ -302,7 +302,8 @@ class LeaderAndIsrChange:
         # Fetchers stop before their new positions are taken.
         names = [wanted.partition.topic_partition for wanted, _ in new_followers]
         self._manager.fetchers.remove(names)
-        new_followers = [(wanted, log) for wanted, log in new_followers if await self._settle(wanted, log, "follower")]
+        settled = [(wanted, log) for wanted, log in new_followers if await self._settle(wanted, log, "follower")]
+        new_followers = [(wanted, log) for wanted, log in settled if self._is_hosted(wanted)]
         self._log.info(
             f"Stopped fetchers as part of become-follower request from {self._source} with correlation id "
             f"{self._correlation_id} for {len(names)} partitions"
@@ -387,11 +388,16 @@ class LeaderAndIsrChange:
                 return False
         return True
 
-    def _change_role(self, wanted: _Wanted, log: Log, role: str) -> bool:
+    def _is_hosted(self, wanted: _Wanted) -> bool:
+        """Return whether the replica is still here: its log dir may have failed while this request gave way."""
         topic_partition = wanted.partition.topic_partition
-        if self._manager.partitions.get(topic_partition) is not wanted.partition:
-            # Its log dir failed while this request gave way.
-            self._errors[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
+        if self._manager.partitions.get(topic_partition) is wanted.partition:
+            return True
+        self._errors[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
+        return False
+
+    def _change_role(self, wanted: _Wanted, log: Log, role: str) -> bool:
+        if not self._is_hosted(wanted):
             return False
         try:
             change = make_leader if role == "leader" else make_follower

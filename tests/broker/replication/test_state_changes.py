@@ -379,9 +379,10 @@ class TestLeaderAndIsr:
 
         in_world(test, tmp_path=tmp_path, settings=ReplicationSettings(0, inter_broker_protocol_version=protocol))
 
+    @pytest.mark.parametrize("leader", [1, 2], ids=["leader", "follower"])
     @staged(in_world)
-    async def test_a_log_dir_that_fails_meanwhile_is_not_led(
-        self, w: World, manager: ReplicaManager, /, monkeypatch: pytest.MonkeyPatch
+    async def test_a_replica_whose_log_dir_fails_meanwhile_neither_leads_nor_fetches(
+        self, w: World, manager: ReplicaManager, /, monkeypatch: pytest.MonkeyPatch, leader: int
     ) -> None:
         await lisr(manager, request(state(1, 4)))
         w.produce(1, b"0")
@@ -396,9 +397,10 @@ class TestLeaderAndIsr:
 
         monkeypatch.setattr(manager, "settle_cuts", settle_on_a_failing_disk)
         manager.leadership_listeners.append(nobody_hears)
-        assert await lisr(manager, request(state(1, 5))) == (0, [ErrorCode.KAFKA_STORAGE_ERROR])
+        assert await lisr(manager, request(state(leader, 5))) == (0, [ErrorCode.KAFKA_STORAGE_ERROR])
         assert manager.is_offline(TP)
         assert not partition.is_leader
+        assert manager.fetchers.fetcher_of(TP) is None
 
     @pytest.mark.parametrize("fails", [False, True], ids=["", "the disk fails"])
     @pytest.mark.parametrize("leader", [1, 2], ids=["leader", "follower"])
