@@ -1073,6 +1073,8 @@ def test_replicas_that_a_move_adds_do_not_raise_the_factor_of_a_topic() -> None:
     board = board_of(FakeFeed(cluster, plays=False), 1)
     (factor,) = [column for column in topics.columns_of(board) if column.name == "replication_factor"]
     assert factor.cell(board.topics[0]).text == "3" and len(board.topics[0].partitions[0].replicas) > 3
+    of_topic = View(board, Location("partitions", topic="orders"))
+    assert "factor 3 " in text_of(partitions.PAGE.summary(of_topic, 120)[0]), "as in the table of topics"
 
 
 def test_a_reader_that_commits_rarely_is_not_called_measuring_for_hours() -> None:

@@ -16,6 +16,7 @@ from tui.drawing.lines import Line, line
 from tui.drawing.table_model import Rows
 from tui.drawing.units import NOTHING, count, counted, ids, plain, short_count, size, span
 from tui.pages.page import Page, View, why_empty
+from tui.pages.topics import factor_of
 from tui.state.board import Board, PartitionItem
 from tui.state.location import Location, Only
 
@@ -200,7 +201,7 @@ def _topic_summary(board: Board, name: str) -> list[Line]:
     under, elsewhere = figures.under_replicated, figures.led_elsewhere.total()
     settings = NOTHING if topic.configs is None else ", ".join(f"{k}={v}" for k, v in sorted(topic.configs.items()))
     facts = line(
-        f"{counted(figures.partitions, 'partition')}, factor {topic.replication_factor}   ",
+        f"{counted(figures.partitions, 'partition')}, factor {factor_of(topic)}   ",
         (f"{count(under)} under-replicated", Tone.BAD if under else Tone.QUIET),
         (f"   {count(elsewhere)} not preferred", Tone.WARN if elsewhere else Tone.QUIET),
     )

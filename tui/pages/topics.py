@@ -84,7 +84,7 @@ def columns_of(board: Board) -> tuple[Column, ...]:
     return (
         Column("topic", "TOPIC", _name, lambda t: t.name, is_wide=True, width=16),
         figure("partition_count", "PARTITIONS", lambda t: len(t.partitions), count),
-        figure("replication_factor", "RF", _factor, rank=1),
+        figure("replication_factor", "RF", factor_of, rank=1),
         Column("min_isr", "MIN ISR", lambda t: known(min_isr(t), str(min_isr(t)), is_hidden=hides(t)), min_isr, rank=4,
                is_figure=True),
         tally("under_replicated", "UNDER-REPL", 0, lambda counts: counts.under_replicated),
@@ -100,7 +100,7 @@ def columns_of(board: Board) -> tuple[Column, ...]:
     )  # fmt: skip
 
 
-def _factor(topic: TopicSnapshot) -> int:
+def factor_of(topic: TopicSnapshot) -> int:
     """Return the replicas of partition 0, without those that a reassignment adds."""
     return len(topic.partitions[0].assignment.origin_replicas) if topic.partitions else 0
 
