@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
 import sys
 import threading
@@ -40,6 +41,7 @@ _ORDER_MAX = 40
 _TO_CLIPBOARD = "\x1b]"
 _PIECE = 512
 _LAST_WRITES_S = 1.0
+_FULL_S = 0.1
 _END_OF_UPDATE = "\x1b[?2026l"
 """What was dropped may have begun an update that the terminal shows only at its end."""
 _ESC = "\x1b"
@@ -204,7 +206,11 @@ class _Output:
         at = 0
         try:
             while at < len(data) and drops == self._drops:
-                at += os.write(self._to, data[at : at + _PIECE])
+                try:
+                    at += os.write(self._to, data[at : at + _PIECE])
+                except BlockingIOError:
+                    # Another program that has this terminal set it so. It is full, not gone.
+                    select.select((), (self._to,), (), _FULL_S)
         except OSError:
             # Whatever is written later, by Python at its end too, would fail again.
             nothing = os.open(os.devnull, os.O_WRONLY)

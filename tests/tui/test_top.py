@@ -66,6 +66,29 @@ class Terminal:
             except OSError:
                 return
 
+    def fill(self, keys: bytes) -> None:
+        """Press keys until the terminal takes no more output, for nobody reads it; then press them some times more."""
+        deadline = time.monotonic() + WAIT_S
+        more = 25
+        while more:
+            assert time.monotonic() < deadline, "it always takes more"
+            os.write(self.master, keys)
+            time.sleep(0.02)
+            more -= not select.select([], [self.slave], [], 0.1)[1]
+
+    def wait_until_idle(self) -> None:
+        """Wait until the program has handled what was pressed."""
+        deadline = time.monotonic() + WAIT_S
+        before, now = -1, self._cpu_ticks()
+        while now > before + 2:
+            assert time.monotonic() < deadline, "it never rests"
+            time.sleep(0.5)
+            before, now = now, self._cpu_ticks()
+
+    def _cpu_ticks(self) -> int:
+        _, _, fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(") ")
+        return sum(map(int, fields.split()[11:13]))
+
     def hang_up(self) -> None:
         """Take the terminal away."""
         os.close(self.master)
@@ -187,20 +210,20 @@ def test_a_second_signal_ends_it_when_the_terminal_takes_no_output(tmp_path: Pat
 def test_keys_are_heard_while_the_terminal_takes_no_output(tmp_path: Path) -> None:
     with terminal("top", *NOBODY, folder=tmp_path) as top:
         top.read_until(b"127.0.0.1:1")
-        for _ in range(25):  # nobody reads what each of these screens takes
-            os.write(top.master, b"23")
-            time.sleep(0.02)
+        top.fill(b"23")
         os.write(top.master, b"q")
         assert top.process.wait(WAIT_S) == 0
 
 
-def test_the_screen_is_whole_once_a_slow_terminal_has_caught_up(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_blocking", [True, False])
+def test_the_screen_is_whole_once_a_slow_terminal_has_caught_up(tmp_path: Path, *, is_blocking: bool) -> None:
+    """Another program that has the terminal may let writes fail while it is full."""
     with terminal("top", "--replay", recording(tmp_path), folder=tmp_path) as top:
         top.read_until(b"recording 5/5")
-        for _ in range(25):
-            os.write(top.master, b"23")
-            time.sleep(0.02)
+        os.set_blocking(top.slave, is_blocking)
+        top.fill(b"23")
         os.write(top.master, b"?")
+        top.wait_until_idle()
         top.read_until_words("Keysoftopics")
         os.write(top.master, b"\x1bq")
         assert top.ended() == 0
