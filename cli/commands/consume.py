@@ -245,6 +245,7 @@ class _Wanted:
 
 async def _print_records(invocation: Invocation, wanted: _Wanted) -> None:
     from cli.framework.cluster_session import open_cluster
+    from cli.views.kafka.records import BadRecord
     from cli.views.records import CSV_HEADER
 
     lines = _lines(invocation.output, wanted)
@@ -266,6 +267,9 @@ async def _print_records(invocation: Invocation, wanted: _Wanted) -> None:
                 # At once: the reader of a pipe wants each record when it comes.
                 write_bytes([text])
                 count += number
+        except BadRecord as error:
+            count += error.processed
+            raise
         finally:
             invocation.talk.clear()
             if invocation.output is OutputFormat.KAFKA:
@@ -311,12 +315,13 @@ def _joined(to_bytes: Callable[[ConsumedRecord], bytes], records: Iterable[Consu
     from cli.views.kafka.records import BadRecord
 
     lines: list[bytes] = []
-    for record in records:
+    for number, record in enumerate(records, 1):
         try:
             lines.append(to_bytes(record))
-        except BadRecord:
+        except BadRecord as error:
             if not skips:
                 write_bytes([b"".join(lines)])
+                error.processed = number
                 raise
     return b"".join(lines)
 

@@ -215,6 +215,7 @@ def test_a_value_that_is_no_number_ends_the_console_consumer_or_is_skipped(progr
     ended = program(*line, *longs)
     told = f"error: value is no Long (5 bytes): {topic_name}-0 at offset 1; --skip-message-on-error leaves"
     assert (ended.code, ended.out, told in ended.err) == (2, "7\n", True), ended.err
+    assert ended.err.startswith("Processed a total of 2 messages\n"), "as in Kafka's tool, the bad one counts"
     skipped = program(*line, *longs, "--skip-message-on-error")
     assert (skipped.code, skipped.out, skipped.err) == (0, "7\n8\n", "Processed a total of 3 messages\n")
     assert program(*line, "--formatter", "kafka.tools.NoOpMessageFormatter").out == ""

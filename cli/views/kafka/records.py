@@ -36,6 +36,9 @@ INTERNAL_FORMATTERS: Final = (
 class BadRecord(ConfigError):
     """A record is not what the deserializer or formatter expects."""
 
+    processed = 0
+    """How many records of its batch were processed, this one included, as Kafka's tool counts."""
+
 
 def prints_values_alone(class_name: str | None) -> bool:
     """Return whether the formatter of this class prints values as they are, unless it has properties."""
