@@ -161,13 +161,15 @@ class ZooKeeperSide:
         kafka = KafkaZkClient(zk)
         self._zk = zk
         self._is_open, self._is_over = True, False
-        self._watched.clear()
         self._seen_changes.clear()
         zk.add_session_listener(self._on_session)
         for path in (BrokerIdsZNode.path, TopicsZNode.path, DeleteTopicsZNode.path, *_NOTICES):
             zk.watch_children(path, self._on_watch)
         for path in (ControllerZNode.path, ReassignPartitionsZNode.path):
             zk.watch_data(path, self._on_watch)
+        # After a refused login another client follows. It watches the topics of the one before: some may be gone.
+        for name in self._watched:
+            zk.watch_data(TopicZNode.path(name), self._on_watch)
         self._board.answered(Side.ZOOKEEPER)
         self._dirty = dict.fromkeys(self._everything())
         looked_s = rotated_s = 0.0

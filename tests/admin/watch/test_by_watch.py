@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from typing import Any
 from unittest.mock import AsyncMock, Mock
 
 import pytest
@@ -15,10 +16,13 @@ from event_loop import in_event_loop
 from znode_writer import Write, znode_writer
 
 from engine.admin.cluster.target import ClusterTarget, Origin, Side
+from engine.admin.cluster.zookeeper import open_zookeeper
 from engine.admin.health.report import Check
 from engine.admin.watch.frame import Frame, Stage
 from engine.admin.watch.live_feed import LiveFeed, first_frame_with
 from engine.common.snapshot import ClusterSnapshot
+from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.session_keeper import SessionEvent
 from engine.local.addresses import own_loopback_address
 
 HOUR_S = 3600.0
@@ -97,6 +101,50 @@ def _write_cluster(write: Write) -> None:
 
 def _is_read(frame: Frame) -> bool:
     return frame.cluster is not None and frame.cluster.topic("old") is not None
+
+
+@in_event_loop
+async def test_a_topic_that_goes_before_the_next_client_opens_is_gone(
+    zk_chroot: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a refused login a new client follows. It forgot the old topics, and showed a deleted one for ever."""
+    clients: list[ZkClient] = []
+    may_open = asyncio.Event()
+
+    async def open_when_allowed(*args: Any, **options: Any) -> ZkClient:
+        await may_open.wait()
+        clients.append(await open_zookeeper(*args, **options))
+        return clients[-1]
+
+    monkeypatch.setattr("engine.admin.watch.by_znode.open_zookeeper", open_when_allowed)
+    target = ClusterTarget("watched", Origin.OPTIONS, zookeeper=zk_chroot, via=Side.ZOOKEEPER)
+    with znode_writer(zk_chroot) as write:
+        _write_cluster(write)
+        write({"/brokers/topics/stays": _topic()}, False)
+        feed = LiveFeed(target, interval_s=0.2)
+        await feed.start()
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                may_open.set()
+                await _frame_with(feed, _has_topics("old", "stays"))
+                may_open.clear()
+                (first,) = clients
+                for listener in first._keeper.listeners:
+                    listener(SessionEvent.AUTH_FAILED)
+                while not first._keeper.is_closed:
+                    await asyncio.sleep(0.01)
+                await asyncio.to_thread(write, {"/brokers/topics/old": b""}, False)
+                may_open.set()
+                await _frame_with(feed, _has_topics("stays"))
+                await asyncio.to_thread(write, {"/brokers/topics/stays": b""}, False)
+                await _frame_with(feed, _has_topics())
+        finally:
+            may_open.set()
+            await feed.close()
+
+
+def _has_topics(*names: str) -> Callable[[Frame], bool]:
+    return lambda frame: frame.cluster is not None and {topic.name for topic in frame.cluster.topics} == set(names)
 
 
 @in_event_loop
