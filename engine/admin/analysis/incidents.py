@@ -18,6 +18,8 @@ from engine.common.model import TopicPartition
 _FAILS = frozenset({EventKind.BROKER_DOWN, EventKind.BROKER_SILENT, EventKind.LOG_DIR_FAILED})
 _RETURNS = frozenset({EventKind.BROKER_UP, EventKind.BROKER_ANSWERS, EventKind.LOG_DIR_BACK})
 _LED = frozenset({EventKind.LEADER_CHANGED, EventKind.PARTITION_OFFLINE, EventKind.CONTROLLER_MOVED})
+_OF_CLIENTS = frozenset({EventKind.PARTITION_OFFLINE, EventKind.LEADER_CHANGED})
+"""What clients notice: graver than a replica that leaves an ISR."""
 RUNS_MAX = 200
 _NAMED_MAX = 5
 _MOMENT_MS = 2_000
@@ -178,7 +180,7 @@ def runs_around(
 
     Args:
         events: everything that happened, oldest first.
-        severity: 0 for the gravest; what fails is graver than all else.
+        severity: 0 for the gravest. What fails is graver than all else, and after it what clients notice.
         setting: what began may be that settings were changed: return all changes of the minute before whose names hold
             this, those of a kind together, if there are any.
     """
@@ -194,7 +196,11 @@ def runs_around(
     every = list(runs)
     moments = [since_ms, *_goes_down(every, since_ms)]
     near = [run for run in every if any(abs(run.event.at_ms - at_ms) <= _MOMENT_MS for at_ms in moments)]
-    near.sort(key=lambda run: (run.event.kind not in _FAILS, severity(run.event), run.event.at_ms))
+    near.sort(
+        key=lambda run: (
+            run.event.kind not in _FAILS, run.event.kind not in _OF_CLIENTS, severity(run.event), run.event.at_ms,
+        )
+    )  # fmt: skip
     failed = {run.event.broker: run.event.at_ms for run in near if run.event.kind in _FAILS}
     back = [
         run for run in every

@@ -138,6 +138,20 @@ def test_what_happened_then_is_the_gravest_in_the_order_of_time() -> None:
     assert not around(events, 20_000), "what came back in another moment is of another failure"
 
 
+def test_isr_shrinks_do_not_push_out_that_leaders_moved() -> None:
+    events = [
+        down(1_000, 2),
+        of(1_100, EventKind.ISR_SHRANK, "2,1", "1"),
+        of(1_200, EventKind.ISR_SHRANK, "3,1", "1", 1),
+        of(1_300, EventKind.LEADER_CHANGED, "2", "1", 2),
+        of(1_400, EventKind.PARTITION_OFFLINE, "2", "none", 3),
+    ]
+    for without in range(3, 5):
+        kept = [event for number, event in enumerate(events) if number != without]
+        assert [run.event for run in around(kept, 1_000)] == [kept[0], kept[1], kept[3]]
+    assert [run.event for run in around(events, 1_000)] == [events[0], *events[3:]]
+
+
 def test_what_happened_then_includes_the_end_of_a_silent_brokers_session() -> None:
     silent = Event(1_000, EventKind.BROKER_SILENT, "broker 2", broker=2)
     lost = [down(7_000, 2), of(7_100, EventKind.ISR_SHRANK, "2,1", "1"), of(7_200, EventKind.LEADER_CHANGED, "2", "1")]
