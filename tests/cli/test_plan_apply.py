@@ -164,8 +164,8 @@ def test_one_operator_at_a_time_and_an_interrupt_says_what_is_left(
     assert read_journal(plan.with_name("plan.json.journal")).last["reason"] == "interrupted"
     assert by_wire("plan", "status", plan, "-o", "json").json["lock"] is None, "the lock was given back"
     # The copy goes on, and the throttle covers only what copies.
-    verified = by_wire("plan", "verify", plan)
-    assert verified.code == 5
+    verified = by_wire("plan", "verify", plan, "-o", "json")
+    assert (verified.code, [move["state"] for move in verified.json]) == (5, ["in_progress", "not_begun"])
     assert f"the last run of the plan ended early; to go on: klamm plan resume {plan}\n" in verified.err
     assert by_znodes.settings("--broker", "2")["follower.replication.throttled.rate"] == SLOW
     begun = by_wire("plan", "apply", plan, *QUICK_LOCK)

@@ -15,7 +15,7 @@ import pytest
 from klamm_program import in_process
 from plan_files import plan_of
 
-from cli.commands.plan.status import _ended_early
+from cli.commands.plan.status import _ended_early, _what_it_means
 from cli.commands.reassignment.run import _how_to_go_on
 from cli.framework.invocation import Invocation, TargetOptions
 from cli.framework.talk import Talk
@@ -30,6 +30,7 @@ from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState
 from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.reassignment.plan_runs import PlanRun, Verb, is_led_back, what_is_left
 from engine.admin.reassignment.wave_progress import WaveProgress
+from engine.admin.reassignment.wave_standings import AS_BEFORE
 from engine.admin.reassignment.wave_values import Outcome, Step, WavesResult
 from engine.admin.reassignment.waves import Standing, WaveCaps, WaveMove, standing_of, turned_round
 from engine.common.model import BrokerInfo, ReplicaAssignment, TopicPartition
@@ -283,6 +284,26 @@ def test_of_a_run_that_ended_early_it_is_told_ended_early(events: Sequence[Mappi
     (line,) = _ended_early([status], record_of(*events), "p.json")
     assert line == f"the last run of the plan ended early; to go on: klamm plan {told} p.json"
     assert _ended_early([replace(status, state=ReassignmentState.COMPLETE)], record_of(*events), "p.json") == []
+
+
+@pytest.mark.parametrize(
+    ("states", "is_begun", "told"),
+    [
+        ("not_begun not_begun", False, ["the plan has not begun; to begin it: klamm plan apply p.json"]),
+        ("not_begun not_begun", True, []),
+        ("complete not_begun", True, []),
+        ("complete rolled_back", True, []),
+        ("rolled_back rolled_back", False, ["the plan was rolled back: every partition is where it was before"]),
+        ("failed not_begun", True, ["the plan is not carried out: of 2 partitions, 1 where it was before"]),
+        ("failed in_progress", True, []),
+    ],
+)
+def test_what_the_states_mean_for_the_whole_plan(states: str, is_begun: bool, told: list[str]) -> None:
+    statuses = [
+        PartitionStatus("t", index, ReassignmentState(state), (0, 1), (0, 2), reason=AS_BEFORE)
+        for index, state in enumerate(states.split())
+    ]
+    assert _what_it_means(statuses, "p.json", is_begun=is_begun) == told
 
 
 @pytest.mark.parametrize(

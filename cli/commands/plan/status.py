@@ -76,7 +76,8 @@ async def verify(invocation: Invocation, file: PlanArgument) -> Report:
     notes = throttle_notes(cleared)
     record = None if str(file) == "-" else _journal_of(loaded.beside(".journal"))
     statuses = seen_from_before(statuses, loaded.moves, record, holder)
-    notes += _what_it_means(statuses, "FILE" if str(file) == "-" else str(file))
+    is_begun = record is not None and record.is_under_way
+    notes += _what_it_means(statuses, "FILE" if str(file) == "-" else str(file), is_begun=is_begun)
     if record is not None and record.is_under_way and holder is None:
         notes += _ended_early(statuses, record, str(file))
     return statuses_report(statuses, notes)
@@ -92,19 +93,22 @@ def _ended_early(statuses: Sequence[PartitionStatus], record: JournalRecord, fil
     return [f"the last run of the plan ended early; to go on: {shlex.join(['klamm', 'plan', verb, file])}"]
 
 
-def _what_it_means(statuses: Sequence[PartitionStatus], file: str) -> list[str]:
-    """Say what the states mean for the plan, if it is not carried out and nothing moves."""
+def _what_it_means(statuses: Sequence[PartitionStatus], file: str, *, is_begun: bool) -> list[str]:
+    """Say what the states mean for the plan, if it is not carried out and nothing moves.
+
+    ``is_begun``: its journal tells of a run that has begun a wave and did not end well.
+    """
     from engine.admin.reassignment.moves import ReassignmentState
     from engine.admin.reassignment.wave_standings import AS_BEFORE, ELSEWHERE
 
     states = {status.state for status in statuses}
-    if ReassignmentState.NOT_BEGUN in states:
+    if states == {ReassignmentState.NOT_BEGUN} and not is_begun:
         return [f"the plan has not begun; to begin it: {shlex.join(['klamm', 'plan', 'apply', file])}"]
-    if ReassignmentState.ROLLED_BACK in states:
+    if states == {ReassignmentState.ROLLED_BACK}:
         return ["the plan was rolled back: every partition is where it was before"]
     if ReassignmentState.FAILED not in states or states & {ReassignmentState.IN_PROGRESS, ReassignmentState.WAITING}:
         return []
-    reasons = [status.reason for status in statuses]
+    reasons = [status.reason for status in statuses if status.state is ReassignmentState.FAILED]
     counts = ((AS_BEFORE, "where it was before"), (ELSEWHERE, "at neither place"))
     parts = [f"{reasons.count(reason)} {where}" for reason, where in counts if reason in reasons]
     return [f"the plan is not carried out: of {counted(len(statuses), 'partition')}, {', '.join(parts)}"]

@@ -43,10 +43,28 @@ class JournalRecord:
         return is_begun
 
     @property
+    def last_run(self) -> tuple[Mapping[str, Any], ...]:
+        """The events of the last run; none if no run has begun."""
+        starts = [index for index, event in enumerate(self.events) if event["event"] == "begun"]
+        return self.events[starts[-1] :] if starts else ()
+
+    @property
     def is_of_rollback(self) -> bool:
         """Whether the last run was a rollback."""
-        begun = [event for event in self.events if event["event"] == "begun"]
-        return bool(begun) and str(begun[-1].get("what")).startswith("rollback")
+        run = self.last_run
+        return bool(run) and str(run[0].get("what")).startswith("rollback")
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether the last run has not ended well: it was stopped or killed, or goes on."""
+        run = self.last_run
+        return bool(run) and run[-1]["event"] != "done"
+
+    @property
+    def reached(self) -> frozenset[str]:
+        """The partitions whose wave the last run has begun."""
+        waves = [event for event in self.last_run if event["event"] == "wave"]
+        return frozenset(name for wave in waves for name in wave.get("partitions", ()))
 
     @property
     def is_rolled_back(self) -> bool:

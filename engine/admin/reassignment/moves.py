@@ -24,9 +24,9 @@ class ReassignmentState(StrEnum):
     WAITING = "waiting"
     """A run of its plan, which is under way, has not begun to move it."""
     NOT_BEGUN = "not_begun"
-    """It is where it was before the plan, and nothing of the plan was carried out."""
+    """It is where it was before the plan: nothing of the plan was carried out, or a run ended before its wave."""
     ROLLED_BACK = "rolled_back"
-    """It is where it was before the plan: the plan was rolled back."""
+    """It is where it was before the plan: a rollback has led it there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from engine.admin.cluster.connection import Cluster
@@ -26,6 +26,7 @@ PAUSE_S = 0.2
 
 AS_BEFORE = "where it was before the plan"
 ELSEWHERE = "neither where it was before the plan nor where the plan wants it"
+NOT_REACHED = f"{AS_BEFORE}: the last run ended before its wave"
 
 
 async def read_standings(cluster: Cluster, moves: Sequence[WaveMove]) -> dict[TopicPartition, Standing]:
@@ -54,12 +55,16 @@ def seen_from_before(
 
     ``record`` is the plan's journal, ``holder`` who has the lock. While the plan is carried out, what is at its old
     place waits. Otherwise, with every partition there and no journal, or one of a whole rollback, none has failed.
+    Nor has a partition at its old place whose wave the last run never began, or which a rollback has led there.
     """
     failed = {status.name for status in statuses if status.state is ReassignmentState.FAILED}
     back = {move.name for status, move in zip(statuses, moves, strict=True) if status.replicas == move.before} & failed
-    if back and holder is not None and _carries_out(holder, moves):
+    is_ours = holder is not None and _is_for(holder, moves)
+    if back and holder is not None and is_ours and holder.what.startswith(("apply ", "resume ")):
         state, reason = ReassignmentState.WAITING, f"{holder.who} has not come to it yet"
         return [replace(status, state=state, reason=reason) if status.name in back else status for status in statuses]
+    if record is not None and record.is_unfinished and not is_ours:
+        return [_after_an_early_end(status, record, back) if status.name in failed else status for status in statuses]
     if len(back) < len(moves) or (record is not None and not record.is_rolled_back):
         reasons = {name: AS_BEFORE if name in back else ELSEWHERE for name in failed}
         return [replace(status, reason=reasons.get(status.name, status.reason)) for status in statuses]
@@ -67,10 +72,22 @@ def seen_from_before(
     return [replace(status, state=state, reason=AS_BEFORE) for status in statuses]
 
 
-def _carries_out(holder: Holder, moves: Sequence[WaveMove]) -> bool:
-    """Whether who holds the lock leads these partitions to their new places."""
-    named = Holder.myself("", {move.name.topic for move in moves}).topics
-    return holder.topics == named and holder.what.startswith(("apply ", "resume "))
+def _after_an_early_end(
+    status: PartitionStatus, record: JournalRecord, back: Collection[TopicPartition]
+) -> PartitionStatus:
+    """Return the status of a partition that is not at its new place after a run that did not end well."""
+    if status.name not in back:
+        return replace(status, reason=ELSEWHERE)
+    if record.is_of_rollback:
+        return replace(status, state=ReassignmentState.ROLLED_BACK, reason=AS_BEFORE)
+    if str(status.name) not in record.reached:
+        return replace(status, state=ReassignmentState.NOT_BEGUN, reason=NOT_REACHED)
+    return replace(status, reason=AS_BEFORE)
+
+
+def _is_for(holder: Holder, moves: Sequence[WaveMove]) -> bool:
+    """Whether the lock is held for a plan of these topics."""
+    return holder.topics == Holder.myself("", {move.name.topic for move in moves}).topics
 
 
 async def _look(cluster: Cluster, moves: Sequence[WaveMove]) -> dict[TopicPartition, Standing]:

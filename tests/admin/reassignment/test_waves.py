@@ -13,7 +13,7 @@ from engine.admin.reassignment.journal import JournalRecord
 from engine.admin.reassignment.lock_holder import Holder
 from engine.admin.reassignment.moves import status_of
 from engine.admin.reassignment.plan_file import PartitionMove
-from engine.admin.reassignment.wave_standings import AS_BEFORE, ELSEWHERE, seen_from_before
+from engine.admin.reassignment.wave_standings import AS_BEFORE, ELSEWHERE, NOT_REACHED, seen_from_before
 from engine.admin.reassignment.waves import Standing, WaveCaps, WaveMove, standing_of, turned_round, waves_of
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.common.snapshot import PartitionSnapshot
@@ -142,6 +142,7 @@ def test_where_a_partition_stands(
 
 
 BEGUN = JournalRecord(({"event": "begun", "what": "apply plan.json"}, {"event": "stopped"}))
+CARRIED_OUT = JournalRecord(({"event": "begun", "what": "apply plan.json"}, {"event": "done"}))
 ROLLED_BACK = JournalRecord((*BEGUN.events, {"event": "begun", "what": "rollback plan.json"}, {"event": "done"}))
 
 
@@ -160,7 +161,8 @@ def test_what_is_not_at_its_new_place_is_told_by_its_old_one() -> None:
 
     assert told(None, (1, 2), (1, 2)) == [("not_begun", AS_BEFORE)] * 2
     assert told(ROLLED_BACK, (1, 2), (1, 2)) == [("rolled_back", AS_BEFORE)] * 2
-    assert told(BEGUN, (1, 2), (1, 2)) == [("failed", AS_BEFORE)] * 2, "its journal tells of a run"
+    assert told(BEGUN, (1, 2), (1, 2)) == [("not_begun", NOT_REACHED)] * 2, "it was stopped before the first wave"
+    assert told(CARRIED_OUT, (1, 2), (1, 2)) == [("failed", AS_BEFORE)] * 2, "its journal tells of a whole run"
     assert told(None, (1, 2), (2, 3)) == [("failed", AS_BEFORE), ("complete", None)], "some of it is done"
     for record in (None, ROLLED_BACK):
         assert told(record, (1, 2), (1, 4)) == [("failed", AS_BEFORE), ("failed", ELSEWHERE)]
@@ -170,5 +172,18 @@ def test_what_is_not_at_its_new_place_is_told_by_its_old_one() -> None:
     assert told(BEGUN, (1, 2), (1, 2), holder=bo) == [waits] * 2, "between two waves"
     assert told(None, (1, 2), (2, 3), holder=bo) == [waits, ("complete", None)]
     assert told(None, (1, 4), (1, 2), holder=bo)[0][0] == "failed", "no run moves it there from elsewhere"
-    for other in (replace(bo, topics=("u",)), replace(bo, what="rollback plan.json")):
-        assert told(BEGUN, (1, 2), (1, 2), holder=other) == [("failed", AS_BEFORE)] * 2
+    assert told(BEGUN, (1, 2), (1, 2), holder=replace(bo, topics=("u",))) == [("not_begun", NOT_REACHED)] * 2
+    assert told(BEGUN, (1, 2), (1, 2), holder=replace(bo, what="rollback plan.json")) == [("failed", AS_BEFORE)] * 2
+
+    first_wave = {"event": "wave", "wave": 1, "of": 2, "partitions": ["t-0"]}
+    begun, back = ({"event": "begun", "what": f"{verb} plan.json"} for verb in ("apply", "rollback"))
+    not_reached = ("not_begun", NOT_REACHED)
+    for end in ((), ({"event": "stopped"},)):
+        cut_short = JournalRecord((begun, first_wave, *end))
+        assert told(cut_short, (2, 3), (1, 2)) == [("complete", None), not_reached]
+        assert told(cut_short, (1, 2), (1, 2)) == [("failed", AS_BEFORE), not_reached], "its own move was undone"
+        assert told(cut_short, (2, 3), (1, 4)) == [("complete", None), ("failed", ELSEWHERE)]
+        half_back = JournalRecord((*CARRIED_OUT.events, back, first_wave, *end))
+        assert told(half_back, (1, 2), (2, 3)) == [("rolled_back", AS_BEFORE), ("complete", None)]
+        again = JournalRecord((*ROLLED_BACK.events, begun, *end))
+        assert told(again, (1, 2), (1, 2)) == [not_reached] * 2, "waves of older runs do not count"
