@@ -15,6 +15,7 @@ import pytest
 from klamm_program import in_process
 from plan_files import plan_of
 
+from cli.commands.plan.shared import load_plan
 from cli.commands.plan.status import _ended_early, _what_it_means
 from cli.commands.reassignment.run import _how_to_go_on
 from cli.framework.invocation import Invocation, TargetOptions
@@ -387,6 +388,50 @@ def test_what_is_left_is_asked_for(
     ran = in_process(*words, capture=capsys)
     spelled = "roll back" if verb == "rollback" else verb
     assert (ran.code, ran.err) == (0, f"dry run: would {spelled} plan.json in {snapshot.name}: {told}\n")
+
+
+APPLIED = ({"event": "begun", "what": "apply plan.json"}, {"event": "wave", "wave": 1})
+ONE_DONE = (*APPLIED, {"event": "wave_done", "wave": 1})
+LED_BACK = ({"event": "begun", "what": "rollback plan.json"}, {"event": "wave_done", "wave": 1}, {"event": "done"})
+
+
+@pytest.mark.parametrize(
+    ("there", "verb", "events", "asks"),
+    [
+        (0, "resume", ONE_DONE, True),
+        (0, "resume", (*ONE_DONE, *LED_BACK), True),
+        (0, "resume", (*ONE_DONE, *APPLIED), True),
+        (0, "resume", APPLIED, False),
+        (0, "resume", (*ONE_DONE, *LED_BACK, *APPLIED), False),
+        (1, "resume", ONE_DONE, False),
+        (3, "resume", ONE_DONE, False),
+        (0, "rollback", ONE_DONE, False),
+    ],
+)
+def test_a_plan_that_seems_rolled_back_is_not_resumed_unasked(
+    there: int,
+    verb: str,
+    events: Sequence[Mapping[str, Any]],
+    asks: bool,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan, snapshot = plan_and_snapshot(tmp_path, there)
+    first = {"event": "journal", "format": 1, "plan": load_plan(plan).digest}
+    journal = "".join(f"{json.dumps(event)}\n" for event in (first, *events))
+    plan.with_name("plan.json.journal").write_text(journal)
+    asked: list[bool] = []
+
+    def confirm(_: Invocation, change: str, *, is_destructive: bool = False) -> bool:
+        asked.append(is_destructive)
+        return False
+
+    monkeypatch.setattr(Invocation, "confirm", confirm)
+    ran = in_process("plan", verb, plan, "--dry-run", "--snapshot", snapshot, capture=capsys)
+    assert (ran.code, asked) == (0, [asks]), ran.err
+    said = "warning: the plan seems to have been rolled back: its journal says that waves are done, but"
+    assert (said in ran.err) is asks
 
 
 def test_a_plan_of_another_cluster_is_not_taken_for_carried_out(

@@ -93,11 +93,13 @@ class CarryOutPlan(Operation):
             self.begins(run, waves)
 
         standings = None if is_fresh else await run.standings(cluster)
-        note = run.question(cluster, waves, standings)
+        note, doubt = run.question(cluster, waves, standings), await run.doubt(cluster, standings)
+        warnings = [planner_words(finding.message) for finding in findings] if is_fresh else []
+        warnings += [] if doubt is None else [doubt]
         return Prepared(
             f"{note[0].upper()}{note[1:]}?",
             (plan_sum(waves, standings), *wave_lines(waves, standings)),
-            tuple(planner_words(finding.message) for finding in findings) if is_fresh else (),
+            tuple(warnings),
             command_text(running_words(run), cluster.target),
             begins=begin,
         )

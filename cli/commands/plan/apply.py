@@ -152,7 +152,8 @@ async def resume(
     """Continue a plan that was stopped, interrupted or killed, on this machine or on another.
 
     It needs only the plan file and the cluster: it skips what is done and waits for what is under way. It removes
-    throttles that the killed run left.
+    throttles that the killed run left. If the plan seems to have been rolled back since, it asks first; without a
+    terminal it needs --yes.
     """
     from engine.admin.reassignment.plan_runs import Verb
 
@@ -189,6 +190,7 @@ async def _carry_out(invocation: Invocation, loaded: LoadedPlan, run: PlanRun) -
             is_done = await _refuse_drift(invocation, cluster, loaded, run)
             waves = () if is_done else await run.waves(cluster)
             standings = await run.standings(cluster) if waves and run.verb is not Verb.APPLY else None
+            doubt = await run.doubt(cluster, standings)
         goes_on = invocation.pasteable(shlex.join(["klamm", *running_words(run, run.goes_on_with)]))
         if is_done:
             invocation.talk.say("nothing to do: the plan is carried out already")
@@ -202,7 +204,9 @@ async def _carry_out(invocation: Invocation, loaded: LoadedPlan, run: PlanRun) -
         await _warn_of_room(invocation, cluster, waves, standings)
         if invocation.is_dry_run and (holder := await plan_in_the_way(cluster, None)) is not None:
             invocation.talk.warn(f"another operator is carrying out a plan: {holder.description}")
-        if not invocation.confirm(run.question(cluster, waves, standings)):
+        if doubt is not None:
+            invocation.talk.warn(doubt)
+        if not invocation.confirm(run.question(cluster, waves, standings), is_destructive=doubt is not None):
             return waves_report(what_is_left(waves, standings))
         view = ExecutionView(invocation, goes_on, is_throttled=run.throttle is not None)
         deadline_s = invocation.timeout_s if invocation.has_timeout_given else None

@@ -195,6 +195,25 @@ class PlanRun:
             hint = Phrase("go on with: ", Do(Operation.RESUME_PLAN, str(self.path)))
             raise BadRequest("this plan has already begun and is not done", where=str(self.journal_file), hint=hint)
 
+    async def doubt(self, cluster: Cluster, standings: Mapping[TopicPartition, Standing] | None) -> str | None:
+        """Return why a person must agree before the plan is resumed: it was rolled back, maybe from another machine.
+
+        None if nothing speaks for that. ``standings`` are those in the direction of this run.
+        """
+        is_left = standings is not None and Standing.WAITING in standings.values()
+        if self.verb is not Verb.RESUME or not is_left or not self.journal_file.exists():
+            return None
+        record = read_journal(self.journal_file)
+        if not record.has_done_waves or record.events[0].get("plan") != self.digest:
+            return None
+        back = set((await read_standings(cluster, turned_round(self.moves))).values()) - {Standing.GONE}
+        if back != {Standing.DONE}:
+            return None
+        return (
+            "the plan seems to have been rolled back: its journal says that waves are done, "
+            "but every partition is where it was before the plan"
+        )
+
     async def carry_out(
         self,
         cluster: Cluster,
