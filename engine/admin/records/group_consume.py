@@ -14,10 +14,10 @@ from dataclasses import replace
 
 from engine.admin.cluster.errors import AdminError, Unknown, Unreachable
 from engine.admin.cluster.waits import Observer, ignore_line
-from engine.admin.cluster.wire import WireCluster
+from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster
 from engine.admin.groups.group_reading import committed_offsets
 from engine.admin.groups.membership import Membership
-from engine.admin.groups.values import CommittedOffset
+from engine.admin.groups.values import CommittedOffset, GroupOffsets
 from engine.admin.records.consume import Consumer
 from engine.admin.records.consumed import ConsumedRecords
 from engine.admin.records.leaders import topic_leaders
@@ -87,11 +87,7 @@ class GroupConsumer:
             await self._leave()
 
     async def _joined(self) -> Consumer:
-        mine = frozenset(await self._membership.join())
-        committed = (await committed_offsets(self._wire, [self._membership.group]))[self._membership.group]
-        if isinstance(committed, Unknown):
-            where = f"group {self._membership.group}"
-            raise Unreachable(f"the committed offsets are not known: {committed}", where=where)
+        mine, committed = await self._share()
         starts = {
             n: answer.offset for n, answer in committed.items() if n in mine and isinstance(answer, CommittedOffset)
         }
@@ -106,6 +102,22 @@ class GroupConsumer:
         await consumer.open()
         self._starts, self._is_gone = consumer.starts, consumer.is_gone
         return consumer
+
+    async def _share(self) -> tuple[frozenset[TopicPartition], GroupOffsets]:
+        """Join, and return this member's partitions and the group's offsets; wait while the coordinator moves."""
+        group, loop = self._membership.group, asyncio.get_running_loop()
+        mine, deadline = frozenset(await self._membership.join()), loop.time() + self._options.give_up_s
+        is_told = False
+        while isinstance(committed := (await committed_offsets(self._wire, [group]))[group], Unknown):
+            if not committed.is_passing or loop.time() >= deadline:
+                raise Unreachable(f"the committed offsets are not known: {committed}", where=f"group {group}")
+            if not is_told:
+                self._complain(f"waiting for the committed offsets of group {group}: {committed}")
+                is_told = True
+            await asyncio.sleep(RETRY_PAUSE_S)
+            if not await self._membership.heartbeat():
+                mine = frozenset(await self._membership.join())
+        return mine, committed
 
     async def _until_moved(self, batches: _Batches) -> _Batches:
         """Yield what is read, with heartbeats in between, until the partitions move to another member or end."""

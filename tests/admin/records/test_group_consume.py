@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping
 from contextlib import aclosing
 from typing import Any, cast
@@ -13,13 +14,19 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from event_loop import until
 
 from engine.admin.cluster.client_properties import ClientProperties
+from engine.admin.cluster.errors import Unknown, Unreachable
 from engine.admin.cluster.wire import WireCluster
+from engine.admin.groups.values import CommittedOffset, GroupOffsets
+from engine.admin.records import group_consume
 from engine.admin.records.group_consume import GroupConsumer
 from engine.admin.records.positions import ConsumeOptions
+from engine.common.errors import ErrorCode
 from engine.common.model import EARLIEST_TIMESTAMP, TopicPartition
 from engine.local.cluster import LocalCluster
 
 COUNT = 20
+NAME, OTHER = (TopicPartition("t", index) for index in range(2))
+MOVING, REFUSED = map(Unknown.of_code, (ErrorCode.NOT_COORDINATOR, ErrorCode.GROUP_AUTHORIZATION_FAILED))
 
 
 class Member:
@@ -134,6 +141,49 @@ def test_no_offset_of_a_topic_that_is_gone_is_committed(monkeypatch: pytest.Monk
     monkeypatch.setattr(consumer, "_is_gone", {"gone"}.__contains__)
     asyncio.run(consumer._commit())
     assert committed == [{gone: 9, kept: 1}, {kept: 1}]
+
+
+@pytest.mark.parametrize(
+    ("answers", "has_moved", "give_up_s", "ended"),
+    [
+        ([MOVING, MOVING, {NAME: CommittedOffset(7)}], False, math.inf, None),
+        ([MOVING, {NAME: CommittedOffset(7)}], True, math.inf, None),
+        ([MOVING], False, 0.0, "offsets are not known: NOT_COORDINATOR"),
+        ([REFUSED], False, math.inf, "offsets are not known: GROUP_AUTHORIZATION_FAILED"),
+    ],
+)
+def test_offsets_that_are_unknown_while_the_coordinator_moves_are_asked_for_again(
+    answers: list[Unknown | GroupOffsets],
+    has_moved: bool,
+    give_up_s: float,
+    ended: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[str] = []
+    left, shares = iter(answers), iter(([NAME, OTHER], [NAME]))
+    options = ConsumeOptions(give_up_s=give_up_s)
+    consumer = GroupConsumer(cast("Any", None), "g", ["t"], options, complain=told.append)
+
+    async def committed(*_: object) -> dict[str, Unknown | GroupOffsets]:
+        return {"g": next(left)}
+
+    async def join() -> list[TopicPartition]:
+        return next(shares)
+
+    async def heartbeat() -> bool:
+        return not has_moved
+
+    monkeypatch.setattr(group_consume, "committed_offsets", committed)
+    monkeypatch.setattr(group_consume, "RETRY_PAUSE_S", 0.0)
+    monkeypatch.setattr(consumer._membership, "join", join)
+    monkeypatch.setattr(consumer._membership, "heartbeat", heartbeat)
+    if ended is not None:
+        with pytest.raises(Unreachable, match=ended):
+            asyncio.run(consumer._share())
+        return
+    mine, offsets = asyncio.run(consumer._share())
+    assert (mine, offsets) == (frozenset({NAME} if has_moved else {NAME, OTHER}), answers[-1])
+    assert told == ["waiting for the committed offsets of group g: NOT_COORDINATOR"]
 
 
 def send(servers: str, topic: str) -> None:
