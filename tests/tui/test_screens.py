@@ -16,12 +16,15 @@ from textual.command import CommandList
 
 from engine.admin.cluster.profiles import load_profiles, profiles_path
 from engine.admin.cluster.target import ClusterTarget, Origin, Side
-from engine.admin.watch.frame import LinkState
+from engine.admin.watch.frame import LinkState, Stage
 from engine.admin.watch.recorded_feed import RecordedFeed
 from engine.common.model import TopicPartition
 from tui.actions import ACTIONS, PAGES
+from tui.drawing.cells import Tone
+from tui.drawing.lines import folded, text_of
 from tui.screen.saving import write_new
 from tui.state.location import Location
+from tui.state.status import source_lines
 from tui.widgets.line_table import LineTable
 from tui.widgets.lines_view import KeyBar, LinesView
 
@@ -311,6 +314,15 @@ async def test_sources_say_who_told_what_and_how_old_it_is(driven: Driven, /) ->
     assert "GROUP_AUTHORIZATION_FAILED" in driven.text
     assert "no answer within 8 s" in driven.text
     assert "zk1:2181" in driven.text
+
+
+def test_a_long_problem_of_a_source_stays_indented_where_it_is_folded() -> None:
+    cluster = FakeCluster()
+    cluster.fail_stage(Stage.LOG_DIRS, " ".join(["no answer within 8 s"] * 8))
+    cluster.set_link(Side.WIRE, LinkState.LOST, " ".join(["connection refused"] * 8))
+    told = [part for long in source_lines(cluster.frame()) for part in folded(long, 72)]
+    troubles = [text_of(part) for part in told if any(tone is Tone.WARN for _, tone in part)]
+    assert len(troubles) > 4 and all(text.startswith("  ") for text in troubles), troubles
 
 
 def test_rows_in_sight_are_exported_and_copied(tmp_path: Path) -> None:

@@ -160,11 +160,10 @@ def _link_text(side: Side, link: Link, now_ms: int) -> str:
 
 
 def source_lines(frame: Frame) -> list[Line]:
-    """Return a line for each stage: its source, its age, its cost, and what went wrong."""
+    """Return a line for each stage: its source, its age and its cost. What went wrong follows, indented."""
     if not frame.stages:
         return [line(("nothing has been read yet", Tone.QUIET))]
-    # With the problem's title it fits into a window of 80 columns.
-    header = f"{'what':<14}{'how':<9}{'age':>8}{'every':>8}{'took':>8}{'requests':>10}  problem"
+    header = f"{'what':<14}{'how':<9}{'age':>8}{'every':>8}{'took':>8}{'requests':>10}"
     lines = [line((header, Tone.QUIET))]
     for stage, status in frame.stages.items():
         age = frame.age_ms(stage)
@@ -172,15 +171,15 @@ def source_lines(frame: Frame) -> list[Line]:
         row = (
             f"{stage.value.replace('_', ' '):<14}{how:<9}{span(None if age is None else age / 1000):>8}"
             f"{span(None if status.interval_ms is None else status.interval_ms / 1000):>8}"
-            f"{NOTHING if status.cost_ms is None else f'{status.cost_ms:.0f} ms':>8}{status.requests:>10}  "
+            f"{NOTHING if status.cost_ms is None else f'{status.cost_ms:.0f} ms':>8}{status.requests:>10}"
         )
         trouble = "; ".join([plain(status.error)] * bool(status.error) + [plain(name) for name in status.missing])
-        lines.append(line(row, (trouble, Tone.WARN)))
+        lines += [line(row), *_indented(trouble)]
     for side in Side:
         link = frame.link(side)
         if link.state is not LinkState.UNUSED:
-            text = f"{_SIDE_NAMES[side]:<14}{link.state.value:<14}{plain(link.address)}  "
-            lines.append(line(text, (plain(link.cause), Tone.WARN)))
+            lines.append(line(f"{_SIDE_NAMES[side]:<14}{link.state.value:<14}{plain(link.address)}"))
+            lines += _indented(plain(link.cause))
     if frame.denied:
         lines += [line(), line((f"⊘ Hidden from {plain(frame.principal or 'this login')}", Tone.STRONG))]
         for right in frame.denied:
@@ -188,3 +187,8 @@ def source_lines(frame: Frame) -> list[Line]:
             lines.append(line(f"  it lacks {plain(str(right))}: ", (remedy, Tone.QUIET)))
     note = "A change that is reverted between two reads is not seen. Rates are over 10 s."
     return [*lines, (), line((note, Tone.QUIET))]
+
+
+def _indented(trouble: str) -> list[Line]:
+    """Return what went wrong as a line of its own: where a window folds it, all its parts are indented."""
+    return [line(("  " + trouble, Tone.WARN))] if trouble else []
