@@ -48,6 +48,11 @@ class Need:
         """Each of these options needs it; none if it always is."""
         return tuple(re.findall(r"--[a-z-]+", self.remark))
 
+    @property
+    def part(self) -> str:
+        """What it is for, without the options that need it."""
+        return re.sub(r"(^|, )with --.*", "", self.remark)
+
     def counts_with(self, given: Iterable[str]) -> bool:
         """Whether it is needed with these options, by their parameters' names."""
         return not self.options or any(option.lstrip("-").replace("-", "_") in given for option in self.options)

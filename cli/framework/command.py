@@ -220,6 +220,7 @@ def _callback(function: CommandFunction, needs: Needs, words: str) -> Callable[.
             counting = [need for need in needs_of(words) if need.counts_with(given)]
             invocation.rights = tuple(need.right for need in counting)
             invocation.essential_rights = tuple(need.right for need in counting if need.without is Without.REFUSED)
+            invocation.hidden_parts = {need.right: need.part for need in counting if need.without is Without.HIDDEN}
         return execute(invocation, function, _gathered(own, own_values), is_bounded=needs.bounded)
 
     signature = inspect.Signature([*_options_of(own), *shared])

@@ -121,6 +121,8 @@ class Invocation:
     """The ACLs that the command needs, whatever its options."""
     essential_rights: tuple[Requirement, ...] = ()
     """Those without which it is refused; without the others a part is hidden."""
+    hidden_parts: Mapping[tuple[object, object], str] = field(default_factory=dict)
+    """What is hidden without each of these, where the table of rights says it."""
     denials: list[Cluster] = field(default_factory=list)
     """The opened clusters. Each knows which missing rights led to a refusal, or hide something."""
     _refusals_shown: set[tuple[str | None, str | None]] = field(default_factory=set)
@@ -337,9 +339,10 @@ class Invocation:
         by_right: dict[tuple[object, object], list[Right | ZnodeRight]] = {}
         for right in missing:
             by_right.setdefault((right.operation, right.resource_type), []).append(right)
-        for first, *others in by_right.values():
+        for needed, (first, *others) in by_right.items():
             more = f" and {len(others)} more" if others else ""
-            self.talk.warn(f"hidden: {principal or 'this login'} lacks {first}{more}")
+            part = f"{part}; " if (part := self.hidden_parts.get(needed)) else ""
+            self.talk.warn(f"hidden: {part}{principal or 'this login'} lacks {first}{more}")
             self.talk.say(spelled(first.remedy(principal)))
 
     def print(self, report: Report) -> None:

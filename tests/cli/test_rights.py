@@ -267,7 +267,7 @@ def test_a_person_is_told_what_is_hidden(story: RightsStory, capsys: Capture) ->
     cell = next(cell for cell in CELLS if cell.user == "topics-describe-no-describe-cluster")
     story.prepare(cell, capsys)
     ran = story.run(cell, capsys, "plain")
-    assert f"warning: hidden: User:{cell.user} lacks describe on the cluster" in ran.err
+    assert f"warning: hidden: moves under way; User:{cell.user} lacks describe on the cluster" in ran.err
     assert f"klamm acls add --allow-principal User:{cell.user} --operation describe --cluster-resource" in ran.err
 
 
@@ -292,7 +292,8 @@ def test_an_exporter_says_what_is_hidden_while_it_goes_on_and_once(
     monkeypatch.setattr("cli.commands.exporter.serve", read_on)
     login = ("-b", story.login, "--command-config", story.config_of(cell))
     ran = in_process("exporter", "--interval", "500ms", "--listen", "127.0.0.1:1", *login, capture=capsys)
-    assert (ran.code, hidden_topics) == (0, [f"hidden: User:{cell.user} lacks describe on the cluster"]), ran.err
+    expected = f"hidden: moves, sizes; User:{cell.user} lacks describe on the cluster"
+    assert (ran.code, hidden_topics) == (0, [expected]), ran.err
 
 
 @pytest.mark.parametrize(
