@@ -127,7 +127,9 @@ def test_where_nothing_may_be_changed_the_last_line_has_no_keys_for_it() -> None
     shown(look, "live", target=target, is_read_only=True)
 
 
-@pytest.mark.parametrize("part", ["title", "status", "tabs", "summary", "overview", "table", "footer"])
+@pytest.mark.parametrize(
+    "part", ["title", "status", "tabs", "summary", "overview", "room", "table", "filter", "footer"]
+)
 @staged(shown)
 async def test_a_picture_that_comes_while_the_dashboard_ends_is_left_out(driven: Driven, /, part: str) -> None:
     """A screen that is taken apart loses its parts one after the other; drawing then ended in NoMatches."""
@@ -135,6 +137,8 @@ async def test_a_picture_that_comes_while_the_dashboard_ends_is_left_out(driven:
     await driven.main.query_one(f"#{part}").remove()
     driven.main.draw(is_new_data=True)
     driven.main.draw_head()
+    driven.main.go_to(Location("topics"))
+    assert driven.main.location.page == "overview" and not driven.main.take_key("3")
 
 
 @staged(shown)

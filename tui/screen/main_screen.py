@@ -123,7 +123,7 @@ class MainScreen(PageScreen):
         The app calls this before it looks at the next key. If the focused widget passed the key on, the key would
         arrive here after the next one had gone to the window that this one opens.
         """
-        if not self.query("#table") or (self.focused is self.query_one("#filter") and key != "escape"):
+        if not self.has_all_parts or (self.focused is self.query_one("#filter") and key != "escape"):
             return False
         registry = self.dashboard.session.registry
         action = registry.for_key(key, self.location.screen, self.mends)

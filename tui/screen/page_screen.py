@@ -9,6 +9,7 @@ from typing import Any
 
 from textual.app import ComposeResult
 from textual.screen import Screen
+from textual.widget import Widget
 from textual.widgets import Input
 
 from tui.actions import PAGES, Action, Group, key_label
@@ -35,7 +36,7 @@ from tui.widgets.line_table import LineTable
 from tui.widgets.lines_view import KeyBar, KeyItem, LinesView, RowsView, TableRoom
 
 WIDTH_MIN, HEIGHT_MIN = 60, 16
-_PARTS = "#title, #status, #tabs, #summary, #overview, #table, #footer"
+_PARTS = ("#title", "#status", "#tabs", "#summary", "#overview", "#room", "#table", "#filter", "#footer")
 """What every picture consists of."""
 _POINTS_AT_TROUBLE = ("groups", "group", "brokers")
 """Screens whose first row with a problem is under the cursor when they are opened: the first name is anybody's."""
@@ -56,6 +57,8 @@ class PageScreen(Screen[None]):
         self._told = ""
         """What was said last."""
         self.pages = pages_of(dashboard.session)
+        self._parts: list[Widget] = []
+        """What ``_PARTS`` names. To look for them at each key costs more than to remember them."""
 
     @property
     def location(self) -> Location:
@@ -104,6 +107,7 @@ class PageScreen(Screen[None]):
         yield KeyBar(id="footer")
 
     def on_mount(self) -> None:
+        self._parts = [self.query_one(part) for part in _PARTS]
         self.query_one("#overview", RowsView).set_maker(self._overview_lines)
         self.go_to(self.first, is_visit=False)
         self.set_interval(1.0, self.draw_head, name="head")
@@ -138,7 +142,7 @@ class PageScreen(Screen[None]):
 
     def go_to(self, location: Location, *, is_visit: bool = True) -> None:
         """Show a location, unless the dashboard is ending: a file that was being read may be there only now."""
-        if len(self.query("#filter, #table, #room, #overview")) < 4:
+        if not self.has_all_parts:
             return
         if self.dashboard.session.shows_fleet and location.page not in ("clusters", "logs"):
             self.tell(self.dashboard.session.why_no_changes, is_error=True)
@@ -179,9 +183,14 @@ class PageScreen(Screen[None]):
     # Drawing
 
     @property
-    def is_whole(self) -> bool:
+    def has_all_parts(self) -> bool:
         """Whether all parts are there: when the dashboard ends, they go one after the other."""
-        return self.is_mounted and len(self.query(_PARTS)) >= _PARTS.count("#")
+        return bool(self._parts) and all(part.parent is not None for part in self._parts)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it can be drawn."""
+        return self.is_mounted and self.has_all_parts
 
     def draw(self, *, is_new_data: bool) -> None:
         """Draw all of it, if all of it is there."""
@@ -204,7 +213,7 @@ class PageScreen(Screen[None]):
 
     def draw_head(self) -> None:
         """Draw title and standing; the age of the data grows between frames too."""
-        if len(self.query("#title, #status")) < 2:
+        if not self.has_all_parts:
             return
         app = self.dashboard
         self.query_one("#title", LinesView).set_lines([title_line(self)])
