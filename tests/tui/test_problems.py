@@ -323,6 +323,9 @@ def test_offline_partitions_wait_for_a_frozen_broker_to_continue() -> None:
     board_of(feed, 3, board)
     (found,) = [problem for problem in problems_of(board) if "offline" in problem.subject]
     assert found.effect.startswith("continue or restart broker 1, last in sync: audit-"), found.effect
+    cases = [case for case in found.examples if "last in sync" in case]
+    assert cases and all("; continue or restart broker 1, last in sync" in case for case in cases), found.examples
+    assert found.advice.startswith("continue or restart broker 1"), found.advice
 
 
 def test_a_failed_log_dir_is_shown_instead_of_how_full_the_healthy_ones_are() -> None:

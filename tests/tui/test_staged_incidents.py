@@ -265,16 +265,21 @@ def test_a_key_that_mends_another_kind_of_problem_says_so() -> None:
     drive(run)
 
 
-def test_a_move_to_a_dead_broker_waits_for_it_and_not_for_a_throttle() -> None:
+@pytest.mark.parametrize("is_frozen", [False, True])
+def test_a_move_to_a_dead_broker_waits_for_it_and_not_for_a_throttle(is_frozen: bool) -> None:
     async def look(driven: Driven) -> None:
         await driven.tick(3)
         _starve(driven.feed.cluster)
         await driven.tick(3)
+        if is_frozen:
+            driven.feed.cluster.silence(5, "no answer for 9 s")
+            await driven.tick(6)
         driven.feed.cluster.kill(5)
         await driven.tick(3)
         (row,) = [row for row in problems_of(driven.app.board) if "reassignment.cancel" in row.mends]
         assert row.subject == "1 copy stands still" and row.mends == ("reassignment.cancel",)
-        assert row.advice == "start broker 5; or cancel it (C)"
+        start = "continue or restart" if is_frozen else "start"
+        assert row.advice == f"{start} broker 5; or cancel it (C)"
         assert row.examples == ("orders-1 to broker 5: broker 5, which gets it, is down",)
 
     async def run() -> None:

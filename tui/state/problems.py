@@ -248,6 +248,11 @@ def _problem(board: Board, reason: HealthReason) -> Problem:
         single, many = "{} reassignment held up", "{} reassignments held up"
     rest = reason.count - len(reason.examples)
     more = (f"and {counted(rest, 'other')}",) if reason.examples and rest > 0 else ()
+    cases = reason.examples
+    if reason.check is Check.OFFLINE_PARTITIONS:
+        # The engine does not know which brokers were frozen.
+        start = _start(board, board.total.last_in_sync.keys())
+        cases = tuple(case.replace("; start broker ", f"; {start} broker ") for case in cases)
     return Problem(
         reason.check.value,
         Tone.BAD if reason.severity is Severity.CRITICAL else Tone.WARN,
@@ -255,7 +260,7 @@ def _problem(board: Board, reason: HealthReason) -> Problem:
         _effect(board, reason),
         board.since.get(reason.check),
         kind.opens,
-        examples=(*reason.examples, *more),
+        examples=(*cases, *more),
         advice=_advice_of(board, reason),
         incident=_incident_of(board, reason.check, kind.begins_with),
         # If no replica is alive that an election could choose, it mends nothing.
@@ -293,8 +298,12 @@ def _who_helps(board: Board) -> str:
     who = ", ".join(str(broker) for broker, _ in awaited.most_common(_NAMED_MAX))
     full = tuple(sorted(awaited.keys() & board.filled.keys()))
     room = f"make room on the disk of broker {ids(full)}, then " if full else ""
-    start = "continue or restart" if awaited.keys() <= board.hung else "start"
-    return f"{room}{start} broker {who}{', …' * (len(awaited) > _NAMED_MAX)}, last in sync"
+    return f"{room}{_start(board, awaited.keys())} broker {who}{', …' * (len(awaited) > _NAMED_MAX)}, last in sync"
+
+
+def _start(board: Board, brokers: Set[int]) -> str:
+    """Return what is to be done with brokers that are down: a frozen one need not have ended."""
+    return "continue or restart" if brokers <= board.hung else "start"
 
 
 def _incident_of(board: Board, check: Check, begins_with: EventKind | None) -> int | None:
@@ -342,8 +351,8 @@ def _of_moves(board: Board) -> Iterator[Problem]:
 
 def _lets_go_on(board: Board, stuck: Sequence[CopyProgress], *, has_throttle: bool) -> str:
     """Return what lets copies go on: no throttle helps those that are blocked."""
-    dead = sorted({copy.broker for copy in stuck} - board.live)
-    ways = [f"start broker {ids(tuple(dead))}"] if dead else []
+    dead = {copy.broker for copy in stuck} - board.live
+    ways = [f"{_start(board, dead)} broker {ids(tuple(sorted(dead)))}"] if dead else []
     if not all(copy.is_blocked for copy in stuck):
         ways.append("raise the throttle (H)" if has_throttle else "see what both brokers log")
     return "; ".join(ways) or "see why (w)"
