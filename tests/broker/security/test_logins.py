@@ -104,7 +104,7 @@ async def test_versions_are_told_once_and_before_the_handshake() -> None:
     async with listening() as listener:
         peer = await listener.connect()
         # Kafka answers an unknown version in the form of version 0; that does not count.
-        peer.send(struct.pack(">ihhi", 10, 18, 99, 1) + b"\xff\xff")
+        peer.send(struct.pack(">ihhi", 11, 18, 99, 1) + b"\xff\xff\0")
         await read_frame(peer._reader)
         assert (await peer.ask(versions, 3)).api_keys
         peer.send(frame(versions, 3))
