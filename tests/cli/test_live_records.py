@@ -182,6 +182,26 @@ def test_the_console_producer_takes_properties_of_lines_and_of_its_client(
     assert told == [("", "bare", []), ("k", "", []), ("k", "v", headers)]
 
 
+def test_as_with_kafkas_tool_offsets_that_nobody_committed_are_deleted(program: Program, topic_name: str) -> None:
+    group, other = f"group-of-{topic_name}", f"{topic_name}-unread"
+    assert program("topics", "create", other, "--partitions", "2", "--replication-factor", "1").code == 0
+    assert program("produce", topic_name, "--partition", "0", stdin="1\n").code == 0
+    read = program("consume", topic_name, "--group", group, "--from-beginning", "--max-messages", "1")
+    assert read.code == 0, read.err
+    done = program("kafka-consumer-groups", "--delete-offsets", "--group", group, "--topic", other)
+    assert (done.code, done.out.splitlines()) == (
+        0,
+        [
+            f"Request succeed for deleting offsets with topic {other} group {group}",
+            "",
+            f"{'TOPIC':<30} {'PARTITION':<15} {'STATUS':<15}",
+            *(f"{other:<30} {partition:<15} {'Successful':<15}" for partition in (0, 1)),
+        ],
+    ), done.err
+    own = program("groups", "delete-offsets", group, "--topic", other, "--yes")
+    assert (own.code, "has committed nothing in topic" in own.err) == (2, True), own.err
+
+
 def test_the_console_consumer_takes_settings_of_its_client(program: Program, topic_name: str, tmp_path: Path) -> None:
     assert program("produce", topic_name, "--partition", "0", stdin="1\n2\n3\n").code == 0
     group, file = f"group-of-{topic_name}", tmp_path / "consumer.properties"

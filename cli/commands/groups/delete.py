@@ -7,6 +7,7 @@ from typer._click.exceptions import UsageError
 from cli.commands.groups.shared import ChosenGroups, NamedGroups, Topics, group
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
+from cli.output.format import OutputFormat
 from cli.output.report import Report
 from engine.common.quantities import counted
 
@@ -67,13 +68,21 @@ async def delete_offsets(
     from cli.views.groups_changes import deleted_offsets_report
     from engine.admin.groups.deleting import DeletionResult
     from engine.admin.groups.deleting_offsets import delete_offsets as delete
-    from engine.admin.groups.deleting_offsets import doubts_of, find_offsets_of_groups, refusals_of
+    from engine.admin.groups.deleting_offsets import (
+        doubts_of,
+        find_offsets_of_groups,
+        refusals_of,
+        with_all_partitions,
+    )
     from engine.admin.groups.reset_spec import parse_topic_scope
 
     if not named.names or not topic:
         raise UsageError("give a group and --topic")
     meant, topics = named.scope(), parse_topic_scope(topic)
     async with open_cluster(invocation, for_change=True) as cluster:
+        if invocation.output is OutputFormat.KAFKA:
+            # Kafka's tool names every partition, and succeeds where nothing was committed.
+            topics = await with_all_partitions(cluster, topics)
         offsets = await find_offsets_of_groups(cluster, meant.names, topics)
         rows = [row for _, own in offsets for row in own]
         code = invocation.tell_failures(refusals_of(rows))

@@ -122,6 +122,16 @@ async def find_offsets_to_delete(
     ]
 
 
+async def with_all_partitions(cluster: Cluster, scope: TopicScope) -> TopicScope:
+    """Return the scope with every partition of the topics that are meant whole, as far as they exist."""
+    whole = [topic for topic, chosen in scope.topics if chosen is None]
+    answers = (await (await cluster.wire()).metadata(whole)).topics if whole else ()
+    known = {answer.name: tuple(sorted(p.partition_index for p in answer.partitions)) for answer in answers}
+    return TopicScope(
+        tuple((topic, (known.get(topic) or None) if chosen is None else chosen) for topic, chosen in scope.topics)
+    )
+
+
 def doubts_of(offsets: Sequence[Found]) -> list[str]:
     """Return a warning for each group whose members may subscribe to a topic without anybody knowing."""
     return [
