@@ -427,8 +427,12 @@ def test_formatters_of_internal_topics(both: Both, topic: str, old: str, formatt
     owner = "reader" if topic == "__consumer_offsets" else "tx"
     described = klamm("topics", "describe", topic, "-o", "json", *at, folder=both.folder).json
     partition = partition_for(owner, described[0]["partition_count"])
+    name = f"{topic}:{partition}"
+    ends = klamm("kafka-get-offsets", "--topic-partitions", name, *at, folder=both.folder)
+    assert ends.out.startswith(f"{name}:"), ends
+    end = ends.out.strip().removeprefix(f"{name}:")
     for package in (old, "org.apache.kafka.tools.consumer."):
-        words = ("--topic", topic, "--partition", str(partition), "--offset", "earliest", "--max-messages", "3")
+        words = ("--topic", topic, "--partition", str(partition), "--offset", "earliest", "--max-messages", end)
         theirs, ours = both.ran("kafka-console-consumer", *words, "--formatter", package + formatter)
         assert (theirs.code, ours.code) == (0, 0), (theirs, ours)
         assert ours.out.replace("\n", "") == theirs.out.replace("\n", "")
@@ -449,7 +453,7 @@ def test_lines_are_read_alike(both: Both) -> None:
         assert klamm("topics", "create", topic, "--partitions", "1", *at, folder=both.folder).code == 0
         line = (*at, "--topic", topic, *words, *more)
         if side.own == KAFKA:
-            done = run_tool_alone("kafka.tools.ConsoleProducer", *line, text_input=lines)
+            done = run_tool("kafka.tools.ConsoleProducer", *line, text_input=lines)
             assert (done.returncode, done.stdout) == (0, "")
         else:
             assert klamm("kafka-console-producer", *line, folder=both.folder, stdin=lines) == Ran(0, "", "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -38,6 +39,8 @@ async def fetch(
 ) -> dict[TopicPartition, PartitionData | Unknown]:
     """Return one broker's answer for each partition: data without an error, or why there is none.
 
+    While a quota holds this client back, the broker answers without partitions: wait as long as it says, and ask again.
+
     Args:
         max_bytes: the limit of the whole answer.
         max_wait_ms: how long the broker may wait for the first record.
@@ -61,10 +64,14 @@ async def fetch(
         isolation_level=isolation,
         topics=[FetchTopic(topic=topic, partitions=partitions) for topic, partitions in topics.items()],
     )
-    response: FetchResponse = await wire.call_broker(
-        broker_id, request, version_max=_VERSION_MAX, timeout_ms=timeout_ms
-    )
-    refuse(response.error_code, None, f"broker {broker_id}")
+    while True:
+        response: FetchResponse = await wire.call_broker(
+            broker_id, request, version_max=_VERSION_MAX, timeout_ms=timeout_ms
+        )
+        refuse(response.error_code, None, f"broker {broker_id}")
+        if response.responses or not response.throttle_time_ms:
+            break
+        await asyncio.sleep(response.throttle_time_ms / 1000)
     shown = {
         TopicPartition(topic.topic, data.partition_index): data
         for topic in response.responses

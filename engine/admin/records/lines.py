@@ -117,7 +117,8 @@ def split_lines(chunk: bytes, rest: bytes) -> tuple[list[bytes], bytes]:
 
 def _headers(text: bytes, number: int, rules: LineFormat) -> Sequence[Header]:
     headers: list[Header] = []
-    if not text or text == rules.null_marker:
+    # Of an empty text, Kafka's tool makes a header without name or value, or an error.
+    if text == rules.null_marker or not (text or rules.takes_all):
         return headers
     for part in text.split(rules.header_separator):
         name, end, value = part.partition(rules.header_name_end)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from itertools import pairwise
 
 import pytest
 from event_loop import in_event_loop
@@ -81,6 +82,28 @@ def test_a_request_that_is_refused_as_a_whole() -> None:
     with pytest.raises(Refused, match="FETCH_SESSION_ID_NOT_FOUND") as refused:
         fetched(FetchResponse(error_code=70, responses=[of_topic("a", data)]), A0)
     assert refused.value.where == "broker 0"
+
+
+@in_event_loop
+async def test_a_quota_is_waited_for() -> None:
+    """A broker answers without partitions while a quota holds the client back, and wants to hear nothing until then."""
+    asked_at: list[float] = []
+
+    def answer(_: FetchRequest) -> FetchResponse:
+        asked_at.append(asyncio.get_running_loop().time())
+        if len(asked_at) < 3:
+            return FetchResponse(responses=[], throttle_time_ms=150)
+        return FetchResponse(responses=[of_topic("a", PartitionData(partition_index=0, records=b"records"))])
+
+    async with asyncio.timeout(30), scripted_cluster(1) as cluster:
+        cluster.brokers[0].answers[ApiKey.FETCH] = answer
+        wire = WireCluster(cluster.bootstrap)
+        try:
+            answers = await fetch(wire, 0, {A0: FetchFrom(0, 10)}, max_bytes=10)
+        finally:
+            await wire.close()
+    assert isinstance(answers[A0], PartitionData) and len(asked_at) == 3
+    assert all(later - earlier >= 0.15 for earlier, later in pairwise(asked_at))
 
 
 @in_event_loop

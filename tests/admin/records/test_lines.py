@@ -47,6 +47,7 @@ def test_a_line_without_separators_is_a_value_where_errors_are_ignored() -> None
     rules = LineFormat(b":", True, takes_all=True)
     assert parse_line(b"value", 1, rules, NOW) == Record(-1, NOW, None, b"value", [])
     assert parse_line(b"a,b:1\tvalue", 1, rules, NOW).headers == [("a", None), ("b", b"1")]
+    assert parse_line(b"\tvalue", 1, rules, NOW).headers == [("", None)]
 
 
 @pytest.mark.parametrize(
