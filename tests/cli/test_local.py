@@ -128,6 +128,8 @@ def _zookeeper_can_be_hurt_too(run: Callable[..., Ran]) -> None:
         (("--broker-ids", "1,1"), "--broker-ids names a broker twice"),
         (("--brokers", "3", "--broker-ids", "1,2"), "--brokers 3 and --broker-ids 1,2 contradict each other"),
         (("--broker-config", "a=b"), "--broker-config must be ID:K=V"),
+        (("--broker-config", "0:a"), "a setting is written K=V, not 'a'"),
+        (("--config", "num.partitions"), "a setting is written K=V, not 'num.partitions'"),
         (("--broker-config", "2:a=b", "--brokers", "2"), "--broker-config names broker 2: the brokers are 0, 1"),
         (("--racks", " "), "--racks names no rack"),
         (("--chroot", "/a//b"), "--chroot must be a path"),

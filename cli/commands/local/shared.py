@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer._click.exceptions import UsageError
 
 from cli.framework.command import CommandGroup
 from cli.framework.invocation import Invocation
@@ -65,4 +66,7 @@ def parsed_settings(texts: list[str] | None) -> dict[str, str]:
     """Return the settings of ``K=V`` options."""
     from engine.kafka.config.properties import parse_override
 
+    for text in texts or ():
+        if "=" not in text:
+            raise UsageError(f"a setting is written K=V, not {text!r}")
     return dict(parse_override(text) for text in texts or ())
