@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from apache_kafka import ApacheKafkaBroker
 from broker_program import OLD_RECORDS_STAY, BrokerProgram, settings
 from compared_quotas import Entity, Quotas, altered
+from klamm_program import klamm
 from log_folders import data_batch
 from wire_client import WireClient, controller_address, create_topic
 
@@ -72,9 +74,11 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Addresses]:
         yield addresses
 
 
-def produce_request(records: bytes = RECORDS, acks: int = 1) -> ProduceRequest:
-    data = PartitionProduceData(index=0, records=records)
-    return ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=[TopicProduceData(name="t", partition_data=[data])])
+def produce_request(topic: str = "t", acks: int = 1) -> ProduceRequest:
+    data = PartitionProduceData(index=0, records=RECORDS)
+    return ProduceRequest(
+        acks=acks, timeout_ms=10_000, topic_data=[TopicProduceData(name=topic, partition_data=[data])]
+    )
 
 
 def fetch_request() -> FetchRequest:
@@ -164,6 +168,30 @@ def test_a_client_gets_its_quota_and_its_neighbour_what_it_wants(brokers: Addres
             assert client.waits == {0}
             assert sum(size for _, size, _ in client.answers) > 2 * SECONDS * LIMIT
     set_quotas(brokers, ({"client-id": "noisy"}, dict.fromkeys(noisy)))
+
+
+@pytest.mark.parametrize("command", ["consume", "perf consumer"])
+def test_klamm_itself_waits_for_its_quota(brokers: Addresses, tmp_path: Path, command: str) -> None:
+    """While a quota holds a consumer back, either broker answers a Fetch without partitions."""
+    topic, config = command.replace(" ", "-"), tmp_path / "client.properties"
+    config.write_text("client.id=held-back\n")
+    set_quotas(brokers, ({"client-id": "held-back"}, {"consumer_byte_rate": 100_000.0}))
+    for address in brokers.values():
+        create_topic(address, topic)
+        with WireClient(address, client_id="filling") as client:
+            for _ in range(20):
+                client.ask(produce_request(topic=topic), 9)
+        words = ("-b", address, "--command-config", str(config), "--timeout", "60")
+        begin = time.monotonic()
+        if command == "consume":
+            ran = klamm("consume", topic, "--from-beginning", "--until-end", *words, folder=tmp_path)
+            assert (ran.code, ran.out.count("x" * 19_900 + "\n")) == (0, 20), ran.err
+        else:
+            ran = klamm("perf", "consumer", topic, "--messages", "20", *words, folder=tmp_path)
+            assert ran.code == 0, ran.err
+        # 400 kB, of which three seconds' share comes at once.
+        assert time.monotonic() - begin > 1, "the quota held nobody back"
+    set_quotas(brokers, ({"client-id": "held-back"}, {"consumer_byte_rate": None}))
 
 
 LEVELS: tuple[Entity, ...] = (
