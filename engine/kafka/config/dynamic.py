@@ -7,7 +7,7 @@ dynamic settings, those of all brokers, the broker's file, Kafka's default (KIP-
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -42,6 +42,8 @@ DEFAULT_ENTITY: Final = "<default>"
 Overrides = Mapping[str, str]
 TopicFollower = Callable[[str, LogConfig], None]
 ClientFollower = Callable[[str, str, Overrides], None]
+
+NOTES_MAX: Final = 10
 
 T = TypeVar("T")
 
@@ -236,12 +238,19 @@ class DynamicConfigs:
 
 
 def _run_all(followers: Iterable[Callable[[], None]]) -> None:
-    """Run all of them, then raise the first error."""
-    failure: Exception | None = None
+    """Run all of them, then raise the first error, with a note of each other one."""
+    failures: list[Exception] = []
     for run in followers:
         try:
             run()
         except Exception as error:
-            failure = failure or error
-    if failure is not None:
-        raise failure
+            failures.append(error)
+    raise_first(failures)
+
+
+def raise_first(failures: Sequence[Exception]) -> None:
+    """Raise the first error, if there is any, with a note of each of the next few, so that the log has them."""
+    if failures:
+        for other in failures[1:NOTES_MAX]:
+            failures[0].add_note(f"another failed, too: {other!r}")
+        raise failures[0]

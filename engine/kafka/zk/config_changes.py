@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Final
 
 from engine.common.clock import Clock
-from engine.kafka.config.dynamic import BROKERS, ENTITY_TYPES, TOPICS, USERS, DynamicConfigs
+from engine.kafka.config.dynamic import BROKERS, ENTITY_TYPES, TOPICS, USERS, DynamicConfigs, raise_first
 from engine.kafka.config.dynamic_keys import broker_config_key
 from engine.kafka.config.password_encoder import decoded
 from engine.kafka.config.topic_configs import TOPIC_CONFIG_DEF
@@ -81,7 +81,7 @@ class ConfigChangeListener:
 
     async def load(self, entities: Iterable[Entity]) -> None:
         """Read and apply the settings of these entities, of the others too if a part of the broker fails over one."""
-        failure: Exception | None = None
+        failures: list[Exception] = []
         rest = iter(entities)
         while asked := list(islice(rest, READ_AT_ONCE_MAX)):
             async with self._reading:
@@ -92,9 +92,8 @@ class ConfigChangeListener:
                     try:
                         await self._apply(entity, answer)
                     except Exception as error:
-                        failure = failure or error
-        if failure is not None:
-            raise failure
+                        failures.append(error)
+        raise_first(failures)
 
     async def _apply(self, entity: Entity, answer: tuple[bytes, ZnodeStat] | ZooKeeperError) -> None:
         texts = _texts(entity, answer)

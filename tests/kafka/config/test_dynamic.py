@@ -247,11 +247,15 @@ def test_all_who_follow_topics_and_clients_hear_of_a_change_over_which_one_fails
     def fail(*_: object) -> None:
         raise RuntimeError("a fault of ours")
 
-    for take in (fail, lambda *told: heard.append(told)):
+    def fail_too(*_: object) -> None:
+        raise KeyError("another")
+
+    for take in (fail, fail_too, lambda *told: heard.append(told)):
         held.follow_topics(take)
         held.follow_clients(take)
-    with pytest.raises(RuntimeError):
+    with pytest.raises(RuntimeError) as failure:
         held.apply(TOPICS, "t", {"retention.ms": "5"})
+    assert failure.value.__notes__ == ["another failed, too: KeyError('another')"]
     with pytest.raises(RuntimeError):
         held.apply(USERS, "u", {"producer_byte_rate": "5"})
     assert heard == [("t", LogConfig(retention_ms=5)), (USERS, "u", {"producer_byte_rate": "5"})]
