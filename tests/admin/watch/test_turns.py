@@ -8,7 +8,7 @@ import pytest
 from fake_cluster import FakeCluster, big_cluster
 
 from engine.admin.analysis import sanity, tallies
-from engine.admin.health import topics as health_of_topics
+from engine.admin.health import topic_checks
 from engine.admin.watch.diff import diff, diff_in_turns
 from engine.admin.watch.judging import HealthMemory
 from engine.admin.watch.knowledge import Knowledge
@@ -37,7 +37,7 @@ def test_health_is_found_in_turns_and_nothing_is_left_to_check(
     frame, memory = cluster.frame(), HealthMemory()
     wanted = HealthMemory().judge(frame)
     assert len(list(memory.turns(frame))) == TURNS
-    monkeypatch.setattr(health_of_topics, "_topic", None)
+    monkeypatch.setattr(topic_checks, "_topic", None)
     assert memory.judge(frame) == wanted
     assert list(memory.turns(frame)) == [], "it is known already"
 
