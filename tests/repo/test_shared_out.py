@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from shared_out import LONGEST, ON_BROKERS, SPARK, SPARK_ON_KAFKA, TOGETHER, _Sharing, pytest_collection_modifyitems
+from shared_out import (
+    LONGEST,
+    ON_BROKERS,
+    SPARK,
+    SPARK_ON_KAFKA,
+    TOGETHER,
+    Ends,
+    _Sharing,
+    pytest_collection_modifyitems,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,6 +63,32 @@ def test_the_files_that_share_brokers_are_named(fixture: str, request: pytest.Fi
     more = [file for file, is_one in users.items() if is_one and file not in named]
     assert more == [], f"ON_BROKERS of shared_out.py names the files that use {fixture}"
     assert [file for file in named - {*SPARK} if not users.get(file, True)] == []
+
+
+@pytest.mark.parametrize(
+    ("scope", "file", "following", "ended"),
+    [
+        ("session", SPARK[0], SPARK[1], []),
+        ("session", SPARK[1], SPARK[0], []),
+        ("session", SPARK[0], "tests/a.py", ["spark"]),
+        ("session", "tests/a.py", "tests/b.py", ["spark"]),
+        ("session", SPARK[0], None, []),
+        ("module", SPARK[0], "tests/a.py", []),
+    ],
+)
+def test_what_files_share_ends_after_the_last_of_them(
+    scope: str, file: str, following: str | None, ended: list[str]
+) -> None:
+    """At the end of the run pytest does it, and at the end of a file with what is the file's own."""
+    asked: list[object] = []
+    fixture: Any = SimpleNamespace(argname="spark", scope=scope, finish=asked.append)
+    item, nextitem = (name and SimpleNamespace(nodeid=f"{name}::test_1[x::y]") for name in (file, following))
+    ends, request = Ends(), "spark"
+    for hook in (ends.pytest_fixture_setup(fixture, request), ends.pytest_runtest_teardown(item, nextitem)):  # type: ignore[arg-type]
+        next(hook)
+        with suppress(StopIteration):
+            next(hook)
+    assert asked == ended
 
 
 def test_a_process_gets_its_next_file_when_one_test_is_left() -> None:

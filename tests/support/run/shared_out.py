@@ -5,6 +5,9 @@ All tests of a file run in the same process, one after the other.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
+from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 import pytest
@@ -67,11 +70,11 @@ ON_BROKERS = {
         ),
     ),
 }  # fmt: skip
-"""By fixture, the files that share its brokers, which take CPU from their start to the end of the run."""
+"""By fixture, the files that share its brokers."""
 
 TOGETHER = (SPARK, SPARK_ON_KAFKA, *(files for groups in ON_BROKERS.values() for files in groups))
 
-LONGEST = (
+_FIRST_LONG = (
     *SPARK,
     *ON_BROKERS["live_cluster"][0],
     *ON_BROKERS["live_cluster"][1],
@@ -80,6 +83,10 @@ LONGEST = (
     "tests/cluster/test_transaction_histories.py",
     "tests/cli/test_outcomes.py",
     "tests/admin/watch/test_live_feed.py",
+)
+"""They begin first: CI fetches Apache Kafka meanwhile."""
+
+_LONG = (
     "tests/cli/test_plan_apply_faults.py",
     "tests/cluster/test_failover.py",
     "tests/repo/test_mutants.py",
@@ -99,6 +106,9 @@ LONGEST = (
     "tests/cli/test_half_dead.py",
     "tests/plans/test_scenarios.py",
     "tests/plans/test_nearby.py",
+)
+
+_LONG_ON_KAFKA = (
     *SPARK_ON_KAFKA,
     "tests/interop/test_plans_on_kafka_4.py",
     "tests/interop/test_kafka_with_silent_zookeeper.py",
@@ -121,9 +131,15 @@ LONGEST = (
     "tests/interop/test_secured_jmx.py",
     "tests/interop/test_metrics_of_kafka.py",
 )
-"""Files that take more than half a minute: begun late, one of them would end long after all others."""
+
+LONGEST = (*_FIRST_LONG, *(file for pair in zip_longest(_LONG, _LONG_ON_KAFKA) for file in pair if file))
+"""Files that take more than half a minute: begun late, one of them would end long after all others.
+
+Those on Apache Kafka wait more than they compute, the others do not: in a run of both they take turns.
+"""
 
 _PLACES = {file: place for place, file in enumerate(LONGEST)}
+_SHARED = {"spark", *ON_BROKERS}
 _FIRST = {file: files[0] for files in TOGETHER for file in files}
 
 
@@ -134,10 +150,38 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=lambda item: _PLACES.get(_file(item.nodeid), len(_PLACES)))
 
 
+class Ends:
+    """Ends what files share after the last of them: until the end of the run it would take CPU."""
+
+    def __init__(self) -> None:
+        self._ends: list[Callable[[], None]] = []
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(
+        self, fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest
+    ) -> Generator[None, object, object]:
+        result = yield
+        if fixturedef.scope == "session" and fixturedef.argname in _SHARED:
+            self._ends.append(partial(fixturedef.finish, request))  # type: ignore[arg-type]
+        return result
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_teardown(self, item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
+        yield
+        if nextitem is not None and _together(nextitem.nodeid) != _together(item.nodeid):
+            while self._ends:
+                self._ends.pop()()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Where one process runs all files, others come between those that belong together."""
+    if hasattr(config, "workerinput"):
+        config.pluginmanager.register(Ends())
+
+
 class _Sharing(LoadFileScheduling):  # type: ignore[misc]
     def _split_scope(self, nodeid: str) -> str:
-        file = _file(nodeid)
-        return _FIRST.get(file, file)
+        return _together(nodeid)
 
     def _reschedule(self, node: Any) -> None:
         """Give a process its next file when one test is left: it begins none before it knows the next one.
@@ -151,6 +195,12 @@ class _Sharing(LoadFileScheduling):  # type: ignore[misc]
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Sharing | None:
     return _Sharing(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+def _together(nodeid: str) -> str:
+    """Return the first of the files that run in the same process one after the other."""
+    file = _file(nodeid)
+    return _FIRST.get(file, file)
 
 
 def _file(nodeid: str) -> str:
