@@ -9,7 +9,9 @@ import re
 import signal
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -19,6 +21,8 @@ from cli.exit_codes import ExitCode
 from cli.views.perf_suite import suite_report, write_plot
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import ClusterTarget, Origin, parse_addresses
+from engine.admin.log_dirs.describing import LogDir, read_log_dirs
+from engine.admin.perf import suite_disks
 from engine.admin.perf.suite import Case, CaseResult, experiments, rates_of
 from engine.admin.perf.suite_disks import WatchedDisks
 from engine.admin.perf.suite_run import Suite, SuiteOptions, WorkerFailed, WorkerFigures, cpu_seconds, find_processes
@@ -76,10 +80,15 @@ def test_a_dry_run_says_what_would_be_done(program: Callable[..., Ran]) -> None:
     assert "dry run: would load" in ran.err
 
 
-def test_it_stops_where_a_disk_gets_full(program: Callable[..., Ran]) -> None:
-    ran = program("perf", "suite", "--experiment", "pair", *SHORT, "--min-free", "99", "--yes", "-o", "json")
+def test_it_stops_where_a_disk_gets_full(program: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> None:
+    async def half_full(*given: Any) -> list[LogDir]:
+        dirs = await read_log_dirs(*given)
+        return [replace(log_dir, usable_bytes=(log_dir.total_bytes or 0) // 2) for log_dir in dirs]
+
+    monkeypatch.setattr(suite_disks, "read_log_dirs", half_full)
+    ran = program("perf", "suite", "--experiment", "pair", *SHORT, "--min-free", "51", "--yes", "-o", "json")
     assert ran.code == ExitCode.BAD_ANSWER
-    assert "left" in ran.json["stopped"]
+    assert "has only 50% left" in ran.json["stopped"]
     assert ran.json["cases"] == []
     assert topics_of_suites(program) == []
 
