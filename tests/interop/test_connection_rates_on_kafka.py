@@ -13,7 +13,7 @@ import time
 import urllib.request
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
 import pytest
@@ -181,7 +181,7 @@ def address_limit(brokers: Brokers, address: str | None, rate: float) -> Iterato
 
 
 @contextmanager
-def broker_limit(brokers: Brokers, key: str, limit: int = RATE) -> Iterator[None]:
+def broker_limit(brokers: Brokers, key: str, limit: int | str = RATE) -> Iterator[None]:
     """Give all brokers a dynamic setting."""
 
     def change(operation: int, value: str | None) -> None:
@@ -303,10 +303,10 @@ def test_a_listener_lets_all_in_at_its_rate_and_spares_the_brokers_own(brokers: 
         assert statistics.median(neighbour.took_s for neighbour in neighbours) < 0.1 * slowness(), name
 
 
-def visitor(address: str) -> socket.socket:
+def visitor(address: str, source: str = "") -> socket.socket:
     """Connect and ask something; nobody says when it is answered."""
     host, _, port = address.rpartition(":")
-    made = socket.create_connection((host, int(port)))
+    made = socket.create_connection((host, int(port)), source_address=(source, 0))
     made.sendall(HELLO)
     return made
 
@@ -345,6 +345,28 @@ def test_connections_beyond_the_most_wait_until_others_end(brokers: Brokers, key
                 visitors[0].close()
                 assert is_answered(visitors[-1], 20), name
             for each in visitors:
+                each.close()
+
+
+@pytest.mark.parametrize("is_ended", [True, False], ids=["others have ended", "others are still there"])
+def test_connections_that_wait_count_for_their_address_once_it_is_their_turn(brokers: Brokers, is_ended: bool) -> None:
+    with broker_limit(brokers, "max.connections.per.ip.overrides", f"{NOISY}:2"):
+        time.sleep(1)
+        for name, addresses in brokers.items():
+            with broker_limit(brokers, "listener.name.slow.max.connections", 2):
+                first = [visitor(addresses.slow, NOISY) for _ in range(2)]
+                assert all(is_answered(each, 20) for each in first), name
+                late = [visitor(addresses.slow, NOISY) for _ in range(2)]
+                assert not any(is_answered(each, 1) for each in late), name
+                for each in first if is_ended else ():
+                    each.close()
+            if is_ended:
+                assert all(is_answered(each, 20) for each in late), name
+            for each in late if not is_ended else ():
+                each.settimeout(20)
+                with suppress(ConnectionResetError):
+                    assert each.recv(1) == b"", name
+            for each in (*first, *late):
                 each.close()
 
 

@@ -342,6 +342,11 @@ class Connection(asyncio.BufferedProtocol):
         self._is_held = True
         self._unmuting = asyncio.get_running_loop().call_later(after_ms / 1000, self._close_unheard)
 
+    def refuse(self) -> None:
+        """Close the connection, whose address has too many."""
+        logger.warning("Refused a connection: its address has as many as it may peer=%s", self.session.host)
+        self.close(CloseReason.TOO_MANY)
+
     def _close_unheard(self) -> None:
         if self._transport is not None and not self._inbox.is_empty:
             self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)

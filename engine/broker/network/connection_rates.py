@@ -2,7 +2,8 @@
 
 A listener that is above its rate, or whose broker is, lets connections in one by one, each after its wait. A connection
 from an address that is above its own rate is closed after its wait. No wait is longer than one sample of the window.
-Where there is no room, connections wait until others have ended; the server says where there is.
+Where there is no room, connections wait until others have ended; the server says where there is. Whoever's turn it is
+is refused if its address already has as many as it may.
 Source: ConnectionQuotas of Kafka 3.9, which closes those first whose wait ends last: under a steady stream, too late.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -47,6 +49,9 @@ class Newcomer(Protocol):
     def let_in(self) -> None: ...
     def turn_away(self, after_ms: int) -> None:
         """Close it after this time."""
+
+    def refuse(self) -> None:
+        """Close it: its address has too many."""
 
 
 class _Rate:
@@ -107,14 +112,16 @@ class ConnectionRates:
         protected: frozenset[str],
         find_room: Callable[[str], bool] = lambda listener: True,
         metrics_window: Window = METRICS_WINDOW,
+        most_from: Callable[[str], int] = lambda address: UNLIMITED,
     ) -> None:
         """``protected`` are the listeners to which the broker's own limit does not apply.
 
-        ``find_room`` says whether a listener may have one more connection now. ``metrics_window`` is for the means of
-        how long connections waited.
+        ``find_room`` says whether a listener may have one more connection now, ``most_from`` how many an address may
+        have. ``metrics_window`` is for the means of how long connections waited.
         """
         self.limits = CreationLimits()
         self._find_room = find_room
+        self._most_from = most_from
         self._window = window
         self._metrics_window = metrics_window
         self._clock = clock
@@ -122,6 +129,8 @@ class ConnectionRates:
         self._broker = _Rate(window)
         self._gates: dict[str, _Gate] = {}
         self._addresses: dict[str, _Rate] = {}
+        self._inside_from: Counter[str] = Counter()
+        """By address."""
         self._limit_of_address: dict[str | None, int] = {}
 
     @property
@@ -192,13 +201,16 @@ class ConnectionRates:
         if newcomer in gate.waiting:
             newcomer.hold()
 
-    def ended(self, newcomer: Newcomer, listener: str) -> None:
+    def ended(self, newcomer: Newcomer, listener: str, address: str) -> None:
         """Note that a connection has ended, whether it was let in or not: others may have its place."""
         gate = self._gates.get(listener)
         if gate is None:
             return
         if newcomer.is_let_in:
             gate.inside -= 1
+            self._inside_from[address] -= 1
+            if not self._inside_from[address]:
+                del self._inside_from[address]
         elif newcomer in gate.waiting:
             gate.is_first_counted = gate.is_first_counted and newcomer is not next(iter(gate.waiting))
             del gate.waiting[newcomer]
@@ -255,14 +267,21 @@ class ConnectionRates:
         now_ms = self._clock.monotonic_ms()
         wait_ms = self._count_address(address, now_ms)
         if wait_ms == 0:
-            gate.inside += 1
-            newcomer.let_in()
+            self._let_in_or_refuse(newcomer, gate, address)
             return
         gate.address_throttle_ms.record(wait_ms, now_ms)
         gate.rate.take_back(now_ms)
         if listener not in self.protected:
             self._broker.take_back(now_ms)
         newcomer.turn_away(wait_ms)
+
+    def _let_in_or_refuse(self, newcomer: Newcomer, gate: _Gate, address: str) -> None:
+        if self._inside_from[address] >= self._most_from(address):
+            newcomer.refuse()
+            return
+        gate.inside += 1
+        self._inside_from[address] += 1
+        newcomer.let_in()
 
     def _count_address(self, address: str, now_ms: int) -> int:
         limit = self._limit_of_address.get(address, self._limit_of_address.get(None, UNLIMITED))

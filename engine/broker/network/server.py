@@ -8,7 +8,6 @@ import heapq
 import logging
 import socket
 import struct
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
@@ -223,9 +222,8 @@ class SocketServer:
         self.buffers = ReceiveBuffers(max(0, limits.queued_max_request_bytes), clock.monotonic_ms)
         self.totals: dict[str, NetworkTotals] = {}
         """By listener."""
-        self._per_ip: Counter[str] = Counter()
         self.rates = ConnectionRates(
-            rate_window or Window(), clock, limits.protected_listeners, self._find_room, metrics_window
+            rate_window or Window(), clock, limits.protected_listeners, self._find_room, metrics_window, self._most_from
         )
         self._servers: dict[str, asyncio.Server] = {}
         """By listener."""
@@ -353,7 +351,6 @@ class SocketServer:
         self.connections.add(connection)
         host, listener = connection.session.host, connection.session.listener_name
         self.totals[listener].accepted += 1
-        self._per_ip[host] += 1
         if self._is_stopping or listener not in self._servers:
             return CloseReason.STOPPING
         limits = self.limits
@@ -361,15 +358,12 @@ class SocketServer:
             logger.warning("Refused a connection: no file descriptor is left for it peer=%s", host)
             return CloseReason.NO_DESCRIPTOR
         waiting = self.rates.waiting_at(listener)
-        if waiting >= _backlog(limits) or self._per_ip[host] > limits.max_connections_per_ip_overrides.get(
-            host, limits.max_connections_per_ip
-        ):
+        if waiting >= _backlog(limits):
             logger.warning(
-                "Refused a connection: too many are open peer=%s open=%d waiting=%d of_this_peer=%d",
+                "Refused a connection: too many wait already peer=%s open=%d waiting=%d",
                 host,
                 self.rates.inside,
                 waiting,
-                self._per_ip[host],
             )
             return CloseReason.TOO_MANY
         self.rates.admit(connection, listener, host)
@@ -382,6 +376,11 @@ class SocketServer:
         self.limits = replace(self.limits, **changes)
         self._close_excess(0)
         self.rates.look_for_room()
+
+    def _most_from(self, address: str) -> int:
+        """Return how many connections an address may have."""
+        limits = self.limits
+        return limits.max_connections_per_ip_overrides.get(address, limits.max_connections_per_ip)
 
     def _find_room(self, listener: str) -> bool:
         """Say whether a listener may have one more connection now; make room for one of a broker.
@@ -459,10 +458,7 @@ class SocketServer:
             else:
                 totals.failed_logins += 1
         host = connection.session.host
-        self._per_ip[host] -= 1
-        if self._per_ip[host] <= 0:
-            del self._per_ip[host]
-        self.rates.ended(connection, connection.session.listener_name)
+        self.rates.ended(connection, connection.session.listener_name, host)
         logger.debug("A connection ended: %s peer=%s:%d", _reason(connection), host, connection.session.port)
 
     def _close_gone(self) -> None:

@@ -241,6 +241,25 @@ async def test_connections_beyond_the_limits_are_refused() -> None:
 
 
 @staged(run)
+async def test_connections_that_wait_do_not_count_for_their_address() -> None:
+    async with serving({}, ServerLimits(max_connections=1, max_connections_per_ip=1)) as (server, host, port):
+        clients = [BrokerClient(host, port, client_id=str(i)) for i in range(3)]
+        await clients[0].api_versions()
+        late = []
+        for client in clients[1:]:
+            late.append(asyncio.create_task(client.api_versions()))
+            await until(lambda: server.rates.waiting == len(late))
+        await clients[0].close()
+        await late[0]
+        server.change_limits(max_connections=2)
+        with pytest.raises(ConnectionLost):
+            await late[1]
+        assert (server.rates.inside, server.rates.waiting) == (1, 0)
+        for client in clients:
+            await client.close()
+
+
+@staged(run)
 async def test_who_takes_no_answer_is_idle_whatever_else_it_has_asked_for() -> None:
     """A request that waits forever behind an answer that is never read must not keep a connection forever."""
     partition = PartitionData(partition_index=0, high_watermark=0, records=b"x" * 200_000)

@@ -53,6 +53,9 @@ class Peer:
         self.after_ms = after_ms
         self._note("away")
 
+    def refuse(self) -> None:
+        self._note("refused")
+
     def _note(self, what: str) -> None:
         self._seen.append((self._name, what, round(asyncio.get_running_loop().time(), 3)))
 
@@ -187,9 +190,9 @@ async def test_who_waits_for_room_comes_in_at_the_rate_too() -> None:
     await asyncio.sleep(10)
     assert (rates.inside, rates.waiting, rates.inside_of("L"), rates.waiting_at("L")) == (2, 5, 2, 5)
     peers[2].is_closed = True
-    rates.ended(peers[2], "L")
-    rates.ended(peers[0], "L")
-    rates.ended(peers[1], "L")
+    rates.ended(peers[2], "L", "10.0.0.1")
+    rates.ended(peers[0], "L", "10.0.0.1")
+    rates.ended(peers[1], "L", "10.0.0.1")
     await asyncio.sleep(10)
     assert [name for name, _, _ in seen] == ["0", "1", "3", "4"]
     assert 9_000 <= rates.blocked_ms("L") <= 11_000
@@ -213,7 +216,7 @@ async def test_who_comes_to_the_front_where_there_is_no_room_waits_its_whole_tim
     await asyncio.sleep(0.1)
     for gone in (1, 0):
         peers[gone].is_closed = True
-        rates.ended(peers[gone], "L")
+        rates.ended(peers[gone], "L", "10.0.0.1")
     await asyncio.sleep(10)
     (_, first_s), (name, second_s) = [(name, at_s - begin_s) for name, _, at_s in seen]
     assert (name, first_s) == ("2", 0) and second_s >= 1
@@ -227,9 +230,9 @@ async def test_a_listener_is_not_blocked_once_no_connection_waits() -> None:
     rates.admit(peers[0], "L", "10.0.0.1")
     rates.admit(peers[1], "L", "10.0.0.1")
     await asyncio.sleep(10)
-    rates.ended(peers[1], "L")
+    rates.ended(peers[1], "L", "10.0.0.1")
     await asyncio.sleep(1000)
-    rates.ended(peers[0], "L")
+    rates.ended(peers[0], "L", "10.0.0.1")
     rates.admit(peers[2], "L", "10.0.0.1")
     assert peers[2].is_let_in and rates.blocked_ms("L") == 10_000
 
@@ -303,3 +306,24 @@ async def test_a_listener_has_a_number_of_connections_of_its_own() -> None:
         writer.close()
         await read_frame(waiting)
         other.close()
+
+
+@in_virtual_time
+async def test_only_connections_that_were_let_in_count_for_their_address() -> None:
+    """Those that wait count for nothing yet. In Kafka the kernel has them."""
+    seen: list[tuple[str, str, float]] = []
+    room = 2
+    rates = ConnectionRates(
+        TWO_SECONDS, LoopClock(), frozenset(), lambda listener: rates.inside < room, most_from=lambda address: 2
+    )
+    peers = [Peer(seen, f"{number}") for number in range(5)]
+    for peer in peers[:4]:
+        rates.admit(peer, "L", "10.0.0.1")
+    rates.admit(peers[4], "L", "10.0.0.2")
+    assert [what for _, what, _ in seen] == ["in", "in"] and rates.waiting == 3
+    rates.ended(peers[0], "L", "10.0.0.1")
+    assert [(name, what) for name, what, _ in seen[2:]] == [("2", "in")]
+    room = 3
+    rates.look_for_room()
+    assert [(name, what) for name, what, _ in seen[3:]] == [("3", "refused"), ("4", "in")]
+    assert (rates.inside, rates.waiting) == (3, 0)
