@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
@@ -26,7 +26,7 @@ from engine.common.assignment import (
     usable_racks,
 )
 from engine.common.errors import ConfigError, CoordinationError, ErrorCode, KafkaError
-from engine.common.model import ReplicaAssignment, TopicPartition
+from engine.common.model import ReplicaAssignment
 from engine.common.topic_id import random_topic_id
 from engine.common.topic_names import (
     GROUP_METADATA_TOPIC,
@@ -436,10 +436,15 @@ class TopicAdmin:
 
     # Waiting
 
-    async def wait_for_leaders(self, topic: str, partitions: Iterable[int], timeout_ms: int) -> bool:
+    async def wait_for_leaders(self, topic: str, partitions: Collection[int], timeout_ms: int) -> bool:
         """Wait until this broker's metadata has a leader for each partition; False if it took too long."""
-        names = [TopicPartition(topic, p) for p in partitions]
-        return await self._waiter.wait(lambda: all(map(self._has_leader, names)), timeout_ms)
+
+        def are_led() -> bool:
+            # Each update asks, of a new topic's 60,000 partitions too.
+            known = map(self._metadata_cache.partitions(topic).get, partitions)
+            return all(partition is not None and partition.leader >= 0 for partition in known)
+
+        return await self._waiter.wait(are_led, timeout_ms)
 
     async def wait_until_gone(self, topic: str, timeout_ms: int) -> bool:
         """Wait until this broker's metadata no longer has the topic; False if it took too long."""
@@ -449,10 +454,6 @@ class TopicAdmin:
     def waiting(self) -> int:
         """How many requests wait until this broker's metadata shows what they changed."""
         return len(self._waiter)
-
-    def _has_leader(self, partition: TopicPartition) -> bool:
-        known = self._metadata_cache.partition_info(partition)
-        return known is not None and known.leader >= 0
 
 
 def _replica_assignments(assignment: Assignment) -> Mapping[int, ReplicaAssignment]:

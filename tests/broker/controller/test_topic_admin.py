@@ -19,6 +19,11 @@ from engine.broker.replication.metadata_cache import MetadataCache
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.kafka.config.broker import BrokerConfig
+from engine.kafka.protocol.apis.update_metadata import (
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
 from engine.kafka.zk.admin_nodes import DeleteTopicsTopicZNode
 from engine.kafka.zk.topics import TopicIdReplicaAssignment
 from engine.runtime import offload
@@ -350,6 +355,33 @@ async def test_waiting_ends_at_the_time_out(zk_chroot: str) -> None:
         assert not await admin.wait_for_leaders("never", (0,), 30)
         assert not await admin.wait_for_leaders("never", (0,), 0)
         assert await admin.wait_until_gone("never", 0)
+
+
+@staged(run)
+async def test_partitions_are_waited_for_until_each_has_a_leader() -> None:
+    cache = MetadataCache(0)
+    admin = TopicAdmin(MagicMock(), cache, MagicMock())
+
+    def announce(*leaders: int) -> None:
+        states = [
+            UpdateMetadataPartitionState(
+                partition_index=number, controller_epoch=1, leader=leader, leader_epoch=0, isr=[1], zk_version=0,
+                replicas=[1],
+            )
+            for number, leader in enumerate(leaders)
+        ]  # fmt: skip
+        topic = UpdateMetadataTopicState(topic_name="t", partition_states=states)
+        cache.update(UpdateMetadataRequest(controller_id=1, topic_states=[topic], live_brokers=[]), 1)
+
+    waiting = asyncio.create_task(admin.wait_for_leaders("t", range(3), 3_600_000))
+    await eventually(lambda: admin.waiting == 1, "the first wait")
+    for leaders in ((1,), (1, -1, 1), (-1, 1, 1)):
+        announce(*leaders)
+        assert not await admin.wait_for_leaders("t", range(3), 0)
+    announce(1, 0, 1)
+    async with asyncio.timeout(30):
+        assert await waiting
+    assert await admin.wait_for_leaders("t", range(3), 0)
 
 
 @pytest.mark.parametrize(("for_elections", "together"), [(True, 1), (False, 2)])
