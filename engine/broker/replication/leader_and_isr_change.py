@@ -363,8 +363,9 @@ class LeaderAndIsrChange:
         for start in range(0, len(partitions), CREATED_AT_ONCE_MAX):
             part = partitions[start : start + CREATED_AT_ONCE_MAX]
             can_tell_new = not manager.log_manager.offline_dirs
+            creatable = (w for w in part if can_tell_new or w.state.is_new)
             await manager.create_logs(
-                {w.partition.topic_partition: w.topic_id for w in part if can_tell_new or w.state.is_new}
+                {w.partition.topic_partition: w.topic_id for w in creatable if self._is_hosted(w)}
             )
             for wanted in part:
                 yield wanted, self._open_log(wanted, role)
@@ -372,6 +373,8 @@ class LeaderAndIsrChange:
 
     def _open_log(self, wanted: _Wanted, role: str) -> Log | None:
         topic_partition = wanted.partition.topic_partition
+        if not self._is_hosted(wanted):
+            return None
         try:
             return self._manager.open_log(topic_partition, wanted.topic_id, is_new=wanted.state.is_new)
         except KafkaError as error:

@@ -402,6 +402,32 @@ class TestLeaderAndIsr:
         assert not partition.is_leader
         assert manager.fetchers.fetcher_of(TP) is None
 
+    @pytest.mark.parametrize("is_late", [False, True], ids=["as it is its turn", "before its turn"])
+    @pytest.mark.parametrize("leader", [1, 2, 9], ids=["leader", "follower", "dead leader"])
+    @staged(in_world, dirs_per_broker=2)
+    async def test_no_other_log_is_made_for_a_replica_whose_log_dir_fails_meanwhile(
+        self, w: World, manager: ReplicaManager, /, monkeypatch: pytest.MonkeyPatch, leader: int, is_late: bool
+    ) -> None:
+        """The next start would find two folders of one name, and refuse."""
+        monkeypatch.setattr(leader_and_isr_change, "CREATED_AT_ONCE_MAX", 1)
+        await lisr(manager, request(state(1, 0, is_new=True)))
+        partition, log_manager, failing = manager.partition(*TP), w.brokers[1].log_manager, w.log(1).log_dir
+        create_logs = manager.create_logs
+
+        async def create_and_fail(topic_ids: Any) -> None:
+            await create_logs(topic_ids)
+            if failing in log_manager.live_dirs:
+                log_manager.fail_dir(failing, "the test pulled the disk", OSError(5, "I/O error"))
+                manager.handle_log_dir_failure(failing)
+
+        monkeypatch.setattr(manager, "create_logs", create_and_fail)
+        states = [state(leader, 1, index=index, is_new=True) for index in ((1, 0) if is_late else (0, 1))]
+        answer = [0, ErrorCode.KAFKA_STORAGE_ERROR]
+        assert await lisr(manager, request(*states)) == (0, answer if is_late else answer[::-1])
+        assert log_manager.get(TP) is None and log_manager.get(TopicPartition(TP.topic, 1)) is not None
+        assert not (log_manager.live_dirs[0] / f"{TP}").exists()
+        await w.until(lambda: partition.log is None, "the replica has ended")
+
     @pytest.mark.parametrize("fails", [False, True], ids=["", "the disk fails"])
     @pytest.mark.parametrize("leader", [1, 2], ids=["leader", "follower"])
     @staged(in_world)
