@@ -21,7 +21,7 @@ from engine.common.errors import ErrorCode, KafkaError, KlammError, error_code
 from engine.common.model import TopicPartition
 from engine.kafka.protocol.apis.fetch import FetchResponse, PartitionData
 from engine.kafka.protocol.records.header import iter_batches
-from engine.runtime.turns import Breather
+from engine.runtime.turns import Breather, carry_out
 
 logger = logging.getLogger("kafka.server.ReplicaFetcherThread")
 
@@ -104,7 +104,8 @@ class ReplicaFetcher:
 
     async def _turn(self) -> None:
         self._changed.clear()
-        self._table.end_delays()
+        if self._table.delayed:
+            await carry_out(self._table.end_delays())
         if self._table.truncating:
             await self._cutter.cut_before_fetching()
         await self._cutter.settle()

@@ -43,7 +43,8 @@ class FetchPlan(NamedTuple):
 
     session_id: int
     session_epoch: int
-    topics: list[FetchTopic]
+    sent: dict[TopicPartition, FetchWanted]
+    """What the request says: a list of it is long to make, and ``add_to_topics`` makes a part."""
     forgotten: list[ForgottenTopic]
     uses_topic_ids: bool
     partitions: dict[TopicPartition, FetchWanted]
@@ -110,7 +111,7 @@ class FollowerFetchSession:
         return FetchPlan(
             self._session_id,
             self._epoch,
-            _topics(sent),
+            sent,
             _forgotten_topics(forgotten),
             can_use_topic_ids,
             self._told,
@@ -187,10 +188,9 @@ def _epoch_text(epoch: int) -> str:
     return "INITIAL" if epoch == INITIAL_EPOCH else str(epoch)
 
 
-def _topics(partitions: dict[TopicPartition, FetchWanted]) -> list[FetchTopic]:
+def add_to_topics(topics: list[FetchTopic], sent: Iterable[tuple[TopicPartition, FetchWanted]]) -> None:
     """Keep the order of the partitions: those of a topic stand together only if they follow each other."""
-    topics: list[FetchTopic] = []
-    for (name, index), wanted in partitions.items():
+    for (name, index), wanted in sent:
         if not topics or (topics[-1].topic, topics[-1].topic_id) != (name, wanted.topic_id):
             topics.append(FetchTopic(topic=name, topic_id=wanted.topic_id, partitions=[]))
         topics[-1].partitions.append(
@@ -203,7 +203,6 @@ def _topics(partitions: dict[TopicPartition, FetchWanted]) -> list[FetchTopic]:
                 partition_max_bytes=wanted.max_bytes,
             )
         )
-    return topics
 
 
 def _forgotten_topics(forgotten: Iterable[tuple[TopicPartition, bytes]]) -> list[ForgottenTopic]:

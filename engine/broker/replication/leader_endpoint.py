@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from engine.broker.replication.follower_fetch_session import TOPIC_IDS_SINCE, FetchPlan
+from engine.broker.replication.follower_fetch_session import TOPIC_IDS_SINCE, FetchPlan, add_to_topics
 from engine.broker.replication.settings import ReplicationSettings
 from engine.common.errors import ErrorCode, KafkaError, error_code
 from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Node, TopicPartition
+from engine.common.turns import pieces_of
 from engine.kafka.client.broker_client import BrokerClient, ChannelTotals
 from engine.kafka.config.metadata_version import (
     fetch_version,
@@ -19,7 +20,7 @@ from engine.kafka.config.metadata_version import (
     list_offsets_version,
     offset_for_leader_epoch_version,
 )
-from engine.kafka.protocol.apis.fetch import FetchRequest, FetchResponse, ReplicaState
+from engine.kafka.protocol.apis.fetch import FetchRequest, FetchResponse, FetchTopic, ReplicaState
 from engine.kafka.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from engine.kafka.protocol.apis.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -27,6 +28,10 @@ from engine.kafka.protocol.apis.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from engine.kafka.protocol.declaration import Request
+from engine.runtime.turns import Breather
+
+ADDED_AT_ONCE = 500
+"""Partitions of a request between two looks at the time: a millisecond's work."""
 
 
 class LeaderConnection(Protocol):
@@ -76,14 +81,18 @@ class LeaderEndpoint:
         version = self._fetch_version
         if version >= TOPIC_IDS_SINCE and not plan.uses_topic_ids:
             version = TOPIC_IDS_SINCE - 1
-        settings = self._settings
+        settings, breather = self._settings, Breather()
+        topics: list[FetchTopic] = []
+        for piece in pieces_of(plan.sent.items(), ADDED_AT_ONCE):
+            add_to_topics(topics, piece)
+            await breather.give_way()
         request = FetchRequest(
             max_wait_ms=settings.replica_fetch_wait_max_ms,
             min_bytes=settings.replica_fetch_min_bytes,
             max_bytes=settings.replica_fetch_response_max_bytes,
             session_id=plan.session_id,
             session_epoch=plan.session_epoch,
-            topics=plan.topics,
+            topics=topics,
             forgotten_topics_data=plan.forgotten,
         )
         if version >= 15:

@@ -21,6 +21,7 @@ from engine.broker.replication.partition import Partition
 from engine.broker.replication.replica_manager import ReplicaManager
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import Node, TopicPartition
+from engine.common.turns import at_once
 from engine.kafka.client.errors import ConnectionLost
 
 LEADER_EPOCH = 5
@@ -168,7 +169,7 @@ def test_where_the_leader_tells_no_epoch_nothing_is_cut(tmp_path: Path, answer: 
         assert (following.log_range, following.asks_next) == ((0, 4), None)
         assert (following.failed, following.table.truncating) == ({TP} if is_fenced else set(), {})
         await asyncio.sleep(2)
-        following.table.end_delays()
+        at_once(following.table.end_delays())
         assert set(following.table.truncating) == (set() if is_fenced else {TP})
 
     leader = ScriptedLeader(is_old=True)

@@ -17,6 +17,7 @@ from engine.broker.replication.settings import ReplicationSettings
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import Node, TopicPartition
 from engine.common.topic_id import ZERO_TOPIC_ID
+from engine.common.turns import at_once
 
 T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
 ID, OTHER_ID = bytes(range(16)), bytes(range(1, 17))
@@ -136,7 +137,7 @@ def test_a_new_leader_epoch_leaves_nothing_of_the_earlier_one() -> None:
     newer = fetching.add(T0, leader_epoch=6), fetching.add(T1, leader_epoch=6)
     assert fetching.asked == {}
     fetching.host.clock.advance(BACKOFF_MS)
-    fetching.table.end_delays()
+    at_once(fetching.table.end_delays())
     assert tuple(fetching.table.truncating.values()) == newer
 
 
@@ -151,7 +152,7 @@ def test_a_partition_that_is_removed_leaves_nothing_behind() -> None:
         assert removed is not None and removed.topic_partition == partition
     assert fetching.table.remove(T0) is None
     fetching.host.clock.advance(BACKOFF_MS)
-    fetching.table.end_delays()
+    at_once(fetching.table.end_delays())
     assert (fetching.table.states, fetching.table.truncating, fetching.asked) == ({}, {}, {})
     assert fetching.table.session.is_empty
     assert continued(state, LEADER) == InitialFetchState(ID, LEADER, 5, 7)
@@ -236,10 +237,10 @@ def test_pauses_double_up_to_the_back_off() -> None:
         fetching.table.delay([state])
         assert fetching.asked == {}
         fetching.host.clock.advance(pause_ms - 1)
-        fetching.table.end_delays()
+        at_once(fetching.table.end_delays())
         assert (fetching.asked, state.is_ready) == ({}, False)
         fetching.host.clock.advance(1)
-        fetching.table.end_delays()
+        at_once(fetching.table.end_delays())
         assert (set(fetching.asked), state.is_ready) == ({T0}, True)
     state.failures = 10**6
     fetching.table.delay([state])
@@ -255,8 +256,24 @@ def test_a_pause_is_not_prolonged_by_another_failure() -> None:
     assert (state.failures, other.failures) == (1, 1)
     assert (state.delayed_until_ms, other.delayed_until_ms) == (50, 70)
     fetching.host.clock.advance(30)
-    fetching.table.end_delays()
+    at_once(fetching.table.end_delays())
     assert set(fetching.asked) == {T0}
+
+
+def test_what_is_removed_while_pauses_end_is_not_fetched_again() -> None:
+    """They end in turns: 20,000 of them hold the loop for 40 ms, and as many were put into the request after that."""
+    fetching = Fetching()
+    fetching.table.delay([fetching.add(T0), fetching.add(T1), fetching.add(T2)])
+    fetching.host.clock.advance(50)
+    steps = fetching.table.end_delays()
+    next(steps)
+    assert set(fetching.asked) == {T0}
+    fetching.table.remove(T1)
+    renewed = fetching.add(T2, leader_epoch=6)
+    fetching.table.delay([renewed])
+    at_once(steps)
+    assert set(fetching.asked) == {T0}
+    assert fetching.table.delayed == {T2: renewed}
 
 
 def test_what_was_to_be_cut_is_cut_after_its_pause() -> None:
@@ -265,7 +282,7 @@ def test_what_was_to_be_cut_is_cut_after_its_pause() -> None:
     fetching.table.delay([state])
     assert fetching.table.truncating == {}
     fetching.host.clock.advance(50)
-    fetching.table.end_delays()
+    at_once(fetching.table.end_delays())
     assert (fetching.table.truncating, fetching.asked) == ({T0: state}, {})
 
 
@@ -330,7 +347,7 @@ def test_what_is_given_up_is_set_aside_unless_only_a_descriptor_is_lacking(
     assert fetching.failed == ({T0} if is_set_aside else set())
     assert fetching.table.is_current(state) != is_set_aside
     fetching.host.clock.advance(BACKOFF_MS)
-    fetching.table.end_delays()
+    at_once(fetching.table.end_delays())
     assert set(fetching.asked) == (set() if is_set_aside else {T0})
 
 

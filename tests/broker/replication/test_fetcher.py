@@ -253,7 +253,7 @@ async def test_another_topic_id_is_used_from_the_next_request_on(following: Foll
     await following.asks(1)
     following.fetcher.update_topic_id(T0, OTHER_ID)
     await following.asks(2)
-    assert [topic.topic_id for topic in following.plans[1].topics] == [OTHER_ID]
+    assert [wanted.topic_id for wanted in following.plans[1].sent.values()] == [OTHER_ID]
 
 
 PAUSED_MS = ANSWER_MS + 50.0

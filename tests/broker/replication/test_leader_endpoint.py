@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from engine.broker.replication.follower_fetch_session import FetchPlan
+from engine.broker.replication import leader_endpoint
+from engine.broker.replication.follower_fetch_session import FetchPlan, FetchWanted
 from engine.broker.replication.leader_endpoint import LeaderEndpoint
 from engine.broker.replication.settings import ReplicationSettings
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import Node, TopicPartition
+from engine.common.topic_id import ZERO_TOPIC_ID
 from engine.kafka.config.metadata_version import MetadataVersion
 from engine.kafka.protocol.apis.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -24,6 +26,7 @@ from engine.kafka.protocol.apis.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from engine.kafka.protocol.declaration import Request
+from engine.runtime import turns
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 
@@ -57,11 +60,32 @@ def endpoint(wire: Wire, ibp: MetadataVersion = MetadataVersion.IBP_3_9_IV0) -> 
 
 def fetched(ibp: MetadataVersion, *, uses_topic_ids: bool) -> tuple[Any, int]:
     wire = Wire("answer")
-    plan = FetchPlan(3, 4, [], [], uses_topic_ids, {})
+    plan = FetchPlan(3, 4, {}, [], uses_topic_ids, {})
     answer, version = asyncio.run(endpoint(wire, ibp).fetch(plan, 105))
     ((request, sent_version),) = wire.sent
     assert (answer, version) == ("answer", sent_version)
     return request, version
+
+
+def test_a_request_of_very_many_partitions_is_made_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "HOLD_MS_MAX", 0)
+    monkeypatch.setattr(leader_endpoint, "ADDED_AT_ONCE", 2)
+    wire, breaths = Wire(), 0
+
+    async def fetch() -> None:
+        nonlocal breaths
+        wanted = FetchWanted(ZERO_TOPIC_ID, 4, 0, 1000, 5, 3)
+        sent = {TopicPartition("t", number): wanted for number in range(5)}
+        sending = asyncio.create_task(endpoint(wire).fetch(FetchPlan(3, 4, sent, [], False, sent), 105))
+        while not sending.done():
+            breaths += not wire.sent
+            await asyncio.sleep(0)
+
+    asyncio.run(fetch())
+    ((request, _),) = wire.sent
+    (topic,) = request.topics
+    assert [partition.partition for partition in topic.partitions] == list(range(5))
+    assert breaths > 3
 
 
 @pytest.mark.parametrize(
