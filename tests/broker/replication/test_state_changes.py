@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 import pytest
 from event_loop import staged
@@ -698,6 +699,7 @@ class TestLogDirFailure:
         await lisr(manager, request(*(state(2 if n == 2 else 1, 0, index=n, is_new=True) for n in range(3))))
         names = [TopicPartition(TP.topic, n) for n in range(3)]
         partitions = [manager.partition(*name) for name in names]
+        logs = [ref(partition.log) for partition in partitions if partition.log is not None]
         failing = w.log(1).log_dir
         w.brokers[1].log_manager.fail_dir(failing, "the test pulled the disk", OSError(5, "I/O error"))
         manager.handle_log_dir_failure(failing)
@@ -711,6 +713,7 @@ class TestLogDirFailure:
         again = await lisr(manager, request(*(state(1, 1, index=n) for n in range(3))))
         assert again == (0, [ErrorCode.KAFKA_STORAGE_ERROR] * 3)
         await w.until(lambda: not any(partition.log for partition in partitions), "all have ended")
+        await w.until(lambda: not any(log() for log in logs), "their files are closed")
         assert manager.fetchers.fetcher_of(names[2]) is None
         assert manager.offline_count == 3
 
