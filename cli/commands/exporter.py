@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer._click.exceptions import UsageError
 
+from cli.exit_codes import ExitCode
 from cli.framework.command import single_command
 from cli.framework.completing import one_of
 from cli.framework.invocation import Invocation
@@ -91,7 +92,7 @@ async def command(
             autocompletion=one_of(*PRINTED),
         ),
     ] = None,
-) -> None:
+) -> ExitCode | None:
     """Serve a cluster's metrics to Prometheus, until Ctrl-C.
 
     One process watches the cluster as the dashboard does: brokers, controller, partitions, sizes, disks, the lag of
@@ -101,11 +102,12 @@ async def command(
     A scrape costs the cluster nothing: it gets what was read last. A reading that takes long is repeated less often,
     and a broker that does not answer delays nothing else. Figures that are too old are left out. While nobody answers,
     klamm_cluster_up is 0 and there are no figures. /healthz says how old the figures are, or, with status 503, why
-    there are none. /metrics returns 503 until there is a first answer.
+    there are none. /metrics returns 503 until there is a first answer. With --once, a cluster whose brokers do not
+    answer ends it with 3, after what ZooKeeper knows.
     """
     if printed is not None:
         _print_text(printed, listen)
-        return
+        return None
     from engine.admin.analysis.exporter_metrics import FrameMetrics, MetricsScope
     from engine.admin.topics.selection import select_topics
 
@@ -118,10 +120,10 @@ async def command(
         target = replace(target, checkpoints=tuple(checkpoint or ()), event_logs=tuple(event_log or ()))
     maker = FrameMetrics(scope)
     if once:
-        await _print_once(invocation, target, maker)
-    else:
-        note = f"updated every {interval_s:g} s"
-        await serve(invocation, "--listen", address, note, _pages(invocation, target, interval_s, maker))
+        return await _print_once(invocation, target, maker)
+    note = f"updated every {interval_s:g} s"
+    await serve(invocation, "--listen", address, note, _pages(invocation, target, interval_s, maker))
+    return None
 
 
 async def serve(
@@ -189,10 +191,12 @@ def _of_process() -> list[Metric]:
     return [cpu, Metric("process_resident_memory_max_bytes", "The most memory it took (Linux).", [({}, peak)])]
 
 
-async def _print_once(invocation: Invocation, target: ClusterTarget, maker: FrameMetrics) -> None:
+async def _print_once(invocation: Invocation, target: ClusterTarget, maker: FrameMetrics) -> ExitCode:
     import asyncio
 
     from cli.framework.cluster_session import open_cluster
+    from engine.admin.cluster.errors import Unreachable
+    from engine.admin.cluster.remedies import START_IT
     from engine.admin.cluster.target import Side
     from engine.admin.watch.frame import LinkState, Stage
     from engine.admin.watch.live_feed import first_frame_with
@@ -200,11 +204,13 @@ async def _print_once(invocation: Invocation, target: ClusterTarget, maker: Fram
 
     async with open_cluster(invocation) as cluster, asyncio.timeout(invocation.timeout_s):
         frame = await first_frame_with(target, tuple(Stage), note_denied=cluster.note_denied)
-    wire = frame.link(Side.WIRE)
-    if wire.state in (LinkState.LOST, LinkState.DENIED):
-        invocation.talk.warn(f"no broker answers, so what only brokers know is missing: {wire.cause}")
     with data_stream() as stream:
         stream.writelines(prometheus_lines(maker.of_frame(frame)))
+    wire = frame.link(Side.WIRE)
+    if wire.state not in (LinkState.LOST, LinkState.DENIED):
+        return ExitCode.DONE
+    message = f"no broker answers, so what only brokers know is missing: {wire.cause}"
+    return invocation.tell_failures([Unreachable(message, hint=START_IT)])
 
 
 def _print_text(what: str, listen: str) -> None:

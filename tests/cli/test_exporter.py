@@ -81,8 +81,8 @@ def test_brokers_that_all_refuse_are_told_of_once(zk_chroot: str, capsys: Captur
     with znode_writer(zk_chroot) as write:
         write({"/brokers/ids/7": json.dumps(broker).encode(), "/brokers/topics/t": json.dumps(topic).encode()}, False)
     ran = in_process("exporter", "--once", "--zookeeper", zk_chroot, "--timeout", "60", capture=capsys)
-    assert ran.code == 0
-    assert "no broker answers, so what only brokers know is missing" in ran.err and f"{host}:21813" in ran.err
+    assert ran.code == 3
+    assert "error: no broker answers, so what only brokers know is missing" in ran.err and f"{host}:21813" in ran.err
     assert "kafka_brokers 1" in ran.out.splitlines()
 
 
