@@ -23,7 +23,9 @@ from engine.local.jmx import read_jmx
 
 EXPORTER = "io.prometheus.jmx:jmx_prometheus_javaagent:1.0.1"
 JOLOKIA = "org.jolokia:jolokia-agent-jvm:2.1.1:jar:javaagent"
-PORTS, JMX, PAGE, AGENT = (21192, 21193), 21194, 21197, 21198
+PORTS, JMX, PAGE, AGENT = (21192, 21193), 21194, 21190, 21191
+BESIDE = "2119{id}"
+"""PAGE or AGENT, by the broker."""
 RULES = r"""
 rules:
   - pattern: kafka.(\w+)<type=(.+), name=(.+)PerSec\w*, (.+)=(.+)><>Count
@@ -132,8 +134,8 @@ def test_three_ways_tell_the_same_counts(watched: Watched, capsys: pytest.Captur
     ("broker", "pattern", "teller"),
     [
         (0, None, Teller.JMX),
-        (0, f"http://{{host}}:{PAGE}/metrics", Teller.PROMETHEUS),
-        (1, f"http://{{host}}:{AGENT}/jolokia/", Teller.JOLOKIA),
+        (0, f"http://{{host}}:{BESIDE}/metrics", Teller.PROMETHEUS),
+        (1, f"http://{{host}}:{BESIDE}/jolokia/", Teller.JOLOKIA),
     ],
     ids=lambda told_by: str(told_by) if isinstance(told_by, Teller) else "",
 )
@@ -183,7 +185,7 @@ def test_brokers_alone_do_not_tell_where(watched: Watched, capsys: pytest.Captur
 
 def test_a_port_where_nobody_speaks_jmx(watched: Watched, capsys: pytest.CaptureFixture[str]) -> None:
     ran = watched.run(
-        capsys, "-b", watched.bootstrap, "--metrics-url", f"jmx://{{host}}:{PAGE}", "--timeout", "15", "-o", "json"
+        capsys, "0", "-b", watched.bootstrap, "--metrics-url", f"jmx://{{host}}:{PAGE}", "--timeout", "15", "-o", "json"
     )
     assert ran.code == 1
     assert all(broker["reason"] for broker in ran.json), ran.out

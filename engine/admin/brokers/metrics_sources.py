@@ -10,6 +10,7 @@ import json
 import os
 import re
 import ssl
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -120,6 +121,22 @@ def source_of(pattern: str, broker_id: int, host: str, tls: TlsSettings | None =
         None if parts.password is None else unquote(parts.password),
         tls or TlsSettings(),
     )
+
+
+def sources_of(pattern: str, hosts: Mapping[int, str], tls: TlsSettings | None = None) -> dict[int, Source | str]:
+    """Return the source of each broker, by its id; or why it has none: what one reports would be shown of several.
+
+    Raises:
+        BadRequest: the pattern is no URL with a port.
+    """
+    sources: dict[int, Source | str] = {
+        broker_id: source_of(pattern, broker_id, host, tls) for broker_id, host in hosts.items()
+    }
+    count = Counter(map(str, sources.values()))
+    reason = "several brokers would have the address {}: write {{id}} where they differ"
+    return {
+        broker_id: source if count[str(source)] == 1 else reason.format(source) for broker_id, source in sources.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from engine.admin.brokers.metrics import (
     traffic_of,
     traffic_patterns,
 )
-from engine.admin.brokers.metrics_sources import Reading, ReadJmx, Source, read_http, resolved_pattern, source_of
+from engine.admin.brokers.metrics_sources import Reading, ReadJmx, Source, read_http, resolved_pattern, sources_of
 from engine.admin.cluster.asking import FAILURES, answer_limit
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, NotFound, Unreachable
@@ -191,7 +191,7 @@ async def _sources(
     """
     tls = tls_settings(cluster.target.client_properties.entries)
     if pattern is not None:
-        return {broker.id: source_of(pattern, broker.id, _host(broker), tls) for broker in brokers}
+        return sources_of(pattern, {broker.id: _host(broker) for broker in brokers}, tls)
     sources: dict[int, Source | str] = {}
     unknown: list[BrokerInfo] = []
     for broker in brokers:

@@ -29,7 +29,14 @@ from engine.admin.brokers.metrics import (
     patterns,
     traffic_of,
 )
-from engine.admin.brokers.metrics_sources import Source, check_pattern, read_http, resolved_pattern, source_of
+from engine.admin.brokers.metrics_sources import (
+    Source,
+    check_pattern,
+    read_http,
+    resolved_pattern,
+    source_of,
+    sources_of,
+)
 from engine.admin.brokers.reading_metrics import FiguresReader, read_by_http
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest, Unreachable
@@ -138,6 +145,18 @@ def test_where_a_pattern_leads(pattern: str, shown: str, teller: Teller) -> None
     source = source_of(pattern, 4, "k1")
     assert (str(source), source.teller) == (shown, teller)
     assert "@" not in repr(source), "no login is shown"
+
+
+def test_no_broker_shows_the_metrics_of_another() -> None:
+    hosts = {1: "k1", 2: "k1", 3: "k3"}
+    sources = sources_of("jmx://{host}:9999", hosts)
+    reason = "several brokers would have the address jmx://k1:9999: write {id} where they differ"
+    assert {broker: str(source) for broker, source in sources.items()} == {1: reason, 2: reason, 3: "jmx://k3:9999"}
+    assert [*map(str, sources_of("jmx://{host}:999{id}", hosts).values())] == [
+        "jmx://k1:9991",
+        "jmx://k1:9992",
+        "jmx://k3:9993",
+    ]
 
 
 def test_ipv6_and_logins() -> None:
