@@ -27,21 +27,12 @@ class Without(Enum):
     """Only what one key of the dashboard shows needs it, and says who lacks what."""
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
-    """A right that a command needs."""
+class _Remarked:
+    """What a row of a table says beside the right."""
 
-    right: Requirement
-    without: Without
+    __slots__ = ()
     remark: str
     """What it is for, or the options that need it; empty if there is nothing to say."""
-
-    @classmethod
-    def of(cls, row: str) -> Need:
-        """Read a row such as ``Describe Cluster?: the sizes``."""
-        match = re.fullmatch(r"(\w+ \w+)([?~!]?)(?:: (.+))?", row)
-        assert match is not None, row
-        return cls(Requirement.of(match[1]), Without(match[2]), match[3] or "")
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -52,6 +43,22 @@ class Need:
     def part(self) -> str:
         """What it is for, without the options that need it."""
         return re.sub(r"(^|, )with --.*", "", self.remark)
+
+
+@dataclass(frozen=True, slots=True)
+class Need(_Remarked):
+    """A right that a command needs."""
+
+    right: Requirement
+    without: Without
+    remark: str
+
+    @classmethod
+    def of(cls, row: str) -> Need:
+        """Read a row such as ``Describe Cluster?: the sizes``."""
+        match = re.fullmatch(r"(\w+ \w+)([?~!]?)(?:: (.+))?", row)
+        assert match is not None, row
+        return cls(Requirement.of(match[1]), Without(match[2]), match[3] or "")
 
     def counts_with(self, given: Iterable[str]) -> bool:
         """Whether it is needed with these options, by their parameters' names."""
@@ -76,7 +83,7 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
-class ZnodeNeed:
+class ZnodeNeed(_Remarked):
     """A right that a command needs on a znode and all below it, where Kafka's tools do not give it to everybody."""
 
     is_change: bool
@@ -91,11 +98,6 @@ class ZnodeNeed:
         match = re.fullmatch(r"(read|change) (/[a-z_/-]*)(\??)(?:: (.+))?", row)
         assert match is not None, row
         return cls(match[1] == "change", match[2], Without(match[3]), match[4] or "")
-
-    @property
-    def options(self) -> tuple[str, ...]:
-        """Each of these options needs it; none if it always is."""
-        return tuple(re.findall(r"--[a-z-]+", self.remark))
 
     def __str__(self) -> str:
         return f"{'change' if self.is_change else 'read'} {self.path}"
@@ -122,6 +124,7 @@ _WHOLE = (*_SEEN, "Describe Cluster")
 _CHANGE = ("Describe Topic", "Alter Cluster")
 _NAMED = "Describe Topic: of a topic that you name; others are hidden without it"
 _NAMED_GROUP = "Describe Group: of a group that you name; others are hidden without it"
+_GROUP_NAMES = "Describe Cluster?: names of hidden groups and topics"
 _NAMES = "Describe Cluster?: names of hidden topics"
 _MATCHES = "Describe Cluster?: names of hidden topics that a pattern matches"
 _READ_ALL = ("Read Topic?", _NAMES)
@@ -178,8 +181,8 @@ RIGHTS: Mapping[str, tuple[str, ...]] = {
     "plan apply": _RUN,
     "plan resume": _RUN,
     "plan rollback": _RUN,
-    "groups list": ("Describe Group~",),
-    "groups describe": (_NAMED_GROUP, "Describe Topic~: offsets and lag"),
+    "groups list": ("Describe Cluster?: groups that you may not describe",),
+    "groups describe": (_NAMED_GROUP, _GROUP_NAMES, "Describe Topic?: offsets and lag"),
     "groups reset-offsets": ("Read Group", "Read Topic"),
     "groups delete-offsets": ("Delete Group", "Read Topic"),
     "groups delete": ("Delete Group",),
@@ -204,7 +207,7 @@ RIGHTS: Mapping[str, tuple[str, ...]] = {
     "tokens create": ("CreateTokens User: with --owner-principal",),
     "tokens renew": (),
     "tokens expire": (),
-    "lag": (_NAMED_GROUP, "Describe Topic~: offsets and lag"),
+    "lag": (_NAMED_GROUP, _GROUP_NAMES, "Describe Topic?: offsets and lag"),
     "replicas verify": _READ_ALL,
     "brokers list": (),
     "brokers describe": ("Describe Topic?", "Describe Cluster?: log dirs", "DescribeConfigs Cluster?: settings"),

@@ -116,7 +116,7 @@ async def command(
     Exits with 1 if one is STALL, STUCK, STOP, DATA_LOSS, AHEAD or REWIND.
     """
     from cli.framework.cluster_session import open_cluster
-    from engine.admin.groups.scope import GroupScope, scope_of
+    from engine.admin.groups.scope import GroupScope, note_hidden_groups, scope_of
     from engine.admin.lag.measuring import LagMeter, LagOptions
     from engine.admin.topics.selection import select_topics
 
@@ -142,6 +142,8 @@ async def command(
     view = _View(invocation, topics, fails_on, partitions, not_ok, are_named=bool(named))
     async with open_cluster(invocation) as cluster, _stores(invocation) as others:
         traces = _traces(cluster, checkpoint, event_log, others, is_plain=not named and not all_groups)
+        if are_groups_told:
+            await note_hidden_groups(cluster, scope)
         meter = LagMeter(cluster, scope if are_groups_told else None, _is_meant(topics), options, traces)
         if listen is not None:
             from cli.commands.exporter import serve as serve_pages
@@ -205,7 +207,11 @@ class _View:
     async def report(self, cluster: Cluster, answer: LagAnswer) -> Report:
         """Show the failures and return the report."""
         from engine.admin.lag.measuring import absent_topics
+        from engine.admin.lag.verdicts import Reason
+        from engine.admin.log_dirs.describing import note_topics_left_out
 
+        if any(group.reason is Reason.NO_OFFSETS_SHOWN for group in answer.groups):
+            await note_topics_left_out(cluster, ())
         absent = await absent_topics(cluster, self._topics, answer)
         report = self.draw(answer)
         tell = self.invocation.tell_failures if self._are_named else self.invocation.tell_failures_but_hidden

@@ -82,6 +82,7 @@ async def list_transactions(
     wanted = TransactionFilter(parse_states(state or ()), tuple(producer_id or ()), longer)
     async with open_cluster(invocation) as cluster:
         listed = await read(await cluster.wire(), wanted)
+        cluster.may_lack_unseen = cluster.is_somebody
     return list_report(listed.transactions, exit_code=invocation.tell_failures(listed.failures))
 
 

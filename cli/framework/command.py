@@ -214,13 +214,14 @@ def _callback(function: CommandFunction, needs: Needs, words: str) -> Callable[.
         invocation = invocation_from(needs, {name: values[name] for name in shared_names})
         own_values = {name: value for name, value in values.items() if name not in shared_names}
         if needs.cluster:
-            from cli.table_of_rights import Without, needs_of
+            from cli.table_of_rights import Without, needs_of, znode_needs_of
 
             given = {name for name, value in own_values.items() if value not in (None, False, [], ())}
             counting = [need for need in needs_of(words) if need.counts_with(given)]
             invocation.rights = tuple(need.right for need in counting)
             invocation.essential_rights = tuple(need.right for need in counting if need.without is Without.REFUSED)
             invocation.hidden_parts = {need.right: need.part for need in counting if need.without is Without.HIDDEN}
+            invocation.hidden_parts |= {need.path: need.part for need in znode_needs_of(words)}
         return execute(invocation, function, _gathered(own, own_values), is_bounded=needs.bounded)
 
     signature = inspect.Signature([*_options_of(own), *shared])

@@ -121,8 +121,8 @@ class Invocation:
     """The ACLs that the command needs, whatever its options."""
     essential_rights: tuple[Requirement, ...] = ()
     """Those without which it is refused; without the others a part is hidden."""
-    hidden_parts: Mapping[tuple[object, object], str] = field(default_factory=dict)
-    """What is hidden without each of these, where the table of rights says it."""
+    hidden_parts: dict[object, str] = field(default_factory=dict)
+    """What is hidden without each right (``kind``), where the table of rights says it."""
     denials: list[Cluster] = field(default_factory=list)
     """The opened clusters. Each knows which missing rights led to a refusal, or hide something."""
     _refusals_shown: set[tuple[str | None, str | None]] = field(default_factory=set)
@@ -291,7 +291,7 @@ class Invocation:
             essential = [
                 right
                 for right in missing
-                if (right.operation, right.resource_type) in self.essential_rights
+                if right.kind in self.essential_rights
                 and (code == ExitCode.REFUSED or (self.is_dry_run and right.resource_type is ResourceType.CLUSTER))
             ]
             if essential:
@@ -326,8 +326,7 @@ class Invocation:
         return [
             right
             for right in wanted
-            if (right.operation, right.resource_type) in self.rights
-            and (right.operation.word, right.resource) not in self._refusals_shown
+            if right.kind in self.rights and (right.operation.word, right.resource) not in self._refusals_shown
         ]
 
     def _tell_hidden(self, missing: Sequence[Right | ZnodeRight], principal: str | None) -> None:
@@ -335,15 +334,18 @@ class Invocation:
             self.talk.tell({"hidden": _rights_as_json(missing), "principal": principal})
             return
         from cli.framework.remedies import spelled
+        from engine.admin.cluster.rights import Right
 
-        by_right: dict[tuple[object, object], list[Right | ZnodeRight]] = {}
+        by_kind: dict[object, list[Right | ZnodeRight]] = {}
         for right in missing:
-            by_right.setdefault((right.operation, right.resource_type), []).append(right)
-        for needed, (first, *others) in by_right.items():
+            by_kind.setdefault(right.kind, []).append(right)
+        for kind, (first, *others) in by_kind.items():
             more = f" and {len(others)} more" if others else ""
-            part = f"{part}; " if (part := self.hidden_parts.get(needed)) else ""
+            part = f"{part}; " if (part := self.hidden_parts.get(kind)) else ""
             self.talk.warn(f"hidden: {part}{principal or 'this login'} lacks {first}{more}")
             self.talk.say(spelled(first.remedy(principal)))
+            if others and isinstance(first, Right):
+                self.talk.say(spelled(first.remedy_for_all))
 
     def print(self, report: Report) -> None:
         """Write a report on stdout and its notes on stderr."""
@@ -371,11 +373,9 @@ class Invocation:
 
     @property
     def as_seen_by(self) -> str:
-        """By whose rights nothing was found: brokers leave out of their lists what a login may not see."""
-        from engine.kafka.client.security import ANONYMOUS
-
+        """By whose rights nothing was found, if lists may lack what a login may not see."""
         for cluster in self.denials:
-            if cluster.target.may_ask_brokers and (cluster.denied or cluster.principal != ANONYMOUS):
+            if cluster.denied or cluster.may_lack_unseen:
                 return f" that {cluster.principal or 'this login'} may see"
         return ""
 

@@ -423,6 +423,54 @@ def test_a_hidden_group_that_nobody_named_ends_no_reading_command(story: RightsS
     assert (named.code, named.error["resource"]) == (4, lacks["resource"])
 
 
+@pytest.mark.parametrize(
+    ("words", "nothing"),
+    [
+        ("topics list un.*such", "no topics"),
+        ("groups list --state Dead", "no groups"),
+        ("groups describe un.*such", "no consumer group matches 'un.*such'"),
+        ("lag un.*such", "no consumer group matches 'un.*such'"),
+    ],
+)
+def test_who_is_shown_everything_is_not_told_that_others_may_see_more(
+    words: str, nothing: str, story: RightsStory, capsys: Capture
+) -> None:
+    """Brokers show the names of all topics and groups to who may describe the cluster."""
+    may_describe_cluster, stranger = Cell("reassign list"), Cell("tokens list")
+    for cell in (may_describe_cluster, stranger):
+        login = ("-b", story.login, "--command-config", story.config_of(cell), "-o", "plain")
+        ran = in_process(*words.split(), *login, capture=capsys)
+        said = [line.removeprefix("error: ") for line in ran.err.splitlines()]
+        unseen = {f"{nothing} that User:{cell.user} may see", f"{nothing}, or it is hidden from User:{cell.user}"}
+        assert (nothing in said, bool(unseen & set(said))) == (cell is not stranger, cell is stranger), said
+
+
+def test_who_may_not_describe_the_cluster_is_told_that_groups_may_be_hidden(
+    story: RightsStory, capsys: Capture
+) -> None:
+    cell = Cell("tokens list")
+    login = ("-b", story.login, "--command-config", story.config_of(cell))
+    lacks = {"operation": "describe", "resource": "cluster"}
+    for words in ("groups list", "groups describe --all-groups", "lag --samples 1", "lag un.*such"):
+        ran = in_process(*words.split(), *login, "-o", "json", capture=capsys)
+        assert lacks in hidden(ran), ran.err
+    ran = in_process("kafka-consumer-groups", "--list", *login[2:], "--bootstrap-server", story.login, capture=capsys)
+    assert (ran.code, ran.err) == (0, ""), "Kafka's tool says nothing of it"
+
+
+def test_one_rule_can_show_all_that_is_hidden(story: RightsStory, capsys: Capture) -> None:
+    for case in ("topics describe", "offsets"):
+        story.prepare(Cell(case), capsys)
+    login = ("-b", story.login, "--command-config", story.config_of(Cell("reassign list")))
+    said = in_process("topics", "list", *login, "-o", "plain", capture=capsys).err
+    assert re.search(r"lacks describe on topic \S+ and \d+ more\n.*--topic \S+\n", said), said
+    assert said.endswith("for all of them: the same with --topic '*'\n")
+    for case in ("topics describe", "offsets"):
+        name = story.names(Cell(case))["t"]
+        said = in_process("topics", "list", name, *login, "-o", "plain", capture=capsys).err
+        assert f"lacks describe on topic {name}" in said and "for all" not in said, said
+
+
 def test_a_hidden_topic_is_not_called_gone(story: RightsStory, capsys: Capture) -> None:
     cell = next(cell for cell in CELLS if cell.user == "state-changes-check-no-describe-topic")
     story.prepare(cell, capsys)

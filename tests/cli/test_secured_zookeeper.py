@@ -105,6 +105,8 @@ def test_a_stranger_reads_what_is_no_secret_and_learns_what_it_lacks(operator: O
     rows = {row["path"]: row for row in seen.json}
     assert rows["/config/users"]["data"] is None and "hides it" in rows["/config/users"]["complaint"]
     assert "/config/topics" in rows and "/config/users/alice" not in rows
+    quotas = operator.run("quotas", "list", user=None).err
+    assert "hidden: quotas of users; a session without a login lacks read on znode /config/users" in quotas
     for user, who in ((None, "a session without a login"), ("alice", "sasl:alice")):
         ran = operator.run(
             "topics", "create", "strange", "--partitions", "1", "--replication-factor", "1", "-o", "json", user=user

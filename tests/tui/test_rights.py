@@ -80,7 +80,12 @@ def test_cells_and_empty_tables_say_hidden() -> None:
     empty = reassignments.PAGE.rows(View(board, Location("reassignments"))).empty
     assert empty == "⊘ reassignments are hidden: " + rights_text(frame)
     assert frame.cluster is not None
-    board.take(replace(frame, cluster=replace(frame.cluster, topics=())))
+    frame = replace(frame, cluster=replace(frame.cluster, topics=()))
+    board.take(frame)
+    assert topics.PAGE.rows(View(board, Location("topics"))).empty == "no topics that User:alice may see"
+    board.take(replace(frame, denied=()))
+    assert topics.PAGE.rows(View(board, Location("topics"))).empty == "no topics", "all log dirs were shown"
+    board.take(replace(frame, denied=(), stages={**frame.stages, Stage.LOG_DIRS: StageStatus()}))
     assert topics.PAGE.rows(View(board, Location("topics"))).empty == "no topics that User:alice may see"
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.admin.cluster.target import ClusterTarget
-from engine.admin.watch.frame import Frame
+from engine.admin.watch.frame import Frame, Stage
 from tui.drawing.lines import Line
 from tui.drawing.table_model import Rows
 from tui.state.board import Board
@@ -70,6 +70,8 @@ def why_empty(view: View, what: str) -> str:
 def who_sees(view: View) -> str:
     """Return by whose rights there is nothing: on a secured cluster others may see more."""
     frame = view.board.frame
-    if not (login_of(frame) or frame.denied):
+    # Who sees all log dirs sees the names of all topics and groups.
+    sees_all = login_of(frame) is None or frame.stage(Stage.LOG_DIRS).read_at_ms is not None
+    if sees_all and not frame.denied:
         return ""
     return f" that {frame.principal or 'this login'} may see"

@@ -11,6 +11,7 @@ from cli.commands.groups.shared import ChosenGroups, group
 from cli.framework.completing import complete_topics
 from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs
+from cli.output.format import OutputFormat
 from cli.output.report import Report
 
 _EVERYTHING = "all"
@@ -59,11 +60,14 @@ async def list_groups(
     from cli.framework.cluster_session import open_cluster
     from cli.views.groups import group_list_report
     from engine.admin.groups.listing import list_consumer_groups, parse_filter
+    from engine.admin.groups.scope import GroupScope, note_hidden_groups
     from engine.admin.topics.selection import select_topics
 
     wanted = parse_filter(state, type)
     async with open_cluster(invocation) as cluster:
         listed = await list_consumer_groups(cluster, wanted, select_topics(topic or []))
+        if invocation.output is not OutputFormat.KAFKA:
+            await note_hidden_groups(cluster, GroupScope())
     code = invocation.tell_failures_but_hidden(listed.failures)
     return group_list_report(listed, with_state=state is not None, with_type=type is not None, exit_code=code)
 
@@ -101,6 +105,8 @@ async def describe(
     from cli.framework.talk import Verbosity
     from cli.views.groups import members_report, offsets_report, states_report
     from engine.admin.groups.describing import Wanted, describe, describe_readers
+    from engine.admin.groups.scope import note_hidden_groups
+    from engine.admin.log_dirs.describing import note_topics_left_out
     from engine.admin.topics.selection import select_topics
     from engine.common.listing import first_few
 
@@ -113,6 +119,11 @@ async def describe(
         described = await (
             describe_readers(cluster, meant, topics, wanted) if topic else describe(cluster, meant, wanted)
         )
+        if invocation.output is not OutputFormat.KAFKA:
+            await note_hidden_groups(cluster, meant)
+            if wanted is Wanted.OFFSETS and any(not (group.partitions or group.error) for group in described.groups):
+                # It may read topics that are hidden: brokers leave out its offsets.
+                await note_topics_left_out(cluster, ())
     tell = invocation.tell_failures_but_hidden if meant.is_all else invocation.tell_failures
     code = tell(described.failures)
     if described.others and not topic:

@@ -89,6 +89,7 @@ async def list_tokens(cluster: Cluster, owners: Sequence[str] = ()) -> list[Toke
     ]
     answer = await (await cluster.wire()).call_any(DescribeDelegationTokenRequest(owners=wanted or None))
     refuse(answer.error_code, None, "delegation tokens")
+    cluster.may_lack_unseen = cluster.is_somebody
     return sorted(map(_token, answer.tokens), key=lambda token: (token.owner, token.issue_timestamp_ms, token.token_id))
 
 

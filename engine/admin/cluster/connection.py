@@ -115,6 +115,8 @@ class Cluster:
         self._denied: dict[Right, None] = {}
         self._hidden_znodes: dict[ZnodeRight, None] = {}
         self._wire: WireCluster | None = None
+        self.may_lack_unseen = False
+        """A list that was read may lack what this principal may not see, and brokers do not say whether it does."""
 
     async def __aenter__(self) -> Cluster:
         return self
@@ -209,16 +211,29 @@ class Cluster:
         For dry runs that found something to change, like ``lacking``: the change itself sends nothing otherwise.
         """
         needed = Right(AclOperation.ALTER, ResourceType.CLUSTER)
-        if self.changes_by is not Side.WIRE or (needed.operation, needed.resource_type) not in self._essential:
-            return
+        if self.changes_by is Side.WIRE and needed.kind in self._essential:
+            await self._may(needed)
+
+    async def hides_groups(self) -> bool:
+        """Return whether lists of groups may lack some: who may describe the cluster is shown all, others not."""
+        if not self.is_somebody:
+            return False
+        self.may_lack_unseen = not await self._may(Right(AclOperation.DESCRIBE, ResourceType.CLUSTER))
+        return self.may_lack_unseen
+
+    async def _may(self, right: Right) -> bool | None:
+        """Return whether this principal has a right on the cluster, and note it if not; None: brokers do not say."""
         from engine.kafka.protocol.apis.describe_cluster import DescribeClusterRequest
 
         with suppress(AdminError):
-            # Brokers say nothing to who may not even describe the cluster; who may alter it may describe it.
+            # Who may not even describe the cluster is told of no right; the others imply that one.
             request = DescribeClusterRequest(include_cluster_authorized_operations=True)
             allowed = (await (await self.wire()).call_any(request)).cluster_authorized_operations
-            if allowed != NOT_TOLD and not allowed >> needed.operation & 1:
-                self.note_denied([needed])
+            if allowed != NOT_TOLD:
+                is_allowed = bool(allowed >> right.operation & 1)
+                self.note_denied(() if is_allowed else [right])
+                return is_allowed
+        return None
 
     def _hides_matches(self, topics: Sequence[str]) -> bool:
         """Whether hidden topics may match a pattern among these: who may not describe the cluster cannot know."""
@@ -232,11 +247,16 @@ class Cluster:
         return named if self._wire is None else self._wire.principal_by(named)
 
     @property
-    def may_hide_topics(self) -> bool:
-        """Whether lists may lack topics: those that a principal may not see, not one who is nobody in particular."""
+    def is_somebody(self) -> bool:
+        """Whether rules may hide something from the principal: not from one who is nobody in particular."""
         from engine.kafka.client.security import ANONYMOUS
 
-        return self._lists_by_wire and self.principal != ANONYMOUS
+        return self.principal != ANONYMOUS
+
+    @property
+    def may_hide_topics(self) -> bool:
+        """Whether lists may lack topics: those that the principal may not see."""
+        return self._lists_by_wire and self.is_somebody
 
     @property
     def zookeeper_identity(self) -> str:

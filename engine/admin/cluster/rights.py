@@ -114,6 +114,11 @@ class Right(NamedTuple):
     name: str = ""
 
     @property
+    def kind(self) -> Requirement:
+        """What it is on any resource of the type."""
+        return Requirement(self.operation, self.resource_type)
+
+    @property
     def is_of_settings(self) -> bool:
         """Whether only settings are hidden without it."""
         return self.operation in (AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS)
@@ -137,6 +142,11 @@ class Right(NamedTuple):
         """The error that a broker answers without it."""
         return next(code for code, resource_type in _TYPES.items() if resource_type is self.resource_type)
 
+    @property
+    def remedy_for_all(self) -> Phrase:
+        """What changes in the remedy if it is to be for every resource of the type."""
+        return Phrase("for all of them: the same with ", Give(_RULE_ON[self.resource_type], shlex.quote("*")))
+
     def remedy(self, principal: str | None) -> Phrase:
         """Return what an administrator does who wants a principal (None: one that only the brokers know) to have it."""
         on: Parameter | Give | Phrase = Parameter.ACL_ON_CLUSTER
@@ -159,7 +169,10 @@ class ZnodeRight(NamedTuple):
 
     path: str
     operation: AclOperation = AclOperation.READ
-    resource_type: None = None
+
+    @property
+    def kind(self) -> str:
+        return self.path
 
     @property
     def resource(self) -> str:

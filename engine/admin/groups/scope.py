@@ -146,8 +146,16 @@ async def ids_in(cluster: Cluster, texts: Sequence[str]) -> tuple[tuple[str, ...
         matching = [text] if pattern is None else [name for name in consumers if pattern.fullmatch(name)]
         ids |= dict.fromkeys(matching)
         if not matching:
-            failures.append(NotFound(f"no consumer group matches {text!r}", hint=LIST_HINT))
+            is_sure = not asks_brokers(cluster) or not await cluster.hides_groups()
+            hidden = "" if is_sure else f", or it is hidden from {cluster.principal or 'this login'}"
+            failures.append(NotFound(f"no consumer group matches {text!r}{hidden}", hint=LIST_HINT))
     return tuple(ids), failures
+
+
+async def note_hidden_groups(cluster: Cluster, scope: GroupScope) -> None:
+    """Let the cluster note the right without which brokers do not list all groups, if the scope needs a list."""
+    if asks_brokers(cluster) and (scope.is_all or any(map(is_pattern, scope.names))):
+        await cluster.hides_groups()
 
 
 def is_pattern(text: str) -> bool:

@@ -158,6 +158,7 @@ async def note_topics_left_out(
         dirs = await read_log_dirs(cluster, brokers, limit_s=_HIDDEN_WITHIN_S)
     except AdminError as error:
         cluster.observe(f"log dirs do not say whether topics are hidden: {error}")
+        cluster.may_lack_unseen = True
         return []
     hidden = await note_hidden_topics(cluster, set(choose(topics_in(dirs))), listed)
     cluster.note_denied(Right(operation, ResourceType.TOPIC, topic) for topic in hidden)

@@ -43,6 +43,7 @@ async def _sizes(
         dirs = await read_log_dirs(cluster, limit_s=_SIZES_LIMIT_S)
     except AdminError as error:
         cluster.observe(f"sizes are not known: {error}")
+        cluster.may_lack_unseen = cluster.may_hide_topics
         return {}
     if cluster.may_hide_topics:
         await note_hidden_topics(cluster, set(choose(topics_in(dirs))), (topic.topic for topic in topics))
