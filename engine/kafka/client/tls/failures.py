@@ -12,6 +12,10 @@ from engine.kafka.client.tls.context import TlsSettings, client_context, without
 
 _UNTRUSTED = "no CA in the trust store has signed the certificate"
 _VERIFICATIONS = {
+    7: (
+        "the CA in the trust store has the name of the one that signed the certificate, but another key",
+        "put the CA of the broker's certificate into ssl.truststore.location: it may have been renewed",
+    ),
     9: ("the certificate is not valid yet", "check this machine's clock and the certificate's dates"),
     10: ("the certificate has expired", "the broker needs a new one; check this machine's clock too"),
     18: (_UNTRUSTED, "add the broker's certificate or its CA to ssl.truststore.location"),
@@ -47,10 +51,10 @@ async def tls_failure(error: Exception, settings: TlsSettings, host: str, port: 
     if isinstance(error, ssl.SSLCertVerificationError):
         if error.verify_code in _HOST_NAME:
             return await _wrong_name(settings, host, port)
-        message, hint = _VERIFICATIONS.get(
-            error.verify_code, (f"the certificate is refused: {error.verify_message}", "")
-        )
-        return TlsFailed(message, address=address, hint=hint or None)
+        look = f"look at it: openssl s_client -showcerts -connect {address}"
+        refused = f"the certificate is refused: {error.verify_message}"
+        message, hint = _VERIFICATIONS.get(error.verify_code, (refused, look))
+        return TlsFailed(message, address=address, hint=hint)
     reason = getattr(error, "reason", None) or ""
     for alert, (message, hint) in _ALERTS.items():
         if reason.endswith(alert):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from certificates import Authority
+from certificates import Authority, Signed
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -17,6 +18,7 @@ from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_an
 from engine.common.errors import ConfigError
 from engine.kafka.client.security import security_of
 from engine.kafka.client.tls.context import client_context, own_chain, server_context, tls_settings
+from engine.kafka.client.tls.failures import tls_failure
 
 CA = Authority()
 
@@ -137,7 +139,12 @@ def test_a_store_may_hold_the_authorities_between_a_certificate_and_the_one_that
     ders = tuple(each.certificate.public_bytes(Encoding.DER) for each in (own, *chain))
     assert own_chain(settings) == ders
     assert security_of({"security.protocol": "SSL", **entries}).principal == "User:CN=me"
-    server, client = server_context(settings, "none"), ssl.create_default_context(cadata=CA.pem)
+    client = ssl.create_default_context(cadata=CA.pem)
+    assert handshake(server_context(settings, "none"), client).getpeercert(binary_form=True) == ders[0]
+
+
+def handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> ssl.SSLObject:
+    """Let a client shake hands with me.example; return its end."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = [
         client.wrap_bio(to_client, to_server, server_hostname="me.example"),
@@ -146,4 +153,25 @@ def test_a_store_may_hold_the_authorities_between_a_certificate_and_the_one_that
     for end in (*ends, *ends):
         with suppress(ssl.SSLWantReadError):
             end.do_handshake()
-    assert ends[0].getpeercert(binary_form=True) == ders[0]
+    return ends[0]
+
+
+@pytest.mark.parametrize(
+    ("signer", "message", "hint"),
+    [
+        (Authority(), "the CA in the trust store has the name of the one that signed the certificate", "renewed"),
+        (CA.sign("no CA"), "the certificate is refused: invalid CA certificate", "openssl s_client -showcerts"),
+    ],
+    ids=["renewed", "no CA"],
+)
+def test_a_certificate_of_a_wrong_signer(signer: Authority | Signed, message: str, hint: str, tmp_path: Path) -> None:
+    authority = Authority()
+    authority.own = signer if isinstance(signer, Signed) else signer.own
+    own = authority.sign("me", ["me.example"])
+    (tmp_path / "store").write_text(own.key_pem() + own.certificate_pem + authority.pem)
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(tmp_path / "store")
+    with pytest.raises(ssl.SSLCertVerificationError) as refused:
+        handshake(server, ssl.create_default_context(cadata=CA.pem))
+    failure = asyncio.run(tls_failure(refused.value, tls_settings({}), "me.example", 9093))
+    assert message in str(failure) and hint in (failure.hint or ""), (str(failure), failure.hint)
