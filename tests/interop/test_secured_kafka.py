@@ -108,6 +108,7 @@ FAILURES = {
     "login without TLS at a TLS port": ("SAFE", lambda k: k.login("LOGIN", "PLAIN"), "security.protocol=SASL_SSL"),
     "TLS without login": ("SAFE", lambda k: k.client("TLS"), "this listener asks for a login: it has PLAIN, "),
     "a CA that is not known": ("TLS", lambda k: k.client("TLS", ssl_truststore_location=other_ca(k)), "trust store"),
+    "a CA before it was renewed": ("TLS", lambda k: k.client("TLS", ssl_truststore_location=old_ca(k)), "another key"),
     "no client certificate": ("MUTUAL", lambda k: k.client("TLS"), "asks for one and got none"),
     "another CA's client certificate": ("MUTUAL", lambda k: k.client("TLS", **others_key(k)), "refuses this client's"),
     "no protocol in common": ("TLS", lambda k: k.client("TLS", ssl_enabled_protocols="TLSv1.1"), "is left to use"),
@@ -142,6 +143,12 @@ WRONG = "wr0ng-Secr3t"
 def other_ca(kafka: SecuredKafka) -> str:
     path = kafka.folder / "other-ca.pem"
     path.write_text(Authority("another CA").pem)
+    return str(path)
+
+
+def old_ca(kafka: SecuredKafka) -> str:
+    path = kafka.folder / "old-ca.pem"
+    path.write_text(Authority().pem)
     return str(path)
 
 
