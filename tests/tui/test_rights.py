@@ -171,6 +171,19 @@ def test_a_user_sees_what_he_may_and_for_want_of_which_right_no_more(secured: Lo
     shown(target_of(secured, "client"), all_of_it)
 
 
+def test_a_group_is_seen_although_the_topic_in_which_groups_live_is_hidden(secured: LocalCluster, admin: Klamm) -> None:
+    admin("topics", "create", "read", "--partitions", "1")
+    admin("groups", "reset-offsets", "--group", "readers", "--topic", "read", "--to-earliest", "--execute", "--yes")
+    admin("acls", "add", "--allow-principal", "User:alice", "--operation", "describe", "--group", "readers")
+
+    async def one_group(driven: Driven) -> None:
+        assert "__consumer_offsets" not in driven.text
+        await driven.press("5")
+        await driven.sees("▌ readers")
+
+    shown(target_of(secured, "alice"), one_group)
+
+
 def test_the_record_that_comes_next_needs_the_right_to_read_its_topic(secured: LocalCluster, admin: Klamm) -> None:
     admin("topics", "create", "letters", "--partitions", "1")
     admin("acls", "add", "--allow-principal", "User:alice", "--operation", "describe", "--topic", "letters", "--yes")

@@ -305,8 +305,9 @@ class Knowledge:
             self._find_min_isrs({})
         return is_new
 
-    def coordinators_may_be_asked(self) -> bool:
-        """Whether brokers can have groups: they live in a topic that is created with the first one."""
+    @property
+    def has_groups_topic(self) -> bool:
+        """Whether the topic is known in which groups live. It is created with the first one."""
         return GROUP_METADATA_TOPIC in self.topics
 
     # Frames

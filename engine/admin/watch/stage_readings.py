@@ -246,7 +246,9 @@ class StageReadings:
 
     async def _read_groups(self) -> StageResult:
         old, missing = await self._read_old_groups()
-        if not self.uses_wire or not self._knowledge.coordinators_may_be_asked():
+        # The topic in which groups live is hidden from most logins.
+        may_have_groups = self._knowledge.has_groups_topic or self.slow.may_hide_topics
+        if not self.uses_wire or not may_have_groups:
             self._knowledge.groups = old
             return 0, missing
         wire = await self.slow.wire()
