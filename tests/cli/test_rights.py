@@ -14,6 +14,7 @@ from broker_program import BrokerProgram, settings
 from klamm_program import Ran, in_process
 from patience import within
 from rights_story import CASES, CELLS, MODULE, SETTINGS, Cell, RightsStory, check, hidden
+from transaction_story import hang
 from wire_client import create_topic
 
 from cli.commands.exporter import Page
@@ -456,6 +457,23 @@ def test_who_may_not_describe_the_cluster_is_told_that_groups_may_be_hidden(
         assert lacks in hidden(ran), ran.err
     ran = in_process("kafka-consumer-groups", "--list", *login[2:], "--bootstrap-server", story.login, capture=capsys)
     assert (ran.code, ran.err) == (0, ""), "Kafka's tool says nothing of it"
+
+
+def test_a_transaction_is_seen_although_the_topic_of_coordinators_is_hidden(
+    story: RightsStory, capsys: Capture
+) -> None:
+    cell = Cell("tokens list")
+    story.as_admin("topics create held --replica-assignment 0", capsys)
+    hang(story.admin, "held")
+    rule = f"--allow-principal User:{cell.user} --operation read --topic held"
+    story.as_admin(f"acls add {rule}", capsys)
+    try:
+        login = ("-b", story.login, "--command-config", story.config_of(cell), "-o", "json")
+        found = in_process("cluster", "health", *login, capture=capsys).json["reasons"]
+        assert [(reason["check"], reason["count"]) for reason in found] == [("hanging_transactions", 1)]
+    finally:
+        story.as_admin(f"acls remove {rule} --yes", capsys)
+        story.as_admin("topics delete held --yes", capsys)
 
 
 def test_one_rule_can_show_all_that_is_hidden(story: RightsStory, capsys: Capture) -> None:

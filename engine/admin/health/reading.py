@@ -34,7 +34,6 @@ from engine.common.snapshot import ClusterSnapshot
 from engine.common.topic_names import TRANSACTION_STATE_TOPIC
 
 if TYPE_CHECKING:
-    from engine.admin.cluster.wire import WireCluster
     from engine.kafka.client.broker_client import BrokerClient
 
 PROBE_S = 5.0
@@ -151,7 +150,7 @@ async def _with_transactions(facts: HealthFacts, cluster: Cluster) -> HealthFact
             wire = await cluster.wire()
             for broker_id, why in facts.silent_brokers.items():
                 wire.silent.setdefault(broker_id, why)
-            holding = await read_holding(wire, facts.snapshot)
+            holding = await read_holding(cluster, facts.snapshot)
     except TimeoutError:
         cluster.complain(f"open transactions are not checked: that took longer than {limit_s:g} s")
         return facts
@@ -163,13 +162,14 @@ async def _with_transactions(facts: HealthFacts, cluster: Cluster) -> HealthFact
     return replace(facts, holding=tuple(map(holding_of, holding.transactions)))
 
 
-async def read_holding(wire: WireCluster, snapshot: ClusterSnapshot) -> OpenTransactions:
+async def read_holding(cluster: Cluster, snapshot: ClusterSnapshot) -> OpenTransactions:
     """Return the transactions that hold readers up, of partitions whose leaders answer.
 
-    A cluster without the coordinators' topic has had none, and is not asked.
+    A cluster without the coordinators' topic has had none, and is not asked; but the topic is hidden from most logins.
     """
-    if all(topic.name != TRANSACTION_STATE_TOPIC for topic in snapshot.topics):
+    if not cluster.may_hide_topics and all(topic.name != TRANSACTION_STATE_TOPIC for topic in snapshot.topics):
         return OpenTransactions(())
+    wire = await cluster.wire()
     talking = set(snapshot.live_broker_ids) - wire.silent.keys()
     names = [
         TopicPartition(topic.name, partition.partition)

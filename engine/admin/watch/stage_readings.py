@@ -333,7 +333,7 @@ class StageReadings:
             return ()
         self._transactions_due_s = now_s + _TRANSACTIONS_EVERY_S
         try:
-            holding = await read_holding(await self.slow.wire(), cluster)
+            holding = await read_holding(self.slow, cluster)
         except FAILURES as error:
             return (f"open transactions: {error}",)
         self._knowledge.holding = tuple(map(holding_of, holding.transactions))

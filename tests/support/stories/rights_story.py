@@ -295,7 +295,7 @@ class RightsStory:
 
     def __init__(self, folder: Path, admin: str, login: str, cells: Iterable[Cell]) -> None:
         """``admin`` and ``login`` are the addresses of a listener of super users, and of one with OAUTHBEARER."""
-        self.folder, self._admin, self.login = folder, admin, login
+        self.folder, self.admin, self.login = folder, admin, login
         self._prepared: set[str] = set()
         rules = [
             AclBinding(
@@ -309,7 +309,7 @@ class RightsStory:
         asyncio.run(self._add(rules))
 
     async def _add(self, rules: list[AclBinding]) -> None:
-        async with Cluster(resolve_target(Naming(None, self._admin), {}, self.folder)) as cluster:
+        async with Cluster(resolve_target(Naming(None, self.admin), {}, self.folder)) as cluster:
             assert await add_acls(cluster, rules) == []
 
     def show(self, principal: str, own: str = "") -> None:
@@ -379,12 +379,12 @@ class RightsStory:
             self.as_admin(f"topics create {names['t']} --replica-assignment {case.replicas}", capture)
             self.as_admin(f"produce {names['t']}", capture)
         if case.hangs:
-            hang(self._admin, names["t"])
+            hang(self.admin, names["t"])
         for line in case.before:
             self.as_admin(line.format(**names), capture)
 
     def as_admin(self, line: str, capture: pytest.CaptureFixture[str]) -> Ran:
-        ran = in_process(*shlex.split(line), "-b", self._admin, capture=capture, stdin="a\n")
+        ran = in_process(*shlex.split(line), "-b", self.admin, capture=capture, stdin="a\n")
         assert ran.code == 0, (line, ran.err)
         return ran
 

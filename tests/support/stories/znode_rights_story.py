@@ -89,7 +89,7 @@ class ZnodeStory(RightsStory):
     """The running cluster, as its super user and as the users of the cells see it."""
 
     def __init__(self, folder: Path, admin: str, server: SecuredZooKeeper) -> None:
-        self.folder, self._admin, self.server = folder, admin, server
+        self.folder, self.admin, self.server = folder, admin, server
         self._prepared = set()
         asyncio.run(self._close_all())
 
