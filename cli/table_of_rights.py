@@ -23,8 +23,8 @@ class Without(Enum):
     """It shows the rest, and says what is hidden and why."""
     LEFT_OUT = "~"
     """Kafka leaves it out and does not say so, nor can klamm."""
-    AT_A_KEY = "!"
-    """Only what one key of the dashboard shows needs it, and says who lacks what."""
+    BESIDE = "!"
+    """A figure beside the others needs it, or what one key of the dashboard shows; it says who lacks what."""
 
 
 class _Remarked:
@@ -77,7 +77,7 @@ class Need(_Remarked):
             Without.REFUSED: "",
             Without.HIDDEN: "hidden without it",
             Without.LEFT_OUT: "silently left out without it",
-            Without.AT_A_KEY: "not shown without it",
+            Without.BESIDE: "not shown without it",
         }[self.without]
         return ", ".join(filter(None, (self.remark, effect)))
 
@@ -125,6 +125,7 @@ _CHANGE = ("Describe Topic", "Alter Cluster")
 _NAMED = "Describe Topic: of a topic that you name; others are hidden without it"
 _NAMED_GROUP = "Describe Group: of a group that you name; others are hidden without it"
 _GROUP_NAMES = "Describe Cluster?: names of hidden groups and topics"
+_WAITS = "Read Topic!: how long records have waited"
 _NAMES = "Describe Cluster?: names of hidden topics"
 _MATCHES = "Describe Cluster?: names of hidden topics that a pattern matches"
 _READ_ALL = ("Read Topic?", _NAMES)
@@ -137,9 +138,9 @@ _RUN = (*_CHANGE, f"Read Group: {_LOCK}", *_THROTTLE)
 RIGHTS: Mapping[str, tuple[str, ...]] = {
     "top": (
         *(*_SEEN, "Describe Cluster?: moves, sizes", "Describe Group~"),
-        "Read Topic!: the record that a group reads next, at enter on an unhealthy partition of it",
+        f"{_WAITS}; the record that a group reads next, at enter on an unhealthy partition of it",
     ),
-    "exporter": (*_SEEN, "Describe Cluster?: moves, sizes", "Describe Group~"),
+    "exporter": (*_SEEN, "Describe Cluster?: moves, sizes", "Describe Group~", _WAITS),
     "topics list": ("Describe Topic?", "Describe Cluster?: sizes, names of hidden topics"),
     "topics describe": (_NAMED, "DescribeConfigs Topic?: settings", "Describe Cluster?: moves under way"),
     "topics create": ("Create Topic",),
@@ -207,7 +208,7 @@ RIGHTS: Mapping[str, tuple[str, ...]] = {
     "tokens create": ("CreateTokens User: with --owner-principal",),
     "tokens renew": (),
     "tokens expire": (),
-    "lag": (_NAMED_GROUP, _GROUP_NAMES, "Describe Topic?: offsets and lag"),
+    "lag": (_NAMED_GROUP, _GROUP_NAMES, "Describe Topic?: offsets and lag", _WAITS),
     "replicas verify": _READ_ALL,
     "brokers list": (),
     "brokers describe": ("Describe Topic?", "Describe Cluster?: log dirs", "DescribeConfigs Cluster?: settings"),

@@ -220,7 +220,8 @@ def _callback(function: CommandFunction, needs: Needs, words: str) -> Callable[.
             counting = [need for need in needs_of(words) if need.counts_with(given)]
             invocation.rights = tuple(need.right for need in counting)
             invocation.essential_rights = tuple(need.right for need in counting if need.without is Without.REFUSED)
-            invocation.hidden_parts = {need.right: need.part for need in counting if need.without is Without.HIDDEN}
+            parts = (Without.HIDDEN, Without.BESIDE)
+            invocation.hidden_parts = {need.right: need.part for need in counting if need.without in parts}
             invocation.hidden_parts |= {need.path: need.part for need in znode_needs_of(words)}
         return execute(invocation, function, _gathered(own, own_values), is_bounded=needs.bounded)
 

@@ -476,6 +476,19 @@ def test_a_transaction_is_seen_although_the_topic_of_coordinators_is_hidden(
         story.as_admin("topics delete held --yes", capsys)
 
 
+@pytest.mark.parametrize("command", ["lag --samples 1", "exporter --once"])
+def test_who_may_not_read_a_topic_is_told_that_it_does_not_see_how_long_records_wait(
+    command: str, story: RightsStory, capsys: Capture
+) -> None:
+    cell = Cell("lag")
+    story.prepare(cell, capsys)
+    login = ("-b", story.login, "--command-config", story.config_of(cell), "-o", "json")
+    lacks = {"operation": "read", "resource": f"topic:{story.names(cell)['t']}"}
+    assert lacks in hidden(in_process(*command.split(), *login, capture=capsys))
+    if command.startswith("lag"):
+        assert lacks not in hidden(in_process(*command.split(), "--no-time-lag", *login, capture=capsys))
+
+
 def test_one_rule_can_show_all_that_is_hidden(story: RightsStory, capsys: Capture) -> None:
     for case in ("topics describe", "offsets"):
         story.prepare(Cell(case), capsys)

@@ -42,7 +42,7 @@ def test_each_option_of_the_table_has_a_case_unless_it_is_a_throttle() -> None:
 
 @pytest.mark.parametrize("words", RIGHTS)
 def test_a_row_exists_in_kafka_and_is_not_implied_by_another(words: str) -> None:
-    always = [need.right for need in needs_of(words) if not need.options and need.without is not Without.AT_A_KEY]
+    always = [need.right for need in needs_of(words) if not need.options and need.without is not Without.BESIDE]
     for operation, resource_type in always:
         assert operation in SUPPORTED[resource_type]
         assert not any((implied, resource_type) in always for implied in IMPLIED.get(operation, ()))

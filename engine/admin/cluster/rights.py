@@ -191,7 +191,9 @@ LOG_IN_AS_BROKERS = Phrase(
 
 
 def asked_for(right: Right, needs: Sequence[Requirement]) -> Right:
-    """Return the right to ask for: where ``needs`` holds one that implies the missing one, that."""
+    """Return the right to ask for: where ``needs`` holds not the missing one but one that implies it, that."""
+    if right.kind in needs:
+        return right
     stronger = (need.operation for need in needs if need.resource_type is right.resource_type)
     needed = next(
         (operation for operation in stronger if operation in IMPLIED.get(right.operation, ())), right.operation
