@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import time
@@ -20,6 +21,12 @@ from wire_client import create_topic
 from cli.commands.exporter import Page
 from cli.framework.invocation import Invocation
 from cli.table_of_rights import Need
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.rights import Right
+from engine.admin.cluster.target import Naming, resolve_target
+from engine.admin.lag.measuring import readers_within_pace
+from engine.common.model import TopicPartition
+from engine.common.topic_names import GROUP_METADATA_TOPIC
 from engine.local.addresses import own_loopback_address
 from engine.local.probe import known_broker_ids
 from engine.local.zookeeper import EmbeddedZooKeeper
@@ -487,6 +494,29 @@ def test_who_may_not_read_a_topic_is_told_that_it_does_not_see_how_long_records_
     assert lacks in hidden(in_process(*command.split(), *login, capture=capsys))
     if command.startswith("lag"):
         assert lacks not in hidden(in_process(*command.split(), "--no-time-lag", *login, capture=capsys))
+
+
+def test_nobody_needs_the_right_to_read_the_topic_of_groups(story: RightsStory, capsys: Capture) -> None:
+    """What lag reads there, if it may, makes a verdict surer."""
+    cell = Cell("lag")
+    story.prepare(cell, capsys)
+    names, rule = (
+        story.names(cell),
+        f"--allow-principal User:{cell.user} --operation describe --topic {GROUP_METADATA_TOPIC}",
+    )
+    story.as_admin(f"acls add {rule}", capsys)
+
+    async def denied() -> list[Right]:
+        naming = Naming(None, story.login, command_config=str(story.config_of(cell)))
+        async with Cluster(resolve_target(naming, {}, story.folder)) as cluster:
+            reader = (names["g"], TopicPartition(names["t"], 0))
+            await readers_within_pace(await cluster.wire(), {reader: 0}, int(time.time() * 1000), patience_s=5)
+            return cluster.denied
+
+    try:
+        assert asyncio.run(denied()) == []
+    finally:
+        story.as_admin(f"acls remove {rule} --yes", capsys)
 
 
 def test_one_rule_can_show_all_that_is_hidden(story: RightsStory, capsys: Capture) -> None:

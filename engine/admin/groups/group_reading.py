@@ -7,8 +7,8 @@ coordinators: since 3.0, KIP-699; committed offsets: since 3.0, KIP-709), else r
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 
@@ -199,16 +199,21 @@ async def describe_and_fetch(
 
 
 async def offsets_topic(wire: WireCluster) -> list[MetadataResponseTopic]:
-    """Return what brokers say about the topic of groups and their offsets.
+    """Return what brokers say about the topic of groups and their offsets."""
+    with needless(wire, AclOperation.DESCRIBE):
+        return (await wire.metadata([GROUP_METADATA_TOPIC])).topics
 
-    Groups can be read without a right on it, so if that is missing, nothing is hidden.
-    """
-    right = Right(AclOperation.DESCRIBE, ResourceType.TOPIC, GROUP_METADATA_TOPIC)
+
+@contextmanager
+def needless(wire: WireCluster, operation: AclOperation) -> Iterator[None]:
+    """Forget whether a right on the topic of offsets is missing: groups can be read without, so nothing is hidden."""
+    right = Right(operation, ResourceType.TOPIC, GROUP_METADATA_TOPIC)
     was_known = right in wire.denied
-    topics = (await wire.metadata([GROUP_METADATA_TOPIC])).topics
-    if not was_known:
-        wire.denied.pop(right, None)
-    return topics
+    try:
+        yield
+    finally:
+        if not was_known:
+            wire.denied.pop(right, None)
 
 
 async def _leaderless(wire: WireCluster) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from engine.admin.cluster.asking import FAILURES, ask_all, beside_limit_s
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, Refused, Unknown, Unreachable
 from engine.admin.cluster.wire import WireCluster
-from engine.admin.groups.group_reading import offsets_topic
+from engine.admin.groups.group_reading import needless, offsets_topic
 from engine.admin.groups.scope import FoundGroups, GroupScope, find_groups
 from engine.admin.groups.values import GroupType
 from engine.admin.lag.group_paces import Paces
@@ -37,6 +37,7 @@ from engine.admin.lag.verdicts import Reason, Verdict, judge
 from engine.admin.offsets.listing import end_offsets, leaders_of, offsets_at
 from engine.admin.records.fetching import FetchFrom, fetch
 from engine.admin.topics.selection import TopicSelection, topic_not_found
+from engine.common.acl import AclOperation
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import IsolationLevel, TopicPartition
 from engine.common.topic_names import GROUP_METADATA_TOPIC
@@ -333,7 +334,8 @@ async def readers_within_pace(
         return frozenset()
     try:
         async with asyncio.timeout(beside_limit_s(wire)):
-            commits = await _read_commits(wire, some, now_ms, patience_s)
+            with needless(wire, AclOperation.READ):
+                commits = await _read_commits(wire, some, now_ms, patience_s)
             steps = {reader: taken for reader in commits if (taken := steps_of(commits[reader], some[reader]))}
             places = {
                 Place(name, commit.offset) for (_, name), taken in steps.items() for step in taken for commit in step
