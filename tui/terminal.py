@@ -84,7 +84,7 @@ class Terminal(LinuxDriver):
     def __init__(self, app: Any, **options: Any) -> None:
         super().__init__(app, **options)
         self._dashboard, self._runs_in, self._context = app, asyncio.get_running_loop(), copy_context()
-        self._output: _Output | None = None
+        self._output: Output | None = None
         self._waiting: Callable[[], object] | None = None
         self._was_dropped = False
         """Something that was drawn did not reach the screen."""
@@ -93,7 +93,7 @@ class Terminal(LinuxDriver):
     def start_application_mode(self) -> None:
         """Take the screen, and say so at once: the first picture may take some tenths of a second."""
         assert sys.__stderr__ is not None
-        self._output = _Output(sys.__stderr__, partial(self._call, self._draw_waiting), self._on_gone)
+        self._output = Output(sys.__stderr__, partial(self._call, self._draw_waiting), self._on_gone)
         super().start_application_mode()  # type: ignore[no-untyped-call]
         self.write(f"\x1b[H{OPENING}")
 
@@ -146,7 +146,7 @@ class Terminal(LinuxDriver):
             self._runs_in.call_soon_threadsafe(do, *arguments, context=self._context)
 
 
-class _Output:
+class Output:
     """A thread that writes to a terminal. A terminal that is gone takes everything, and drops it.
 
     Args:
@@ -173,11 +173,15 @@ class _Output:
             self._changed.notify()
 
     def drop(self) -> bool:
-        """Forget what is not written yet, even the rest of what is being written; return whether there was any."""
+        """Forget what is not written yet, even the rest of what is being written; return whether there was any.
+
+        What goes to the clipboard is not forgotten: it was said to be there.
+        """
         with self._changed:
             had_any = self.left > 0
-            self._texts.clear()
-            self.left = 0
+            kept = [text for text in self._texts if text is None or text.startswith(_TO_CLIPBOARD)]
+            self._texts = deque(kept)
+            self.left = sum(len(text or "") for text in kept)
             self._drops += 1
         return had_any
 
@@ -193,7 +197,7 @@ class _Output:
                 text, drops = self._texts.popleft(), self._drops
             if text is None:
                 return
-            self._write(text.encode(self._encoding, "replace"), drops)
+            self._write(text.encode(self._encoding, "replace"), None if text.startswith(_TO_CLIPBOARD) else drops)
             with self._changed:
                 if drops == self._drops:
                     self.left -= len(text)
@@ -201,11 +205,11 @@ class _Output:
             if is_free:
                 self._on_free()
 
-    def _write(self, data: bytes, drops: int) -> None:
-        """Write in pieces: to take a whole screen may take a slow line seconds."""
+    def _write(self, data: bytes, drops: int | None) -> None:
+        """Write in pieces: to take a whole screen may take a slow line seconds. None: it is written to its end."""
         at = 0
         try:
-            while at < len(data) and drops == self._drops:
+            while at < len(data) and drops in (None, self._drops):
                 try:
                     at += os.write(self._to, data[at : at + _PIECE])
                 except BlockingIOError:

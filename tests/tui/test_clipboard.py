@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from tui.drawing.lines import Line
 from tui.pages.clusters import cluster_mark, cluster_tone
 from tui.screen.page_screen import title_line
 from tui.screen.saving import TERMINAL_BYTES_MAX, copied_text, copy_natively, native_command
+from tui.terminal import Output
 
 
 @pytest.fixture
@@ -124,3 +127,21 @@ async def test_the_title_names_the_cluster_in_its_colour() -> None:
     async with dashboard("live", target=made) as driven:
         assert driven.text.startswith(" klamm eu-1 [the shop] › Overview")
         assert ("eu-1", Tone.BAD) in title_line(driven.main)
+
+
+def test_a_slow_terminal_still_gets_what_was_copied_when_the_dashboard_ends() -> None:
+    reading, writing = os.pipe()
+    copied = f"\x1b]52;c;{'Y' * 3_000}\a"
+    with open(reading, "rb") as terminal, open(writing, "w", encoding="utf-8") as file:
+        output = Output(file, lambda: None, lambda: None)
+        output.put("x" * 1_000_000)
+        output.put(copied)
+        output.put("y" * 1_000_000)
+        assert output.drop()
+        reader = threading.Thread(target=output.close)
+        reader.start()
+        seen = b""
+        while len(seen.rpartition(b"\x1b")[2]) < len(copied) - 1:
+            seen += os.read(terminal.fileno(), 65_536)
+        reader.join(10)
+        assert seen.endswith(copied.encode()) and b"y" not in seen and len(seen) < 500_000
