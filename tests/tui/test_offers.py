@@ -22,6 +22,7 @@ from tui.operations.groups import RESET_HINT, DeleteGroups, ResetOffsets
 from tui.operations.operation import Outcome
 from tui.operations.partitions import AbortHanging, DeleteRecords, VerifyReplicas
 from tui.operations.reassignments import sum_of as cancel_sum
+from tui.operations.reassignments import typed_rate
 from tui.operations.topics import DeleteTopics
 from tui.screen.action_handlers import chosen
 from tui.screen.offers import Ask, NotNow, Offer, offer_for
@@ -225,6 +226,10 @@ def test_offsets_set_to_nowhere_are_refused_in_the_words_of_the_field(nothing: s
     with pytest.raises(BadRequest, match="say where to") as refused:
         ResetOffsets.of("billing", "*", nothing)
     assert refused.value.hint == RESET_HINT
+
+
+def test_a_form_shows_a_rate_as_it_is_typed() -> None:
+    assert [typed_rate(rate) for rate in (None, 0, 1_234, 300_000, 50_000_000)] == ["", "", "1234", "300k", "50M"]
 
 
 def test_why_works_on_the_screen_of_moves() -> None:

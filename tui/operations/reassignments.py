@@ -94,8 +94,10 @@ def _cancel_row(cancelled: CancelledPartition) -> tuple[Cell, ...]:
     return Cell(str(name)), result, Cell(ids(cancelled.replicas)), Cell(cancelled.error or "")
 
 
-def typed_rate(rate: int) -> str:
-    """Return a rate as a form takes it."""
+def typed_rate(rate: int | None) -> str:
+    """Return a rate as a form takes it; empty without one."""
+    if not rate:
+        return ""
     units = ((1_000_000, "M"), (1_000, "k"), (1, ""))
     return next(f"{rate // size}{unit}" for size, unit in units if rate % size == 0)
 

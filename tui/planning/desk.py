@@ -37,6 +37,7 @@ from tui.drawing.lines import line
 from tui.operations.operation import EXPECTED, Prepared, command_text, failure_text
 from tui.operations.plan_commands import running_words
 from tui.operations.plans import CancelPlan, CarryOutPlan, CheckPlan, PlanHistory, ThrottlePlan, run_asked_for
+from tui.operations.reassignments import typed_rate
 from tui.operations.topics import quantity
 from tui.pages.page import View
 from tui.planning.card import detail_lines, run_outcome
@@ -286,7 +287,7 @@ class PlanDesk:
                 raise BadRequest("give a throttle, such as 50M")
             return ThrottlePlan(run.run, ThrottleRange.of(rate), self.set_throttle)
 
-        now = "" if run.run.throttle is None else str(run.run.throttle.start)
+        now = "" if run.run.throttle is None else typed_rate(run.run.throttle.start)
         return Ask("Change the throttle of the plan", (FieldNeeded("rate", "Bytes a second", now, "50M"),), build)
 
     def _run_offer(self, verb: Verb) -> Offer:
@@ -303,7 +304,7 @@ class PlanDesk:
         last = None if verb is Verb.APPLY else self.last_throttle()
         advice = plan.file.klamm.throttle if last is None else last
         fields = [
-            FieldNeeded("throttle", "Throttle", str(advice or ""), "50M a second; empty: full speed"),
+            FieldNeeded("throttle", "Throttle", typed_rate(advice), "50M a second; empty: full speed"),
             FieldNeeded("wave_replicas", "Replicas a wave", "10", "copied at once, into each broker and out of it"),
             FieldNeeded("wave_bytes", "Bytes a wave", "", "100G into or out of a broker; empty: no cap"),
             FieldNeeded("stall", "Stalled after", "5m", "it stops after this time without progress"),

@@ -200,7 +200,7 @@ def _limit_producers(view: View, items: Sequence[Any]) -> Offer:
     suggested = max(1_000, int(float(f"{min(rates):.1e}"))) if rates else 0
     now = "" if board.producer_quota is None else f", now {byte_rate(board.producer_quota)}"
     hint = f"for each client id, to each broker{now}; empty: no quota"
-    needed = FieldNeeded("rate", "Bytes a second", typed_rate(suggested) if suggested else "", hint)
+    needed = FieldNeeded("rate", "Bytes a second", typed_rate(suggested), hint)
 
     def build(values: Mapping[str, str]) -> AlterSettings:
         return AlterSettings.of(ALL_CLIENTS, {name: plain_value(name, values["rate"].strip()) or None})
@@ -281,7 +281,7 @@ def _throttle(view: View, items: Sequence[Any]) -> Offer:
     advice = view.board.throttles
     suggested = max((throttle.suggested_rate or 0 for throttle in advice), default=0)
     rates = sorted({throttle.rate for throttle in advice})
-    value = typed_rate(suggested or rates[-1]) if rates else ""
+    value = typed_rate(suggested or max(rates, default=None))
     now = f"now {' or '.join(map(byte_rate, rates))}" if rates else "for example 50M; now without a throttle"
     more = f", {byte_rate(suggested)} would let it end within an hour" if suggested else ""
     needed = FieldNeeded("rate", "Bytes a second", value, f"for each broker, {now}{more}")
