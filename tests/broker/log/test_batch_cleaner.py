@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import pytest
 from log_folders import NOW_MS, marker_batch
 
-from engine.broker.log.cleaner.batch_cleaner import BatchCleaner, known_key
-from engine.broker.log.cleaner.key_map import EXACT_KEY_BYTES_MAX, KeyMap, fold
+from engine.broker.log.cleaner.batch_cleaner import BatchCleaner
+from engine.broker.log.cleaner.key_map import EXACT_KEY_BYTES_MAX, KeyMap, fold, known_key
 from engine.broker.log.cleaner.messages import CleaningLimits, CleaningPlan, LastOfProducer
 from engine.broker.log.cleaner.stats import CleaningStats
 from engine.kafka.formats.index_entries import AbortedTransaction
 from engine.kafka.protocol.records.attributes import Codec, TimestampType
 from engine.kafka.protocol.records.checksum import stamp_crc
-from engine.kafka.protocol.records.decode import iter_batch_records, iter_records
+from engine.kafka.protocol.records.decode import iter_batch_records, iter_records, record_section
 from engine.kafka.protocol.records.encode import empty_batch, encode_batch
 from engine.kafka.protocol.records.header import BatchHeader, read_batch_header
 from engine.kafka.protocol.records.legacy import encode_message_set
 from engine.kafka.protocol.records.record import Record
+from engine.kafka.protocol.records.varint import read_varint
 
 RETENTION_MS = 5000
 LIMITS = CleaningLimits(1 << 20, 1 << 20, 4096, RETENTION_MS, 1 << 20, 1 << 16, float("inf"))
@@ -38,20 +39,35 @@ class Walk:
         producers: Mapping[int, LastOfProducer] | None = None,
         first_uncleanable: int = 1000,
     ) -> None:
-        keys = KeyMap(1 << 20)
-        keys.offsets.update(offsets)
+        self._offsets = offsets
+        self._keys = keys = KeyMap(1 << 20, first_dirty)
         keys.latest_offset = latest_offset
-        keys.seal()
         self.stats = CleaningStats()
         plan = CleaningPlan("", NOW_MS, first_dirty, first_uncleanable, (), aborted, producers or {}, LIMITS)
         self._cleaner = BatchCleaner(plan, keys, self.stats)
 
     def clean(self, batch: bytes, *, keeps_legacy_deletes: bool = False) -> bytes:
-        return self._cleaner.clean(batch, 0, read_batch_header(batch), keeps_legacy_deletes=keeps_legacy_deletes)
+        first_place, header = self._keys.first_place, read_batch_header(batch)
+        places = {offset: first_place(header.base_offset) + place for offset, place in places_in(batch, header)}
+        self._keys.places.update(
+            (key, places.get(offset, first_place(offset))) for key, offset in self._offsets.items()
+        )
+        self._keys.seal()
+        return self._cleaner.clean(batch, 0, header, keeps_legacy_deletes=keeps_legacy_deletes)
 
     @property
     def counted(self) -> tuple[int, int]:
         return self.stats.messages_read, self.stats.messages_written
+
+
+def places_in(batch: bytes, header: BatchHeader) -> Iterator[tuple[int, int]]:
+    """Yield each record's offset, and its place after the first record: by bytes, by messages in the old formats."""
+    section = record_section(batch, 0, header, 1 << 20) if header.magic == 2 else b""
+    place = 0
+    for record in iter_batch_records(batch, 0, header):
+        yield record.offset, place
+        length, body = read_varint(section, place) if section else (1, place)
+        place = body + length
 
 
 def batch_at(offset: int, *pairs: tuple[bytes | None, bytes | None], producer_id: int = -1, **options: object) -> bytes:

@@ -218,12 +218,12 @@ def test_no_log_is_due_for_its_age_alone(tmp_path: Path) -> None:
 
 
 def test_the_map_knows_what_it_takes() -> None:
-    keys = KeyMap(1_000_000)
+    keys = KeyMap(1_000_000, 0)
     count = 0
     while not keys.is_full():
-        keys.offsets.update((b"key-%012d" % n, n) for n in range(count, count + LOOK_KEYS))
+        keys.places.update((b"key-%012d" % n, n) for n in range(count, count + LOOK_KEYS))
         count += LOOK_KEYS
-    real = sys.getsizeof(keys.offsets) + sum(sys.getsizeof(key) + 32 for key in keys.offsets)
+    real = sys.getsizeof(keys.places) + sum(sys.getsizeof(key) + 32 for key in keys.places)
     assert 300_000 < real < 1_000_000
     assert 0.3 < keys.utilization < 1.2
 

@@ -12,13 +12,21 @@ import pytest
 from engine.broker.log.cleaner import record_scan
 from engine.broker.log.cleaner.key_map import EXACT_KEY_BYTES_MAX, fold
 from engine.broker.log.cleaner.record_runs import find_run
-from engine.broker.log.cleaner.record_scan import find_live, find_survivors, index_records, max_timestamp_delta
+from engine.broker.log.cleaner.record_scan import (
+    NotRecordsError,
+    find_live,
+    find_survivors,
+    index_records,
+    max_timestamp_delta,
+    skip_records,
+)
 from engine.common.errors import KafkaError
 from engine.kafka.protocol.records.encode import encode_records
 from engine.kafka.protocol.records.record import Record
 
 BASE = 1000
 T0 = 1_700_000_000_000
+FIRST_PLACE = 5 << 31
 
 KEY_SIZES = (0, 1, 2, 50, 56, 57, 58, 62, 63, 64, 65, 127, 128, 8191, 8192, 8193)
 VALUE_SIZES = (0, 1, 40, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 119, 120, 121, 8180, 8190, 20_000)
@@ -57,17 +65,28 @@ def every_boundary(base: int = BASE) -> list[Record]:
     ]
 
 
+def starts_of(records: list[Record], start: int, base: int = BASE) -> list[int]:
+    """Return where each of the records begins, if the first does at ``start``."""
+    return list(accumulate((len(encode_records([record], base, T0).data) for record in records), initial=start))[:-1]
+
+
+def last_places(records: list[Record], first_place: int) -> dict[bytes, int]:
+    """Return the place of each key's last record."""
+    places = zip(records, starts_of(records, first_place), strict=True)
+    return {known(record.key): place for record, place in places if record.key is not None}
+
+
 def indexed(records: list[Record]) -> tuple[dict[bytes, int], int]:
     data, position = section_of(records, b"header")
-    offsets: dict[bytes, int] = {}
-    null_keys = index_records(data, position, len(data), len(records), BASE, offsets)
-    return offsets, null_keys
+    places: dict[bytes, int] = {}
+    null_keys = index_records(data, position, len(data), len(records), FIRST_PLACE, places)
+    return places, null_keys
 
 
-def test_each_key_is_mapped_to_its_last_offset() -> None:
+def test_each_key_is_mapped_to_the_place_of_its_last_record() -> None:
     records = every_boundary()
-    offsets, null_keys = indexed(records)
-    assert offsets == {known(record.key): record.offset for record in records if record.key is not None}
+    places, null_keys = indexed(records)
+    assert places == last_places(records, FIRST_PLACE)
     assert null_keys == sum(record.key is None for record in records) > 0
 
 
@@ -75,32 +94,33 @@ def test_each_key_is_mapped_to_its_last_offset() -> None:
 def test_a_record_of_any_length_is_followed_by_the_next(size: int) -> None:
     """Lengths of one, two or three bytes: the same for keys, values and the record around them."""
     records = [record(0, b"a" * 40, b"x" * (size - 40)), record(1, b"k" * size), record(2, b"last")]
-    offsets, _ = indexed(records)
-    assert offsets == {b"a" * 40: BASE, known(b"k" * size): BASE + 1, b"last": BASE + 2}
+    places, _ = indexed(records)
+    assert places == last_places(records, FIRST_PLACE)
     data, start = section_of(records)
-    survivors = find_survivors(data, start, len(data), 3, BASE, offsets, keeps_tombstones=True)
-    assert survivors == find_live(data, start, len(data), BASE, [BASE, BASE + 1, BASE + 2], keeps_tombstones=True)
+    survivors = find_survivors(data, start, len(data), 3, 0, {}, keeps_tombstones=True)
+    assert survivors == find_live(data, starts_of(records, start), len(data), keeps_tombstones=True)
     assert survivors.record_count == 3
 
 
 @pytest.mark.parametrize("keeps_tombstones", [True, False])
-def test_survivors_are_those_at_or_beyond_the_map_s_offset(keeps_tombstones: bool) -> None:
+def test_survivors_are_those_at_or_beyond_the_map_s_place(keeps_tombstones: bool) -> None:
     records = every_boundary()
+    own_places = dict(zip(records, starts_of(records, FIRST_PLACE), strict=True))
     for seed in range(20):
         chosen = random.Random(seed)
-        offsets = {
-            known(record.key): record.offset + chosen.choice((-1, 0, 1))
-            for record in records
+        places = {
+            known(record.key): place + chosen.choice((-1, 0, 1))
+            for record, place in own_places.items()
             if record.key is not None and chosen.random() < 0.7
         }
         data, start = section_of(records, b"x" * (seed % 3))
         survivors = find_survivors(
-            data, start, len(data), len(records), BASE, offsets, keeps_tombstones=keeps_tombstones
+            data, start, len(data), len(records), FIRST_PLACE, places, keeps_tombstones=keeps_tombstones
         )
         stays = [
             record
-            for record in records
-            if record.key is not None and record.offset >= offsets.get(known(record.key), -1)
+            for record, place in own_places.items()
+            if record.key is not None and place >= places.get(known(record.key), place)
         ]
         kept = [record for record in stays if keeps_tombstones or record.value is not None]
         assert survivors.bounds == bounds_of(records, kept, start)
@@ -108,45 +128,49 @@ def test_survivors_are_those_at_or_beyond_the_map_s_offset(keeps_tombstones: boo
         assert survivors.null_keys == sum(record.key is None for record in records)
 
 
+@pytest.mark.parametrize("delta", [0, 1, 2, 64, 65, 8191, 8192, 20_000, 1_050_000, 1_050_001])
+def test_records_before_an_offset_are_skipped(delta: int) -> None:
+    records = every_boundary()
+    data, start = section_of(records, b"pad")
+    skipped = sum(record.offset < BASE + delta for record in records)
+    expected = [*starts_of(records, start), len(data)][skipped]
+    assert skip_records(data, start, len(data), delta) == (expected, skipped)
+
+
+def test_records_that_are_cut_off_are_not_skipped() -> None:
+    data, start = section_of([record(0, b"a")])
+    with pytest.raises(NotRecordsError):
+        skip_records(data[:2], start, len(data), 1)
+
+
 def test_without_tombstones_none_is_told_of() -> None:
     records = [record(0, b"a"), record(1, b"b")]
     data, start = section_of(records)
-    assert not find_survivors(data, start, len(data), 2, BASE, {}, keeps_tombstones=True).has_tombstone
-    live = find_live(data, start, len(data), BASE, [BASE, BASE + 1], keeps_tombstones=True)
-    assert live is not None
-    assert not live.has_tombstone
-
-
-def test_the_oldest_record_of_all_is_kept_if_its_key_is_not_mapped() -> None:
-    data = bytes(encode_records([Record(offset=0, timestamp_ms=T0, key=b"a", value=b"v")], 0, T0).data)
-    assert find_survivors(data, 0, len(data), 1, 0, {}, keeps_tombstones=True).record_count == 1
-    live = find_live(data, 0, len(data), 0, [0], keeps_tombstones=True)
-    assert live is not None
-    assert (live.record_count, live.null_keys) == (1, 0)
+    assert not find_survivors(data, start, len(data), 2, 0, {}, keeps_tombstones=True).has_tombstone
+    assert not find_live(data, starts_of(records, start), len(data), keeps_tombstones=True).has_tombstone
 
 
 @pytest.mark.parametrize("keeps_tombstones", [True, False])
 @pytest.mark.parametrize("base", [0, BASE])
-def test_live_records_are_found_by_their_offsets(base: int, keeps_tombstones: bool) -> None:
+def test_live_records_are_found_at_their_places(base: int, keeps_tombstones: bool) -> None:
     records = [record for record in every_boundary(base) if record.key is not None]
     data = b"pad" + bytes(encode_records(records, base, T0).data)
+    starts = dict(zip(records, starts_of(records, 3, base), strict=True))
     for seed in range(20):
         chosen = random.Random(seed)
         live = [record for record in records if chosen.random() < 0.5] or records[:1]
-        live_found = find_live(
-            data, 3, len(data), base, [record.offset for record in live], keeps_tombstones=keeps_tombstones
-        )
-        assert live_found is not None
+        live_found = find_live(data, [starts[record] for record in live], len(data), keeps_tombstones=keeps_tombstones)
         kept = [record for record in live if keeps_tombstones or record.value is not None]
         assert live_found.bounds == bounds_of(records, kept, 3, base)
         assert live_found.has_tombstone == (keeps_tombstones and any(record.value is None for record in kept))
         assert live_found.null_keys == 0
 
 
-def test_an_offset_that_is_not_there_is_not_found() -> None:
-    data, start = section_of([record(0, b"a"), record(2, b"b")])
-    assert find_live(data, start, len(data), BASE, [BASE + 1], keeps_tombstones=True) is None
-    assert find_live(data, start, len(data), BASE, [BASE, BASE + 3], keeps_tombstones=True) is None
+def test_a_place_whose_record_is_cut_off_is_refused() -> None:
+    records = [record(0, b"a"), record(1, b"b")]
+    data, start = section_of(records)
+    with pytest.raises(NotRecordsError):
+        find_live(data[:-3], starts_of(records, start), len(data) - 3, keeps_tombstones=True)
 
 
 def alike(count: int, key_bytes: int = 14, value_bytes: int = 80, *, first_delta: int = 0) -> list[Record]:
@@ -190,17 +214,15 @@ def test_runs_of_records_are_read_as_each_of_them(count: int, first_delta: int) 
     records = alike(count, first_delta=first_delta)
     for name, some in {"all alike": records, **odd_ones(records)}.items():
         data, start = section_of(some, b"pad")
-        offsets: dict[bytes, int] = {}
-        null_keys = index_records(data, start, len(data), len(some), BASE, offsets) if some else 0
-        expected = {known(r.key): r.offset for r in some if r.key is not None}
-        assert (offsets, null_keys) == (expected, sum(r.key is None for r in some)), name
+        places: dict[bytes, int] = {}
+        null_keys = index_records(data, start, len(data), len(some), FIRST_PLACE, places) if some else 0
+        assert (places, null_keys) == (last_places(some, FIRST_PLACE), sum(r.key is None for r in some)), name
+        starts = starts_of(some, start)
         for every in (1, 3, 50):
-            live = [r for r in some if r.key is not None][::every]
-            if live:
-                live_found = find_live(data, start, len(data), BASE, [r.offset for r in live], keeps_tombstones=False)
-                assert live_found is not None, name
-                kept = [r for r in live if r.value is not None]
-                assert live_found.bounds == bounds_of(some, kept, start), name
+            live = [number for number, r in enumerate(some) if r.key is not None][::every]
+            live_found = find_live(data, [starts[number] for number in live], len(data), keeps_tombstones=False)
+            kept = [some[number] for number in live if some[number].value is not None]
+            assert live_found.bounds == bounds_of(some, kept, start), name
 
 
 def test_records_of_one_form_are_a_run() -> None:
@@ -278,38 +300,27 @@ def test_a_changed_byte_in_a_run_means_what_it_means_elsewhere(at: int) -> None:
         changed = data[:at] + bytes([byte]) + data[at + 1 :]
         outcomes = []
         for scan in (index_records, _one_by_one):
-            offsets: dict[bytes, int] = {}
+            places: dict[bytes, int] = {}
             try:
-                outcomes.append((scan(changed, start, len(data), 30, BASE, offsets), offsets))
-            except KafkaError as error:
-                outcomes.append((error.code, {}))
+                outcomes.append((scan(changed, start, len(data), 30, FIRST_PLACE, places), places))
+            except (NotRecordsError, KafkaError) as error:
+                outcomes.append((type(error), {}))
         assert outcomes[0] == outcomes[1]
 
 
-def _one_by_one(data: bytes, start: int, end: int, count: int, base: int, offsets: dict[bytes, int]) -> int:
+def _one_by_one(data: bytes, start: int, end: int, count: int, first_place: int, places: dict[bytes, int]) -> int:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(record_scan, "find_run", lambda *_: None)
-        return index_records(data, start, end, count, base, offsets)
-
-
-def test_an_offset_before_a_run_is_not_found() -> None:
-    data, start = section_of(alike(20, first_delta=5))
-    assert find_live(data, start, len(data), BASE, [BASE + 4, BASE + 6], keeps_tombstones=True) is None
-    assert find_live(data, start, len(data), BASE, [BASE + 6, BASE + 25], keeps_tombstones=True) is None
+        return index_records(data, start, end, count, first_place, places)
 
 
 def test_a_tombstone_in_a_run_is_told_of() -> None:
     records = [record(delta, b"key-%d" % delta, None) for delta in range(10)]
     data, start = section_of(records)
-    live = [records[3].offset, records[7].offset]
-    live_records = find_live(data, start, len(data), BASE, live, keeps_tombstones=True)
-    assert live_records is not None
-    assert (live_records.bounds, live_records.has_tombstone) == (
-        bounds_of(records, [records[3], records[7]], start),
-        True,
-    )
-    live_records = find_live(data, start, len(data), BASE, live, keeps_tombstones=False)
-    assert live_records is not None
+    live = starts_of(records, start)[1:9]
+    live_records = find_live(data, live, len(data), keeps_tombstones=True)
+    assert (live_records.bounds, live_records.has_tombstone) == (bounds_of(records, records[1:9], start), True)
+    live_records = find_live(data, live, len(data), keeps_tombstones=False)
     assert (live_records.bounds, live_records.has_tombstone) == ([], False)
 
 
@@ -328,20 +339,20 @@ def test_bytes_that_are_not_the_records_are_refused(change: str) -> None:
         key_length_at = data.index(b"a") - 1
         # The key would end where its record ends, which leaves no room for a value.
         data = data[:key_length_at] + bytes([(10 + 2) << 1]) + data[key_length_at + 1 :]
-    with pytest.raises(KafkaError, match="does not hold the records"):
-        index_records(data, start, end, count, BASE, {})
-    with pytest.raises(KafkaError, match="does not hold the records"):
-        find_survivors(data, start, end, count, BASE, {}, keeps_tombstones=True)
+    with pytest.raises(NotRecordsError):
+        index_records(data, start, end, count, FIRST_PLACE, {})
+    with pytest.raises(NotRecordsError):
+        find_survivors(data, start, end, count, FIRST_PLACE, {}, keeps_tombstones=True)
 
 
 def test_the_largest_timestamp_of_the_survivors() -> None:
     records = [record for record in every_boundary() if record.key is not None]
     data, start = section_of(records)
+    starts = dict(zip(records, starts_of(records, start), strict=True))
     for seed in range(20):
         kept = random.Random(seed).sample(records, 8)
-        live = sorted(record.offset for record in kept)
-        live_found = find_live(data, start, len(data), BASE, live, keeps_tombstones=True)
-        assert live_found is not None
+        live = sorted(starts[record] for record in kept)
+        live_found = find_live(data, live, len(data), keeps_tombstones=True)
         assert (
             max_timestamp_delta(data, live_found, max(TIME_DELTAS)) == max(record.timestamp_ms for record in kept) - T0
         )
@@ -350,7 +361,7 @@ def test_the_largest_timestamp_of_the_survivors() -> None:
 def test_a_survivor_with_the_largest_possible_time_ends_the_search() -> None:
     records = [record(0, b"a", time_delta=5), record(1, b"b", time_delta=3)]
     data, start = section_of(records)
-    survivors = find_survivors(data, start, len(data), 2, BASE, {}, keeps_tombstones=True)
+    survivors = find_survivors(data, start, len(data), 2, 0, {}, keeps_tombstones=True)
     assert max_timestamp_delta(data, survivors, 5) == 5
     assert max_timestamp_delta(data, survivors, 3) == 3, "the last one's; the caller says that none is larger"
 
@@ -358,8 +369,7 @@ def test_a_survivor_with_the_largest_possible_time_ends_the_search() -> None:
 def test_a_removed_record_between_survivors_has_no_say_about_the_time() -> None:
     records = [record(0, b"a"), record(1, b"b", time_delta=5), record(2, b"c", time_delta=3)]
     data, start = section_of(records)
-    live = find_live(data, start, len(data), BASE, [BASE, BASE + 2], keeps_tombstones=True)
-    assert live is not None
+    live = find_live(data, starts_of(records, start)[::2], len(data), keeps_tombstones=True)
     assert max_timestamp_delta(data, live, 5) == 3
 
 

@@ -7,9 +7,10 @@ records are copied byte for byte. Source: Cleaner.cleanInto and MemoryRecords.fi
 
 from __future__ import annotations
 
-from engine.broker.log.cleaner.key_map import EXACT_KEY_BYTES_MAX, KeyMap, fold
+from engine.broker.log.cleaner.key_map import KeyMap, known_key
 from engine.broker.log.cleaner.messages import CleaningPlan
 from engine.broker.log.cleaner.record_scan import (
+    NotRecordsError,
     Survivors,
     counted_from_later,
     find_live,
@@ -19,6 +20,7 @@ from engine.broker.log.cleaner.record_scan import (
 )
 from engine.broker.log.cleaner.stats import CleaningStats
 from engine.broker.log.cleaner.transactions import CleanedTransactions
+from engine.common.errors import ErrorCode, KafkaError
 from engine.kafka.protocol.records.attributes import Codec, TimestampType
 from engine.kafka.protocol.records.compression import compress
 from engine.kafka.protocol.records.decode import iter_section, record_section
@@ -57,7 +59,10 @@ class BatchCleaner:
         elif self.transactions.on_data(header) or header.record_count == 0:
             kept = b""
         else:
-            kept = self._clean_data(data, position, header)
+            try:
+                kept = self._clean_data(data, position, header)
+            except NotRecordsError:
+                raise not_records(header) from None
         if not kept and self._must_stay(header):
             kept = empty_batch(header)
         return kept
@@ -86,14 +91,15 @@ class BatchCleaner:
         return self._rewritten(header, record_section(data, position, header, UNPACKED_BYTES_MAX), self._horizon_ms)
 
     def _clean_data(self, data: bytes, position: int, header: BatchHeader) -> bytes:
-        keys, first_offset, last_offset = self._keys, header.base_offset, header.last_offset
+        keys, base_offset = self._keys, header.base_offset
         whole_end = position + header.size_bytes
-        if last_offset > keys.latest_offset:
+        if header.last_offset > keys.latest_offset:
             # Beyond what fitted into the map: another round cleans it.
             self._count(header.record_count, header.record_count)
             return data[position:whole_end]
-        is_dirty = first_offset >= self._plan.first_dirty_offset
-        live = keys.live_offsets(first_offset, last_offset) if is_dirty else []
+        first_place = keys.first_place(base_offset)
+        is_dirty = base_offset >= self._plan.first_dirty_offset
+        live = keys.live_places(base_offset) if is_dirty else []
         if is_dirty and not live:
             self._count(header.record_count, 0)
             return b""
@@ -103,15 +109,17 @@ class BatchCleaner:
             start, end = 0, len(section)
         horizon_ms = header.delete_horizon_ms
         keeps_tombstones = horizon_ms is None or self._plan.now_ms < horizon_ms
-        found = find_live(section, start, end, first_offset, live, keeps_tombstones=keeps_tombstones) if live else None
-        if found is None:
+        if is_dirty:
+            starts = [start - first_place + place for place in live]
+            found = find_live(section, starts, end, keeps_tombstones=keeps_tombstones)
+        else:
             found = find_survivors(
                 section,
                 start,
                 end,
                 header.record_count,
-                first_offset,
-                keys.offsets,
+                first_place,
+                keys.places,
                 keeps_tombstones=keeps_tombstones,
             )
         self._count(header.record_count, found.record_count)
@@ -164,14 +172,15 @@ class BatchCleaner:
         """Clean messages of v0 and v1, which have no producers or transactions; a wrapper hides its first offset."""
         records = list(iter_messages(data, position, header, size_max=UNPACKED_BYTES_MAX))
         kept = []
-        for record in records:
+        places = self._keys.places
+        for place, record in enumerate(records, self._keys.first_place(header.base_offset)):
             if record.offset > self._keys.latest_offset:
                 kept.append(record)
             elif record.key is None:
                 self._stats.invalid_messages_read += record.offset < self._plan.first_dirty_offset
             elif record.value is None and not keeps_deletes:
                 continue
-            elif record.offset >= self._keys.offsets.get(known_key(record.key), -1):
+            elif place >= places.get(known_key(record.key), place):
                 kept.append(record)
         self._count(len(records), len(kept))
         if len(kept) == len(records):
@@ -190,6 +199,8 @@ class BatchCleaner:
         self._stats.messages_written += kept
 
 
-def known_key(key: bytes) -> bytes:
-    """Return the form in which the key map stores a key."""
-    return key if len(key) <= EXACT_KEY_BYTES_MAX else fold(key)
+def not_records(header: BatchHeader) -> KafkaError:
+    """Return the error of a batch that makes its log uncleanable."""
+    return KafkaError(
+        ErrorCode.CORRUPT_MESSAGE, f"the batch at offset {header.base_offset} does not hold the records it says"
+    )

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from engine.broker.log.batch_scan import parse_batch
-from engine.broker.log.cleaner.batch_cleaner import UNPACKED_BYTES_MAX, BatchCleaner, known_key
-from engine.broker.log.cleaner.key_map import KeyMap
+from engine.broker.log.cleaner.batch_cleaner import UNPACKED_BYTES_MAX, BatchCleaner, not_records
+from engine.broker.log.cleaner.key_map import KeyMap, known_key
 from engine.broker.log.cleaner.messages import (
     CleaningLimits,
     CleaningPlan,
@@ -25,7 +25,7 @@ from engine.broker.log.cleaner.messages import (
     Report,
     SegmentToClean,
 )
-from engine.broker.log.cleaner.record_scan import index_records
+from engine.broker.log.cleaner.record_scan import NotRecordsError, index_records, skip_records
 from engine.broker.log.cleaner.stats import CleaningStats
 from engine.broker.log.cleaner.transactions import CleanedTransactions
 from engine.broker.log.file_range import write_fully
@@ -54,10 +54,13 @@ PROGRESS_INTERVAL_S = 0.5
 SAVED_S_MAX = 1.0
 
 
-def read_segment(path: Path, buffer_bytes: int, pace: Pace) -> Iterator[tuple[bytes, int, BatchHeader]]:
+def read_segment(
+    path: Path, buffer_bytes: int, pace: Pace, *, checked: range = range(0)
+) -> Iterator[tuple[bytes, int, BatchHeader]]:
     """Yield a buffer, the position in it where a whole batch begins, and the batch's header.
 
-    The buffer has ``buffer_bytes``, or more for a batch that is larger.
+    The buffer has ``buffer_bytes``, or more for a batch that is larger. Batches with the offsets
+    ``checked`` are not checked again.
 
     Raises:
         CorruptFileError: bytes that are not a batch, or a wrong checksum, with file and position.
@@ -78,7 +81,7 @@ def read_segment(path: Path, buffer_bytes: int, pace: Pace) -> Iterator[tuple[by
             if index + header.size_bytes > len(buffer):
                 wanted = max(buffer_bytes, header.size_bytes)
                 buffer, start, index = _read(fd, wanted, position, pace), position, 0
-            if not verify_crc(buffer, index, header.size_bytes):
+            if header.base_offset not in checked and not verify_crc(buffer, index, header.size_bytes):
                 raise _damaged(path, position, f"the batch at offset {header.base_offset} has a wrong checksum")
             yield buffer, index, header
             position += header.size_bytes
@@ -225,7 +228,7 @@ class _Cleaning:
         self._report = report
         self._folder = Path(plan.folder)
         self._stats = CleaningStats()
-        self._keys = KeyMap(plan.limits.map_bytes)
+        self._keys = KeyMap(plan.limits.map_bytes, plan.first_dirty_offset)
         self._pace = Pace(plan.limits.io_bytes_per_second, lambda size: report(Progress(size)))
         self._cleaner = BatchCleaner(plan, self._keys, self._stats)
 
@@ -236,7 +239,7 @@ class _Cleaning:
         self._stats.index_s = time.monotonic() - started_s
         self._stats.map_utilization = self._keys.utilization
         end_offset = self._keys.latest_offset + 1
-        self._report(Indexed(end_offset, len(self._keys.offsets)))
+        self._report(Indexed(end_offset, len(self._keys.places)))
         legacy_horizon_ns = self._legacy_horizon_ns()
         for group in self._groups(end_offset):
             self._report(self._clean_group(group, legacy_horizon_ns))
@@ -244,9 +247,11 @@ class _Cleaning:
         self._stats.cpu_s = time.process_time() - started_cpu_s
         self._report(Finished(end_offset, self._stats))
 
-    def _batches(self, segment: SegmentToClean) -> Iterator[tuple[bytes, int, BatchHeader]]:
+    def _batches(
+        self, segment: SegmentToClean, *, checked: range = range(0)
+    ) -> Iterator[tuple[bytes, int, BatchHeader]]:
         path = SegmentPaths(self._folder, segment.base_offset).path(LOG_SUFFIX)
-        return read_segment(path, self._plan.limits.io_buffer_bytes, self._pace)
+        return read_segment(path, self._plan.limits.io_buffer_bytes, self._pace, checked=checked)
 
     # --- keys
 
@@ -277,22 +282,30 @@ class _Cleaning:
         stats.map_messages_read += max(header.record_count, 1)
         if transactions.on_data(header) or header.record_count == 0 or header.last_offset < first_dirty_offset:
             return
-        if header.magic < 2 or header.base_offset < first_dirty_offset:
-            for record in iter_batch_records(data, position, header, size_max=UNPACKED_BYTES_MAX):
+        places, first_place = self._keys.places, self._keys.first_place(header.base_offset)
+        if header.magic < 2:
+            messages = iter_batch_records(data, position, header, size_max=UNPACKED_BYTES_MAX)
+            for place, record in enumerate(messages, first_place):
                 if record.offset < first_dirty_offset:
                     continue
                 if record.key is None:
                     stats.invalid_messages_read += 1
                 else:
-                    self._keys.offsets[known_key(record.key)] = record.offset
+                    places[known_key(record.key)] = place
             return
         start, end = position + BATCH_OVERHEAD, position + header.size_bytes
         if header.is_compressed:
             data = record_section(data, position, header, UNPACKED_BYTES_MAX)
             start, end = 0, len(data)
-        stats.invalid_messages_read += index_records(
-            data, start, end, header.record_count, header.base_offset, self._keys.offsets
-        )
+        count = header.record_count
+        try:
+            if header.base_offset < first_dirty_offset:
+                section_start = start
+                start, clean_count = skip_records(data, start, end, first_dirty_offset - header.base_offset)
+                first_place, count = first_place + start - section_start, count - clean_count
+            stats.invalid_messages_read += index_records(data, start, end, count, first_place, places)
+        except NotRecordsError:
+            raise not_records(header) from None
 
     # --- segments
 
@@ -338,7 +351,8 @@ class _Cleaning:
 
     def _clean_segment(self, segment: SegmentToClean, cleaned: CleanedSegments, *, keeps_legacy_deletes: bool) -> None:
         clean_batch, kept_transactions = self._cleaner.clean, self._cleaner.transactions.kept
-        for data, position, header in self._batches(segment):
+        mapped = range(self._plan.first_dirty_offset, self._keys.latest_offset + 1)
+        for data, position, header in self._batches(segment, checked=mapped):
             kept = clean_batch(data, position, header, keeps_legacy_deletes=keeps_legacy_deletes)
             self._stats.bytes_read += header.size_bytes
             if kept:
