@@ -10,9 +10,10 @@ import pytest
 from cleaning import changed, clean_once, close_segment, new_log, pairs_of, prepare, put, work
 
 from engine.broker.log.cleaner.cleaning import GROUP_SEGMENTS_MAX, clean, remove_leftovers
-from engine.broker.log.cleaner.key_map import LOOK_KEYS
+from engine.broker.log.cleaner.key_map import LOOK_KEYS, KeyMap
 from engine.broker.log.cleaner.messages import CleaningPlan, Finished, GroupCleaned, Indexed, Report, SegmentToClean
 from engine.broker.log.log import Log
+from engine.common.errors import CorruptFileError
 
 
 def plan_of(log: Log, **changes: object) -> CleaningPlan:
@@ -86,6 +87,26 @@ def test_segments_before_the_dirty_part_are_not_read_for_keys(tmp_path: Path) ->
     assert isinstance(finished, Finished)
     assert finished.stats.map_bytes_read == (tmp_path / "t-0" / f"{1:020d}.log").stat().st_size
     assert finished.stats.map_messages_read == 1
+
+
+def test_damage_in_the_clean_part_or_beyond_the_map_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pass that maps keys does not come there, so the one that copies has to look."""
+    monkeypatch.setattr(KeyMap, "is_full", lambda keys: len(keys.places) == 2)
+    log = new_log(tmp_path, changed(segment_bytes=100_000))
+    keys = [b"key-%d" % number for number in range(5)]
+    for key in keys:
+        put(log, (key, b"1"))
+        if key == keys[0]:
+            log.roll()
+    close_segment(log)
+    plan = plan_of(log, first_dirty_offset=1)
+    for number, key in enumerate(keys):
+        path = log.segment_of(number).path
+        whole = path.read_bytes()
+        path.write_bytes(whole.replace(key, b"k0y-0"))
+        with pytest.raises(CorruptFileError, match=f"batch at offset {number} has a wrong checksum"):
+            reports_of(plan)
+        path.write_bytes(whole)
 
 
 def test_an_empty_tail_counts_as_cleaned_to_its_end(tmp_path: Path) -> None:
