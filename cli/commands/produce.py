@@ -280,6 +280,5 @@ def _report(results: Sequence[PartitionResult], note: str) -> Report:
         Column("first_offset", Kind.NUMBER),
         Column("last_offset", Kind.NUMBER),
     )
-    rows = [(r.topic, r.partition, r.record_count, r.first_offset, r.last_offset) for r in results]
     # Kafka's tool is silent.
-    return Report(results, Table(columns, rows), notes=(note,), as_kafka=lambda: KafkaText(""))
+    return Report(results, Table.of(columns, results), notes=(note,), as_kafka=lambda: KafkaText(""))

@@ -13,7 +13,7 @@ from typer._click.exceptions import UsageError
 from cli.framework.command import CommandGroup
 from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs
-from cli.output.report import Column, Kind, Nothing, Report, Table
+from cli.output.report import Column, Kind, Nothing, Report, Table, cells_of
 
 if TYPE_CHECKING:
     from engine.admin.acls.tokens import Token
@@ -198,18 +198,15 @@ def _report(listed: Sequence[Token], *, has_hmac: bool = False) -> Report:
     )
     rows = [
         (
-            token.token_id,
-            token.owner,
-            token.requester,
-            token.renewers,
+            *cells_of(columns[:4], token),
             *map(_moment, (token.issue_timestamp_ms, token.expiry_timestamp_ms, token.max_timestamp_ms)),
             token.hmac,
         )
         for token in listed
     ]
-    data = [dict(zip((column.name for column in columns), row, strict=True)) for row in rows]
-    shown = 8 if has_hmac else 7
-    return Report(data, Table(columns[:shown], [row[:shown] for row in rows]))
+    table = Table(columns, rows)
+    shown = table if has_hmac else table.with_only([column.name for column in columns[:-1]])
+    return Report(table.records(), shown)
 
 
 group.put_in_order("list", "create", "renew", "expire")

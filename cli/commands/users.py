@@ -42,10 +42,7 @@ async def list_users(
     async with open_cluster(invocation) as cluster:
         credentials = await list_credentials(cluster, name)
     columns = (Column("user"), Column("mechanism"), Column("iterations", Kind.NUMBER))
-    return Report(
-        credentials,
-        Table(columns, [(credential.user, credential.mechanism, credential.iterations) for credential in credentials]),
-    )
+    return Report(credentials, Table.of(columns, credentials))
 
 
 @group.command(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
@@ -85,14 +85,44 @@ class Table:
     columns: tuple[Column, ...]
     rows: Sequence[Sequence[object]]
 
+    @classmethod
+    def of(cls, columns: tuple[Column, ...], things: Iterable[object]) -> Table:
+        """Return a row per thing: its attributes that are called like the columns."""
+        return cls(columns, [cells_of(columns, thing) for thing in things])
+
+    def records(self) -> list[dict[str, object]]:
+        """Return the rows as data, each value under the name of its column."""
+        names = [column.name for column in self.columns]
+        return [dict(zip(names, row, strict=True)) for row in self.rows]
+
     def without_empty(self, *, keeps: Collection[str]) -> Table:
         """Return the table for a person: without its empty columns, except those called ``keeps``."""
-        shown = [
+        return self.unless_empty(*(column.name for column in self.columns if column.name not in keeps))
+
+    def unless_empty(self, *names: str) -> Table:
+        """Return the table without those of the columns with these names that hold nothing, or only False."""
+        return self._only(
             index
             for index, column in enumerate(self.columns)
-            if column.name in keeps or any(row[index] not in (None, (), [], "") for row in self.rows)
-        ]
-        return Table(tuple(self.columns[i] for i in shown), [tuple(row[i] for i in shown) for row in self.rows])
+            if column.name not in names or any(map(_is_told, (row[index] for row in self.rows)))
+        )
+
+    def with_only(self, names: Collection[str]) -> Table:
+        """Return the table with only the columns of these names, in the same order."""
+        return self._only(index for index, column in enumerate(self.columns) if column.name in names)
+
+    def _only(self, places: Iterable[int]) -> Table:
+        kept = list(places)
+        return Table(tuple(self.columns[i] for i in kept), [tuple(row[i] for i in kept) for row in self.rows])
+
+
+def cells_of(columns: Sequence[Column], thing: object) -> tuple[object, ...]:
+    """Return the attributes of a thing that are called like the columns."""
+    return tuple(getattr(thing, column.name) for column in columns)
+
+
+def _is_told(value: object) -> bool:
+    return value is not False and value not in (None, (), [], "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cli.exit_codes import ExitCode
-from cli.output.report import Column, Fields, Report, Section, Table, Tone
+from cli.output.report import Column, Fields, Report, Section, Table, Tone, cells_of
 from cli.views.kafka import acls as kafka
 from engine.admin.acls.values import AclRow
 from engine.common.quantities import counted
@@ -36,16 +36,12 @@ _COLUMNS = (
 )
 
 
-def _cells(row: AclRow) -> tuple[object, ...]:
-    return tuple(getattr(row, column.name) for column in _COLUMNS)
-
-
 def rules_report(rules: Sequence[AclBinding], principals: Sequence[str] = ()) -> Report:
     """A rule per row; ``principals`` are those that were asked for."""
     rows = [AclRow.of(rule) for rule in rules]
     return Report(
         rows,
-        Table(_COLUMNS, [_cells(row) for row in rows]),
+        Table.of(_COLUMNS, rows),
         notes=(counted(len(rows), "rule"),),
         as_kafka=lambda: kafka.listed_text(rules, principals),
     )
@@ -60,7 +56,7 @@ def changes_report(
     """
     rows = [(word, AclRow.of(rule)) for word, rules in changes.items() for rule in rules]
     data = [{"change": word, **{name: getattr(row, name) for name in AclRow.__slots__}} for word, row in rows]
-    table = Table((Column("change"), *_COLUMNS), [(word, *_cells(row)) for word, row in rows])
+    table = Table((Column("change"), *_COLUMNS), [(word, *cells_of(_COLUMNS, row)) for word, row in rows])
     parts = [f"{len(rules)} {word.replace('_', ' ')}" for word, rules in changes.items() if rules]
     return Report(
         data,
@@ -88,7 +84,7 @@ def nothing_removed_report(near: Sequence[AclBinding], *, names_operations: bool
 def explanation_report(explanation: Explanation) -> Report:
     """The answer, its reason and the rules that match; code 1 if it is no."""
     answer = Fields((("allowed", explanation.allowed), ("because", explanation.because)))
-    rules = Table(_COLUMNS, [_cells(row) for row in explanation.rules])
+    rules = Table.of(_COLUMNS, explanation.rules)
     sections = [Section(body=answer)]
     if explanation.rules:
         sections.append(Section("Rules that match, the deciding one first", rules))

@@ -32,7 +32,7 @@ _COLUMNS = (
 
 def brokers_report(brokers: Sequence[BrokerDescription]) -> Report:
     """One row per live broker."""
-    return Report(brokers, _table(brokers), notes=() if brokers else ("no broker is alive",))
+    return Report(brokers, Table.of(_COLUMNS, brokers), notes=() if brokers else ("no broker is alive",))
 
 
 def cluster_report(cluster: ClusterDescription) -> Report:
@@ -67,7 +67,7 @@ def cluster_report(cluster: ClusterDescription) -> Report:
         len(cluster.brokers),
         cluster.topic_count,
     )
-    sections: tuple[Section, ...] = (Section(body=Fields(pairs)), Section(body=_table(cluster.brokers)))
+    sections: tuple[Section, ...] = (Section(body=Fields(pairs)), Section(body=Table.of(_COLUMNS, cluster.brokers)))
     if cluster.quorum is not None:
         sections = (*sections, Section("quorum", body=_quorum_table(cluster.quorum)))
     return Report(cluster, Table(columns, [row]), sections, as_kafka=lambda: cluster_id_text(cluster.cluster_id))
@@ -81,8 +81,3 @@ def _quorum_table(quorum: Quorum) -> Table:
 
 def _role(member: QuorumMember) -> str:
     return "leader" if member.is_leader else "voter" if member.is_voter else "observer"
-
-
-def _table(brokers: Sequence[BrokerDescription]) -> Table:
-    rows = [(b.id, b.host, b.port, b.rack, b.controller, b.endpoints, b.broker_epoch) for b in brokers]
-    return Table(_COLUMNS, rows)

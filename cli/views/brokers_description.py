@@ -126,16 +126,9 @@ def _sections(broker: BrokerDetails, *, with_apis: bool) -> list[Section]:
         Section(title, Fields([(name, value) for name, value in _facts(broker) if value not in (None, "", ())]))
     ]
     if broker.report.log_dirs:
-        rows = [
-            (d.log_dir, d.replica_count, d.size_bytes, d.total_bytes, d.usable_bytes, d.error)
-            for d in broker.report.log_dirs
-        ]
-        has_error = any(row[-1] for row in rows)
-        columns = _DIRS if has_error else _DIRS[:-1]
-        sections.append(Section(body=Table(columns, rows if has_error else [row[:-1] for row in rows])))
+        sections.append(Section(body=Table.of(_DIRS, broker.report.log_dirs).unless_empty("error")))
     if with_apis and broker.report.apis:
-        rows_of_apis = [(api.key, api.name, api.min_version, api.max_version) for api in broker.report.apis]
-        sections.append(Section(body=Table(_APIS, rows_of_apis)))
+        sections.append(Section(body=Table.of(_APIS, broker.report.apis)))
     return sections
 
 

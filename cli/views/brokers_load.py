@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from cli.output.report import Column, Drawing, Kind, Report, Section, Table, Tone
+from cli.output.report import Column, Drawing, Kind, Report, Section, Table, Tone, cells_of
 from engine.admin.brokers.load import BrokerLoad, PlannedLoad
 from engine.common.quantities import counted, plural, size_text
 
@@ -48,46 +48,27 @@ def load_report(
         troubles: the reasons of brokers that do not report their rates; None: rates were not asked for.
         seen_by: from whom a part of the cluster is hidden.
     """
-    columns = _LOAD if troubles is None else (*_LOAD, *_RATES)
-    rows = [
-        (
-            b.broker,
-            b.rack,
-            b.alive,
-            b.replica_count,
-            b.leader_count,
-            b.preferred_count,
-            b.size_bytes,
-            *(_whole(rate) for rate in (b.messages_in_rate, b.bytes_in_rate, b.bytes_out_rate)),
-        )[: len(columns)]
-        for b in loads
-    ]
-    shown = Table(columns, rows).without_empty(keeps=("broker", "alive"))
+    rates = _RATES if troubles is not None else ()
+    rows = [(*cells_of(_LOAD, load), *map(_whole, cells_of(rates, load))) for load in loads]
+    table = Table((*_LOAD, *rates), rows)
     notes = [f"the rates of broker {broker} are not known: {why}" for broker, why in (troubles or {}).items()]
-    return Report(loads, Table(columns, rows), (Section(body=shown),), (*_spread_notes(loads, seen_by), *notes))
+    return Report(
+        loads,
+        table,
+        (Section(body=table.without_empty(keeps=("broker", "alive"))),),
+        (*_spread_notes(loads, seen_by), *notes),
+    )
 
 
-def _whole(rate: float | None) -> int | None:
-    return None if rate is None else round(rate)
+def _whole(rate: object) -> int | None:
+    return round(rate) if isinstance(rate, float) else None
 
 
 def heat_section(loads: Sequence[PlannedLoad], partition_count: int, copied_bytes: int) -> Section:
     """Return the heat map of a plan: each broker's part of its partitions, before and after."""
-    rows = [
-        (
-            b.broker,
-            b.replicas_before,
-            b.replicas_after,
-            b.leaders_before,
-            b.leaders_after,
-            b.bytes_before,
-            b.bytes_after,
-        )
-        for b in loads
-    ]
     copied = f", {size_text(copied_bytes)} to copy" if copied_bytes else ""
     title = f"What brokers carry of {counted(partition_count, 'partition')}, before and after{copied}"
-    return Section(title, Table(_PLANNED, rows).without_empty(keeps=("broker",)))
+    return Section(title, Table.of(_PLANNED, loads).without_empty(keeps=("broker",)))
 
 
 def _spread_notes(loads: Sequence[BrokerLoad], seen_by: str | None) -> tuple[str, ...]:

@@ -79,7 +79,8 @@ def log_dirs_report(
     by_dir = totals_by_dir(dirs)
     shown = [Section(body=totals_table(by_dir, "dir"))]
     if replicas:
-        shown.append(Section(body=_without_lonely_flags(Table(_REPLICA[:-1], replicas))))
+        # Usually nothing moves.
+        shown.append(Section(body=Table(_REPLICA[:-1], replicas).unless_empty("is_future")))
     code = _exit_code([d for d in dirs if d.error])
     return Report(
         dirs, Table(_REPLICA, rows), shown, notes, code, log_dir_metrics(by_dir), lambda: kafka.log_dirs_text(dirs)
@@ -89,45 +90,25 @@ def log_dirs_report(
 def totals_report(totals: Sequence[DirTotals], subject: str, *, order: str, failed: Sequence[LogDir]) -> Report:
     """A row per log dir, broker or topic."""
     ordered = sorted(totals, key=lambda row: _rank(row, order))
-    machine = [_cells(row) for row in ordered]
     shown = Section(body=totals_table(ordered, subject))
     notes = () if totals else ("no replicas",)
     # Totals of topics contain nothing from a failed broker or log dir, so those are named beside them.
     missing = () if subject != "topic" else tuple(f"missing: {_place(log_dir)}: {log_dir.error}" for log_dir in failed)
-    return Report(
-        ordered, Table(_TOTALS, machine), (shown,), notes + missing, _exit_code(failed), log_dir_metrics(ordered)
-    )
+    table = Table.of(_TOTALS, ordered)
+    return Report(ordered, table, (shown,), notes + missing, _exit_code(failed), log_dir_metrics(ordered))
 
 
 def totals_table(totals: Sequence[DirTotals], subject: str) -> Table:
     """Return the table of totals that a person sees, without empty columns."""
     full = Column("used_percent", Kind.NUMBER, title="Used %", tone=_full_tone)
     columns = (*_TOTALS[:-1], full, _TOTALS[-1])
-    rows = [(*_cells(total)[:-1], total.used_percent, total.error) for total in totals]
     subjects = _SUBJECTS[subject]
-    filled = {column.name for index, column in enumerate(columns) if any(row[index] not in (None, 0) for row in rows)}
+    filled = {column.name for column in columns if any(getattr(total, column.name) for total in totals)}
     # What is left of a volume says more than how large it is.
     wanted = (filled - {"broker", "log_dir", "topic", "total_bytes"}) | {*subjects, "replica_count", "size_bytes"}
     if subject != "topic":
         wanted.discard("largest_bytes")
-    kept = [index for index, column in enumerate(columns) if column.name in wanted]
-    return Table(tuple(columns[i] for i in kept), [tuple(row[i] for i in kept) for row in rows])
-
-
-def _cells(totals: DirTotals) -> tuple[object, ...]:
-    return (
-        totals.broker,
-        totals.log_dir,
-        totals.topic,
-        totals.replica_count,
-        totals.future_count,
-        totals.size_bytes,
-        totals.largest_bytes,
-        totals.offset_lag_max,
-        totals.total_bytes,
-        totals.usable_bytes,
-        totals.error,
-    )
+    return Table.of(columns, totals).with_only(wanted)
 
 
 def _ordered(pairs: list[tuple[LogDir, DirReplica]], order: str) -> list[tuple[LogDir, DirReplica]]:
@@ -141,15 +122,6 @@ def _ordered(pairs: list[tuple[LogDir, DirReplica]], order: str) -> list[tuple[L
 def _rank(totals: DirTotals, order: str) -> tuple[object, ...]:
     first = {"size": -totals.size_bytes, "lag": -(totals.offset_lag_max or 0)}.get(order, 0)
     return (first, -1 if totals.broker is None else totals.broker, totals.log_dir or "", totals.topic or "")
-
-
-def _without_lonely_flags(table: Table) -> Table:
-    """Leave out the column of future replicas if there are none: usually nothing moves."""
-    index = [column.name for column in table.columns].index("is_future")
-    if any(row[index] for row in table.rows):
-        return table
-    columns = table.columns[:index] + table.columns[index + 1 :]
-    return Table(columns, [(*row[:index], *row[index + 1 :]) for row in table.rows])
 
 
 def _place(log_dir: LogDir) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from cli.exit_codes import ExitCode
-from cli.output.report import Column, Kind, Nothing, Report, Section, Table, Tone
+from cli.output.report import Column, Kind, Nothing, Report, Section, Table, Tone, cells_of
 from cli.views.kafka import configs as kafka
 from engine.admin.configs.quotas import limits_nobody
 from engine.admin.configs.values import ConfigChange, ConfigEntry, ConfigSource, Entity, EntityConfigs
@@ -63,13 +63,12 @@ def altered_report(
 
     ``by_shortcuts``: a client of a user was named by ``--user`` and ``--client``.
     """
-    whose = (entity.type, entity.name)
     result = "would_be_altered" if is_dry_run else "altered"
     data = {"entity_type": entity.type, "entity_name": entity.name, "result": result, "changes": changes}
     table = Table(
-        _CHANGES, [(whose[0], whose[1] or "<default>", change.name, change.old, change.new) for change in changes]
+        _CHANGES, [(entity.type, entity.name or "<default>", *cells_of(_CHANGES[2:], change)) for change in changes]
     )
-    shown = Table(_CHANGES[2:], [(change.name, change.old, change.new) for change in changes])
+    shown = Table.of(_CHANGES[2:], changes)
     as_kafka = None if is_dry_run else partial(kafka.altered_text, entity, by_shortcuts=by_shortcuts)
     notes = [
         f"{change.name}={change.new} limits nobody" for change in changes if limits_nobody(change.name, change.new)
@@ -80,16 +79,12 @@ def altered_report(
 
 def _row(entry: ConfigEntry) -> tuple[object, ...]:
     synonyms = [f"{s.source.value}:{s.name}={'' if s.value is None else s.value}" for s in entry.synonyms]
-    return (entry.name, entry.value, entry.source, entry.sensitive, entry.read_only, synonyms)
+    return (*cells_of(_SETTING[:-1], entry), synonyms)
 
 
 def _section(entity: EntityConfigs) -> Section:
     """Leave out what tells a person nothing: flags that no setting has, a synonym that is the setting itself."""
-    rows = [(*_row(entry)[:-1], [s.source.value for s in entry.synonyms[1:]]) for entry in entity.configs]
+    rows = [(*cells_of(_SETTING[:-1], entry), [s.source.value for s in entry.synonyms[1:]]) for entry in entity.configs]
     columns = (*_SETTING[:-1], Column("overrides", Kind.LIST, tone=lambda _: Tone.QUIET))
-    optional = {"sensitive", "read_only", "overrides"}
-    kept = [
-        index for index, column in enumerate(columns) if column.name not in optional or any(row[index] for row in rows)
-    ]
-    table = Table(tuple(columns[i] for i in kept), [tuple(row[i] for i in kept) for row in rows])
+    table = Table(columns, rows).unless_empty("sensitive", "read_only", "overrides")
     return Section(f"{entity.entity_type.value}: {entity.entity_name or 'default of all'}", table)

@@ -38,9 +38,8 @@ _COLUMNS = (
 
 def doctor_report(checks: Sequence[Check]) -> Report:
     """All checks; at a terminal, how to get what is missing stands below the table."""
-    rows = [(check.name, check.status, check.found, check.needed_for, check.how_to_get) for check in checks]
     is_missing = any(check.status is CheckStatus.MISSING for check in checks)
-    shown = Table(_COLUMNS[:-1], [row[:-1] for row in rows])
+    shown = Table.of(_COLUMNS[:-1], checks)
     advice = [
         f"{check.name}: {check.how_to_get} (for {check.needed_for})"
         for check in checks
@@ -48,21 +47,18 @@ def doctor_report(checks: Sequence[Check]) -> Report:
     ]
     sections = (Section(body=shown), Section(text=advice)) if advice else (Section(body=shown),)
     code = ExitCode.BAD_ANSWER if is_missing else ExitCode.DONE
-    return Report(checks, Table(_COLUMNS, rows), sections, exit_code=code)
+    return Report(checks, Table.of(_COLUMNS, checks), sections, exit_code=code)
 
 
 def walk_report(steps: Sequence[Step]) -> Report:
     """Each step on the way to a cluster, and what to do about the one that failed."""
     checks = [_check(step) for step in steps]
-    rows = [(check.name, check.status, check.found, check.needed_for, check.how_to_get) for check in checks]
     advice = [check.how_to_get for check in checks if check.how_to_get]
-    shown = Table((*_COLUMNS[:1], Column("needed_for", title="Where"), *_COLUMNS[1:3]), [
-        (check.name, check.needed_for, check.status, check.found) for check in checks
-    ])  # fmt: skip
+    shown = Table.of((*_COLUMNS[:1], Column("needed_for", title="Where"), *_COLUMNS[1:3]), checks)
     sections = (Section(body=shown), Section(text=advice)) if advice else (Section(body=shown),)
     failed = next((step.failure for step in steps if step.failure is not None), None)
     code = ExitCode.DONE if failed is None else EXIT_CODES[failed]
-    return Report(checks, Table(_COLUMNS, rows), sections, exit_code=code)
+    return Report(checks, Table.of(_COLUMNS, checks), sections, exit_code=code)
 
 
 def _check(step: Step) -> Check:

@@ -48,13 +48,10 @@ def elections_report(
     Rows of an election of all partitions are those alone, too: most partitions of a cluster need none.
     """
     shown = [result for result in results if result.result is not ElectionResult.NOT_NEEDED]
-    rows = [_row(result) for result in (shown if is_of_all else results)]
-    columns = _COLUMNS if any(result.error for result in shown) else _COLUMNS[:-1]
-    body = Table(columns, [_row(result)[: len(columns)] for result in shown])
     return Report(
         results,
-        Table(_COLUMNS, rows),
-        (Section(body=body),),
+        Table.of(_COLUMNS, shown if is_of_all else results),
+        (Section(body=Table.of(_COLUMNS, shown).unless_empty("error")),),
         _notes(results),
         _exit_code(results),
         as_kafka=lambda: elected_text(results, election.value, is_of_all=is_of_all),
@@ -67,18 +64,6 @@ def preview_lines(previews: Sequence[ElectionPreview]) -> list[str]:
         (preview for preview in previews if preview.is_needed), key=lambda preview: preview.obstacle is None
     )
     return [str(preview) for preview in changing]
-
-
-def _row(result: PartitionElection) -> tuple[object, ...]:
-    return (
-        result.topic,
-        result.partition,
-        result.before,
-        result.after,
-        result.preferred,
-        result.result,
-        result.error,
-    )
 
 
 def _notes(results: Sequence[PartitionElection]) -> tuple[str, ...]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from cli.exit_codes import ExitCode
-from cli.output.report import Column, Kind, Nothing, Report, Section, Table, Tone
+from cli.output.report import Column, Kind, Nothing, Report, Section, Table, Tone, cells_of
 from cli.views.kafka import groups as kafka
 from engine.admin.groups.description import DescribedGroup, DescribedMember, PartitionProgress
 from engine.admin.groups.listing import GroupsListed
@@ -92,22 +93,21 @@ def group_list_report(listed: GroupsListed, *, with_state: bool, with_type: bool
     """Names alone in a pipe, with what was asked for; all of it on a terminal."""
     columns = (
         _GROUP,
-        Column("type", in_plain=with_type),
-        Column("state", in_plain=with_state, tone=_state_tone),
+        replace(_TYPE, in_plain=with_type),
+        replace(_STATE, in_plain=with_state),
         Column("protocol_type", in_plain=False, title="Protocol"),
         Column("coordinator", Kind.NUMBER, in_plain=False),
     )
     rows = [(g.group, g.type, g.state, g.protocol_type, _coordinator(g.coordinator)) for g in listed.groups]
-    shown = Table((_GROUP, _TYPE, _STATE), [row[:3] for row in rows])
-    data = [dict(zip((column.name for column in columns), row, strict=True)) for row in rows]
+    table = Table(columns, rows)
     notes = () if rows or exit_code is not ExitCode.DONE else (Nothing("no groups"),)
     if listed.others:
         named = first_few(f"{group.group} ({group.protocol_type})" for group in listed.others)
         notes = (*notes, f"groups of other protocols are not listed: {named}")
     return Report(
-        data,
-        Table(columns, rows),
-        (Section(body=shown),),
+        table.records(),
+        table,
+        (Section(body=table.with_only(("group", "type", "state"))),),
         notes,
         exit_code,
         as_kafka=lambda: kafka.listed_text(listed.groups, with_state=with_state, with_type=with_type),
@@ -144,7 +144,9 @@ def _rows(group: DescribedGroup) -> list[tuple[object, ...]]:
         for partition in group.partitions
         for name in (partition.consumer_id, (partition.consumer_id or "").rpartition("-")[0])
     }
-    rows: list[tuple[object, ...]] = [(group.group, *_partition_row(partition)) for partition in group.partitions]
+    rows: list[tuple[object, ...]] = [
+        (group.group, *cells_of(_OFFSETS[1:], partition)) for partition in group.partitions
+    ]
     for member in group.members:
         if member.consumer_id not in readers:
             error = _UNREADABLE.format(group.protocol_type or "unknown") if member.assignment is None else None
@@ -236,15 +238,7 @@ def _errors(partitions: Sequence[PartitionProgress]) -> list[str]:
 
 def _shown_row(partition: PartitionProgress) -> tuple[object, ...]:
     consumer = None if partition.consumer_id is None else _UUID.sub(r"-\1", partition.consumer_id)
-    return (
-        partition.topic,
-        partition.partition,
-        partition.current_offset,
-        partition.log_end_offset,
-        partition.lag,
-        consumer,
-        partition.host,
-    )
+    return (*cells_of(_PROGRESS, partition), consumer, partition.host)
 
 
 def _lag_fact(partitions: Sequence[PartitionProgress]) -> str:
@@ -264,21 +258,6 @@ def _summary(group: DescribedGroup) -> dict[str, object]:
         "coordinator": group.coordinator,
         "member_count": _member_count(group),
     }
-
-
-def _partition_row(partition: PartitionProgress) -> tuple[object, ...]:
-    return (
-        partition.topic,
-        partition.partition,
-        partition.current_offset,
-        partition.log_end_offset,
-        partition.lag,
-        partition.consumer_id,
-        partition.group_instance_id,
-        partition.host,
-        partition.client_id,
-        partition.error,
-    )
 
 
 def _member_row(member: DescribedMember) -> tuple[object, ...]:

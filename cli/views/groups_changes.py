@@ -42,12 +42,11 @@ def reset_report(
         Column("new_offset", Kind.NUMBER, title="New"),
         *_OUTCOME,
     )
-    cells = [(r.group, r.topic, r.partition, r.current_offset, r.new_offset, r.result, r.error) for r in rows]
     is_dry = any(row.result is ResetResult.WOULD_BE_RESET for row in rows)
     hint = ("nothing was changed: add --execute to do it",) if is_dry else ()
     notes = hint if rows else _nothing("no offsets to reset", exit_code)
     as_kafka = partial(kafka.reset_text, rows, exported, is_implicit=is_implicit)
-    return _report(rows, columns, cells, notes, exit_code, as_kafka)
+    return _report(rows, columns, notes, exit_code, as_kafka)
 
 
 def planned_lines(rows: Sequence[PartitionReset]) -> list[str]:
@@ -61,9 +60,8 @@ def planned_lines(rows: Sequence[PartitionReset]) -> list[str]:
 def deleted_groups_report(rows: Sequence[DeletedGroup], *, exit_code: ExitCode) -> Report:
     """One row per group."""
     columns = (Column("group"), Column("type"), *_OUTCOME)
-    cells = [(row.group, row.type, row.result, row.error) for row in rows]
     notes = () if rows else _nothing("no groups", exit_code)
-    return _report(rows, columns, cells, notes, exit_code, lambda: kafka.deleted_text(rows))
+    return _report(rows, columns, notes, exit_code, lambda: kafka.deleted_text(rows))
 
 
 def deleted_offsets_report(
@@ -71,8 +69,7 @@ def deleted_offsets_report(
 ) -> Report:
     """One row per partition, with what was committed. ``topics`` are as the user named them."""
     columns = (*_PARTITION, Column("offset", Kind.NUMBER), *_OUTCOME)
-    cells = [(row.group, row.topic, row.partition, row.offset, row.result, row.error) for row in rows]
-    return _report(rows, columns, cells, (), exit_code, lambda: kafka.deleted_offsets_text(groups, topics, rows))
+    return _report(rows, columns, (), exit_code, lambda: kafka.deleted_offsets_text(groups, topics, rows))
 
 
 def _nothing(text: str, exit_code: ExitCode) -> tuple[str, ...]:
@@ -81,14 +78,12 @@ def _nothing(text: str, exit_code: ExitCode) -> tuple[str, ...]:
 
 
 def _report(
-    data: object,
+    rows: Sequence[object],
     columns: tuple[Column, ...],
-    rows: Sequence[tuple[object, ...]],
     notes: tuple[str, ...],
     exit_code: ExitCode,
     as_kafka: Callable[[], KafkaText | None],
 ) -> Report:
     """The column of errors is shown to a person only if there is one."""
-    has_error = any(row[-1] is not None for row in rows)
-    shown = Table(columns, rows) if has_error else Table(columns[:-1], [row[:-1] for row in rows])
-    return Report(data, Table(columns, rows), (Section(body=shown),), notes, exit_code, as_kafka=as_kafka)
+    table = Table.of(columns, rows)
+    return Report(rows, table, (Section(body=table.unless_empty("error")),), notes, exit_code, as_kafka=as_kafka)

@@ -62,17 +62,14 @@ def health_report(
         pasteable: completes a command that the advice names.
         seen_by: from whom a part of the cluster is hidden.
     """
-    rows = [(r.check, r.severity, r.count, r.examples) for r in health.reasons]
-    shown = [(r.check, r.severity, r.count, r.examples[0]) for r in health.reasons]
+    table = Table.of(_COLUMNS, health.reasons)
+    shown = [(*row[:3], reason.examples[0]) for row, reason in zip(table.rows, health.reasons, strict=True)]
     advice = [spelled(reason.advice, pasteable) for reason in health.reasons]
     advice_lines = [line for reason, text in zip(health.reasons, advice, strict=True) for line in _told(reason, text)]
-    reasons = [
-        {"check": r.check, "severity": r.severity, "count": r.count, "examples": r.examples, "advice": text}
-        for r, text in zip(health.reasons, advice, strict=True)
-    ]
+    reasons = [record | {"advice": text} for record, text in zip(table.records(), advice, strict=True)]
     return Report(
         {"status": health.status, "reasons": reasons},
-        Table(_COLUMNS, rows),
+        table,
         (Section(_STATUS_WORDS[health.status], Table(_SHOWN, shown)), Section(text=advice_lines)) if shown else (),
         () if health.reasons else ("healthy" if seen_by is None else f"healthy, as far as {seen_by} may see",),
         exit_code=ExitCode.BAD_ANSWER if health.is_as_bad_as(fails_on) else ExitCode.DONE,

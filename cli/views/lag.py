@@ -8,7 +8,7 @@ from dataclasses import fields
 from datetime import datetime
 
 from cli.exit_codes import ExitCode
-from cli.output.report import Column, Kind, Nothing, Report, Section, Table, Tone
+from cli.output.report import Column, Kind, Nothing, Report, Section, Table, Tone, cells_of
 from cli.output.values import human_duration
 from engine.admin.lag.metrics import lag_metrics
 from engine.admin.lag.results import GroupLag, LagAnswer, PartitionLag, QueryLag, QueryPartitionLag
@@ -71,7 +71,7 @@ _RATES = (
 )
 _LAGS = (Column("lag", Kind.NUMBER), Column("time_lag_ms", Kind.DURATION_MS, title="Time lag"))
 _STATUS = Column("status", tone=status_tone)
-_GROUP_COLUMNS = (
+_OF_GROUP = (
     Column("group"),
     Column("type"),
     Column("state"),
@@ -84,14 +84,16 @@ _GROUP_COLUMNS = (
     Column("unknown_partition_count", Kind.NUMBER),
     Column("error"),
     Column("kind"),
+)
+_OF_QUERY = (
     Column("source"),
     Column("batch_id", Kind.NUMBER),
     Column("in_flight", Kind.NUMBER),
     Column("path"),
 )
+_GROUP_COLUMNS = (*_OF_GROUP, *_OF_QUERY)
 _GROUP_SHOWN = (Column("group"), _STATUS, *_LAGS, *_RATES, Column("why", falls_below=True))
-_PARTITION_COLUMNS = (
-    Column("group"),
+_OF_PARTITION = (
     Column("topic"),
     Column("partition", Kind.NUMBER),
     _STATUS,
@@ -102,12 +104,11 @@ _PARTITION_COLUMNS = (
     *_RATES,
     Column("consumer_id"),
     Column("error"),
-    Column("kind"),
-    Column("source"),
-    Column("planned", Kind.NUMBER),
-    Column("planned_lag", Kind.NUMBER),
-    Column("path"),
 )
+_OF_QUERYS_PARTITION = (Column("planned", Kind.NUMBER), Column("planned_lag", Kind.NUMBER))
+_PARTITION_COLUMNS = (
+    Column("group"), *_OF_PARTITION, Column("kind"), Column("source"), *_OF_QUERYS_PARTITION, Column("path"),
+)  # fmt: skip
 _PARTITION_SHOWN = (
     Column("partition"),
     _STATUS,
@@ -209,44 +210,18 @@ def _rounded(value: object) -> object:
 
 def _group_row(group: GroupLag) -> tuple[object, ...]:
     return (
-        group.group,
-        group.type,
-        group.state,
-        group.status,
-        group.reason,
-        group.where,
-        group.lag,
-        group.time_lag_ms,
-        _rounded(group.in_per_sec),
-        _rounded(group.out_per_sec),
-        group.clear_in_ms,
-        group.partition_count,
-        group.unknown_partition_count,
-        group.error,
-        group.kind,
-        *((group.source, group.batch_id, group.in_flight, group.path) if isinstance(group, QueryLag) else (None,) * 4),
+        *map(_rounded, cells_of(_OF_GROUP, group)),
+        *(cells_of(_OF_QUERY, group) if isinstance(group, QueryLag) else (None,) * len(_OF_QUERY)),
     )
 
 
 def _partition_row(group: GroupLag, partition: PartitionLag) -> tuple[object, ...]:
     return (
         group.group,
-        partition.topic,
-        partition.partition,
-        partition.status,
-        partition.reason,
-        partition.committed_offset,
-        partition.log_end_offset,
-        partition.lag,
-        partition.time_lag_ms,
-        _rounded(partition.in_per_sec),
-        _rounded(partition.out_per_sec),
-        partition.clear_in_ms,
-        partition.consumer_id,
-        partition.error,
+        *map(_rounded, cells_of(_OF_PARTITION, partition)),
         group.kind,
         group.source if isinstance(group, QueryLag) else None,
-        *((partition.planned, partition.planned_lag) if isinstance(partition, QueryPartitionLag) else (None, None)),
+        *(cells_of(_OF_QUERYS_PARTITION, partition) if isinstance(partition, QueryPartitionLag) else (None, None)),
         group.path if isinstance(group, QueryLag) else None,
     )
 

@@ -59,7 +59,7 @@ def security_notes(status: ClusterStatus, *, has_acls: bool) -> tuple[str, ...]:
 
 def local_report(status: ClusterStatus, *, notes: Sequence[str] = (), exit_code: ExitCode | None = None) -> Report:
     """What runs where. Unless an exit code is given, the report's own says whether all of it runs."""
-    rows = [(b.id, b.alive, b.pid, b.host, b.port, b.rack, b.log_dirs, b.paused, b.metrics) for b in status.brokers]
+    rows = Table.of(_COLUMNS, status.brokers).rows
     shown = [
         (b.id, _shown_alive(is_alive=b.alive, is_paused=b.paused), *row[2:-2], b.metrics)
         for b, row in zip(status.brokers, rows, strict=True)

@@ -33,17 +33,17 @@ _COLUMNS = (
 
 def offsets_report(offsets: Sequence[PartitionOffset], *, by_time: bool) -> Report:
     """The time of the record is shown to a person only if it was looked up by time."""
-    rows = [(o.topic, o.partition, o.offset, _moment(o), o.leader, o.error) for o in offsets]
+    data = [_data(partition) for partition in offsets]
+    table = Table(_COLUMNS, [tuple(record[column.name] for column in _COLUMNS) for record in data])
     failed = [o for o in offsets if o.error is not None]
     hidden = {*(() if by_time else ("timestamp",)), *(() if failed else ("error",))}
-    kept = [index for index, column in enumerate(_COLUMNS) if column.name not in hidden]
-    shown = Table(tuple(_COLUMNS[i] for i in kept), [tuple(row[i] for i in kept) for row in rows])
+    shown = table.with_only({column.name for column in _COLUMNS} - hidden)
     notes: tuple[str, ...] = () if offsets else (Nothing("no partitions"),)
     if failed:
         notes = (f"{len(failed)} of {len(offsets)} partitions could not be looked up",)
     return Report(
-        [_data(o) for o in offsets],
-        Table(_COLUMNS, rows),
+        data,
+        table,
         (Section(body=shown),),
         notes,
         ExitCode.BAD_ANSWER if failed else ExitCode.DONE,

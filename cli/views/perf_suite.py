@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from cli.exit_codes import ExitCode
-from cli.output.report import Column, Drawing, Kind, Report, Section, Table
+from cli.output.report import Column, Drawing, Kind, Report, Section, Table, cells_of
 from cli.output.values import human_text
 from engine.admin.perf.suite import Case, CaseResult, Experiment, by_experiment, bytes_on_disks, document
 from engine.admin.perf.suite_disks import WatchedDisks
@@ -92,7 +92,7 @@ def _disk_lines(cases: Sequence[Case], producer_bytes: int, disks: WatchedDisks)
 def planned_report(chosen: Sequence[Experiment], facts: Mapping[str, object]) -> Report:
     """What a run would measure: the document of a run, with nothing measured yet."""
     cases = [case for experiment in chosen for case in experiment.cases]
-    rows = [(case.experiment, *(getattr(case, column.name) for column in _PLANNED)) for case in cases]
+    rows = [(case.experiment, *cells_of(_PLANNED, case)) for case in cases]
     data = document([CaseResult(case) for case in cases], facts, None)
     return Report(data, Table((Column("experiment"), *_PLANNED), rows))
 
@@ -130,17 +130,14 @@ def _section(experiment: Experiment, results: Sequence[CaseResult], before: Rate
     """Leave out columns that no result of an experiment has."""
     heading = Column("case", Kind.NUMBER, title=_HEADINGS[experiment.name])
     columns = (heading, *_MEASURED, *(_COMPARED if before is not None else ()), _ERROR)
-    rows = [_row(result, before) for result in results]
-    kept = [i for i in range(len(columns)) if i == 0 or any(row[i] is not None for row in rows)]
-    return Section(
-        experiment.title, Table(tuple(columns[i] for i in kept), [tuple(row[i] for i in kept) for row in rows])
-    )
+    table = Table(columns, [_row(result, before) for result in results])
+    return Section(experiment.title, table.without_empty(keeps=("case",)))
 
 
 def _row(case: CaseResult, before: Rates | None) -> tuple[object, ...]:
     return (
         case.case.label,
-        *(_rounded(getattr(case, column.name)) for column in _MEASURED),
+        *map(_rounded, cells_of(_MEASURED, case)),
         *(_compared(case, before) if before is not None else ()),
         case.error,
     )

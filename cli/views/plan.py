@@ -97,15 +97,14 @@ def _card(score: Score) -> Section:
 
 
 def _heat(score: Score) -> Section:
-    rows = [tuple(getattr(broker, column.name) for column in _BROKERS) for broker in score.brokers]
-    return Section("What each broker carries", Table(_BROKERS, rows).without_empty(keeps=("broker",)))
+    return Section("What each broker carries", Table.of(_BROKERS, score.brokers).without_empty(keeps=("broker",)))
 
 
 def _dirs(score: Score) -> list[Section]:
     if not score.log_dirs:
         return []
-    rows = [tuple(getattr(log_dir, column.name) for column in _LOG_DIRS) for log_dir in score.log_dirs]
-    return [Section("What each log dir carries", Table(_LOG_DIRS, rows).without_empty(keeps=("broker", "log_dir")))]
+    table = Table.of(_LOG_DIRS, score.log_dirs)
+    return [Section("What each log dir carries", table.without_empty(keeps=("broker", "log_dir")))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +154,6 @@ def show_report(plan: PlanFile) -> Report:
         (m.topic, m.partition, m.before, m.after, m.bytes, m.leader_before, m.leader_after, m.wave, m.log_dirs)
         for m in moves
     ]
-    names = [column.name for column in _SHOWN]
     sentence = summary(score, plan.klamm.options.minimise, len(rows), UNITS)
     table = Table(_SHOWN, rows)
     sections = [Section(text=(f"{plan.klamm.strategy.value} of {counted(len(rows), 'partition')}: {sentence}",))]
@@ -166,7 +164,7 @@ def show_report(plan: PlanFile) -> Report:
             *_dirs(score),
             Section("Partitions", table.without_empty(keeps=_NAME)),
         ]
-    return Report([dict(zip(names, row, strict=True)) for row in rows], table, sections)
+    return Report(table.records(), table, sections)
 
 
 PARTITIONS_MAX = 500

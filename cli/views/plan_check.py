@@ -72,8 +72,6 @@ def check_report(path: str, findings: Sequence[Finding], policy: Policy | None, 
         (*_COLUMNS[:-1], Column("hint"), _COLUMNS[-1]),
         [(*row[:-1], hint, row[-1]) for row, hint in zip(rows, hints, strict=True)],
     )
-    names = [column.name for column in with_hints.columns]
-    data = [dict(zip(names, row, strict=True)) for row in with_hints.rows]
     count = len(errors_of(findings))
     against = "the cluster" if policy is None else "the cluster and the policy"
     notes = [counted(count, "finding") if count else f"the plan fits {against}"]
@@ -81,7 +79,7 @@ def check_report(path: str, findings: Sequence[Finding], policy: Policy | None, 
     if count:
         sections.append(Section("What to do", text=_distinct(hints)))
     code = ExitCode.BAD_ANSWER if count else ExitCode.DONE
-    return Report(data, with_hints, sections, notes, exit_code=code)
+    return Report(with_hints.records(), with_hints, sections, notes, exit_code=code)
 
 
 def _hint(finding: Finding, path: str) -> str | None:
@@ -251,11 +249,7 @@ def _bytes(value: int | None) -> str:
 
 def diff_report(difference: PlanDifference) -> Report:
     """The partitions and the figures that differ; code 1 if any does."""
-    rows = [
-        (partition.topic, partition.partition, partition.change, partition.before, partition.after)
-        for partition in difference.partitions
-    ]
-    table = Table(_DIFF_COLUMNS, rows)
+    table = Table.of(_DIFF_COLUMNS, difference.partitions)
     figures = Table(
         _FIGURES,
         [
@@ -263,13 +257,13 @@ def diff_report(difference: PlanDifference) -> Report:
             for figure in difference.figures
         ],
     )
-    sections = [Section("Partitions", table)] if rows else []
+    sections = [Section("Partitions", table)] if table.rows else []
     sections += [Section("Figures", figures)] if difference.figures else []
     if difference.is_empty:
         return Report(difference, table, (Section(text=("the plans are the same",)),))
-    figure_count = len(difference.figures)
-    verb = "differs" if len(rows) + figure_count == 1 else "differ"
-    parts = [counted(n, noun) for n, noun in ((len(rows), "partition"), (figure_count, "figure")) if n]
+    partition_count, figure_count = len(difference.partitions), len(difference.figures)
+    verb = "differs" if partition_count + figure_count == 1 else "differ"
+    parts = [counted(n, noun) for n, noun in ((partition_count, "partition"), (figure_count, "figure")) if n]
     notes = [f"{' and '.join(parts)} {verb}"]
     return Report(difference, table, sections, notes, exit_code=ExitCode.BAD_ANSWER)
 

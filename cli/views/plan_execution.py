@@ -148,7 +148,7 @@ def progress_line(progress: WaveProgress, room: int | None = None) -> str:
 
 def waves_report(waves: Sequence[Wave]) -> Report:
     """What a dry run shows: each partition with the wave that it would move in."""
-    columns: tuple[Column, ...] = (
+    columns = (
         Column("wave", Kind.NUMBER),
         Column("topic"),
         Column("partition", Kind.NUMBER),
@@ -157,15 +157,13 @@ def waves_report(waves: Sequence[Wave]) -> Report:
         Column("bytes", Kind.BYTES),
         Column("log_dirs", Kind.LIST, title="Log dirs"),
     )
-    if not any(move.disks for wave in waves for move in wave):
-        columns = columns[:-1]
     rows = [
-        (number, *move.name, move.before, move.target, move.copied_bytes, move.disks)[: len(columns)]
+        (number, *move.name, move.before, move.target, move.copied_bytes, move.disks)
         for number, wave in enumerate(waves, 1)
         for move in wave
     ]
-    names = [column.name for column in columns]
-    return Report([dict(zip(names, row, strict=True)) for row in rows], Table(columns, rows))
+    table = Table(columns, rows).unless_empty("log_dirs")
+    return Report(table.records(), table)
 
 
 def waves_result_report(result: WavesResult, goes_on: str, journal: str, *, is_back: bool = False) -> Report:

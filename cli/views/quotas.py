@@ -64,9 +64,8 @@ def usage_report(answer: UsageOfBrokers) -> Report:
         notes.append(f"throttled: {len(throttled)}; at {NEAR_PERCENT} % or more: {len(near)}")
     sections = (Section(body=Table(_USAGE, shown)),) if shown else ()
     code = ExitCode.BAD_ANSWER if troubles else ExitCode.DONE
-    names = [column.name for column in _MACHINE]
-    data = [dict(zip(names, row, strict=True)) for row in rows]
-    return Report(data, Table(_MACHINE, rows), sections, tuple(notes), code)
+    table = Table(_MACHINE, rows)
+    return Report(table.records(), table, sections, tuple(notes), code)
 
 
 def _whose(usage: QuotaUsage) -> tuple[object, ...]:
@@ -92,9 +91,9 @@ def _amount(usage: QuotaUsage, value: float | None) -> str | None:
 
 def quotas_report(quotas: Sequence[OwnedQuota], *, some_are_hidden: bool = False) -> Report:
     """All that is set, as far as it can be seen."""
-    rows = [(quota.user, quota.client_id, quota.ip, quota.quota, quota.value) for quota in quotas]
+    table = Table.of(_COLUMNS, quotas)
     notes = () if quotas else ("no quota that can be seen is set" if some_are_hidden else "no quota is set",)
-    return Report(quotas, Table(_COLUMNS, rows), (Section(body=Table(_COLUMNS, rows)),) if quotas else (), notes)
+    return Report(quotas, table, (Section(body=table),) if quotas else (), notes)
 
 
 def in_force_report(entity: Entity, quotas: Sequence[OwnedQuota]) -> Report:

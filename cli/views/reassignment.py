@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cli.exit_codes import ExitCode
-from cli.output.report import Column, Kind, Report, Section, Table, Tone
+from cli.output.report import Column, Kind, Report, Section, Table, Tone, cells_of
 from cli.views.kafka.reassignment import running_text
 from engine.admin.reassignment.cancel import CancelledPartition, CancelledReassignments, CancelResult
 from engine.admin.reassignment.generate import GeneratedPlan
@@ -104,11 +104,7 @@ def generated_text(plan: GeneratedPlan) -> str:
 
 def statuses_report(statuses: Sequence[PartitionStatus], notes: Sequence[str] = ()) -> Report:
     """One row per partition; the exit code distinguishes done, failed and still moving."""
-    rows = [
-        (s.topic, s.partition, s.state, s.replicas, s.target, s.adding, s.removing, s.remaining_bytes, s.reason)
-        for s in statuses
-    ]
-    table = Table(_STATUS, rows)
+    table = Table.of(_STATUS, statuses)
     counts = {state: sum(status.state is state for status in statuses) for state in ReassignmentState}
     tally = ", ".join(f"{count} {state.value.replace('_', ' ')}" for state, count in counts.items() if count)
     summary = f"{counted(len(statuses), 'partition')}: {tally}" if tally else "nothing is under way"
@@ -124,10 +120,7 @@ def statuses_report(statuses: Sequence[PartitionStatus], notes: Sequence[str] = 
 
 def planned_report(moves: Sequence[PlannedMove], heat: Section | None = None) -> Report:
     """What an execute would start: one row per partition that changes, and the effect on the brokers."""
-    rows = [
-        (m.topic, m.partition, m.replicas, m.target, m.adding, m.removing, m.bytes_to_copy, tuple(map(str, m.log_dirs)))
-        for m in moves
-    ]
+    rows = [(*cells_of(_PLANNED[:-1], move), tuple(map(str, move.log_dirs))) for move in moves]
     table = Table(_PLANNED, rows)
     known = [move.bytes_to_copy for move in moves if move.bytes_to_copy is not None]
     notes = (f"to copy: {size_text(sum(known))}",) if known else ()
@@ -136,10 +129,9 @@ def planned_report(moves: Sequence[PlannedMove], heat: Section | None = None) ->
 
 def running_report(running: Sequence[RunningReassignment]) -> Report:
     """One row per partition that is being reassigned."""
-    rows = [(r.topic, r.partition, r.replicas, r.adding, r.removing) for r in running]
     return Report(
         running,
-        Table(_RUNNING, rows),
+        Table.of(_RUNNING, running),
         notes=() if running else ("no partition reassignments found",),
         as_kafka=lambda: running_text(running),
     )
@@ -147,7 +139,7 @@ def running_report(running: Sequence[RunningReassignment]) -> Report:
 
 def cancelled_report(results: Sequence[CancelledPartition], notes: Sequence[str] = ()) -> Report:
     """One row per partition."""
-    table = Table(_CANCELLED, [(r.topic, r.partition, r.result, r.replicas, r.error) for r in results])
+    table = Table.of(_CANCELLED, results)
     outcomes = {result.result for result in results}
     code = ExitCode.UNDER_WAY if CancelResult.UNDER_WAY in outcomes else ExitCode.DONE
     code = ExitCode.REFUSED if CancelResult.FAILED in outcomes else code

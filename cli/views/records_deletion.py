@@ -29,7 +29,6 @@ _COLUMNS = (
     Column("low_watermark", Kind.NUMBER, title="Low watermark"),
     Column("error", falls_below=True),
 )
-_INDEX = {column.name: index for index, column in enumerate(_COLUMNS)}
 
 
 def deletion_lines(deletions: Sequence[RecordsDeletion]) -> list[str]:
@@ -46,21 +45,7 @@ def _line(deletion: RecordsDeletion) -> str:
 
 def deletions_report(deletions: Sequence[RecordsDeletion]) -> Report:
     """A row per partition; code 4 if a broker refused, 5 if a replica has not followed yet."""
-    rows = [
-        (
-            d.topic,
-            d.partition,
-            d.result,
-            d.start_offset,
-            d.before_offset,
-            d.end_offset,
-            d.records,
-            d.estimated_bytes,
-            d.low_watermark,
-            d.error,
-        )
-        for d in deletions
-    ]
+    table = Table.of(_COLUMNS, deletions)
     results = {d.result for d in deletions}
     code = ExitCode.DONE
     notes: tuple[str, ...] = ()
@@ -69,14 +54,11 @@ def deletions_report(deletions: Sequence[RecordsDeletion]) -> Report:
         notes = ("some replicas have not followed yet; see who is out of sync: klamm topics describe",)
     if DeletionResult.FAILED in results:
         code = ExitCode.REFUSED
-    hidden = {"start_offset", "low_watermark"}
-    hidden |= {name for name in ("error", "estimated_bytes") if all(row[_INDEX[name]] is None for row in rows)}
-    kept = [index for name, index in _INDEX.items() if name not in hidden]
-    shown = Table(tuple(_COLUMNS[i] for i in kept), [tuple(row[i] for i in kept) for row in rows])
+    shown = table.with_only({column.name for column in _COLUMNS} - {"start_offset", "low_watermark"})
     return Report(
         deletions,
-        Table(_COLUMNS, rows),
-        (Section(body=shown),),
+        table,
+        (Section(body=shown.unless_empty("error", "estimated_bytes")),),
         notes,
         code,
         as_kafka=lambda: kafka.deletions_text(deletions),

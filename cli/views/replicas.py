@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from cli.exit_codes import ExitCode
-from cli.output.report import Column, Kind, Report, Section, Table, Tone
+from cli.output.report import Column, Kind, Report, Section, Table, Tone, cells_of
 from cli.output.values import iso_time
 from engine.admin.replicas.comparison import DifferenceKind, Side
 from engine.admin.replicas.verification import PartitionVerification
@@ -29,35 +29,28 @@ def _lag_tone(value: object) -> Tone | None:
     return Tone.WARNING if value else None
 
 
-_COLUMNS = (
+_PARTITION = (
     Column("topic"),
     Column("partition", Kind.NUMBER),
     Column("from_offset", Kind.NUMBER, title="From"),
     Column("to_offset", Kind.NUMBER, title="To"),
+)
+_REPLICA = (
     Column("broker", Kind.NUMBER),
     Column("log_end_offset", Kind.NUMBER, title="End"),
     Column("lag", Kind.NUMBER, tone=_lag_tone),
     Column("agrees", Kind.FLAG, tone=_agrees_tone),
     Column("error", falls_below=True),
 )
+_COLUMNS = (*_PARTITION, *_REPLICA)
 
 
 def verification_report(results: Sequence[PartitionVerification]) -> Report:
     """All replicas for machines; for a person those that lag, differ or could not be read."""
     rows = [
-        (
-            result.topic,
-            result.partition,
-            result.from_offset,
-            result.to_offset,
-            r.broker,
-            r.log_end_offset,
-            r.lag,
-            r.agrees,
-            r.error,
-        )
+        (*cells_of(_PARTITION, result), *cells_of(_REPLICA, replica))
         for result in results
-        for r in result.replicas
+        for replica in result.replicas
     ]
     shown = [row for row in rows if row[6] or row[7] is not True]
     sections = [Section(body=Table(_COLUMNS, shown))] if shown else []

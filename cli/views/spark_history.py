@@ -71,13 +71,10 @@ def history_report(history: LagHistory, *, top: int, has_plot: bool) -> Report:
 
 def compacted_report(days: Sequence[CompactedDay]) -> Report:
     """A row for each day whose files became fewer."""
-    rows = [(compacted.day, compacted.files_before, compacted.files_after) for compacted in days]
     columns = (Column("day"), Column("files_before", Kind.NUMBER), Column("files_after", Kind.NUMBER))
-    value = [{"day": day, "files_before": before, "files_after": after} for day, before, after in rows]
-    fewer = sum(before - after for _, before, after in rows)
-    return Report(
-        value, Table(columns, rows), notes=(f"{counted(fewer, 'file')} fewer" if days else "nothing to compact",)
-    )
+    table = Table.of(columns, days)
+    fewer = sum(day.files_before - day.files_after for day in days)
+    return Report(table.records(), table, notes=(f"{counted(fewer, 'file')} fewer" if days else "nothing to compact",))
 
 
 def plot_lines(moments: Sequence[Moment], width: int = _WIDTH, height: int = _HEIGHT) -> list[str]:

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cli.exit_codes import ExitCode
-from cli.output.report import Column, Kind, Nothing, Report, Section, Table, Tone
+from cli.output.report import Column, Kind, Nothing, Report, Section, Table, Tone, cells_of
 from cli.views.kafka import topics as kafka
 from cli.views.kafka.topics import changes_text
 from engine.admin.topics.changes import TopicChange, TopicOutcome
-from engine.admin.topics.describing import PartitionDescription, TopicDescription
+from engine.admin.topics.describing import TopicDescription
 from engine.admin.topics.values import TopicName
 from engine.common.model import NO_LEADER
 from engine.common.quantities import counted
@@ -66,19 +66,12 @@ def topic_list_report(topics: Sequence[TopicName]) -> Report:
         Column("marked_for_deletion", Kind.FLAG, in_plain=False),
         *_SHAPE,
     )
-    shapes = [(topic.partition_count, topic.replication_factor, topic.size_bytes) for topic in topics]
-    rows = [
-        (topic.topic, topic.internal, topic.marked_for_deletion, *shape)
-        for topic, shape in zip(topics, shapes, strict=True)
-    ]
-    noted = [(topic.topic, *shape, _note(topic)) for topic, shape in zip(topics, shapes, strict=True)]
-    whole = (Column("topic"), *_SHAPE, Column("note", tone=lambda _: Tone.QUIET))
-    kept = [i for i in range(len(whole)) if i == 0 or any(row[i] is not None for row in noted)]
-    shown = Table(tuple(whole[i] for i in kept), [tuple(row[i] for i in kept) for row in noted])
+    noted = [(topic.topic, *cells_of(_SHAPE, topic), _note(topic)) for topic in topics]
+    shown = Table((Column("topic"), *_SHAPE, Column("note", tone=lambda _: Tone.QUIET)), noted)
     return Report(
         topics,
-        Table(columns, rows),
-        (Section(body=shown),),
+        Table.of(columns, topics),
+        (Section(body=shown.without_empty(keeps=("topic",))),),
         notes=() if topics else (Nothing("no topics"),),
         as_kafka=lambda: kafka.names_text([topic.topic for topic in topics]),
     )
@@ -86,7 +79,7 @@ def topic_list_report(topics: Sequence[TopicName]) -> Report:
 
 def topics_report(topics: Sequence[TopicDescription], *, is_filtered: bool) -> Report:
     """A section per topic, or with a filter one table of the matches."""
-    rows = [(topic.topic, *_row(partition)) for topic in topics for partition in topic.partitions]
+    rows = [(topic.topic, *cells_of(_ALL[1:], partition)) for topic in topics for partition in topic.partitions]
     table = Table(_ALL, rows)
     sections = (
         (Section(body=table.without_empty(keeps=_KEPT)),) if is_filtered else tuple(_section(topic) for topic in topics)
@@ -115,8 +108,7 @@ def topic_overrides_report(topics: Sequence[TopicDescription]) -> Report:
         Column("replication_factor", Kind.NUMBER, title="Factor"),
         Column("configs"),
     )
-    rows = [(t.topic, t.partition_count, t.replication_factor, t.configs) for t in topics]
-    return Report(topics, Table(columns, rows), notes=() if topics else ("no topic has settings of its own",))
+    return Report(topics, Table.of(columns, topics), notes=() if topics else ("no topic has settings of its own",))
 
 
 def _section(topic: TopicDescription) -> Section:
@@ -132,24 +124,8 @@ def _section(topic: TopicDescription) -> Section:
         lines.append("  settings unknown")
     else:
         lines += [f"  {key}={value}" for key, value in topic.configs.items()]
-    table = Table(
-        (*_partition_columns(0), *_REASSIGNMENT, *_EPOCHS), [_row(partition) for partition in topic.partitions]
-    )
+    table = Table.of((*_partition_columns(0), *_REASSIGNMENT, *_EPOCHS), topic.partitions)
     return Section(topic.topic, table.without_empty(keeps=_KEPT), lines)
-
-
-def _row(partition: PartitionDescription) -> tuple[object, ...]:
-    return (
-        partition.partition,
-        partition.leader,
-        partition.replicas,
-        partition.isr,
-        partition.osr,
-        partition.adding_replicas,
-        partition.removing_replicas,
-        partition.leader_epoch,
-        partition.zk_version,
-    )
 
 
 def _note(topic: TopicName) -> str | None:
@@ -173,8 +149,6 @@ _COLUMNS = (
 
 def topic_changes_report(changes: Sequence[TopicChange], *, exit_code: ExitCode = ExitCode.DONE) -> Report:
     """One row per topic."""
-    rows = [(c.topic, c.result, c.topic_id, c.partition_count, c.replication_factor) for c in changes]
-    kept = [i for i, column in enumerate(_COLUMNS) if i < 2 or any(row[i] is not None for row in rows)]
-    table = Table(_COLUMNS, rows)
-    shown = Table(tuple(_COLUMNS[i] for i in kept), [tuple(row[i] for i in kept) for row in rows])
+    table = Table.of(_COLUMNS, changes)
+    shown = table.without_empty(keeps=("topic", "result"))
     return Report(changes, table, (Section(body=shown),), exit_code=exit_code, as_kafka=lambda: changes_text(changes))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from cli.exit_codes import ExitCode
-from cli.output.report import Column, Kind, Nothing, Report, Table, Tone
+from cli.output.report import Column, Kind, Nothing, Report, Table, Tone, cells_of
 from cli.output.values import human_duration
 from engine.admin.transactions.ending import EndResult, Marker
 from engine.admin.transactions.hanging import OpenTransaction
@@ -27,6 +27,7 @@ def _state_tone(value: object) -> Tone | None:
 
 _ID = Column("transactional_id", title="Transactional id")
 _PRODUCER = (Column("producer_id", Kind.NUMBER), Column("producer_epoch", Kind.NUMBER))
+_WRITER = (*_PRODUCER, Column("coordinator_epoch", Kind.NUMBER))
 _PARTITION = (Column("topic"), Column("partition", Kind.NUMBER))
 _LIST = (_ID, Column("coordinator", Kind.NUMBER), _PRODUCER[0], Column("state", tone=_state_tone))
 _DESCRIPTION = (
@@ -41,37 +42,38 @@ _DESCRIPTION = (
 )
 _PRODUCERS = (
     *_PARTITION,
-    *_PRODUCER,
-    Column("coordinator_epoch", Kind.NUMBER),
+    *_WRITER,
     Column("last_sequence", Kind.NUMBER),
     Column("last_timestamp", Kind.TIME),
     Column("start_offset", Kind.NUMBER, title="Open from"),
 )
 _HANGING = (
     *_PARTITION,
-    *_PRODUCER,
-    Column("coordinator_epoch", Kind.NUMBER),
+    *_WRITER,
     Column("start_offset", Kind.NUMBER),
     Column("last_timestamp", Kind.TIME),
     Column("age_ms", Kind.DURATION_MS, title="Age"),
     _ID,
 )
-_ABORTED = (*_PARTITION, *_PRODUCER, Column("coordinator_epoch", Kind.NUMBER), Column("start_offset", Kind.NUMBER))
+_ABORTED = (*_PARTITION, *_WRITER, Column("start_offset", Kind.NUMBER))
 _RESULT = Column("result")
 
 
 def list_report(listed: Sequence[ListedTransaction], *, exit_code: ExitCode) -> Report:
     """A row per transactional id."""
-    rows = [(listing.transactional_id, listing.coordinator, listing.producer_id, listing.state) for listing in listed]
-    return Report(
-        _data(_LIST, rows), Table(_LIST, rows), notes=() if rows else (Nothing("no transactions"),), exit_code=exit_code
-    )
+    table = Table.of(_LIST, listed)
+    notes = () if listed else (Nothing("no transactions"),)
+    return Report(table.records(), table, notes=notes, exit_code=exit_code)
 
 
 def descriptions_report(descriptions: Sequence[TransactionDescription], *, exit_code: ExitCode) -> Report:
     """A row per transactional id, with its partitions."""
-    rows = [_described(description) for description in descriptions]
-    return Report(list(map(_description_data, descriptions)), Table(_DESCRIPTION, rows), exit_code=exit_code)
+    table = Table(_DESCRIPTION, [_described(description) for description in descriptions])
+    data = [
+        record | {"partitions": [{"topic": name.topic, "partition": name.partition} for name in described.partitions]}
+        for record, described in zip(table.records(), descriptions, strict=True)
+    ]
+    return Report(data, table, exit_code=exit_code)
 
 
 def producers_report(
@@ -81,9 +83,7 @@ def producers_report(
     rows = [
         (
             *name,
-            producer.producer_id,
-            producer.producer_epoch,
-            producer.coordinator_epoch,
+            *cells_of(_WRITER, producer),
             producer.last_sequence,
             _moment(producer.last_timestamp_ms),
             producer.start_offset,
@@ -92,7 +92,8 @@ def producers_report(
         for producer in producers
     ]
     notes = () if rows or not by_partition else ("no producers: none has written with an id lately",)
-    return Report(_data(_PRODUCERS, rows), Table(_PRODUCERS, rows), notes=notes, exit_code=exit_code)
+    table = Table(_PRODUCERS, rows)
+    return Report(table.records(), table, notes=notes, exit_code=exit_code)
 
 
 def hanging_report(hanging: Sequence[OpenTransaction], *, exit_code: ExitCode) -> Report:
@@ -100,9 +101,7 @@ def hanging_report(hanging: Sequence[OpenTransaction], *, exit_code: ExitCode) -
     rows = [
         (
             *transaction.name,
-            transaction.producer.producer_id,
-            transaction.producer.producer_epoch,
-            transaction.producer.coordinator_epoch,
+            *cells_of(_WRITER, transaction.producer),
             transaction.start_offset,
             _moment(transaction.producer.last_timestamp_ms),
             transaction.age_ms,
@@ -117,21 +116,14 @@ def hanging_report(hanging: Sequence[OpenTransaction], *, exit_code: ExitCode) -
     elif exit_code is not ExitCode.DONE:
         notes = ("no hanging transactions where the brokers have answered",)
     code = ExitCode.BAD_ANSWER if hanging and exit_code is ExitCode.DONE else exit_code
-    return Report(_data(_HANGING, rows), Table(_HANGING, rows), notes=notes, exit_code=code)
+    table = Table(_HANGING, rows)
+    return Report(table.records(), table, notes=notes, exit_code=code)
 
 
 def aborted_report(marker: Marker, result: EndResult) -> Report:
     """The marker, written or only planned."""
-    columns = (*_ABORTED, _RESULT)
-    row = (
-        *marker.name,
-        marker.producer_id,
-        marker.producer_epoch,
-        marker.coordinator_epoch,
-        marker.start_offset,
-        result,
-    )
-    return Report(_data(columns, [row]), Table(columns, [row]))
+    table = Table((*_ABORTED, _RESULT), [(*marker.name, *cells_of(_WRITER, marker), marker.start_offset, result)])
+    return Report(table.records(), table)
 
 
 def termination_lines(before: TransactionDescription) -> list[str]:
@@ -147,7 +139,8 @@ def terminated_report(before: TransactionDescription, after: TransactionDescript
     """State before and after the fence."""
     columns = (_ID, *_PRODUCER, Column("before"), Column("after"), _RESULT)
     row = (after.transactional_id, after.producer_id, after.producer_epoch, before.state, after.state, result)
-    return Report(_data(columns, [row]), Table(columns, [row]))
+    table = Table(columns, [row])
+    return Report(table.records(), table)
 
 
 def _described(transaction: TransactionDescription) -> tuple[object, ...]:
@@ -162,17 +155,6 @@ def _described(transaction: TransactionDescription) -> tuple[object, ...]:
         transaction.duration_ms,
         [str(name) for name in transaction.partitions],
     )
-
-
-def _description_data(transaction: TransactionDescription) -> dict[str, object]:
-    (data,) = _data(_DESCRIPTION, [_described(transaction)])
-    return data | {
-        "partitions": [{"topic": name.topic, "partition": name.partition} for name in transaction.partitions]
-    }
-
-
-def _data(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> list[dict[str, object]]:
-    return [{column.name: value for column, value in zip(columns, row, strict=True)} for row in rows]
 
 
 def _moment(timestamp_ms: int | None) -> datetime | int | None:

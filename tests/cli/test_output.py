@@ -167,3 +167,19 @@ def test_markdown_has_what_a_person_sees_and_no_markup_of_the_data() -> None:
         "| a\\_b | 3  |",
     ]
     assert printed(Report([], TABLE), OutputFormat.MARKDOWN).splitlines()[0].startswith("| Name")
+
+
+def test_a_table_takes_the_attributes_that_its_columns_name() -> None:
+    table = Table.of((Column("name"), Column("colour"), Column("nothing"), Column("sizes", Kind.LIST)), [THING])
+    assert table.records() == [{"name": "a\tb", "colour": Colour.RED, "nothing": None, "sizes": (1, 2)}]
+    with pytest.raises(AttributeError, match="size_bytes"):
+        Table.of((Column("size_bytes"),), [THING])
+
+
+def test_a_table_leaves_out_only_the_empty_columns_that_may_go() -> None:
+    columns = tuple(map(Column, ("name", "flag", "flags", "none", "zero", "list")))
+    table = Table(columns, [("a", False, False, None, 0, ()), ("b", False, True, None, 0, [])])
+    shown = table.unless_empty("flag", "flags", "none", "zero", "name")
+    assert list(shown.records()[0]) == ["name", "flags", "zero", "list"]
+    assert list(table.without_empty(keeps=("none",)).records()[0]) == ["name", "flags", "none", "zero"]
+    assert table.with_only({"zero", "name"}).rows == [("a", 0), ("b", 0)]
