@@ -18,7 +18,7 @@ from engine.broker.handlers.answer_lists import ByTopic, each_once
 from engine.broker.handlers.context import Broker, RequestContext
 from engine.broker.handlers.in_turns import Steps, in_steps
 from engine.broker.handlers.registry import handles
-from engine.broker.network.request import CLOSE_FOR_FAULT, Deferred
+from engine.broker.network.request import Deferred, DelayedAnswer
 from engine.broker.replication.offset_lookup import delete_records as delete_records_of
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
@@ -29,7 +29,6 @@ from engine.kafka.protocol.apis.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsResponse,
 )
-from engine.runtime.purgatory import DelayedOperation
 
 INVALID_LOW_WATERMARK = -1
 
@@ -78,17 +77,16 @@ class _Waiting:
         self.answer = answer
 
 
-class DelayedDeleteRecords(DelayedOperation):
+class DelayedDeleteRecords(DelayedAnswer):
     """An answer that waits for the low watermark of its partitions."""
 
-    __slots__ = ("_broker", "_response", "_waiting", "deferred")
+    __slots__ = ("_broker", "_response", "_waiting")
 
     def __init__(self, delay_ms: int, broker: Broker, waiting: list[_Waiting], response: DeleteRecordsResponse) -> None:
         super().__init__(delay_ms)
         self._broker = broker
         self._waiting = waiting
         self._response = response
-        self.deferred = Deferred(abandon=self.cancel)
 
     def try_complete(self) -> bool:
         """Complete when each partition's live replicas have reached the offset, or the partition has failed."""
@@ -100,11 +98,6 @@ class DelayedDeleteRecords(DelayedOperation):
         for wait in self._waiting:
             wait.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
         self.deferred.complete(self._response)
-
-    def on_fault(self) -> None:
-        """Close the connection: there is no answer to give."""
-        if not self.deferred.is_complete:
-            self.deferred.complete(CLOSE_FOR_FAULT)
 
     def _is_done(self, waiting: _Waiting) -> bool:
         try:

@@ -49,12 +49,11 @@ from engine.broker.fetch.session_cache import (
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import pieces
 from engine.broker.handlers.registry import handles, handles_large
-from engine.broker.network.request import CLOSE_FOR_FAULT, Deferred, LargeAnswer
+from engine.broker.network.request import Deferred, DelayedAnswer, LargeAnswer
 from engine.common.errors import ErrorCode
 from engine.common.model import NO_PARTITION_LEADER_EPOCH, IsolationLevel, TopicPartition
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.fetch import FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
-from engine.runtime.purgatory import DelayedOperation
 from engine.runtime.turns import Breather
 
 logger = logging.getLogger(__name__)
@@ -122,17 +121,16 @@ def _watched(partitions: Iterable[FetchPartition]) -> Iterator[TopicPartition]:
             yield partition.topic_partition
 
 
-class DelayedFetch(DelayedOperation):
+class DelayedFetch(DelayedAnswer):
     """A Fetch that waits for bytes."""
 
-    __slots__ = ("_context", "_fetch", "_reads", "deferred")
+    __slots__ = ("_context", "_fetch", "_reads")
 
     def __init__(self, context: RequestContext, opened: FetchContext, reads: FetchReads, delay_ms: int) -> None:
-        super().__init__(delay_ms)
+        super().__init__(delay_ms, weight=WAITING_WEIGHT)
         self._context = context
         self._fetch = opened
         self._reads = reads
-        self.deferred = Deferred(abandon=self.cancel, weight=WAITING_WEIGHT)
 
     def try_complete(self) -> bool:
         """Complete when there is enough to read, or the answer would now be an error."""
@@ -163,11 +161,6 @@ class DelayedFetch(DelayedOperation):
         super().cancel()
         if self._fetch.session is not None:
             self._fetch.session.answer_waiting = None
-
-    def on_fault(self) -> None:
-        """Close the connection: there is no answer to give."""
-        if not self.deferred.is_complete:
-            self.deferred.complete(CLOSE_FOR_FAULT)
 
     async def _convert(self, converting: Coroutine[Any, Any, FetchResponse]) -> None:
         try:

@@ -47,7 +47,7 @@ from engine.broker.handlers.registry import handles, handles_large
 from engine.broker.log.log import Log
 from engine.broker.log.preparation import Preparation, PreparationNeeded
 from engine.broker.log.results import AppendResult
-from engine.broker.network.request import CLOSE_CONNECTION, CLOSE_FOR_FAULT, NO_RESPONSE, Deferred
+from engine.broker.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred, DelayedAnswer
 from engine.broker.replication.metadata_cache import LeaderHints
 from engine.broker.replication.partition import Partition
 from engine.common.errors import ErrorCode, KafkaError
@@ -67,7 +67,6 @@ from engine.kafka.protocol.apis.produce import (
 )
 from engine.kafka.protocol.records.append_rules import RecordValidationError
 from engine.kafka.protocol.wire import STRING_BYTES_MAX
-from engine.runtime.purgatory import DelayedOperation
 from engine.runtime.turns import Breather, carry_out
 
 _ACKS = (0, 1, ACKS_ALL)
@@ -394,10 +393,10 @@ class _Waiting:
         self.answer = answer
 
 
-class DelayedProduce(DelayedOperation):
+class DelayedProduce(DelayedAnswer):
     """An acks=all answer that waits for the in-sync replicas."""
 
-    __slots__ = ("_context", "_no_more_led", "_response", "_waiting", "deferred")
+    __slots__ = ("_context", "_no_more_led", "_response", "_waiting")
 
     def __init__(
         self, context: RequestContext, delay_ms: int, waiting: list[_Waiting], response: ProduceResponse
@@ -407,7 +406,6 @@ class DelayedProduce(DelayedOperation):
         self._waiting = waiting
         self._no_more_led: list[_Waiting] = []
         self._response = response
-        self.deferred = Deferred(abandon=self.cancel)
 
     def try_complete(self) -> bool:
         """Complete when every partition has its batch everywhere, or has failed."""
@@ -446,11 +444,6 @@ class DelayedProduce(DelayedOperation):
                 _name_leader(hints, waiting.partition.topic_partition, waiting.answer)
             _add_nodes(hints, self._response)
         self.deferred.complete(self._response)
-
-    def on_fault(self) -> None:
-        """Close the connection: there is no answer to give."""
-        if not self.deferred.is_complete:
-            self.deferred.complete(CLOSE_FOR_FAULT)
 
 
 def _count_late_error(waiting: _Waiting, error: ErrorCode) -> None:

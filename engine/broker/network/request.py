@@ -8,6 +8,7 @@ from time import perf_counter_ns
 from typing import Any, Final
 
 from engine.broker.network.session import Session
+from engine.runtime.purgatory import DelayedOperation
 
 
 class RequestUse:
@@ -116,6 +117,21 @@ class Deferred:
             callback()
         else:
             self._on_complete = callback
+
+
+class DelayedAnswer(DelayedOperation):
+    """An operation that a request waits for. Its end completes ``deferred``, which the handler returns."""
+
+    __slots__ = ("deferred",)
+
+    def __init__(self, delay_ms: int, *, weight: int = 1) -> None:
+        super().__init__(delay_ms)
+        self.deferred = Deferred(abandon=self.cancel, weight=weight)
+
+    def on_fault(self) -> None:
+        """Close the connection: there is no answer to give."""
+        if not self.deferred.is_complete:
+            self.deferred.complete(CLOSE_FOR_FAULT)
 
 
 class LargeAnswer:
