@@ -67,51 +67,31 @@ from engine.kafka.protocol.records.record import Record
 
 def dump_producer_snapshot(path: Path) -> Iterator[Row]:
     """Yield the producers of a ``.snapshot`` file."""
-    try:
-        entries = decode_producer_snapshot(path.read_bytes())
-    except CorruptFileError as error:
-        yield Finding(FindingKind.CORRUPT, message=str(error))
-        return
+    entries = decode_producer_snapshot(path.read_bytes())
     yield from map(_producer_row, entries)
 
 
 def dump_offset_checkpoint(path: Path) -> Iterator[Row]:
     """Yield the partitions of a ``*-offset-checkpoint`` file."""
-    try:
-        offsets = decode_offset_checkpoint(_text(path), str(path))
-    except CorruptFileError as error:
-        yield Finding(FindingKind.CORRUPT, message=str(error))
-        return
+    offsets = decode_offset_checkpoint(_text(path), str(path))
     yield from (OffsetCheckpointRow(topic, partition, offset) for (topic, partition), offset in offsets.items())
 
 
 def dump_leader_epoch_checkpoint(path: Path) -> Iterator[Row]:
     """Yield the epochs of a ``leader-epoch-checkpoint`` file."""
-    try:
-        entries = decode_leader_epoch_checkpoint(_text(path), str(path))
-    except CorruptFileError as error:
-        yield Finding(FindingKind.CORRUPT, message=str(error))
-        return
+    entries = decode_leader_epoch_checkpoint(_text(path), str(path))
     yield from (LeaderEpochRow(*entry) for entry in entries)
 
 
 def dump_partition_metadata(path: Path) -> Iterator[Row]:
     """Yield the topic id of a ``partition.metadata`` file."""
-    try:
-        topic_id = decode_partition_metadata(_text(path), str(path))
-    except CorruptFileError as error:
-        yield Finding(FindingKind.CORRUPT, message=str(error))
-        return
+    topic_id = decode_partition_metadata(_text(path), str(path))
     yield PropertyRow("topic_id", topic_id_text(topic_id))
 
 
 def dump_meta_properties(path: Path) -> Iterator[Row]:
     """Yield the settings of a ``meta.properties`` file."""
-    try:
-        properties = decode_meta_properties(_text(path), str(path))
-    except CorruptFileError as error:
-        yield Finding(FindingKind.CORRUPT, message=str(error))
-        return
+    properties = decode_meta_properties(_text(path), str(path))
     yield PropertyRow("version", properties.version)
     yield PropertyRow("broker.id" if properties.version == 0 else "node.id", properties.broker_id)
     yield PropertyRow("cluster.id", properties.cluster_id)
@@ -263,6 +243,8 @@ def dump_file(path: Path, options: DumpOptions | None = None) -> Iterator[Row]:
         )
     try:
         yield from _rows(kind, path, DumpOptions() if options is None else options)
+    except CorruptFileError as error:
+        yield Finding(FindingKind.CORRUPT, message=str(error))
     except OSError as error:
         raise _unreadable(path, error) from error
 

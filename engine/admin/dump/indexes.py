@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from engine.admin.dump.payloads import FileBatch, read_file_batches
 from engine.admin.dump.rows import AbortedTransactionRow, Finding, FindingKind, OffsetIndexRow, Row, TimeIndexRow
-from engine.common.errors import CorruptFileError, KafkaError
+from engine.common.errors import KafkaError
 from engine.kafka.formats.index_entries import (
     ABORTED_TRANSACTION_ENTRY,
     ABORTED_TRANSACTION_VERSION,
@@ -95,11 +95,7 @@ def dump_transaction_index(path: Path, options: IndexOptions) -> Iterator[Row]:
     if not data:
         yield Finding(FindingKind.EMPTY)
         return
-    try:
-        entries = list(iter_aborted_transactions(data))
-    except CorruptFileError as error:
-        yield Finding(FindingKind.CORRUPT, message=str(error))
-        return
+    entries = list(iter_aborted_transactions(data))
     if options.is_sanity_check or len(data) % ABORTED_TRANSACTION_ENTRY.size:
         yield _transaction_sanity(data, entries)
     if not options.is_sanity_check and not options.is_quiet:
