@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,20 +23,38 @@ if TYPE_CHECKING:
 
 group = CommandGroup("elect", "Elect leaders: preferred ones, or (unclean) any live replica.")
 
-Topics = Annotated[
-    list[str] | None, typer.Option("--topic", metavar="T", help="A topic: all of it, or the --partition after it.")
-]
-Partitions = Annotated[
-    list[int] | None,
-    typer.Option("--partition", metavar="P", help="Only this partition of the --topic before it; may be repeated."),
-]
-AllPartitions = Annotated[bool, typer.Option("--all-topic-partitions", help="Every partition of the cluster.")]
-JsonFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--path-to-json-file", metavar="F", allow_dash=True, help='{"partitions":[{"topic":"t","partition":0}]}'
-    ),
-]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenPartitions:
+    """The partitions that need a leader: named, all, or those of a file."""
+
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", metavar="T", help="A topic: all of it, or the --partition after it.")
+    ] = None
+    partition: Annotated[
+        list[int] | None,
+        typer.Option("--partition", metavar="P", help="Only this partition of the --topic before it; may be repeated."),
+    ] = None
+    all_topic_partitions: Annotated[
+        bool, typer.Option("--all-topic-partitions", help="Every partition of the cluster.")
+    ] = False
+    path_to_json_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--path-to-json-file", metavar="F", allow_dash=True, help='{"partitions":[{"topic":"t","partition":0}]}'
+        ),
+    ] = None
+
+    def scope(self) -> ElectionScope:
+        """Return the partitions that are meant."""
+        from engine.admin.elections.scope_and_result import ElectionScope, parse_election_file, scope_of
+
+        is_named, file = bool(self.topic or self.partition), self.path_to_json_file
+        if sum((is_named, self.all_topic_partitions, file is not None)) != 1:
+            raise UsageError("give one of --topic, --all-topic-partitions and --path-to-json-file")
+        if file is not None:
+            return parse_election_file(read_input(file), name_of(file))
+        return ElectionScope() if self.all_topic_partitions else scope_of(self.topic or [], self.partition or [])
 
 
 @group.command(
@@ -48,13 +67,7 @@ JsonFile = Annotated[
         "klamm elect preferred --path-to-json-file partitions.json --zookeeper 127.0.0.1:2181",
     ),
 )
-async def preferred(
-    invocation: Invocation,
-    topic: Topics = None,
-    partition: Partitions = None,
-    all_topic_partitions: AllPartitions = False,
-    path_to_json_file: JsonFile = None,
-) -> Report | None:
+async def preferred(invocation: Invocation, chosen: ChosenPartitions) -> Report | None:
     """Give partitions back to their preferred leaders.
 
     The preferred leader is the first replica of the assignment. One that is dead or out of sync cannot be elected;
@@ -62,8 +75,7 @@ async def preferred(
     """
     from engine.admin.elections.scope_and_result import ElectionType
 
-    scope = _scope(topic, partition, all_topic_partitions, path_to_json_file)
-    return await _elect(invocation, ElectionType.PREFERRED, scope)
+    return await _elect(invocation, ElectionType.PREFERRED, chosen.scope())
 
 
 @group.command(
@@ -74,13 +86,7 @@ async def preferred(
         "klamm elect unclean --topic orders --partition 3 --yes",
     ),
 )
-async def unclean(
-    invocation: Invocation,
-    topic: Topics = None,
-    partition: Partitions = None,
-    all_topic_partitions: AllPartitions = False,
-    path_to_json_file: JsonFile = None,
-) -> Report | None:
+async def unclean(invocation: Invocation, chosen: ChosenPartitions) -> Report | None:
     """Let any live replica lead partitions that have no leader, although records may be lost.
 
     Records that only the dead replicas have are lost for good, even if those replicas come back. Bring them back first
@@ -89,20 +95,7 @@ async def unclean(
     """
     from engine.admin.elections.scope_and_result import ElectionType
 
-    scope = _scope(topic, partition, all_topic_partitions, path_to_json_file)
-    return await _elect(invocation, ElectionType.UNCLEAN, scope)
-
-
-def _scope(
-    topics: list[str] | None, partitions: list[int] | None, is_all: bool, json_file: Path | None
-) -> ElectionScope:
-    from engine.admin.elections.scope_and_result import ElectionScope, parse_election_file, scope_of
-
-    if sum((bool(topics or partitions), is_all, json_file is not None)) != 1:
-        raise UsageError("give one of --topic, --all-topic-partitions and --path-to-json-file")
-    if json_file is not None:
-        return parse_election_file(read_input(json_file), name_of(json_file))
-    return ElectionScope() if is_all else scope_of(topics or [], partitions or [])
+    return await _elect(invocation, ElectionType.UNCLEAN, chosen.scope())
 
 
 async def _elect(invocation: Invocation, election: ElectionType, scope: ElectionScope) -> Report | None:
