@@ -47,11 +47,7 @@ def _cause(frame: Frame, broker: int) -> tuple[Cause, str]:
     words = frame.words.get(broker)
     if words is not None and words.trouble:
         return Cause.SILENT, words.trouble
-    failed = [
-        log_dir.log_dir
-        for log_dir in frame.log_dirs
-        if log_dir.broker == broker and log_dir.log_dir is not None and log_dir.error
-    ]
+    failed = frame.failed_log_dirs(broker)
     failed += [path for path in (words.offline_log_dirs if words is not None else ()) if path not in failed]
     if failed:
         return Cause.LOG_DIR_FAILED, ", ".join(failed)

@@ -306,11 +306,7 @@ def _what_is_wrong(frame: Frame, partition: PartitionSnapshot, broker: int, *, h
         return "the partition has no leader to copy from"
     if has_begun:
         return ""
-    failed = [
-        log_dir.log_dir
-        for log_dir in frame.log_dirs
-        if log_dir.broker == broker and log_dir.log_dir is not None and log_dir.error
-    ]
+    failed = frame.failed_log_dirs(broker)
     return f"a log dir of broker {broker} has failed: {failed[0]}" if failed else ""
 
 

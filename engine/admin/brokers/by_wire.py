@@ -8,7 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from engine.admin.brokers.self_report import Registered, SelfReport, ask_brokers
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError
-from engine.admin.log_dirs.describing import LogDir, note_hidden_topics, read_all_log_dirs, read_log_dirs, topics_in
+from engine.admin.log_dirs.describing import (
+    LogDir,
+    note_hidden_topics,
+    read_all_log_dirs,
+    read_log_dirs,
+    topics_in,
+    working_dirs,
+)
 from engine.common.model import TopicPartition
 from engine.common.snapshot import LogDirSnapshot, TopicSnapshot
 
@@ -45,11 +52,7 @@ class WireBrokerReader:
         return sizes
 
     async def volumes(self) -> Sequence[LogDirSnapshot]:
-        return [
-            LogDirSnapshot(log_dir.broker, log_dir.log_dir, log_dir.total_bytes, log_dir.usable_bytes)
-            for log_dir in await self._log_dirs_in_time(())
-            if log_dir.log_dir is not None and log_dir.error is None
-        ]
+        return working_dirs(await self._log_dirs_in_time(()))
 
     async def sizes_of_brokers(self, topics: Sequence[TopicSnapshot], *, are_all: bool) -> Mapping[int, int]:
         sizes: dict[int, int] = {}

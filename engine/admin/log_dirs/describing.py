@@ -239,6 +239,15 @@ def _topics(partitions: Iterable[TopicPartition]) -> list[DescribableLogDirTopic
     return [DescribableLogDirTopic(topic=topic, partitions=indexes) for topic, indexes in grouped.items()]
 
 
+def working_dirs(dirs: Iterable[LogDir]) -> tuple[LogDirSnapshot, ...]:
+    """Return the log dirs without those that have failed, and without brokers that did not answer."""
+    return tuple(
+        LogDirSnapshot(log_dir.broker, log_dir.log_dir, log_dir.total_bytes, log_dir.usable_bytes)
+        for log_dir in dirs
+        if log_dir.log_dir is not None and log_dir.error is None
+    )
+
+
 def with_sizes(snapshot: ClusterSnapshot, dirs: Sequence[LogDir]) -> ClusterSnapshot:
     """Return a snapshot with its log dirs and the logs of its replicas, as brokers reported them."""
     logs: dict[TopicPartition, list[ReplicaLog]] = {}
@@ -247,15 +256,10 @@ def with_sizes(snapshot: ClusterSnapshot, dirs: Sequence[LogDir]) -> ClusterSnap
             lag = _UNKNOWN_LAG if r.offset_lag is None else r.offset_lag
             log = ReplicaLog(log_dir.broker, log_dir.log_dir or "", r.size_bytes, lag, r.is_future)
             logs.setdefault(TopicPartition(r.topic, r.partition), []).append(log)
-    log_dirs = tuple(
-        LogDirSnapshot(log_dir.broker, log_dir.log_dir, log_dir.total_bytes, log_dir.usable_bytes)
-        for log_dir in dirs
-        if log_dir.log_dir is not None and log_dir.error is None
-    )
     failed = tuple(
         FailedLogDir(log_dir.broker, log_dir.log_dir, log_dir.error) for log_dir in dirs if log_dir.error is not None
     )
-    return replace(with_logs(snapshot, logs), log_dirs=log_dirs, failed_log_dirs=failed)
+    return replace(with_logs(snapshot, logs), log_dirs=working_dirs(dirs), failed_log_dirs=failed)
 
 
 def with_logs(snapshot: ClusterSnapshot, logs: Mapping[TopicPartition, Sequence[ReplicaLog]]) -> ClusterSnapshot:

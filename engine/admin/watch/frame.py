@@ -264,6 +264,14 @@ class Frame:
         reported = [word.caps_min_isr for word in self.words.values() if not word.trouble]
         return bool(reported) and all(reported)
 
+    def failed_log_dirs(self, broker: int) -> list[str]:
+        """Return the log dirs that a broker reports as failed."""
+        return [
+            log_dir.log_dir
+            for log_dir in self.log_dirs
+            if log_dir.broker == broker and log_dir.log_dir is not None and log_dir.error
+        ]
+
     def stage(self, stage: Stage) -> StageStatus:
         """Return the status of a stage; one that the feed does not know was never read."""
         return self.stages.get(stage, _NEVER)
