@@ -27,10 +27,10 @@ _WHOLE_MAX = 6_000
 limits then, while steps of a linear program can be counted one by one."""
 
 _PROMISING = 2_500
-"""So many pairs of a partition and a broker are left then."""
+"""This many pairs of a partition and a broker are left then."""
 
 _SHARE = 3
-"""The program within a cap may take one part in this many of the work, also if the whole plan has taken all of it: it
+"""The program within a cap may take one part in this many of the work, even if the whole plan has taken all of it: it
 may only do so if it could have been within the cap."""
 
 

@@ -44,7 +44,7 @@ _NEARBY_PART, _NEARBY_PARTS = 2, 3
 _NODES_MAX = 400
 
 _LINEAR_STEPS = 3
-"""So many steps of a linear program alone count as one: it continues from its last answer, so each of them is short."""
+"""This many steps of a linear program count as one: it continues from its last answer, so each is short."""
 
 ENTRIES_MAX = 40_000
 """With more numbers in an integer program, HiGHS may take minutes between two checks of its limits."""

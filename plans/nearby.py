@@ -26,7 +26,7 @@ _PUSH = 1.0
 """What it is worth, in mean copies of a partition, to bring a replica or a mean size back into a row."""
 
 _TARGETS = 3
-"""So many changes of a partition are free at most: else a few partitions would have them all."""
+"""At most this many changes of a partition are free: otherwise a few partitions would have them all."""
 
 LEADER = 1e-3
 """What a leader change costs, in mean copies of a partition: the first figure comes first."""
@@ -131,20 +131,20 @@ def _least(costs: Floats, most: int) -> Bools:
 
 
 _PAIRS = 150
-"""So many changes are free in a round; with more, HiGHS finds less in the same time."""
+"""This many changes are free in a round; with more, HiGHS finds less in the same time."""
 
 _PAIRS_MIN, _GROWS, _SHRINKS = 100, 1.6, 1.25
-"""After a round in vain there are more if HiGHS could solve the program, and fewer if not."""
+"""After a fruitless round there are more if HiGHS could solve the program, and fewer if not."""
 
 _PATIENCE = 6
-"""The search ends after this many rounds in vain."""
+"""The search ends after this many fruitless rounds."""
 
 _TIES, _NOISE, _NOISE_GROWS = 1e-6, 0.04, 1.5
 """The costs of changes get noise, in mean copies: at first just so that equal ones are chosen evenly, and after each
-round in vain half as much again."""
+fruitless round half as much again."""
 
 _BREACH, _BREACH_GROWS, _BREACH_MAX = 20.0, 3.0, 540.0
-"""What a replica, or a mean size, outside a row costs, in mean copies; after a round in vain it costs more."""
+"""What a replica, or a mean size, outside a row costs, in mean copies; after a fruitless round it costs more."""
 
 _SMALL = 3.0
 """If no more than this is outside the rows, every second round has to keep them all."""

@@ -90,7 +90,7 @@ async def unclean(invocation: Invocation, chosen: ChosenPartitions) -> Report | 
     """Let any live replica lead partitions that have no leader, although records may be lost.
 
     Records that only the dead replicas have are lost for good, even if those replicas come back. Bring them back first
-    if you can. Partitions that have a leader are left alone. A replica in a failed log dir cannot lead: mend the disk
+    if you can. Partitions that have a leader are left alone. A replica in a failed log dir cannot lead: repair the disk
     and restart its broker.
     """
     from engine.admin.elections.scope_and_result import ElectionType

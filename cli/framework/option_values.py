@@ -9,7 +9,7 @@ def seconds_option(name: str, text: str) -> float:
     """Return the seconds that an option means.
 
     Raises:
-        UsageError: it is no duration, or none above 0.
+        UsageError: it is not a duration, or not above 0.
     """
     from engine.common.quantities import parse_duration_s
 

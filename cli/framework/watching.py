@@ -22,7 +22,7 @@ async def watch_reports(invocation: Invocation, interval: str, read: Callable[[]
     """Print what ``read`` returns, every interval. Only the first read must succeed; later failures may pass.
 
     Raises:
-        UsageError: the interval is no duration.
+        UsageError: the interval is not a duration.
     """
     from engine.admin.cluster.errors import Unreachable
 

@@ -242,7 +242,7 @@ class LocalBroker:
         return own | ({} if spec.rack is None else {"broker.rack": spec.rack})
 
     def _check_listeners(self, text: str) -> None:
-        """Refuse listeners at which this cluster would wait for the broker in vain."""
+        """Refuse listeners at which this cluster would wait for the broker forever."""
         if all(entry.rpartition(":")[2] != str(self.spec.port) for entry in parse_csv(text)):
             raise OperationError(
                 f"broker {self.id} is expected on port {self.spec.port}, but its listeners have no such port: {text}",

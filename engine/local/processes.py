@@ -47,7 +47,7 @@ def refuse_unless_linux() -> None:
 
 
 class LocalProcess:
-    """A process that can be watched and ended, also if another process started it."""
+    """A process that can be watched and ended, even if another process started it."""
 
     def __init__(self, identity: ProcessId, child: subprocess.Popen[bytes] | None = None) -> None:
         self.identity = identity

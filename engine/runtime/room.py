@@ -70,7 +70,7 @@ def ask_others() -> None:
 
 
 class Room:
-    """So many bytes may be in use at once. What needs more than there are gets all of them, and is alone.
+    """At most this many bytes may be in use at once. What needs more than there are gets all of them, and is alone.
 
     As many may be kept by those who wait for others. If they keep more, the wait ends of one whose owner keeps most.
     """

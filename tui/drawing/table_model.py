@@ -124,7 +124,7 @@ class TableModel:
     """How many columns behind the first one are scrolled out of sight to the left."""
     cursor: int = 0
     is_opened: bool = False
-    """Whether the row under the cursor is open: then it is chosen, also if it is the first."""
+    """Whether the row under the cursor is open: then it is chosen, even if it is the first."""
     shown: Sequence[Any] = ()
     """The items that pass the filter, in their order."""
     arranging: Iterator[None] | None = None
@@ -143,7 +143,7 @@ class TableModel:
             self.rows, self.shown, self.arranging, self._in_order_of = NO_ROWS, (), None, None
 
     def begin_at_top(self) -> None:
-        """Put the cursor on the first row, also if the rows are shown only later."""
+        """Put the cursor on the first row, even if the rows are shown only later."""
         self.cursor, self._left_key = 0, None
 
     def show(self, rows: Rows) -> None:

@@ -87,7 +87,7 @@ def clock_time(at_ms: float | None) -> str:
 
 
 def date_time(at_ms: int) -> str:
-    """Return an instant in UTC; a number that is no date stays a number."""
+    """Return an instant in UTC; a number that is not a date stays a number."""
     try:
         return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
     except (OverflowError, ValueError, OSError):

@@ -100,7 +100,7 @@ class GrowTopic(Operation):
 
     @staticmethod
     def of(topic: str, before: int, partitions: str) -> GrowTopic:
-        """Return the operation that a form asks for; raises BadRequest if it is no number above 0."""
+        """Return the operation that a form asks for; raises BadRequest if it is not a number above 0."""
         alteration = TopicAlteration(topic, whole_number("partitions", partitions))
         alteration.check()
         return GrowTopic(alteration, before)

@@ -24,7 +24,7 @@ TALL = 30
 WIDE = 140
 """From this many columns on, the reason takes one line."""
 _BROKERS_MIN = 4
-"""So many brokers are shown where there is little room."""
+"""This many brokers are shown where there is little room."""
 _EMPTY = "no plan is open and nothing is under way   N makes a plan   o opens a file"
 
 

@@ -397,7 +397,7 @@ class PlanDesk:
                 await execution
 
     def ask_to_stop(self) -> None:
-        """Ask whether to end the run. This asks no cluster: a run has to end also if the cluster is out of reach."""
+        """Ask whether to end the run. This asks no cluster: a run has to end even if the cluster is out of reach."""
 
         def answered(is_meant: bool | None) -> None:
             if not is_meant:

@@ -115,7 +115,7 @@ class History:
         readings: all replicas' logs at a few earlier moments, oldest first, each with its time.
         copied_bytes: how much each new replica of a moving partition has.
         sizes: bytes of the leader's replica of each moving partition; they grow by what is produced.
-        lag: records that each group has not read, by name; NaN, which is no number, while that is not known.
+        lag: records that each group has not read, by name; NaN while that is not known.
         events: what happened, oldest first.
         altered: those of them that say that settings of a topic have changed.
         absences: since when replicas have been out of the ISR.

@@ -113,7 +113,7 @@ def _advice(
         verdict, reasons = Verdict.UNKNOWN, unknown
     elif _has_failed_dir(frame, broker) and not _waiting(frame, tally, down, but_for=broker):
         # What a restart would stop now it would stop later, too: nothing is left to wait for.
-        verdict, reasons = Verdict.NEEDED, (f"broker {broker} has a failed log dir: mend that, then restart it", *own)
+        verdict, reasons = Verdict.NEEDED, (f"broker {broker} has a failed log dir: repair it, then restart it", *own)
     elif own:
         verdict, reasons = Verdict.NO, (*own, *waiting)
     elif waiting:

@@ -213,7 +213,7 @@ def _profile(path: Path, name: str, entry: Any, default: str | None) -> Profile:
     for key in _LIST_KEYS:
         places = entry.get(key, [])
         if not isinstance(places, list) or not all(isinstance(place, str) and place for place in places):
-            raise BadRequest(f"{key} must be a list of texts", where=where)
+            raise BadRequest(f"{key} must be a list of strings", where=where)
     properties = _flat(entry.get("properties", {}), f"{where}: properties")
     if properties and entry.get("command_config"):
         raise BadRequest("has both command_config and properties", where=where, hint="keep one of them")
@@ -252,7 +252,7 @@ def _flat(table: Any, where: str) -> dict[str, str]:
         elif isinstance(value, str | int | float):
             settings[key] = str(value).lower() if isinstance(value, bool) else str(value)
         else:
-            raise BadRequest(f"{key} must be a text, a number, true or false", where=where)
+            raise BadRequest(f"{key} must be a string, a number, true or false", where=where)
     return settings
 
 

@@ -26,7 +26,7 @@ class OwnedQuota:
     ip: str | None
     quota: str
     value: float | str
-    """Text where ZooKeeper holds something that is no number."""
+    """Text where ZooKeeper holds something that is not a number."""
 
 
 _KINDS = (EntityType.USER, EntityType.USER_CLIENT, EntityType.CLIENT, EntityType.IP)

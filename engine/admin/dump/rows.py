@@ -75,7 +75,7 @@ class BatchRow:
 
 @dataclass(frozen=True, slots=True)
 class RecordRow:
-    """One record. ``key`` and ``value`` are text, or for internal topics objects; None also when not asked for."""
+    """One record. ``key`` and ``value`` are text, for internal topics objects, and None if they were not asked for."""
 
     kind: str = field(default="record", init=False)
     offset: int

@@ -62,7 +62,7 @@ async def execute_reset(
 
     Args: rollback_file: where the rollback is written; it must not be there yet. If nothing was committed so far, no
     file is written. with_group: the file names the group of each offset. goes_on: what ``cluster.accepted`` gets right
-    before the first change. on_saved: called once the file is on the disk, while nothing has changed. on_dropped:
+    before the first change. on_saved: called once the file is on disk, while nothing has changed. on_dropped:
     called once the file is gone again, because brokers have refused every offset.
 
     Raises:

@@ -181,9 +181,9 @@ def _mend_first(topics: TopicFindings) -> Words:
     way = START_ONE
     if topics.stranded:
         who = ", ".join(map(str, sorted(topics.stranded_on)))
-        mend = f"mend the failed log dir of broker {who}, then restart it"
+        repair = f"repair the failed log dir of broker {who}, then restart it"
         is_all = len(topics.found.get(Check.OFFLINE_PARTITIONS, ())) <= topics.stranded
-        way = mend if is_all else f"{START_ONE}; or {mend}"
+        way = repair if is_all else f"{START_ONE}; or {repair}"
     return Phrase(f"{way}; {LAST_RESORT}", Operation.ELECT_UNCLEAN) if topics.spare else way
 
 

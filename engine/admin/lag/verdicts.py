@@ -242,7 +242,7 @@ def without_records(verdict: Verdict) -> Verdict:
 
 
 def is_doubtful(verdict: Verdict) -> bool:
-    """Whether a reader gets this verdict also if all that is unread are markers, holes or aborted records."""
+    """Whether a reader gets this verdict even if all that is unread are markers, holes or aborted records."""
     return verdict.reason in _BEHIND and verdict.status.is_trouble
 
 

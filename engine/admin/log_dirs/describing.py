@@ -34,7 +34,7 @@ NOT_ALLOWED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED.name
 
 _UNKNOWN_LAG = -1
 _HIDDEN_MAX = 1_000
-"""So many hidden topics are named at most."""
+"""At most this many hidden topics are named."""
 _HIDDEN_WITHIN_S = 3.0
 """A broker that does not say within this time which topics it has is not waited for."""
 

@@ -55,8 +55,8 @@ class WatchedDisks:
         """Return the log dirs of all brokers.
 
         Raises:
-            MustStop: a log dir has gone offline or is nearly full, or a broker has left the cluster; with
-                ``must_answer`` also if a broker is silent, for which a heavy load is no excuse then.
+            MustStop: a log dir has gone offline or is nearly full, or a broker has left the cluster; or, with
+                ``must_answer``, a broker is silent, for which a heavy load is no excuse then.
             AdminError: no broker can be reached.
         """
         dirs = await read_log_dirs(self._cluster, None, ())

@@ -84,7 +84,7 @@ class JournalRecord:
 
 
 class Journal:
-    """Writes one journal. Open it with ``open_journal``; each ``write`` returns when the line is on the disk."""
+    """Writes one journal. Open it with ``open_journal``; each ``write`` returns when the line is on disk."""
 
     def __init__(self, file: BinaryIO, path: Path) -> None:
         self.path = path

@@ -136,8 +136,8 @@ async def read_holder(cluster: Cluster) -> Holder | None:
 async def plan_in_the_way(cluster: Cluster, topics: Collection[str] | None) -> Holder | None:
     """Return who carries out a plan that relies on these topics (None: on any), as far as a short look can tell.
 
-    Everybody asks this who deletes or grows topics, moves their replicas or changes throttles: a plan that runs takes
-    such a change for a failure, or copies without its limit. Not knowing must not keep an operator from mending a
+    Whoever deletes or grows topics, moves their replicas or changes throttles asks this first: a running plan takes
+    such a change for a failure, or copies without its limit. Not knowing must not keep an operator from repairing a
     cluster, so it counts as free.
     """
     places = lock_places(cluster, Holder.myself(""), SESSION_TIMEOUT_S)

@@ -22,7 +22,7 @@ class Step(StrEnum):
 
     LOCKED = "locked"
     SAVED = "saved"
-    """Journal and rollback file are on the disk."""
+    """Journal and rollback file are on disk."""
     CLEARED = "cleared"
     """Throttles that an earlier run left are removed."""
     WAVE_BEGUN = "wave_begun"

@@ -143,7 +143,7 @@ def _or_null(text: bytes, rules: LineFormat) -> bytes | None:
 def _json_header(entry: Any) -> Header:
     _check_fields(entry, _HEADER_FIELDS, "a header")
     if not isinstance(entry.get("key"), str):
-        raise ValueError("a header has no name: key must be a text")
+        raise ValueError("a header has no name: key must be a string")
     return entry["key"], _bytes(entry, "value")
 
 
@@ -174,7 +174,7 @@ def _bytes(document: dict[str, Any], name: str) -> bytes | None:
         return None
     if encoding is not None:
         if not isinstance(value, str):
-            raise ValueError(f"{name} is not a text, so it is not base64")
+            raise ValueError(f"{name} is not a string, so it is not base64")
         return base64.b64decode(value, validate=True)
     if not isinstance(value, str):
         value = json.dumps(value, ensure_ascii=False)

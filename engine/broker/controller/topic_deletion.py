@@ -2,8 +2,8 @@
 
 A topic waits while a replica of it is offline. A reassignment under way does not hold it back: Kafka 3.9 deletes such
 topics at once, and so does this controller, which also forgets the reassignment. Only a new controller of Kafka's waits
-for the reassignment, usually in vain: its brokers answer followers of a topic being deleted UNKNOWN_TOPIC_OR_PARTITION.
-When every replica's broker has answered StopReplica with delete, the znodes go.
+for the reassignment, usually without success: its brokers answer followers of a topic being deleted
+UNKNOWN_TOPIC_OR_PARTITION. When every replica's broker has answered StopReplica with delete, the znodes go.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Behaviour
 * Consumers read below the high watermark (read_committed: below the last stable offset), followers to the log's end.
 * It is answered at once if ``min_bytes`` are there, a partition has an error or a diverging epoch, or it names no
-  partitions; also if it has records of a segment and later segments have more, for no wait would add to them.
+  partitions; and if it has records of a segment while later segments have more, for no wait would add to them.
   Otherwise it waits for its partitions, but no longer than ``max_wait_ms``. If a batch does not fit into its
   partition's limit, the limit counts towards ``min_bytes``. A partition that is unknown, or that the reader may not
   read, does not hasten the answer, unless all are such.

@@ -301,7 +301,7 @@ def _send(
 async def _answer_later(
     context: RequestContext, request: ProduceRequest, outcome: _Outcome, response: ProduceResponse
 ) -> object:
-    """Append the records that needed long work, and flush what must be on the disk before the answer; in turns."""
+    """Append the records that needed long work, and flush what must be on disk before the answer; in turns."""
     for unprepared in outcome.to_prepare:
         await _append_prepared(context, request.acks, unprepared, outcome)
     await asyncio.gather(*(_flush(context, request.acks, unflushed, outcome) for unflushed in outcome.to_flush))
@@ -359,7 +359,7 @@ class _Unprepared(NamedTuple):
 
 
 class _Unflushed(NamedTuple):
-    """A partition whose log must be on the disk before the answer."""
+    """A partition whose log must be on disk before the answer."""
 
     partition: Partition
     log: Log

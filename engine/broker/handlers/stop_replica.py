@@ -5,7 +5,7 @@ Behaviour
   whole request, and the answer has no partitions.
 * Without deletion the fetcher stops and the replica stays. With deletion the broker renames the log's folder at once
   and removes it after ``file.delete.delay.ms``; it also removes a folder that belongs to no known partition. The answer
-  waits until no checkpoint on the disk names the log.
+  waits until no checkpoint on disk names the log.
 * It does not check leader epochs -2 (topic is deleted) and -1 (not sent). An older epoch is FENCED_LEADER_EPOCH; the
   same or a newer one is applied (as since 3.4).
 

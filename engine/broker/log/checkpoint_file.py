@@ -18,7 +18,7 @@ from engine.kafka.formats.checkpoints import encode_offset_checkpoint
 
 
 class CheckpointFile:
-    """One file. ``names`` are the partitions that it may hold on the disk; only the event loop uses them."""
+    """One file. ``names`` are the partitions that it may hold on disk; only the event loop uses them."""
 
     __slots__ = ("_lock", "_made", "_written", "names", "path")
 
@@ -47,7 +47,7 @@ class CheckpointFile:
                 self._written = number
 
     def written(self, number: int, names: Collection[TopicPartition]) -> None:
-        """Take note that a state is on the disk."""
+        """Take note that a state is on disk."""
         if number == self._made:
             self.names = frozenset(names)
 

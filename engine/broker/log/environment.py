@@ -77,4 +77,4 @@ class LogEnvironment(DirKeeper, Protocol):
         """Flush a log up to ``offset`` soon: it has rolled there."""
 
     def checkpoint_soon(self, log_dir: Path) -> None:
-        """Write a dir's checkpoints soon: a log was cut below what they say is on the disk."""
+        """Write a dir's checkpoints soon: a log was cut below what they say is on disk."""

@@ -1,4 +1,4 @@
-"""How much of a log is on the disk, and what the next flush has to bring there.
+"""How much of a log is on disk, and what the next flush has to bring there.
 
 It alone keeps this state. The log reports rolls, cuts and moves of its start; code that flushes asks it for a job.
 ``DueFlushes`` are the flushes that no request waits for: after rolls, and by ``flush.ms``.
@@ -59,11 +59,11 @@ class FlushState:
         self._environment = environment
         self._order = FlushOrder()
         self._rolled = [segment for segment in segments if segment.has_unsynced_index]
-        """Segments that were rolled since the last flush: their indexes are not all on the disk."""
+        """Segments that were rolled since the last flush: their indexes are not all on disk."""
         self.cuts = 0
         """How often the log was cut. A flush that began before a cut says nothing about the current content."""
         self.recovery_point = recovery_point
-        """All records before it are on the disk."""
+        """All records before it are on disk."""
         self.is_end_unsynced = False
         """The active segment was cut, or a recovery may have cut it: a flush includes it whatever it holds."""
         self.last_flush_ms = environment.clock.now_ms()
@@ -106,7 +106,7 @@ class FlushState:
         self._schedule()
 
     def nothing_is_synced(self) -> None:
-        """Note that nothing besides the records is known to be on the disk, whatever a flush under way achieves."""
+        """Note that nothing besides the records is known to be on disk, whatever a flush under way achieves."""
         self._leader_epochs.is_unsynced = True
         self._folder.nothing_is_synced()
         self._snapshots.nothing_is_synced()
@@ -155,7 +155,7 @@ class FlushState:
         ]
 
     def _unsynced_paths(self) -> list[Path]:
-        """Return the small files and folders that are not on the disk yet, and count them as if they were."""
+        """Return the small files and folders that are not on disk yet, and count them as if they were."""
         paths = self._snapshots.take_unsynced()
         if self._leader_epochs.is_unsynced:
             paths.append(self._leader_epochs.path)

@@ -51,7 +51,7 @@ class LeaderEpochCache:
         self.is_kept = True
         self.is_unsynced = False
         self.was_blank = False
-        """The file existed without its content: the machine crashed before the content was on the disk."""
+        """The file existed without its content: the machine crashed before the content was on disk."""
         for entry in entries:
             self._assign(entry)
 
@@ -59,7 +59,7 @@ class LeaderEpochCache:
     def load(cls, folder: Path, *, is_kept: bool = True, may_be_lost: bool = False) -> LeaderEpochCache:
         """Read a partition's file; if there is none, create an empty one, as Kafka does.
 
-        With ``may_be_lost``, a damaged one counts as blank: the machine crashed before it was on the disk. One that is
+        With ``may_be_lost``, a damaged one counts as blank: the machine crashed before it was on disk. One that is
         not kept is removed unread.
 
         Raises:

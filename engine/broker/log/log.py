@@ -85,7 +85,7 @@ class Log:
 
     ``log_loader.load_log`` or the log manager creates it. Every method runs on the broker's event loop; disk jobs that
     methods return run anywhere. Its offsets: ``log_start_offset``, ``high_watermark``, ``last_stable_offset``,
-    ``log_end_offset`` (the next record's), ``recovery_point`` (everything before it is on the disk).
+    ``log_end_offset`` (the next record's), ``recovery_point`` (everything before it is on disk).
 
     An OSError of the disk is reported to the environment, which takes the whole log dir offline, and raised as
     KafkaError KAFKA_STORAGE_ERROR; from then on the log refuses everything that needs the disk.
@@ -883,7 +883,7 @@ class Log:
 
     @property
     def recovery_point(self) -> int:
-        """All records before it are on the disk."""
+        """All records before it are on disk."""
         return self.flush_state.recovery_point
 
     @property

@@ -71,7 +71,7 @@ class LogDir:
         self.is_loaded = False
         self.had_clean_shutdown = False
         self.renames = 1
-        """How often a folder in here was renamed, and how many of these renames are on the disk. It begins with one
+        """How often a folder in here was renamed, and how many of these renames are on disk. It begins with one
         pending: a killed broker may have left some."""
         self.renames_synced = 0
         self.checkpoint_files = {name: CheckpointFile(path / name) for name in OFFSET_CHECKPOINTS}
@@ -127,7 +127,7 @@ class LogDir:
             self._lock_fd = -1
 
     def renamed(self, renames: int) -> None:
-        """Note that this many renames are on the disk."""
+        """Note that this many renames are on disk."""
         self.renames_synced = max(renames, self.renames_synced)
 
     # --- identity

@@ -415,7 +415,7 @@ class LogManager:
         logger.info("A log is renamed and will be deleted partition=%s dir=%s", topic_partition, log.dir)
 
     def may_be_named(self, topic_partition: TopicPartition) -> bool:
-        """Return whether a deleted partition's folder or a checkpoint on the disk may still have its name."""
+        """Return whether a deleted partition's folder or a checkpoint on disk may still have its name."""
         return topic_partition in self._retired or self._checkpoints.may_name(topic_partition)
 
     def forgetting_jobs(self, topic_partitions: Collection[TopicPartition]) -> list[DiskJob]:

@@ -92,11 +92,11 @@ class PartitionFolder:
     # --- what the disk does not know yet
 
     def nothing_is_synced(self) -> None:
-        """Assume that nothing in the folder is on the disk, whatever a running flush achieves."""
+        """Assume that nothing in the folder is on disk, whatever a running flush achieves."""
         self._is_metadata_unsynced = self.is_unsynced = self._is_entry_unsynced = True
 
     def take_unsynced(self, changed: list[Path]) -> list[Path]:
-        """Return ``changed`` and the parts of the folder that are not on the disk; from now on they count as if they
+        """Return ``changed`` and the parts of the folder that are not on disk; from now on they count as if they
         were.
         """
         paths = list(changed)

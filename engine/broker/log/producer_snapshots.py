@@ -139,7 +139,7 @@ class ProducerSnapshots:
                 self.add(offset, snapshot.entries)
 
     def nothing_is_synced(self) -> None:
-        """Note that the newest snapshot, which the next start loads, may not be on the disk."""
+        """Note that the newest snapshot, which the next start loads, may not be on disk."""
         self._unsynced.update(self._offsets[-1:])
 
     def read(self, offset: int) -> list[ProducerSnapshotEntry]:

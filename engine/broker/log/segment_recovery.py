@@ -36,7 +36,7 @@ class RecoveryProgress:
         """Note that the recovery of ``segment`` has reached ``position``.
 
         Raises:
-            LoadingStopped: the broker must stop; the next start can recover the files on the disk as before.
+            LoadingStopped: the broker must stop; the next start can recover the files on disk as before.
         """
         if self._environment.is_stopping:
             raise LoadingStopped(f"stopped while recovering {segment.path}")

@@ -17,7 +17,7 @@ from engine.kafka.formats.segment_files import DELETED_SUFFIX, SWAP_SUFFIX
 
 @dataclass(frozen=True, slots=True)
 class NewSegment:
-    """A segment that is on the disk under ``.cleaned`` names."""
+    """A segment that is on disk under ``.cleaned`` names."""
 
     base_offset: int
     size_bytes: int

@@ -16,7 +16,7 @@ _numbers = itertools.count()
 def replace_file(path: Path, text: str, *, sync: bool) -> None:
     """Write ``text`` beside ``path``, under a unique name, and rename it into place.
 
-    With ``sync`` it is on the disk when this returns, including the folder entry. Without, only a crash of the whole
+    With ``sync`` it is on disk when this returns, including the folder entry. Without, only a crash of the whole
     machine can lose it. Two threads may write the same file: the one that finishes last wins.
     """
     temporary = path.with_name(f"{path.name}.{next(_numbers)}{TEMPORARY_SUFFIX}")
@@ -35,7 +35,7 @@ def replace_file(path: Path, text: str, *, sync: bool) -> None:
 
 
 def is_blank_text(text: str) -> bool:
-    """Return whether a file exists by name only: the machine crashed before its content was on the disk."""
+    """Return whether a file exists by name only: the machine crashed before its content was on disk."""
     return not text.strip("\0 \r\n")
 
 

@@ -38,7 +38,7 @@ def requests_of(path: str, body: bytes | None) -> Any:
             # No request has a number with a fraction, and not each can be written back.
             asked = json.loads(body, parse_float=str, parse_constant=str)
         except (ValueError, RecursionError) as error:
-            return {"type": "", "error": f"the body is no JSON: {error}"}
+            return {"type": "", "error": f"the body is not JSON: {error}"}
         return asked[:REQUESTS_MAX] if isinstance(asked, list) else asked
     parts = [re.sub(r"!(.)", r"\1", unquote(part)) for part in re.split(r"(?<!!)/", path.strip("/"))]
     kind, *rest = parts if parts != [""] else ["version"]

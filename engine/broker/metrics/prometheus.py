@@ -190,7 +190,7 @@ class PrometheusPage:
 
 
 _LINES: Final = 1000
-"""So many fit into the processor's cache, and into memory that can be used again at once."""
+"""This many fit into the processor's cache, and into memory that can be used again at once."""
 
 
 def number_text(value: float) -> str:

@@ -85,8 +85,8 @@ Those that wait for the cluster may keep as much again.
 """
 
 KEPT_PER_BYTE = 16
-"""So many times its own size a large request keeps at most while it waits for the cluster: its bytes, and those of the
-answer, which may have a message for each element.
+"""A large request keeps at most this many times its own size while it waits for the cluster: its bytes, and
+those of the answer, which may have a message for each element.
 """
 
 PRODUCED_AT_ONCE_MAX = 2000

@@ -40,7 +40,7 @@ _RECORD_BEGINNINGS: Final = frozenset(kind << 8 | 3 for kind in range(20, 25))
 """The first two bytes of a record: its kind, and what all versions since SSL 3 begin with."""
 
 _FEW_RECORDS: Final = 4
-"""So many are decrypted straight into the inbox; more, which are small, at once and then copied."""
+"""This many are decrypted straight into the inbox; more, which are small, at once and then copied."""
 
 _TAKEN_BYTES: Final = 2 * (RECORD_BYTES_MAX + 64)
 """Bytes that TLS gets at a time: two of the largest records, with their heads and checksums."""
@@ -55,7 +55,7 @@ _HANDSHAKE_THREADS: Final = 2
 """They leave processors to the loop while thousands of peers shake hands."""
 
 _HANDED_OVER_MAX: Final = 4 * _HANDSHAKE_THREADS
-"""So many steps keep the threads at work. To hand over a thousand at once would hold the loop."""
+"""This many steps keep the threads at work. To hand over a thousand at once would hold the loop."""
 
 _NOTHING: Final = memoryview(b"")
 
@@ -217,7 +217,7 @@ class TlsConnection(Connection):
         # Without a Python frame for each record.
         self._read: Callable[..., Any] = getattr(self._tls, "_sslobj", self._tls).read
         self._woken_by_bytes = 1
-        """So many have to come before the kernel wakes the loop."""
+        """This many have to come before the kernel wakes the loop."""
         self._is_shaking_hands = False
         """A thread uses the TLS object, so nobody else may."""
         self._are_hands_shaken = False

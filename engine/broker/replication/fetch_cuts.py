@@ -33,7 +33,7 @@ class LogCutter:
         self._host = host
         self._table = table
         self._cut_logs: dict[TopicPartition, Log] = {}
-        """Logs that were cut, while the cut is not on the disk yet."""
+        """Logs that were cut, while the cut is not on disk yet."""
         self._on_ready = on_ready
         self._replay = asyncio.Lock()
         """One replay at a time: each keeps a processor busy."""

@@ -119,7 +119,7 @@ class LogDirCopy:
             return False
         is_due = self.future.is_flush_due and self._flushes_before_swap < FLUSHES_BEFORE_SWAP_MAX
         if not self._is_flushed or is_due:
-            # This comes before the swap, so that what is on the disk now stays there. The little that comes in between
+            # This comes before the swap, so that what is on disk now stays there. The little that comes in between
             # is as safe as any record that was just appended; the swap flushes it if flush.messages demands that.
             self._flushes_before_swap += 1
             await self._prepare(current)

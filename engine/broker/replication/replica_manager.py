@@ -311,13 +311,13 @@ class ReplicaManager:
         return log
 
     async def forget_logs(self, topic_partitions: Collection[TopicPartition]) -> bool:
-        """Remove deleted logs from the checkpoints on the disk; return whether none of them names these logs now."""
+        """Remove deleted logs from the checkpoints on disk; return whether none of them names these logs now."""
         jobs = self.log_manager.forgetting_jobs(topic_partitions)
         await self._carry_out(jobs)
         return all(job.error is None for job in jobs)
 
     async def settle_cuts(self, logs: Collection[Log]) -> None:
-        """Finish the cuts of these logs, before anything is appended to them: on the disk, and in producer states.
+        """Finish the cuts of these logs, before anything is appended to them: on disk, and in producer states.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR when a disk fails.
@@ -326,7 +326,7 @@ class ReplicaManager:
         jobs = self.log_manager.settling_jobs(unsettled)
         await self._carry_out(jobs)
         if any(job.error is not None for job in jobs):
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "A cut of a log could not be noted on the disk")
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "A cut of a log could not be noted on disk")
         for log, cuts in unsettled.items():
             if log.truncation_count == cuts and not log.is_retired:
                 log.has_unsettled_cut = False

@@ -213,7 +213,7 @@ class Authorizer:
         try:
             entries = await self._zk.acls.get(pattern)
         except ZnodeFormatError as error:
-            _server_log.error("Nobody may use what these access rules are for until they are mended: %s", error)
+            _server_log.error("Nobody may use what these access rules are for until they are repaired: %s", error)
             entries = (_NOBODY,)
         self.rules.put(pattern, entries)
 

@@ -162,7 +162,7 @@ class DelegationTokens:
         try:
             token = await self._zk.tokens.get(token_id)
         except ZnodeFormatError as error:
-            logger.error("Nobody can log in with a token until it is mended: %s", error)
+            logger.error("Nobody can log in with a token until it is repaired: %s", error)
             token = None
         if token is None:
             self._forget(token_id)
@@ -179,7 +179,7 @@ class DelegationTokens:
             self._forget(gone)
         for token_id, token in read.items():
             if isinstance(token, ZnodeFormatError):
-                logger.error("Nobody can log in with a token until it is mended: %s", token)
+                logger.error("Nobody can log in with a token until it is repaired: %s", token)
                 self._forget(token_id)
             elif isinstance(token, CoordinationError):
                 raise token

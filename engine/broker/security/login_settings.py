@@ -186,7 +186,7 @@ class ListenerLogins:
         try:
             return int(text)
         except ValueError:
-            raise self._error(f"{name}={text} is no number of milliseconds") from None
+            raise self._error(f"{name}={text} is not a number of milliseconds") from None
 
     def _exchanges(
         self, mechanism: str, user_text: UserText, now_ms: Callable[[], int], tokens: DelegationTokens | None

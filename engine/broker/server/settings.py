@@ -208,7 +208,7 @@ def metrics_address(config: BrokerConfig) -> tuple[str, int] | None:
     """Return where metrics are served; None: nowhere.
 
     Raises:
-        ConfigError: the text is no address, or other machines reach the address and that is not allowed.
+        ConfigError: the text is not an address, or other machines reach the address and that is not allowed.
     """
     key = "klamm.metrics.listener"
     text = config.originals.get(key, "").strip()

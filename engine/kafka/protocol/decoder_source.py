@@ -31,10 +31,10 @@ MEMORY_BYTES_MIN = 256 * 1024 * 1024
 """So much memory a message may always take: a million elements."""
 
 MEMORY_PER_BYTE_MAX = 4
-"""So many times its own size the value of a larger message may take."""
+"""The value of a larger message may take this many times the message's own size."""
 
 MEMORY_PER_BYTE_OF_SMALLEST = 100
-"""So many times its own size any message's value may take, made of the smallest elements that there are."""
+"""Any message's value may take this many times the message's own size, made of the smallest elements that there are."""
 
 _LIST_BYTES, _VIEW_BYTES, _TEXT_BYTES, _NUMBER_BYTES, _PLACE_BYTES, _COLLECTED_BYTES = 56, 200, 50, 32, 8, 16
 """What Python's objects take besides their content; a place is one in a list."""

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, overload
 
 LAZY_MIN = 500
-"""Arrays with more elements than this stay bytes. So many at most are made at once when an element is looked at."""
+"""Arrays with more elements than this stay bytes. At most this many are made at once when an element is looked at."""
 
 _STEP = 64
 """Elements between two positions that an array remembers."""

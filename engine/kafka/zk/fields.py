@@ -74,19 +74,19 @@ class Fields:
         try:
             return int(self.text(key))
         except ValueError as error:
-            raise self.complaint(key, "a number in a text") from error
+            raise self.complaint(key, "a number in a string") from error
 
     def integers(self, key: str) -> tuple[int, ...]:
         return tuple(self._typed(key, "a list of numbers", _is_integer_list))
 
     def texts(self, key: str) -> tuple[str, ...]:
-        return tuple(self._typed(key, "a list of texts", lambda value: _is_list_of(value, str)))
+        return tuple(self._typed(key, "a list of strings", lambda value: _is_list_of(value, str)))
 
     def text_map(self, key: str) -> dict[str, str]:
-        """Return an object whose values are all texts."""
+        """Return an object whose values are all strings."""
         values = self._typed(key, "an object", lambda value: isinstance(value, dict))
         if not all(isinstance(value, str) for value in values.values()):
-            raise self.complaint(key, "an object of texts")
+            raise self.complaint(key, "an object of strings")
         return dict(values)
 
     def child(self, key: str) -> Fields:

@@ -131,7 +131,7 @@ def test_a_broker_with_a_failed_log_dir_needs_the_restart_for_which_its_partitio
     cluster.fail_log_dir(3)
     board = _board(cluster)
     assert _verdicts(board) == {1: Verdict.WAIT, 2: Verdict.WAIT, 3: Verdict.NEEDED, 4: Verdict.WAIT}
-    assert board.brokers[2].reasons == ("broker 3 has a failed log dir: mend that, then restart it",)
+    assert board.brokers[2].reasons == ("broker 3 has a failed log dir: repair it, then restart it",)
     assert board.next_broker is None
     assert _verdicts(_board(cluster, since_ms=0)) == {**dict.fromkeys((1, 2, 4), Verdict.DONE), 3: Verdict.NEEDED}
     cluster.shrink_isr(TopicPartition("orders", 1), 2)
@@ -145,7 +145,7 @@ def test_a_failed_log_dir_is_mended_though_partitions_have_no_other_replica() ->
     cluster.move_leader(TopicPartition("orders", 0), NO_LEADER)
     board = _board(cluster)
     assert _verdicts(board) == {1: Verdict.NEEDED, 2: Verdict.NO, 3: Verdict.NO}
-    assert board.brokers[0].reasons[0] == "broker 1 has a failed log dir: mend that, then restart it"
+    assert board.brokers[0].reasons[0] == "broker 1 has a failed log dir: repair it, then restart it"
     assert board.brokers[0].reasons[1].startswith("1 partition would have no leader (orders-")
     cluster.move_leader(TopicPartition("orders", 1), NO_LEADER)
     assert _verdicts(_board(cluster))[1] is Verdict.NO, "another broker has to bring the second one back"

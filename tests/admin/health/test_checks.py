@@ -99,7 +99,7 @@ def test_what_is_offline_with_a_log_dir_is_not_brought_back_by_an_election() -> 
         return spelled(next(reason for reason in reasons if reason.check is Check.OFFLINE_PARTITIONS).advice)
 
     alone, other = partition((0,), (0,), -1), partition((3, 1), (3,), -1)
-    mend = "mend the failed log dir of broker 0, then restart it"
+    mend = "repair the failed log dir of broker 0, then restart it"
     last = "klamm elect unclean --topic TOPIC --partition N"
     assert told(alone) == mend
     start, resort = "start a broker that has a replica", "as a last resort, where another replica is up"

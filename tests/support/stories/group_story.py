@@ -335,7 +335,7 @@ def _old_group_is_told(stage: Stage, topic: str, group: str, member: str) -> Non
         ]
         assert [row[8] for row in rows] == ["-", "host-1.example", "-", "host-1.example"]
         assert rows[0][10] == "the topic or partition does not exist"
-        assert f"/offsets/{topic}/1" in rows[2][10], "a znode that is no number is named"
+        assert f"/offsets/{topic}/1" in rows[2][10], "a znode that is not a number is named"
     (answers,) = stage.run_on_both("groups", "describe", group, "--members", "-o", "json").json
     assert (answers["type"], answers["state"], answers["coordinator"], answers["member_count"]) == (
         "zookeeper",

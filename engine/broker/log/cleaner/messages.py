@@ -92,7 +92,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class GroupCleaned:
-    """``new`` segments are on the disk, to replace those of ``base_offsets``.
+    """``new`` segments are on disk, to replace those of ``base_offsets``.
 
     There is one new segment, or several if one index cannot span all offsets. The first keeps the first base offset.
     """
