@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from engine.admin.transactions.own import OwnTransaction
     from engine.kafka.protocol.records.record import Record
 
-_ABORT_LIMIT_S = 3.0
 _ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 
 KeySeparator = Annotated[
@@ -205,7 +204,7 @@ async def _in_transaction(
     try:
         sent = await sending
     except BaseException:
-        if await transaction.try_to_abort(_ABORT_LIMIT_S):
+        if await transaction.try_to_abort():
             invocation.talk.say("the transaction is aborted: readers of committed records see none of it")
         else:
             invocation.talk.warn("the transaction is open until its time-out: then the cluster aborts it")

@@ -46,7 +46,6 @@ from engine.kafka.protocol.declaration import Response
 _FORMAT_2_VERSION = 3
 _LOOK_EVERY_S = 0.1
 _PACE_S = 0.001
-_ABORT_LIMIT_S = 3.0
 _WINDOW_S = 5.0
 _MS = 1000.0
 
@@ -165,7 +164,7 @@ class PerfProducer:
                 await self._transaction.end(commit=True)
         except BaseException:
             if self._transaction is not None:
-                await self._transaction.try_to_abort(_ABORT_LIMIT_S)
+                await self._transaction.try_to_abort()
             raise
         finally:
             self._end_s = loop.time()

@@ -40,6 +40,7 @@ _ADD_OF_CLIENTS = 3
 """The last version of AddPartitionsToTxn for clients; later ones are for brokers (KIP-890)."""
 _PASSING = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 _FENCED = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
+_ABORT_LIMIT_S = 3.0
 
 
 class OwnTransaction:
@@ -128,14 +129,14 @@ class OwnTransaction:
             raise OutcomeUnknown(message, where=error.where, hint=look) from error
         self._added.clear()
 
-    async def try_to_abort(self, limit_s: float) -> bool:
-        """Abort it if that is possible within a short time; return whether nothing is open any more.
+    async def try_to_abort(self) -> bool:
+        """Abort it if that is possible within seconds; return whether nothing is open any more.
 
         For a caller that ends because of another failure, which counts more. The cluster aborts it by itself after its
         time-out.
         """
         try:
-            async with asyncio.timeout(limit_s):
+            async with asyncio.timeout(_ABORT_LIMIT_S):
                 await self.end(commit=False)
         except (AdminError, TimeoutError):
             return False

@@ -51,8 +51,6 @@ _DIGEST_MODULES = (
 )
 """ZooKeeper's client takes name and password from any of them, and DIGEST-MD5 is what it does with these."""
 _KERBEROS_MODULES = ("com.sun.security.auth.module.Krb5LoginModule", "com.ibm.security.auth.module.Krb5LoginModule")
-_DIGEST_SERVER_NAME = "zk-sasl-md5"
-"""ZooKeeper's servers have this name in DIGEST-MD5, whatever their host (``SecurityUtils`` of ZooKeeper)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +80,7 @@ class ZkLogin:
         if self.mechanism == "DIGEST-MD5":
             from engine.kafka.client.sasl.digest_md5 import digest_md5_exchange
 
-            return digest_md5_exchange(
-                options["username"], options["password"], service="zookeeper", server_name=_DIGEST_SERVER_NAME
-            )
+            return digest_md5_exchange(options["username"], options["password"])
         from engine.kafka.client.sasl.kerberos import kerberos_exchange
 
         return kerberos_exchange(self.service, host, options, server_principal=self.server_principal)

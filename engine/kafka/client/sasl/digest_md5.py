@@ -8,10 +8,13 @@ import secrets
 
 from engine.kafka.client.sasl.exchange import Exchange, SaslError
 
+_SERVER_NAME = "zk-sasl-md5"
+"""ZooKeeper's servers have this name, whatever their host (``SecurityUtils`` of ZooKeeper)."""
+
 _FIELD = re.compile(r'[\s,]*+([\w-]++)\s*+=\s*+(?:"((?:\\.|[^"\\])*+)"|([^,\s]*+))\s*+(?:,|$)')
 
 
-def digest_md5_exchange(username: str, password: str, *, service: str, server_name: str) -> Exchange:
+def digest_md5_exchange(username: str, password: str) -> Exchange:
     """Prove that the password is known, and check that the server knows it too.
 
     Raises:
@@ -20,10 +23,10 @@ def digest_md5_exchange(username: str, password: str, *, service: str, server_na
     challenge = _fields((yield b"").decode("utf-8", "replace"))
     if not challenge:
         raise SaslError("the server sent no challenge: it is not set up for such logins")
-    nonce, realm = challenge.get("nonce", ""), challenge.get("realm", server_name)
+    nonce, realm = challenge.get("nonce", ""), challenge.get("realm", _SERVER_NAME)
     if not nonce or "auth" not in challenge.get("qop", "auth").split(","):
         raise SaslError("the server's DIGEST-MD5 challenge is malformed, or asks for encryption")
-    cnonce, uri = secrets.token_urlsafe(24), f"{service}/{server_name}"
+    cnonce, uri = secrets.token_urlsafe(24), f"zookeeper/{_SERVER_NAME}"
     secret = _md5(b":".join(map(_text, (username, realm, password))))
     a1 = _md5(b":".join((secret, nonce.encode(), cnonce.encode()))).hex()
 
