@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from typing import Any
 
 from cli.exit_codes import ExitCode
 from engine.common.metric import Metric
@@ -56,7 +57,8 @@ class Column:
     kind: Kind = Kind.TEXT
     title: str = ""
     in_plain: bool = True
-    tone: ToneRule | None = None
+    tone: ToneRule | Mapping[Any, Tone] | Tone | None = None
+    """By the value: a rule, a table, or the tone of whatever is there."""
     drawing: Drawing | None = None
     scale: str = ""
     """Drawn columns of the same scale can be compared with each other; "" is the column's own."""
@@ -75,7 +77,15 @@ class Column:
         """Return what this column's value, at ``index`` of its row, means."""
         if self.row_tone is not None:
             return self.row_tone(row)
-        return self.tone(row[index]) if self.tone is not None else None
+        value = row[index]
+        match self.tone:
+            case None:
+                return None
+            case Tone():
+                return self.tone if value else None
+            case Mapping():
+                return self.tone.get(value)
+        return self.tone(value)
 
 
 @dataclass(frozen=True, slots=True)

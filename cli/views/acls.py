@@ -21,10 +21,6 @@ _NEAR_MAX = 10
 """How many rules a note lists."""
 
 
-def _permission_tone(value: object) -> Tone | None:
-    return Tone.BAD if value == "deny" else None
-
-
 _COLUMNS = (
     Column("resource_type", title="Resource"),
     Column("name"),
@@ -32,7 +28,7 @@ _COLUMNS = (
     Column("principal"),
     Column("host"),
     Column("operation"),
-    Column("permission", tone=_permission_tone),
+    Column("permission", tone={"deny": Tone.BAD}),
 )
 
 

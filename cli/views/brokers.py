@@ -15,16 +15,12 @@ if TYPE_CHECKING:
     from engine.admin.cluster.quorum import Quorum, QuorumMember
 
 
-def _controller_tone(value: object) -> Tone | None:
-    return Tone.STRONG if value is True else Tone.QUIET
-
-
 _COLUMNS = (
     Column("id", Kind.NUMBER),
     Column("host"),
     Column("port", Kind.NUMBER),
     Column("rack"),
-    Column("controller", Kind.FLAG, tone=_controller_tone),
+    Column("controller", Kind.FLAG, tone={True: Tone.STRONG, False: Tone.QUIET}),
     Column("endpoints", Kind.LIST, is_dispensable=True),
     Column("broker_epoch", Kind.NUMBER, title="Epoch", is_dispensable=True),
 )

@@ -15,10 +15,6 @@ from engine.common.quantities import size_text
 _EXAMPLES_MAX = 5
 
 
-def _error_tone(value: object) -> Tone | None:
-    return Tone.BAD if value else None
-
-
 _ROW = (
     Column("id", Kind.NUMBER),
     Column("alive", Kind.FLAG),
@@ -41,7 +37,7 @@ _DIRS = (
     Column("size_bytes", Kind.BYTES, title="Size"),
     Column("total_bytes", Kind.BYTES, title="Volume"),
     Column("usable_bytes", Kind.BYTES, title="Free"),
-    Column("error", tone=_error_tone, falls_below=True),
+    Column("error", tone=Tone.BAD, falls_below=True),
 )
 _APIS = (
     Column("key", Kind.NUMBER),

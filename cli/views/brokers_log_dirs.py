@@ -19,10 +19,6 @@ SHOWN_MAX = 20
 """Replicas in a table for which no topics were named. A cluster has thousands; a full disk is about the largest."""
 
 
-def _error_tone(value: object) -> Tone | None:
-    return Tone.BAD if value else None
-
-
 def _lag_tone(value: object) -> Tone | None:
     return Tone.WARNING if isinstance(value, int) and value > 0 else None
 
@@ -39,7 +35,7 @@ _REPLICA = (
     Column("size_bytes", Kind.BYTES, title="Size"),
     Column("offset_lag", Kind.NUMBER, title="Lag", tone=_lag_tone),
     Column("is_future", Kind.FLAG, title="Future"),
-    Column("error", tone=_error_tone, falls_below=True),
+    Column("error", tone=Tone.BAD, falls_below=True),
 )
 _TOTALS = (
     Column("broker", Kind.NUMBER),
@@ -52,7 +48,7 @@ _TOTALS = (
     Column("offset_lag_max", Kind.NUMBER, title="Max lag", tone=_lag_tone),
     Column("total_bytes", Kind.BYTES, title="Volume"),
     Column("usable_bytes", Kind.BYTES, title="Free"),
-    Column("error", tone=_error_tone, falls_below=True),
+    Column("error", tone=Tone.BAD, falls_below=True),
 )
 _SUBJECTS = {"dir": ("broker", "log_dir"), "broker": ("broker",), "topic": ("topic",)}
 

@@ -26,14 +26,6 @@ def _rate_columns(name: str, kind: Kind, title: str) -> tuple[Column, ...]:
     )
 
 
-def _under_tone(value: object) -> Tone | None:
-    return Tone.BAD if value else None
-
-
-def _throttle_tone(value: object) -> Tone | None:
-    return Tone.WARNING if value else None
-
-
 def _idle_tone(value: object) -> Tone | None:
     return Tone.WARNING if isinstance(value, int | float) and value < IDLE_LOW_PERCENT else None
 
@@ -48,16 +40,16 @@ _WORK = (
     Column("idle_percent", Kind.NUMBER, title="Idle %", tone=_idle_tone),
     Column("produce_p99_ms", Kind.NUMBER, title="Produce p99 ms"),
     Column("fetch_p99_ms", Kind.NUMBER, title="Fetch p99 ms"),
-    Column("produce_throttle_ms", Kind.NUMBER, title="throttled ms", tone=_throttle_tone),
-    Column("fetch_throttle_ms", Kind.NUMBER, title="throttled ms", tone=_throttle_tone),
+    Column("produce_throttle_ms", Kind.NUMBER, title="throttled ms", tone=Tone.WARNING),
+    Column("fetch_throttle_ms", Kind.NUMBER, title="throttled ms", tone=Tone.WARNING),
     Column("isr_shrinks_total", Kind.NUMBER, title="ISR shrinks"),
     Column("isr_expands_total", Kind.NUMBER, title="expands"),
-    Column("under_replicated", Kind.NUMBER, title="Under-replicated", tone=_under_tone),
+    Column("under_replicated", Kind.NUMBER, title="Under-replicated", tone=Tone.BAD),
 )
 _SHOWN_TOGETHER = ((0, 1, 3, 2, 4), (5, 6, 7))
 """Columns of ``_WORK`` in a table for a person: how long requests take, then replicas. All at once are too wide."""
 _TELLS = (Column("source"), Column("where", is_dispensable=True))
-_REASON = Column("reason", tone=lambda value: Tone.BAD if value else None, falls_below=True)
+_REASON = Column("reason", tone=Tone.BAD, falls_below=True)
 _REQUEST = (
     Column("api", title="Request"),
     Column("count", Kind.NUMBER),

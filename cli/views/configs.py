@@ -11,15 +11,10 @@ from cli.views.kafka import configs as kafka
 from engine.admin.configs.quotas import limits_nobody
 from engine.admin.configs.values import ConfigChange, ConfigEntry, ConfigSource, Entity, EntityConfigs
 
-
-def _source_tone(value: object) -> Tone | None:
-    return Tone.QUIET if value is ConfigSource.DEFAULT_CONFIG else None
-
-
 _SETTING = (
     Column("name"),
     Column("value"),
-    Column("source", tone=_source_tone),
+    Column("source", tone={ConfigSource.DEFAULT_CONFIG: Tone.QUIET}),
     Column("sensitive", Kind.FLAG),
     Column("read_only", Kind.FLAG),
     Column("synonyms", Kind.LIST),

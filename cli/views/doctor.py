@@ -23,13 +23,9 @@ _TONES = {
 }
 
 
-def _status_tone(value: object) -> Tone | None:
-    return _TONES.get(value) if isinstance(value, CheckStatus) else None
-
-
 _COLUMNS = (
     Column("name", title="Check"),
-    Column("status", tone=_status_tone),
+    Column("status", tone=_TONES),
     Column("found"),
     Column("needed_for", is_dispensable=True),
     Column("how_to_get"),

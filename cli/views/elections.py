@@ -21,21 +21,13 @@ _TONES = {
 _BAD = (ElectionResult.FAILED, ElectionResult.WOULD_FAIL)
 
 
-def _result_tone(value: object) -> Tone | None:
-    return _TONES.get(value) if isinstance(value, ElectionResult) else None
-
-
-def _leader_tone(value: object) -> Tone | None:
-    return Tone.BAD if value == NO_LEADER else None
-
-
 _COLUMNS = (
     Column("topic"),
     Column("partition", Kind.NUMBER),
-    Column("before", Kind.NUMBER, tone=_leader_tone),
-    Column("after", Kind.NUMBER, tone=_leader_tone),
+    Column("before", Kind.NUMBER, tone={NO_LEADER: Tone.BAD}),
+    Column("after", Kind.NUMBER, tone={NO_LEADER: Tone.BAD}),
     Column("preferred", Kind.NUMBER),
-    Column("result", tone=_result_tone),
+    Column("result", tone=_TONES),
     Column("error", falls_below=True),
 )
 

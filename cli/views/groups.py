@@ -36,14 +36,10 @@ def _lag_tone(value: object) -> Tone | None:
     return Tone.BAD if isinstance(value, int) and value < 0 else None
 
 
-def _error_tone(value: object) -> Tone | None:
-    return Tone.WARNING if value else None
-
-
 _GROUP = Column("group")
 _TYPE = Column("type")
 _STATE = Column("state", tone=_state_tone)
-_ERROR = Column("error", tone=_error_tone, falls_below=True)
+_ERROR = Column("error", tone=Tone.WARNING, falls_below=True)
 
 _PROGRESS = (
     Column("topic"),

@@ -21,12 +21,8 @@ _TONES = {
 }
 
 
-def _result_tone(value: object) -> Tone | None:
-    return _TONES.get(value) if isinstance(value, (ResetResult, DeletionResult)) else None
-
-
 _PARTITION = (Column("group"), Column("topic"), Column("partition", Kind.NUMBER))
-_OUTCOME = (Column("result", tone=_result_tone), Column("error", falls_below=True))
+_OUTCOME = (Column("result", tone=_TONES), Column("error", falls_below=True))
 
 
 def reset_report(

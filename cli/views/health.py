@@ -17,13 +17,9 @@ _STATUS_WORDS = {
 }
 
 
-def _severity_tone(value: object) -> Tone | None:
-    return Tone.BAD if value is Severity.CRITICAL else Tone.WARNING
-
-
 _COLUMNS = (
     Column("check"),
-    Column("severity", tone=_severity_tone),
+    Column("severity", tone={Severity.CRITICAL: Tone.BAD, Severity.WARNING: Tone.WARNING}),
     Column("count", Kind.NUMBER),
     Column("examples", Kind.LIST),
 )

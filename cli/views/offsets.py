@@ -12,22 +12,13 @@ from engine.admin.offsets.listing import PartitionOffset
 from engine.common.model import NO_LEADER
 from engine.common.moments import calendar_time
 
-
-def _error_tone(value: object) -> Tone | None:
-    return Tone.BAD if value else None
-
-
-def _leader_tone(value: object) -> Tone | None:
-    return Tone.BAD if value == NO_LEADER else None
-
-
 _COLUMNS = (
     Column("topic"),
     Column("partition", Kind.NUMBER),
     Column("offset", Kind.NUMBER),
     Column("timestamp", Kind.TIME),
-    Column("leader", Kind.NUMBER, tone=_leader_tone),
-    Column("error", tone=_error_tone, falls_below=True),
+    Column("leader", Kind.NUMBER, tone={NO_LEADER: Tone.BAD}),
+    Column("error", tone=Tone.BAD, falls_below=True),
 )
 
 

@@ -29,7 +29,7 @@ _USAGE = (
     Column("used", Kind.NUMBER),
     Column("limit", Kind.NUMBER),
     Column("used_percent", Kind.NUMBER, title="Used %", tone=_near_tone),
-    Column("throttled_ms", Kind.DURATION_MS, title="Throttled", tone=lambda value: Tone.BAD if value else None),
+    Column("throttled_ms", Kind.DURATION_MS, title="Throttled", tone=Tone.BAD),
 )
 _MACHINE = (*_USAGE, Column("reason"))
 

@@ -35,18 +35,10 @@ _RESULT_TONES = {
 }
 
 
-def _state_tone(value: object) -> Tone | None:
-    return _STATE_TONES.get(value) if isinstance(value, ReassignmentState) else None
-
-
-def _result_tone(value: object) -> Tone | None:
-    return _RESULT_TONES.get(value) if isinstance(value, CancelResult) else None
-
-
 _NAME = (Column("topic"), Column("partition", Kind.NUMBER))
 _STATUS = (
     *_NAME,
-    Column("state", tone=_state_tone),
+    Column("state", tone=_STATE_TONES),
     Column("replicas", Kind.LIST),
     Column("target", Kind.LIST),
     Column("adding", Kind.LIST),
@@ -66,7 +58,7 @@ _PLANNED = (
 )
 _CANCELLED = (
     *_NAME,
-    Column("result", tone=_result_tone),
+    Column("result", tone=_RESULT_TONES),
     Column("replicas", Kind.LIST),
     Column("error", falls_below=True),
 )

@@ -10,17 +10,10 @@ from cli.views.kafka import brokers as kafka
 from engine.admin.records.deletion import DeletionResult, RecordsDeletion
 from engine.common.quantities import size_text
 
-
-def _result_tone(value: object) -> Tone | None:
-    if value is DeletionResult.FAILED:
-        return Tone.BAD
-    return Tone.WARNING if value is DeletionResult.UNDER_WAY else None
-
-
 _COLUMNS = (
     Column("topic"),
     Column("partition", Kind.NUMBER),
-    Column("result", tone=_result_tone),
+    Column("result", tone={DeletionResult.FAILED: Tone.BAD, DeletionResult.UNDER_WAY: Tone.WARNING}),
     Column("start_offset", Kind.NUMBER, title="Start"),
     Column("before_offset", Kind.NUMBER, title="Before"),
     Column("end_offset", Kind.NUMBER, title="End"),

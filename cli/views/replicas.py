@@ -21,14 +21,6 @@ _WORDS = {
 }
 
 
-def _agrees_tone(value: object) -> Tone | None:
-    return Tone.GOOD if value is True else Tone.BAD if value is False else Tone.WARNING
-
-
-def _lag_tone(value: object) -> Tone | None:
-    return Tone.WARNING if value else None
-
-
 _PARTITION = (
     Column("topic"),
     Column("partition", Kind.NUMBER),
@@ -38,8 +30,8 @@ _PARTITION = (
 _REPLICA = (
     Column("broker", Kind.NUMBER),
     Column("log_end_offset", Kind.NUMBER, title="End"),
-    Column("lag", Kind.NUMBER, tone=_lag_tone),
-    Column("agrees", Kind.FLAG, tone=_agrees_tone),
+    Column("lag", Kind.NUMBER, tone=Tone.WARNING),
+    Column("agrees", Kind.FLAG, tone={True: Tone.GOOD, False: Tone.BAD, None: Tone.WARNING}),
     Column("error", falls_below=True),
 )
 _COLUMNS = (*_PARTITION, *_REPLICA)

@@ -15,11 +15,7 @@ _STATUS = {Severity.CRITICAL: "critical", Severity.WARNING: "warning", Severity.
 _TONES = {Severity.CRITICAL: Tone.BAD, Severity.WARNING: Tone.WARNING, Severity.INFO: Tone.QUIET}
 
 
-def _severity_tone(value: object) -> Tone | None:
-    return _TONES[value] if isinstance(value, Severity) else None
-
-
-_SEVERITY = Column("severity", tone=_severity_tone)
+_SEVERITY = Column("severity", tone=_TONES)
 _COLUMNS = (
     _SEVERITY,
     Column("check"),

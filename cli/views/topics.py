@@ -23,10 +23,6 @@ def _leader_tone(leader: object, replicas: object) -> Tone | None:
     return Tone.WARNING if isinstance(replicas, tuple) and replicas and replicas[0] != leader else None
 
 
-def _osr_tone(value: object) -> Tone | None:
-    return Tone.WARNING if value else None
-
-
 def _partition_columns(first: int) -> tuple[Column, ...]:
     """Return the columns of a partition; the ``first`` of them are at that place in a row."""
     return (
@@ -34,7 +30,7 @@ def _partition_columns(first: int) -> tuple[Column, ...]:
         Column("leader", Kind.NUMBER, row_tone=lambda row: _leader_tone(row[first + 1], row[first + 2])),
         Column("replicas", Kind.LIST),
         Column("isr", Kind.LIST, title="ISR"),
-        Column("osr", Kind.LIST, title="OSR", tone=_osr_tone),
+        Column("osr", Kind.LIST, title="OSR", tone=Tone.WARNING),
     )
 
 

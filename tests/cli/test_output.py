@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from enum import Enum
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 from cli.framework.progress import progress_line
 from cli.output.format import OutputFormat
 from cli.output.printer import json_text
-from cli.output.report import Column, Fields, Kind, Report, Section, Table
+from cli.output.report import Column, Fields, Kind, Report, Section, Table, Tone
 from cli.output.values import escape_controls, human_duration, human_text, iso_time, json_value
 
 
@@ -183,3 +184,17 @@ def test_a_table_leaves_out_only_the_empty_columns_that_may_go() -> None:
     assert list(shown.records()[0]) == ["name", "flags", "zero", "list"]
     assert list(table.without_empty(keeps=("none",)).records()[0]) == ["name", "flags", "none", "zero"]
     assert table.with_only({"zero", "name"}).rows == [("a", 0), ("b", 0)]
+
+
+@pytest.mark.parametrize(
+    ("tone", "tones"),
+    [
+        (None, [None, None, None]),
+        (Tone.BAD, [Tone.BAD, None, None]),
+        ({Colour.RED: Tone.GOOD, None: Tone.QUIET}, [Tone.GOOD, Tone.QUIET, None]),
+        (lambda value: Tone.COLD if value == 0 else None, [None, None, Tone.COLD]),
+    ],
+)
+def test_a_value_has_the_tone_of_its_column(tone: Any, tones: list[Tone | None]) -> None:
+    column = Column("value", tone=tone)
+    assert [column.tone_in((value,), 0) for value in (Colour.RED, None, 0)] == tones
