@@ -72,6 +72,11 @@ class ControllerEvent:
 
     state: ClassVar[ControllerState] = ControllerState.IDLE
 
+    def __init_subclass__(cls, state: ControllerState | None = None) -> None:
+        # A dataclass with slots is made twice, the second time without arguments.
+        if state is not None:
+            cls.state = state
+
     @property
     def refusal(self) -> object:
         """The answer to an event that is not processed; None if no caller waits for one."""
@@ -82,92 +87,70 @@ class ControllerEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerChange(ControllerEvent):
+class BrokerChange(ControllerEvent, state=ControllerState.BROKER_CHANGE):
     """Brokers came or went."""
-
-    state: ClassVar[ControllerState] = ControllerState.BROKER_CHANGE
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerModification(ControllerEvent):
+class BrokerModification(ControllerEvent, state=ControllerState.BROKER_CHANGE):
     """A broker's registration has new content."""
-
-    state: ClassVar[ControllerState] = ControllerState.BROKER_CHANGE
 
     broker_id: int
 
 
 @dataclass(frozen=True, slots=True)
-class TopicChange(ControllerEvent):
+class TopicChange(ControllerEvent, state=ControllerState.TOPIC_CHANGE):
     """Topics came or went."""
-
-    state: ClassVar[ControllerState] = ControllerState.TOPIC_CHANGE
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionModifications(ControllerEvent):
+class PartitionModifications(ControllerEvent, state=ControllerState.TOPIC_CHANGE):
     """A topic's znode has new content."""
-
-    state: ClassVar[ControllerState] = ControllerState.TOPIC_CHANGE
 
     topic: str
 
 
 @dataclass(frozen=True, slots=True)
-class TopicDeletionRequested(ControllerEvent):
+class TopicDeletionRequested(ControllerEvent, state=ControllerState.TOPIC_DELETION):
     """The children of ``/admin/delete_topics`` changed."""
 
-    state: ClassVar[ControllerState] = ControllerState.TOPIC_DELETION
-
 
 @dataclass(frozen=True, slots=True)
-class ZkPartitionReassignment(ControllerEvent):
+class ZkPartitionReassignment(ControllerEvent, state=ControllerState.ALTER_PARTITION_REASSIGNMENT):
     """``/admin/reassign_partitions`` was created or changed."""
 
-    state: ClassVar[ControllerState] = ControllerState.ALTER_PARTITION_REASSIGNMENT
-
 
 @dataclass(frozen=True, slots=True)
-class ZkPreferredElection(ControllerEvent):
+class ZkPreferredElection(ControllerEvent, state=ControllerState.MANUAL_LEADER_BALANCE):
     """``/admin/preferred_replica_election`` was created."""
 
-    state: ClassVar[ControllerState] = ControllerState.MANUAL_LEADER_BALANCE
-
 
 @dataclass(frozen=True, slots=True)
-class PartitionReassignmentIsrChange(ControllerEvent):
+class PartitionReassignmentIsrChange(ControllerEvent, state=ControllerState.ALTER_PARTITION_REASSIGNMENT):
     """The state of a partition being reassigned changed (IBP before 2.7-IV2)."""
-
-    state: ClassVar[ControllerState] = ControllerState.ALTER_PARTITION_REASSIGNMENT
 
     partition: TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class IsrChangeNotification(ControllerEvent):
+class IsrChangeNotification(ControllerEvent, state=ControllerState.ISR_CHANGE):
     """Leaders wrote ISR changes themselves (IBP before 2.7-IV2)."""
-
-    state: ClassVar[ControllerState] = ControllerState.ISR_CHANGE
 
 
 @dataclass(frozen=True, slots=True)
-class LogDirEventNotification(ControllerEvent):
+class LogDirEventNotification(ControllerEvent, state=ControllerState.LOG_DIR_CHANGE):
     """A log dir of some broker failed."""
-
-    state: ClassVar[ControllerState] = ControllerState.LOG_DIR_CHANGE
 
 
 # Answers of brokers
 
 
 @dataclass(frozen=True, slots=True)
-class LeaderAndIsrResponseReceived(ControllerEvent):
+class LeaderAndIsrResponseReceived(ControllerEvent, state=ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED):
     """``partition_errors``: one per partition of the request; ``text``: the answer as Kafka would print it.
 
     ``broker_epoch`` is the request's: an answer from before a restart says nothing about the broker now.
     """
-
-    state: ClassVar[ControllerState] = ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED
 
     broker_id: int
     broker_epoch: int
@@ -177,10 +160,8 @@ class LeaderAndIsrResponseReceived(ControllerEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateMetadataResponseReceived(ControllerEvent):
+class UpdateMetadataResponseReceived(ControllerEvent, state=ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED):
     """``text``: the answer as Kafka would print it."""
-
-    state: ClassVar[ControllerState] = ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED
 
     broker_id: int
     broker_epoch: int
@@ -189,10 +170,8 @@ class UpdateMetadataResponseReceived(ControllerEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class StopReplicaResponseReceived(ControllerEvent):
+class StopReplicaResponseReceived(ControllerEvent, state=ControllerState.TOPIC_DELETION):
     """``deleted`` has the partitions that the request deletes, each with the outcome."""
-
-    state: ClassVar[ControllerState] = ControllerState.TOPIC_DELETION
 
     broker_id: int
     broker_epoch: int
@@ -204,17 +183,13 @@ class StopReplicaResponseReceived(ControllerEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class AutoPreferredReplicaLeaderElection(ControllerEvent):
+class AutoPreferredReplicaLeaderElection(ControllerEvent, state=ControllerState.AUTO_LEADER_BALANCE):
     """It is time to check whether the preferred replicas lead."""
-
-    state: ClassVar[ControllerState] = ControllerState.AUTO_LEADER_BALANCE
 
 
 @dataclass(frozen=True, slots=True)
-class UncleanLeaderElectionEnable(ControllerEvent):
+class UncleanLeaderElectionEnable(ControllerEvent, state=ControllerState.UNCLEAN_LEADER_ELECTION_ENABLE):
     """``unclean.leader.election.enable`` became true for all topics, or for one."""
-
-    state: ClassVar[ControllerState] = ControllerState.UNCLEAN_LEADER_ELECTION_ENABLE
 
     topic: str | None = None
 
@@ -223,10 +198,8 @@ class UncleanLeaderElectionEnable(ControllerEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class ControlledShutdown(ControllerEvent):
+class ControlledShutdown(ControllerEvent, state=ControllerState.CONTROLLED_SHUTDOWN):
     """Answer: the partitions the broker still leads, or an ApiError."""
-
-    state: ClassVar[ControllerState] = ControllerState.CONTROLLED_SHUTDOWN
 
     broker_id: int
     broker_epoch: int
@@ -252,13 +225,11 @@ class AlterPartitionItem:
 
 
 @dataclass(frozen=True, slots=True)
-class AlterPartition(ControllerEvent):
+class AlterPartition(ControllerEvent, state=ControllerState.ISR_CHANGE):
     """``partitions``: by topic name or topic id, and partition.
 
     Answer: an ErrorCode for the whole request, or per partition, by the same keys, the state now or an ErrorCode.
     """
-
-    state: ClassVar[ControllerState] = ControllerState.ISR_CHANGE
 
     broker_id: int
     broker_epoch: int
@@ -274,10 +245,8 @@ AlterPartitionAnswer = ErrorCode | dict[PartitionKey, LeaderAndIsr | ErrorCode]
 
 
 @dataclass(frozen=True, slots=True)
-class ElectLeaders(ControllerEvent):
+class ElectLeaders(ControllerEvent, state=ControllerState.MANUAL_LEADER_BALANCE):
     """Answer: an ApiError for all, or per partition the elected leader's id or an ApiError."""
-
-    state: ClassVar[ControllerState] = ControllerState.MANUAL_LEADER_BALANCE
 
     partitions: tuple[TopicPartition, ...]
     election_type: ElectionType
@@ -288,13 +257,11 @@ class ElectLeaders(ControllerEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class AlterPartitionReassignments(ControllerEvent):
+class AlterPartitionReassignments(ControllerEvent, state=ControllerState.ALTER_PARTITION_REASSIGNMENT):
     """``targets``: new replicas per partition, None cancels. Answer: an ApiError for all, or one per partition.
 
     ``results`` grows from event to event, in the order of the targets, until it is the answer.
     """
-
-    state: ClassVar[ControllerState] = ControllerState.ALTER_PARTITION_REASSIGNMENT
 
     targets: Mapping[TopicPartition, tuple[int, ...] | None]
     results: dict[TopicPartition, ApiError] = field(default_factory=dict)
@@ -305,19 +272,15 @@ class AlterPartitionReassignments(ControllerEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class ProceedWithReassignments(ControllerEvent):
+class ProceedWithReassignments(ControllerEvent, state=ControllerState.ALTER_PARTITION_REASSIGNMENT):
     """Reassignments under way whose next step had to wait, because there were too many for one event."""
-
-    state: ClassVar[ControllerState] = ControllerState.ALTER_PARTITION_REASSIGNMENT
 
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ListPartitionReassignments(ControllerEvent):
+class ListPartitionReassignments(ControllerEvent, state=ControllerState.LIST_PARTITION_REASSIGNMENT):
     """``partitions``: None means all. Answer: an ApiError, or the assignments under way."""
-
-    state: ClassVar[ControllerState] = ControllerState.LIST_PARTITION_REASSIGNMENT
 
     partitions: tuple[TopicPartition, ...] | None
 
