@@ -63,8 +63,8 @@ async def health(
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.health import WaitingLine, health_report
+    from engine.admin.health.reading import read_health
     from engine.admin.health.report import EXAMPLES_MAX
-    from engine.admin.health.waiting import read_health
 
     threshold = _threshold(fail_on)
     if watch and wait:

@@ -1,4 +1,7 @@
-"""Collects what the health checks look at: the snapshot, what each broker says about itself, and ZooKeeper's speed."""
+"""Checks a cluster's health: once, or repeatedly until it is good enough.
+
+It collects what the checks look at: the snapshot, what each broker says about itself, and ZooKeeper's speed.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,17 @@ from engine.admin.cluster.members import ClusterMembers, read_members
 from engine.admin.cluster.rights import Right, missing_rights
 from engine.admin.cluster.target import Source
 from engine.admin.cluster.waits import Complain, Waits
-from engine.admin.health.checks import ZOOKEEPER_SLOW_MS
+from engine.admin.health.checks import ZOOKEEPER_SLOW_MS, assess
 from engine.admin.health.leftover_throttles import has_throttles
-from engine.admin.health.report import HealthFacts, HoldingTransaction, used_percent, used_percents
+from engine.admin.health.report import (
+    EXAMPLES_MAX,
+    HealthFacts,
+    HealthReport,
+    HealthStatus,
+    HoldingTransaction,
+    used_percent,
+    used_percents,
+)
 from engine.admin.log_dirs.describing import note_hidden_topics
 from engine.admin.snapshots.taking import read_snapshot
 from engine.admin.topics.access import SnapshotTopicReader, TopicReader, topic_reader
@@ -36,6 +47,8 @@ from engine.common.topic_names import TRANSACTION_STATE_TOPIC
 if TYPE_CHECKING:
     from engine.kafka.client.broker_client import BrokerClient
 
+PAUSE_S = 1.0
+"""Between two checks of a cluster that is to become healthy."""
 PROBE_S = 5.0
 """A broker that has not answered by then counts as silent."""
 _PROBE_SHARE = 0.4
@@ -47,6 +60,9 @@ _PINGS = 3
 _BROKER_RESOURCE = 4
 _FETCH_OF_3_7 = 16
 """The version of Fetch that came with Kafka 3.7."""
+
+OnWait = Callable[[HealthReport, float], None]
+"""Called with what is still wrong, and how many seconds the wait has lasted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +88,36 @@ class BrokerProbe:
     topics: frozenset[str] = frozenset()
     """Those that have replicas there, if it was asked."""
     certificate: Validity | None = None
+
+
+async def read_health(
+    cluster: Cluster,
+    *,
+    until_better_than: HealthStatus | None = None,
+    examples_max: int | None = EXAMPLES_MAX,
+    on_wait: OnWait = lambda report, waited_s: None,
+) -> HealthReport:
+    """Return a cluster's health.
+
+    Args:
+        until_better_than: check again while it is this bad, at most for the cluster's time-out.
+        examples_max: this many cases of each reason are named; None: all.
+        on_wait: called after each check that fails.
+
+    Raises:
+        Unreachable, TimeoutError: the cluster could not be read.
+    """
+    started = time.monotonic()
+    deadline = started + cluster.timeout_s
+    while True:
+        async with asyncio.timeout(max(PAUSE_S, deadline - time.monotonic())):
+            facts = await read_health_facts(cluster)
+        report = assess(facts, examples_max)
+        is_good = until_better_than is None or not report.is_as_bad_as(until_better_than)
+        if is_good or time.monotonic() + PAUSE_S > deadline:
+            return report
+        on_wait(report, time.monotonic() - started)
+        await asyncio.sleep(PAUSE_S)
 
 
 async def read_health_facts(cluster: Cluster, clock: Clock | None = None) -> HealthFacts:

@@ -10,7 +10,7 @@ from event_loop import in_event_loop
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import ClusterTarget, Origin
-from engine.admin.health import waiting
+from engine.admin.health import reading
 from engine.admin.health.report import Check, HealthFacts, HealthReport, HealthStatus, report_of
 from engine.common.snapshot import ClusterSnapshot, SnapshotSource
 
@@ -49,15 +49,15 @@ def look(
     async def facts(_: Cluster) -> HealthFacts:
         return HealthFacts(ClusterSnapshot((), (), SnapshotSource.WIRE, 0))
 
-    monkeypatch.setattr(waiting, "PAUSE_S", 0.01)
-    monkeypatch.setattr(waiting, "read_health_facts", facts)
-    monkeypatch.setattr(waiting, "assess", lambda *_: SICK[next(left, seen[-1])])
+    monkeypatch.setattr(reading, "PAUSE_S", 0.01)
+    monkeypatch.setattr(reading, "read_health_facts", facts)
+    monkeypatch.setattr(reading, "assess", lambda *_: SICK[next(left, seen[-1])])
     said: list[str] = []
 
     async def looking() -> HealthReport:
         target = ClusterTarget("c", Origin.OPTIONS, bootstrap=(("127.0.0.1", 1),))
         async with asyncio.timeout(20), Cluster(target, timeout_s=timeout_s) as cluster:
-            return await waiting.read_health(
+            return await reading.read_health(
                 cluster,
                 until_better_than=until_better_than,
                 on_wait=lambda report, waited_s: said.append(f"{report.status} {waited_s >= 0}"),
@@ -89,9 +89,9 @@ async def test_a_look_that_takes_too_long_is_no_look(monkeypatch: pytest.MonkeyP
         await asyncio.Event().wait()
         raise AssertionError
 
-    monkeypatch.setattr(waiting, "PAUSE_S", 0.01)
-    monkeypatch.setattr(waiting, "read_health_facts", silence)
+    monkeypatch.setattr(reading, "PAUSE_S", 0.01)
+    monkeypatch.setattr(reading, "read_health_facts", silence)
     target = ClusterTarget("c", Origin.OPTIONS, bootstrap=(("127.0.0.1", 1),))
     async with asyncio.timeout(20), Cluster(target, timeout_s=0.05) as cluster:
         with pytest.raises(TimeoutError):
-            await waiting.read_health(cluster, until_better_than=CRITICAL)
+            await reading.read_health(cluster, until_better_than=CRITICAL)
