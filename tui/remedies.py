@@ -20,7 +20,7 @@ _PLACES: Mapping[Operation, str] = {
     Operation.DESCRIBE_UNAVAILABLE: "screen Partitions (4), problems only (z)",
     Operation.DESCRIBE_UNAVAILABLE_OF_TOPIC: "the topic's partitions (:t {})",
     Operation.LIST_BROKERS: "screen Brokers (2)",
-    Operation.DESCRIBE_CONFIGS: "klamm configs describe",
+    Operation.DESCRIBE_CONFIGS: "klamm configs describe --entity-type {}",
     Operation.DESCRIBE_TOPIC_CONFIGS: "the line above the topic's partitions (:t {})",
     Operation.DESCRIBE_ALL_TOPIC_CONFIGS: "klamm configs describe --topic {} --all",
     Operation.DESCRIBE_BROKER_CONFIGS: "klamm configs describe --broker {}",

@@ -85,7 +85,8 @@ def unexpected(talk: Talk, error: BaseException) -> int:
 
 
 def _failure_of(invocation: Invocation, error: Exception) -> Failure:
-    failure = failure_of(error, is_accepted=bool(invocation.left_running) and invocation.has_sent_changes)
+    is_accepted = bool(invocation.left_running) and invocation.has_sent_changes
+    failure = failure_of(error, is_accepted=is_accepted, pasteable=invocation.pasteable)
     # ``is_for_change``: a member of a group commits offsets as it reads; its user did not ask for that change.
     if failure.where == STDOUT and invocation.has_sent_changes and invocation.is_for_change:
         return _report_lost(invocation, failure)

@@ -6,6 +6,7 @@ A traceback is for people who fix klamm: it is shown only with ``KLAMM_DEBUG=1``
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -68,11 +69,18 @@ class Failure:
         return fields
 
 
-def failure_of(error: BaseException, *, is_accepted: bool = False) -> Failure:
-    """Return what the user sees of ``error``. ``is_accepted``: the cluster had accepted a change before it happened."""
+def failure_of(
+    error: BaseException, *, is_accepted: bool = False, pasteable: Callable[[str], str] | None = None
+) -> Failure:
+    """Return what the user sees of ``error``.
+
+    Args:
+        is_accepted: the cluster had accepted a change before it happened.
+        pasteable: completes a command that the error advises.
+    """
     if isinstance(error, BaseExceptionGroup):
         # If several tasks failed side by side, one error is shown, preferably one that is not a bug.
-        failures = [failure_of(exception, is_accepted=is_accepted) for exception in error.exceptions]
+        failures = [failure_of(each, is_accepted=is_accepted, pasteable=pasteable) for each in error.exceptions]
         return next((failure for failure in failures if failure.code is not ExitCode.INTERNAL), failures[0])
     if isinstance(error, TimeoutError):
         return _timed_out(error, is_accepted)
@@ -80,7 +88,7 @@ def failure_of(error: BaseException, *, is_accepted: bool = False) -> Failure:
         return Failure(ExitCode.UNREACHABLE, "unreachable", str(error) or "the connection was lost")
     if isinstance(error, OSError):
         return _os_failure(error)
-    return _engine_failure(error) or _internal(error)
+    return _engine_failure(error, pasteable) or _internal(error)
 
 
 def interrupted(left: list[str], *, by_term: bool = False) -> Failure:
@@ -91,15 +99,15 @@ def interrupted(left: list[str], *, by_term: bool = False) -> Failure:
     return Failure(ExitCode.INTERRUPTED, "interrupted", "interrupted", hint=hint)
 
 
-def _engine_failure(error: BaseException) -> Failure | None:
+def _engine_failure(error: BaseException, pasteable: Callable[[str], str] | None) -> Failure | None:
     from engine.admin.cluster import errors as admin
     from engine.common import errors as common
     from engine.kafka.client.errors import NetworkError
 
     if isinstance(error, admin.AdminError):
-        return _admin_failure(error)
+        return _admin_failure(error, pasteable)
     if isinstance(error, common.KafkaError):
-        return _admin_failure(admin.Refused(error.code, error.message))
+        return _admin_failure(admin.Refused(error.code, error.message), pasteable)
     if isinstance(error, common.ConfigError):
         return Failure(ExitCode.USAGE, "usage", str(error))
     if isinstance(error, common.OperationError):
@@ -116,7 +124,7 @@ def _engine_failure(error: BaseException) -> Failure | None:
     return None
 
 
-def _admin_failure(error: AdminError) -> Failure:
+def _admin_failure(error: AdminError, pasteable: Callable[[str], str] | None) -> Failure:
     from cli.framework.remedies import spelled
     from engine.admin.cluster.errors import Refused
 
@@ -128,7 +136,7 @@ def _admin_failure(error: AdminError) -> Failure:
         error.kind.value,
         spelled(error.message),
         None if error.where is None else spelled(error.where),
-        None if error.hint is None else spelled(error.hint),
+        None if error.hint is None else spelled(error.hint, pasteable),
         error.code.name if isinstance(error, Refused) else None,
         *missing,
     )

@@ -265,7 +265,7 @@ class Invocation:
         for cluster in self.denials:
             for error in errors:
                 cluster.explain(error)
-        failures = [failure_of(error) for error in errors]
+        failures = [failure_of(error, pasteable=self.pasteable) for error in errors]
         for failure in failures:
             self._refusals_shown.add((failure.operation, failure.resource))
             self.talk.fail(failure)

@@ -19,7 +19,7 @@ COMMANDS: Mapping[Operation, str] = {
     Operation.DESCRIBE_UNAVAILABLE: "klamm topics describe --unavailable-partitions",
     Operation.DESCRIBE_UNAVAILABLE_OF_TOPIC: "klamm topics describe {TOPIC} --unavailable-partitions",
     Operation.LIST_BROKERS: "klamm brokers list",
-    Operation.DESCRIBE_CONFIGS: "klamm configs describe",
+    Operation.DESCRIBE_CONFIGS: "klamm configs describe --entity-type {TYPE}",
     Operation.DESCRIBE_TOPIC_CONFIGS: "klamm configs describe --topic {TOPIC}",
     Operation.DESCRIBE_ALL_TOPIC_CONFIGS: "klamm configs describe --topic {TOPIC} --all",
     Operation.DESCRIBE_BROKER_CONFIGS: "klamm configs describe --broker {ID}",
@@ -63,6 +63,9 @@ COMMANDS: Mapping[Operation, str] = {
     Operation.KEEP_LAG_HISTORY: "klamm spark lag --out {PATH}",
 }
 """The command for each operation. Braces mark the place of its value, and hold the text for an unknown one."""
+
+_NAME_NO_CLUSTER = {Operation.CHECK_ZOOKEEPER, Operation.MERGE_STATE_CHANGES, Operation.START_LOCAL_CLUSTER}
+"""Commands that look at no cluster, or at one that they name by themselves."""
 
 OPTIONS: Mapping[Parameter, str] = {
     Parameter.ADD_CONFIG: "--add-config {KEY=VALUE}",
@@ -140,7 +143,8 @@ class CommandLineSpeller:
         self._completed = completed
 
     def operation(self, operation: Operation, value: str | None) -> str:
-        return self._completed(_filled(COMMANDS[operation], value))
+        command = _filled(COMMANDS[operation], value)
+        return command if operation in _NAME_NO_CLUSTER else self._completed(command)
 
     def parameter(self, parameter: Parameter) -> str:
         return OPTIONS[parameter].partition(" ")[0]

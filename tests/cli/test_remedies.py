@@ -14,7 +14,7 @@ from typer._click.core import Command, Context
 
 import engine.admin
 from cli.framework.failure import failure_of
-from cli.framework.invocation import Invocation
+from cli.framework.invocation import Invocation, TargetOptions
 from cli.framework.remedies import COMMANDS, OPTIONS, spelled
 from cli.framework.root import load
 from cli.framework.talk import Talk
@@ -24,6 +24,7 @@ from cli.table_of_commands import ENTRIES
 from cli.views.health import health_report
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.remedies import Do, Give, Operation, Parameter, Phrase, words
+from engine.admin.configs.values import Entity, EntityType, not_set
 from engine.admin.health.report import Check, HealthStatus, report_of
 
 _NAMES = "|".join(name for entry in ENTRIES for name in (entry.name, *entry.aliases))
@@ -149,6 +150,35 @@ def test_a_failure_is_told_in_options_and_commands() -> None:
     failure = failure_of(BadRequest(Phrase(Parameter.TOPIC, " is odd"), where=Give(Parameter.TIME, "x"), hint=hint))
     assert failure.line == "--topic is odd: --time x"
     assert failure.as_json()["hint"] == "give --timeout SECONDS, or look: klamm topics describe orders"
+
+
+def test_a_hint_names_the_cluster_that_the_command_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """Pasted without the options, it would ask another cluster."""
+    invocation = Invocation(OutputFormat.TABLE, Talk(), target_options=TargetOptions(cluster="prod"))
+    look = Phrase("look: ", Operation.LIST_TOPICS, "; ", Do(Operation.DESCRIBE_TOPIC, "t"))
+    invocation.tell_failures([BadRequest("odd", hint=look)])
+    assert (
+        "hint: look: klamm topics list --cluster prod; klamm topics describe t --cluster prod"
+        in capsys.readouterr().err
+    )
+    for operation in (Operation.START_LOCAL_CLUSTER, Operation.CHECK_ZOOKEEPER, Operation.MERGE_STATE_CHANGES):
+        invocation.tell_failures([BadRequest("odd", hint=words(operation))])
+        assert "--cluster" not in capsys.readouterr().err, "it needs no cluster, or names one by itself"
+
+
+@pytest.mark.parametrize(
+    ("entity", "line"),
+    [
+        (Entity(EntityType.TOPIC, "t"), "--topic t"),
+        (Entity(EntityType.BROKER, "7"), "--broker 7"),
+        (Entity(EntityType.BROKER, None), "--entity-type brokers"),
+        (Entity(EntityType.USER_CLIENT, "u/c"), "--entity-type users"),
+        (Entity(EntityType.IP, "10.0.0.1"), "--entity-type ips"),
+    ],
+)
+def test_a_setting_that_is_not_set_is_looked_for_where_it_was_to_be_dropped(entity: Entity, line: str) -> None:
+    hint = failure_of(not_set(entity, ["key"])).hint
+    assert hint == f"see what is set with: klamm configs describe {line}"
 
 
 def test_advice_on_health_is_told_in_commands() -> None:

@@ -7,18 +7,18 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 from engine.admin.cluster.asking import ANSWER_LIMIT_S, ONLY_ANSWER_SHARE, answer_limit, beside_limit_s
-from engine.admin.cluster.errors import BadRequest, FailureKind, Refused, Unreachable
+from engine.admin.cluster.errors import FailureKind, Refused, Unreachable
 from engine.admin.cluster.waits import Complain
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.cluster.wire_failures import refuse
 from engine.admin.configs.values import (
-    SEE_SETTINGS,
     ConfigEntry,
     ConfigSource,
     ConfigSynonym,
     Entity,
     EntityConfigs,
     EntityType,
+    not_set,
 )
 from engine.common.errors import ErrorCode, RemoteProtocolError
 from engine.common.quantities import counted
@@ -299,7 +299,7 @@ async def _check_deletions(wire: WireCluster, entity: Entity, deletions: Sequenc
         if time.monotonic() >= deadline:
             break
         await asyncio.sleep(_PAUSE_S)
-    raise BadRequest(f"invalid config(s): {', '.join(absent)} (not set)", where=str(entity), hint=SEE_SETTINGS)
+    raise not_set(entity, absent)
 
 
 def _source_of(answer: DescribeConfigsResourceResult) -> ConfigSource:

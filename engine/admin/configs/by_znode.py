@@ -14,13 +14,13 @@ from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.remedies import SEE_TOPICS, USE_BROKERS, Operation, Phrase
 from engine.admin.cluster.waits import Observer, ignore_line
 from engine.admin.configs.values import (
-    SEE_SETTINGS,
     ConfigEntry,
     ConfigSource,
     ConfigSynonym,
     Entity,
     EntityConfigs,
     EntityType,
+    not_set,
 )
 from engine.common.errors import ConfigError, ErrorCode
 from engine.kafka.config.broker import BrokerConfig
@@ -142,7 +142,7 @@ async def alter_configs_zk(
         configs = await topic_configs_after(kafka, entity.name or "", additions, deletions)
     else:
         additions = await encoded_broker_configs(additions, is_default=entity.name is None)
-        configs = changed_settings(await kafka.configs.get_entity_configs(path), additions, deletions, str(entity))
+        configs = changed_settings(await kafka.configs.get_entity_configs(path), additions, deletions, entity)
     if not validate_only:
         await kafka.configs.change_entity_configs(
             path, configs, check_controller=await kafka.controller.controller_exists()
@@ -154,18 +154,18 @@ async def topic_configs_after(
 ) -> dict[str, str]:
     """Return a topic's overrides as they will be; errors as ``alter_configs_zk``."""
     present = await kafka.configs.get_entity_configs(f"topics/{topic}")
-    configs = changed_settings(present, additions, deletions, f"topic {topic}")
+    configs = changed_settings(present, additions, deletions, Entity(EntityType.TOPIC, topic))
     check_topic_configs({key: value for key, value in configs.items() if key in additions or key not in present})
     return configs
 
 
 def changed_settings(
-    present: Mapping[str, str], additions: Mapping[str, str], deletions: Sequence[str], where: str
+    present: Mapping[str, str], additions: Mapping[str, str], deletions: Sequence[str], entity: Entity
 ) -> dict[str, str]:
     """Return settings with the changes made; raises BadRequest if one to be deleted is not set."""
     absent = [key for key in deletions if key not in present]
     if absent:
-        raise BadRequest(f"invalid config(s): {', '.join(absent)} (not set)", where=where, hint=SEE_SETTINGS)
+        raise not_set(entity, absent)
     return {key: value for key, value in present.items() if key not in deletions} | dict(additions)
 
 

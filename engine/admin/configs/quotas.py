@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import quote, unquote_plus
 
 from engine.admin.cluster.errors import BadRequest
-from engine.admin.configs.values import SEE_SETTINGS, ConfigEntry, ConfigSource, Entity, EntityConfigs, EntityType
+from engine.admin.configs.values import ConfigEntry, ConfigSource, Entity, EntityConfigs, EntityType, not_set
 from engine.kafka.config.quota_keys import CLIENT_QUOTAS, IP_QUOTAS, QuotaKey
 
 SCRAM_MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
@@ -99,7 +99,7 @@ def check_dropped(entity: Entity, deletions: Sequence[str], present: Iterable[st
     existing = set(present)
     absent = [key for key in deletions if key not in existing]
     if absent:
-        raise BadRequest(f"invalid config(s): {', '.join(absent)} (not set)", where=str(entity), hint=SEE_SETTINGS)
+        raise not_set(entity, absent)
 
 
 def _refuse_credentials(keys: Iterable[str]) -> None:

@@ -6,17 +6,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from engine.admin.cluster.errors import BadRequest, Unreachable
-from engine.admin.cluster.remedies import Give, Operation, Parameter, Phrase
+from engine.admin.cluster.remedies import Do, Give, Operation, Parameter, Phrase
 from engine.admin.cluster.settings_silence import UNKNOWN_SETTINGS_HINT
 from engine.common.quantities import exact_size_text, parse_duration_s, parse_rate, parse_size, span_text
 from engine.common.snapshot import TopicSnapshot
-
-SEE_SETTINGS = Phrase("see what is set with: ", Operation.DESCRIBE_CONFIGS)
 
 
 class EntityType(StrEnum):
@@ -72,6 +70,17 @@ class Entity:
             return f"client {client} of user {user}"
         singular = self.type.value.removesuffix("s")
         return f"the default of all {self.type.value}" if self.name is None else f"{singular} {self.name}"
+
+
+def not_set(entity: Entity, absent: Sequence[str]) -> BadRequest:
+    """Return the error for settings to be dropped that the entity does not have."""
+    see = Do(Operation.DESCRIBE_CONFIGS, entity.type.value.partition("/")[0])
+    if entity.type is EntityType.TOPIC:
+        see = Do(Operation.DESCRIBE_TOPIC_CONFIGS, entity.name)
+    elif entity.type is EntityType.BROKER and entity.name is not None:
+        see = Do(Operation.DESCRIBE_BROKER_CONFIGS, entity.name)
+    message = f"invalid config(s): {', '.join(absent)} (not set)"
+    return BadRequest(message, where=str(entity), hint=Phrase("see what is set with: ", see))
 
 
 class ConfigSource(StrEnum):
