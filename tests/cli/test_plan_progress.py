@@ -293,6 +293,15 @@ def test_of_a_run_that_ended_early_it_is_told_ended_early(events: Sequence[Mappi
         ("not_begun not_begun", False, ["the plan has not begun; to begin it: klamm plan apply p.json"]),
         ("not_begun not_begun", True, []),
         ("complete not_begun", True, []),
+        (
+            "complete not_begun",
+            False,
+            [
+                "a part of the plan is carried out: of 2 partitions, 1 where it was before; "
+                "to go on: klamm plan resume p.json"
+            ],
+        ),
+        ("not_found not_begun", False, []),
         ("complete rolled_back", True, []),
         ("rolled_back rolled_back", False, ["the plan was rolled back: every partition is where it was before"]),
         ("failed not_begun", True, ["the plan is not carried out: of 2 partitions, 1 where it was before"]),

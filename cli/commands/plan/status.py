@@ -77,9 +77,10 @@ async def verify(invocation: Invocation, file: PlanArgument) -> Report:
     record = None if str(file) == "-" else _journal_of(loaded.beside(".journal"))
     statuses = seen_from_before(statuses, loaded.moves, record, holder)
     is_begun = record is not None and record.is_under_way
-    notes += _what_it_means(statuses, "FILE" if str(file) == "-" else str(file), is_begun=is_begun)
+    meaning = _what_it_means(statuses, "FILE" if str(file) == "-" else str(file), is_begun=is_begun)
     if record is not None and record.is_under_way and holder is None:
-        notes += _ended_early(statuses, record, str(file))
+        meaning += _ended_early(statuses, record, str(file))
+    notes += map(invocation.pasteable, meaning)
     return statuses_report(statuses, notes)
 
 
@@ -104,6 +105,12 @@ def _what_it_means(statuses: Sequence[PartitionStatus], file: str, *, is_begun: 
     states = {status.state for status in statuses}
     if states == {ReassignmentState.NOT_BEGUN} and not is_begun:
         return [f"the plan has not begun; to begin it: {shlex.join(['klamm', 'plan', 'apply', file])}"]
+    if states == {ReassignmentState.NOT_BEGUN, ReassignmentState.COMPLETE} and not is_begun:
+        left = sum(status.state is ReassignmentState.NOT_BEGUN for status in statuses)
+        where = f"of {counted(len(statuses), 'partition')}, {left} where it was before"
+        return [
+            f"a part of the plan is carried out: {where}; to go on: {shlex.join(['klamm', 'plan', 'resume', file])}"
+        ]
     if states == {ReassignmentState.ROLLED_BACK}:
         return ["the plan was rolled back: every partition is where it was before"]
     if ReassignmentState.FAILED not in states or states & {ReassignmentState.IN_PROGRESS, ReassignmentState.WAITING}:

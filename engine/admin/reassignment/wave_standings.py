@@ -54,8 +54,8 @@ def seen_from_before(
     """Return the statuses of a plan; what is not at its new place, and does not move, is seen from its old one.
 
     ``record`` is the plan's journal, ``holder`` who has the lock. While the plan is carried out, what is at its old
-    place waits. Otherwise, with every partition there and no journal, or one of a whole rollback, none has failed.
-    Nor has a partition at its old place whose wave the last run never began, or which a rollback has led there.
+    place waits. Otherwise a partition there has not failed if no run is known, the last run ended before its wave, or a
+    rollback has led it there.
     """
     failed = {status.name for status in statuses if status.state is ReassignmentState.FAILED}
     back = {move.name for status, move in zip(statuses, moves, strict=True) if status.replicas == move.before} & failed
@@ -65,11 +65,16 @@ def seen_from_before(
         return [replace(status, state=state, reason=reason) if status.name in back else status for status in statuses]
     if record is not None and record.is_unfinished and not is_ours:
         return [_after_an_early_end(status, record, back) if status.name in failed else status for status in statuses]
-    if len(back) < len(moves) or (record is not None and not record.is_rolled_back):
-        reasons = {name: AS_BEFORE if name in back else ELSEWHERE for name in failed}
-        return [replace(status, reason=reasons.get(status.name, status.reason)) for status in statuses]
-    state = ReassignmentState.NOT_BEGUN if record is None else ReassignmentState.ROLLED_BACK
-    return [replace(status, state=state, reason=AS_BEFORE) for status in statuses]
+    state = ReassignmentState.FAILED
+    if record is None:
+        state = ReassignmentState.NOT_BEGUN
+    elif len(back) == len(moves) and record.is_rolled_back:
+        state = ReassignmentState.ROLLED_BACK
+    seen = {name: (state, AS_BEFORE) if name in back else (ReassignmentState.FAILED, ELSEWHERE) for name in failed}
+    return [
+        replace(status, state=seen[status.name][0], reason=seen[status.name][1]) if status.name in failed else status
+        for status in statuses
+    ]
 
 
 def _after_an_early_end(
