@@ -7,7 +7,7 @@ because only some are shown.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 
 from engine.admin.cluster.certificates import expiry_text
@@ -25,7 +25,7 @@ from engine.admin.health.report import (
 )
 from engine.admin.health.topic_checks import TopicFindings, TopicMemory
 from engine.common.model import NO_CONTROLLER
-from engine.common.quantities import counted
+from engine.common.quantities import counted, plural
 from engine.common.snapshot import SnapshotSource
 from engine.kafka.formats.transaction_state import TransactionState
 
@@ -75,6 +75,7 @@ def assess(
         examples_max=examples_max,
         advice={
             Check.LEAKED_THROTTLES: how_to_remove(throttles),
+            Check.MISSING_BROKERS: _go_on_first(facts),
             Check.SILENT_BROKERS: _after_refusals(facts),
             Check.UNDER_REPLICATED_LAGGING: _failed_below(facts, topics),
             Check.OFFLINE_PARTITIONS: _mend_first(topics),
@@ -145,6 +146,14 @@ def _silent_brokers(facts: HealthFacts) -> list[str]:
         f"broker {broker}: {why}; it leads {counted(led[broker], 'partition')}"
         for broker, why in sorted(facts.silent_brokers.items())
     ]
+
+
+def _go_on_first(facts: HealthFacts) -> Words:
+    """Return what to do about missing brokers if a process hangs: its port is taken, so no other can start there."""
+    if not facts.hung_addresses:
+        return ""
+    what = f"{', '.join(facts.hung_addresses)} takes connections but does not answer"
+    return f"{what}: continue the process that hangs there, or end it; then {Check.MISSING_BROKERS.advice}"
 
 
 def _after_refusals(facts: HealthFacts) -> Words:
@@ -249,8 +258,21 @@ def _running(facts: HealthFacts, topics: TopicFindings) -> list[str]:
 
 
 def _deletions(facts: HealthFacts) -> list[str]:
-    ages = sorted(facts.deletion_ages_ms.items(), key=lambda item: (-item[1], item[0]))
-    return [f"topic {topic}, for {age_ms // 1000} s" for topic, age_ms in ages if age_ms > DELETION_STUCK_MS]
+    stuck = {topic: age_ms for topic, age_ms in facts.deletion_ages_ms.items() if age_ms > DELETION_STUCK_MS}
+    live = facts.snapshot.live_broker_ids
+    dead = {
+        topic.name: sorted({broker for p in topic.partitions for broker in p.assignment.replicas} - set(live))
+        for topic in facts.snapshot.topics
+        if topic.name in stuck
+    }
+    return [
+        f"topic {topic}, for {age_ms // 1000} s{_held_up_by(dead.get(topic, ()))}"
+        for topic, age_ms in sorted(stuck.items(), key=lambda item: (-item[1], item[0]))
+    ]
+
+
+def _held_up_by(dead: Sequence[int]) -> str:
+    return f": it waits for {plural('broker', len(dead))} {', '.join(map(str, dead))}" if dead else ""
 
 
 def _clocks(facts: HealthFacts) -> list[str]:

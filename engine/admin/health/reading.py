@@ -40,7 +40,7 @@ from engine.admin.topics.values import MIN_ISR, default_min_isr, topic_min_isrs
 from engine.admin.transactions.hanging import OpenTransaction, OpenTransactions, find_holding
 from engine.common.clock import Clock, SystemClock
 from engine.common.errors import CoordinationError, ErrorCode, RemoteProtocolError
-from engine.common.model import BrokerInfo, TopicPartition
+from engine.common.model import BrokerInfo, TopicPartition, address_text
 from engine.common.snapshot import ClusterSnapshot
 from engine.common.topic_names import TRANSACTION_STATE_TOPIC
 
@@ -51,6 +51,7 @@ PAUSE_S = 1.0
 """Between two checks of a cluster that is to become healthy."""
 PROBE_S = 5.0
 """A broker that has not answered by then counts as silent."""
+_HUNG_AFTER_S = 2.0
 _PROBE_SHARE = 0.4
 """The largest share of the command's time: the rest must be read as well."""
 _TRANSACTIONS_SHARE = 0.2
@@ -148,13 +149,14 @@ async def read_health_facts(cluster: Cluster, clock: Clock | None = None) -> Hea
             return await _with_min_isr(facts, SnapshotTopicReader(snapshot))
         case Source.ZOOKEEPER:
             facts = await _with_plan(await _with_probes(facts, cluster, {}, clock), cluster)
-            facts = await _with_transactions(facts, cluster)
+            facts = await _with_hung_addresses(await _with_transactions(facts, cluster), cluster)
             return await _with_znodes(facts, cluster, clock)
         case Source.WIRE:
             facts = replace(facts, are_moves_known=not (await cluster.wire()).lacks_moves)
             facts = await _with_min_isr(facts, await topic_reader(cluster, on_unknown_settings=cluster.complain))
             facts = await _with_probes(facts, cluster, (await cluster.wire()).silent, clock)
-            return await _with_transactions(await _with_plan(facts, cluster), cluster)
+            facts = await _with_transactions(await _with_plan(facts, cluster), cluster)
+            return await _with_hung_addresses(facts, cluster)
 
 
 def _offline_log_dirs(snapshot: ClusterSnapshot, complain: Complain) -> dict[int, tuple[str, ...]]:
@@ -329,6 +331,48 @@ async def _idle_controller(
                 probes[broker.id] = probe
                 return silent[broker.id]
     return None
+
+
+async def _with_hung_addresses(facts: HealthFacts, cluster: Cluster) -> HealthFacts:
+    """Add which of the addresses that the caller named hang, if a broker is missing.
+
+    A process that is frozen keeps its port after its session has ended, while one that has ended refuses connections.
+    """
+    snapshot, target = facts.snapshot, cluster.target
+    held = {broker for topic in snapshot.topics for p in topic.partitions for broker in p.assignment.replicas}
+    if held <= set(snapshot.live_broker_ids) or not target.may_ask_brokers:
+        return facts
+    live = {(endpoint.host, endpoint.port) for broker in snapshot.brokers for endpoint in broker.endpoints}
+    others = [address for address in target.bootstrap if address not in live]
+    hang = await asyncio.gather(*(_hangs(address, target.client_properties) for address in others))
+    named = tuple(address_text(*address) for address, hangs in zip(others, hang, strict=True) if hangs)
+    return replace(facts, hung_addresses=named)
+
+
+async def _hangs(address: tuple[str, int], properties: ClientProperties) -> bool:
+    """Whether an address takes connections, and answers nothing."""
+    from engine.kafka.client.broker_client import BrokerClient
+    from engine.kafka.client.errors import NetworkError, RequestTimedOut
+    from engine.kafka.protocol.api_keys import ApiKey
+
+    limit_ms = int(_HUNG_AFTER_S * 1000)
+    client = BrokerClient(
+        *address,
+        client_id=properties.client_id,
+        connect_timeout_ms=limit_ms,
+        request_timeout_ms=limit_ms,
+        security=properties.security,
+    )
+    try:
+        await client.connect()
+        await client.version_for(ApiKey.METADATA)
+    except RequestTimedOut:
+        return True
+    except (NetworkError, RemoteProtocolError, OSError):
+        return False
+    finally:
+        await client.close()
+    return False
 
 
 async def probe_brokers(

@@ -221,6 +221,8 @@ class HealthFacts:
         used_percents: by broker and log dir, how full its volume is, other data included.
         silent_brokers: registered brokers that did not answer, and what they did instead. refusals: what to do about
             those of them that klamm could reach, while TLS or the login failed.
+        hung_addresses: those that the caller named, where something takes connections and answers nothing; only asked
+            if a broker is missing.
         idle_controller: what the controller did instead of its work, though it answers as a broker.
         deletion_ages_ms: for how long topics have been marked for deletion.
         clocks_apart_ms: by broker, how far its clock was ahead of ZooKeeper's when it registered.
@@ -248,6 +250,7 @@ class HealthFacts:
     used_percents: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
     silent_brokers: Mapping[int, str] = field(default_factory=dict)
     refusals: Mapping[int, str] = field(default_factory=dict)
+    hung_addresses: tuple[str, ...] = ()
     idle_controller: str | None = None
     deletion_ages_ms: Mapping[str, int] = field(default_factory=dict)
     clocks_apart_ms: Mapping[int, int] = field(default_factory=dict)

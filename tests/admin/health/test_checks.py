@@ -420,3 +420,11 @@ def test_the_worst_cases_come_first() -> None:
     ]
     stuck = replace(facts(), deletion_ages_ms={"a": 61_000, "b": 99_000})
     assert found(stuck)[Check.DELETION_STUCK] == ("topic b, for 99 s", "topic a, for 61 s")
+
+
+@pytest.mark.parametrize(
+    ("live", "who"), [((0, 1, 2), ""), ((0, 2), ": it waits for broker 1"), ((0,), ": it waits for brokers 1, 2")]
+)
+def test_a_deletion_that_is_stuck_names_the_dead_brokers_it_waits_for(live: tuple[int, ...], who: str) -> None:
+    stuck = facts(partition((2, 1)), partition((1, 0)), live=live, deletion_ages_ms={"t": 61_000})
+    assert found(stuck)[Check.DELETION_STUCK] == (f"topic t, for 61 s{who}",)

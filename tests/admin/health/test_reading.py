@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -134,6 +135,30 @@ async def test_whether_anybody_says_what_moves(error: ErrorCode) -> None:
         async with Cluster(target, timeout_s=20) as cluster:
             facts = await read_health_facts(cluster)
         assert facts.are_moves_known == (error is ErrorCode.NONE)
+
+
+@in_event_loop
+async def test_an_address_that_hangs_is_named_beside_a_missing_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "_HUNG_AFTER_S", 0.5)
+    with socket.create_server((own_loopback_address(), 0)) as hung, socket.create_server(("127.0.0.1", 0)) as ended:
+        hung_name, free = hung.getsockname(), ended.getsockname()
+        ended.close()
+        async with asyncio.timeout(60), scripted_cluster(1) as brokers:
+            brokers.leaders, brokers.replicas = {"t": [0]}, {("t", 0): [0]}
+            answers = brokers.brokers[0].answers
+            answers[ApiKey.DESCRIBE_CONFIGS] = _described
+            answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda _: DescribeLogDirsResponse(results=[])
+            bootstrap = (*brokers.bootstrap, hung_name, free)
+            target = ClusterTarget("t", Origin.OPTIONS, bootstrap=bootstrap)
+            async with Cluster(target, timeout_s=20) as cluster:
+                assert (await read_health_facts(cluster)).hung_addresses == (), "no broker is missing"
+                brokers.replicas = {("t", 0): [0, 7]}
+                facts = await read_health_facts(cluster)
+    address = "{}:{}".format(*hung_name)
+    assert facts.hung_addresses == (address,)
+    (advice,) = [reason.advice for reason in assess(facts).reasons if reason.check is Check.MISSING_BROKERS]
+    assert str(advice).startswith(f"{address} takes connections but does not answer: continue the process")
+    assert str(advice).endswith(f"then {Check.MISSING_BROKERS.advice}")
 
 
 @pytest.mark.parametrize("is_for_long", [False, True])
