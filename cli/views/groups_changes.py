@@ -11,6 +11,7 @@ from cli.views.kafka import groups as kafka
 from engine.admin.groups.deleting import DeletedGroup, DeletionResult
 from engine.admin.groups.deleting_offsets import DeletedOffset
 from engine.admin.groups.reset_plan import PartitionReset, ResetResult
+from engine.common.model import TopicPartition
 
 _TONES = {
     ResetResult.RESET: Tone.GOOD,
@@ -61,11 +62,19 @@ def deleted_groups_report(rows: Sequence[DeletedGroup], *, exit_code: ExitCode) 
 
 
 def deleted_offsets_report(
-    rows: Sequence[DeletedOffset], *, exit_code: ExitCode, groups: Sequence[str], topics: Sequence[str]
+    rows: Sequence[DeletedOffset],
+    *,
+    exit_code: ExitCode,
+    groups: Sequence[str],
+    topics: Sequence[str],
+    absent: Sequence[TopicPartition] = (),
 ) -> Report:
-    """One row per partition, with what was committed. ``topics`` are as the user named them."""
+    """One row per partition, with what was committed.
+
+    ``topics`` are as the user named them. Kafka's text has a row for each partition that is ``absent``, too.
+    """
     columns = (*_PARTITION, Column("offset", Kind.NUMBER), *_OUTCOME)
-    return _report(rows, columns, (), exit_code, lambda: kafka.deleted_offsets_text(groups, topics, rows))
+    return _report(rows, columns, (), exit_code, lambda: kafka.deleted_offsets_text(groups, topics, rows, absent))
 
 
 def _nothing(text: str, exit_code: ExitCode) -> tuple[str, ...]:

@@ -198,6 +198,12 @@ def test_as_with_kafkas_tool_offsets_that_nobody_committed_are_deleted(program: 
             *(f"{other:<30} {partition:<15} {'Successful':<15}" for partition in (0, 1)),
         ],
     ), done.err
+    for named, shown in (("no-such", "Not Provided"), ("no-such:0", "0"), (f"{other}:7", "7")):
+        failed = program("kafka-consumer-groups", "--delete-offsets", "--group", group, "--topic", named)
+        *_, head, last = failed.out.splitlines()
+        assert (failed.code, head.split()) == (2, ["TOPIC", "PARTITION", "STATUS"]), failed.err
+        why = "Error: :org.apache.kafka.common.errors.UnknownTopicOrPartitionException: This server does not host this"
+        assert last == f"{named.partition(':')[0]:<30} {shown:<15} {why} topic-partition."
     own = program("groups", "delete-offsets", group, "--topic", other, "--yes")
     assert (own.code, "has committed nothing in topic" in own.err) == (2, True), own.err
 

@@ -234,6 +234,10 @@ def test_groups_are_reset_and_deleted(both: Both) -> None:
     assert (ours.code, ours.out.replace("\n", "")) == (0, theirs.out.replace("\n", ""))
     assert all(line.startswith("warning: ") for line in ours.err.splitlines())
     both.same(groups, "--delete-offsets", "--group", "OWN-g", "--topic", "orders:0", runs_together=True)
+    for absent in ("no-such", "no-such:0", "orders:99"):
+        theirs, ours = both.ran(groups, "--delete-offsets", "--group", "OWN-g", "--topic", absent)
+        assert ours.out.replace("\n", "") == theirs.out.replace("\n", "")
+        assert (theirs.code, ours.code, "does not exist" in ours.err or "there is no" in ours.err) == (0, 2, True)
     both.same(groups, "--delete", "--group", "OWN-g")
 
 

@@ -9,6 +9,7 @@ from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.output.format import OutputFormat
 from cli.output.report import Report
+from engine.common.model import TopicPartition
 from engine.common.quantities import counted
 
 
@@ -67,25 +68,27 @@ async def delete_offsets(
     from cli.framework.cluster_session import open_cluster
     from cli.views.groups_changes import deleted_offsets_report
     from engine.admin.groups.deleting import DeletionResult
-    from engine.admin.groups.deleting_offsets import delete_offsets as delete
     from engine.admin.groups.deleting_offsets import (
+        absences_of,
         doubts_of,
+        existing_partitions,
         find_offsets_of_groups,
         refusals_of,
-        with_all_partitions,
     )
+    from engine.admin.groups.deleting_offsets import delete_offsets as delete
     from engine.admin.groups.reset_spec import parse_topic_scope
 
     if not named.names or not topic:
         raise UsageError("give a group and --topic")
     meant, topics = named.scope(), parse_topic_scope(topic)
     async with open_cluster(invocation, for_change=True) as cluster:
+        absent: list[TopicPartition] = []
         if invocation.output is OutputFormat.KAFKA:
             # Kafka's tool names every partition, and succeeds where nothing was committed.
-            topics = await with_all_partitions(cluster, topics)
+            topics, absent = await existing_partitions(cluster, topics)
         offsets = await find_offsets_of_groups(cluster, meant.names, topics)
         rows = [row for _, own in offsets for row in own]
-        code = invocation.tell_failures(refusals_of(rows))
+        code = invocation.tell_failures([*refusals_of(rows), *absences_of(absent)])
         for doubt in doubts_of(offsets):
             invocation.talk.warn(doubt)
         going = [row for row in rows if row.result is DeletionResult.WOULD_BE_DELETED]
@@ -103,9 +106,8 @@ async def delete_offsets(
                 done, failures = await delete(cluster, groups_found, own)
                 rows += done
                 code = invocation.tell_failures(failures, code)
-    return deleted_offsets_report(
-        rows, exit_code=code, groups=[*dict.fromkeys(row.group for row in rows)], topics=topic
-    )
+    groups = list(dict.fromkeys(row.group for row in rows)) or meant.names
+    return deleted_offsets_report(rows, exit_code=code, groups=groups, topics=topic, absent=absent)
 
 
 def _counted(names: list[str]) -> str:

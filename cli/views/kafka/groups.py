@@ -20,6 +20,10 @@ _DRY_RUN_IMPLIED = (
     "You should add the --dry-run option explicitly if you are scripting this command and want to keep the current "
     "default behavior without prompting.\n"
 )
+_NO_SUCH_PARTITION = (
+    "Error: :org.apache.kafka.common.errors.UnknownTopicOrPartitionException: This server does not host this "
+    "topic-partition."
+)
 _WIDTH, _INSTANCE_WIDTH, _NAME_PAD = 15, 17, 10
 
 
@@ -181,19 +185,21 @@ def deleted_text(rows: Sequence[DeletedGroup]) -> KafkaText | None:
 
 
 def deleted_offsets_text(
-    groups: Sequence[str], topics: Iterable[str], rows: Sequence[DeletedOffset]
+    groups: Sequence[str], topics: Iterable[str], rows: Sequence[DeletedOffset], absent: Sequence[TopicPartition]
 ) -> KafkaText | None:
-    """``--delete-offsets``; None if not all were deleted, or of several groups, which Kafka's tool does not take."""
+    """``--delete-offsets``; None if a deletion failed, or of several groups, which Kafka's tool does not take."""
     done = (DeletionResult.DELETED, DeletionResult.NOTHING_COMMITTED)
     if len(groups) != 1 or any(row.result not in done for row in rows):
         return None
+    status = dict.fromkeys((row.name for row in rows), "Successful") | dict.fromkeys(absent, _NO_SUCH_PARTITION)
     cells = [("TOPIC", "PARTITION", "STATUS")]
-    ordered = sorted(rows, key=lambda row: f"{row.topic}{row.partition}")
-    cells += [(row.topic, str(row.partition), "Successful") for row in ordered]
+    for name in sorted(status, key=lambda name: f"{name.topic}{name.partition}"):
+        cells.append((name.topic, "Not Provided" if name.partition < 0 else str(name.partition), status[name]))
     table = "".join("\n" + _padded(row, (30, 15, 15)) for row in cells)
-    return KafkaText(
-        f"Request succeed for deleting offsets with topic {', '.join(topics)} group {groups[0]}\n{table}\n"
-    )
+    head = f"Request succeed for deleting offsets with topic {', '.join(topics)} group {groups[0]}"
+    if any(name.partition >= 0 for name in absent):
+        head = "\nError: Encounter some partition level error, see the follow-up details:"
+    return KafkaText(f"{head}\n{table}\n")
 
 
 def _padded(cells: Sequence[str], widths: Sequence[int]) -> str:

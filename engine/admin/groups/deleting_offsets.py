@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from engine.admin.cluster.asking import ask_all
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import AdminError, BadRequest, Refused, Unknown
+from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, Refused, Unknown
 from engine.admin.cluster.remedies import Do, Operation, Phrase
 from engine.admin.groups.committing import may_change_again
 from engine.admin.groups.deleting import DeletionResult, failed_or_under_way
@@ -122,14 +122,30 @@ async def find_offsets_to_delete(
     ]
 
 
-async def with_all_partitions(cluster: Cluster, scope: TopicScope) -> TopicScope:
-    """Return the scope with every partition of the topics that are meant whole, as far as they exist."""
-    whole = [topic for topic, chosen in scope.topics if chosen is None]
-    answers = (await (await cluster.wire()).metadata(whole)).topics if whole else ()
+async def existing_partitions(cluster: Cluster, scope: TopicScope) -> tuple[TopicScope, list[TopicPartition]]:
+    """Return the scope by its partitions, as far as they exist, and those that do not.
+
+    Partition -1 is what nobody knows: the partitions of a topic that is meant whole and does not exist.
+    """
+    answers = (await (await cluster.wire()).metadata([topic for topic, _ in scope.topics])).topics
     known = {answer.name: tuple(sorted(p.partition_index for p in answer.partitions)) for answer in answers}
-    return TopicScope(
-        tuple((topic, (known.get(topic) or None) if chosen is None else chosen) for topic, chosen in scope.topics)
-    )
+    existing: list[tuple[str, tuple[int, ...] | None]] = []
+    absent: list[TopicPartition] = []
+    for topic, chosen in scope.topics:
+        own = known.get(topic, ())
+        meant = (own or (-1,)) if chosen is None else chosen
+        absent += [TopicPartition(topic, partition) for partition in meant if partition not in own]
+        if present := tuple(partition for partition in meant if partition in own):
+            existing.append((topic, present))
+    return TopicScope(tuple(existing)), absent
+
+
+def absences_of(absent: Iterable[TopicPartition]) -> list[AdminError]:
+    """Return an error for each topic or partition that does not exist."""
+    return [
+        NotFound(f"topic {topic!r} does not exist" if partition < 0 else f"there is no partition {topic}-{partition}")
+        for topic, partition in absent
+    ]
 
 
 def doubts_of(offsets: Sequence[Found]) -> list[str]:
