@@ -544,6 +544,14 @@ class BrokerClient:
         if waiting is None:
             self.broken(f"an answer to request {correlation_id}, which was never asked")
             return
+        try:
+            self._settle(waiting, frame)
+        except asyncio.InvalidStateError:
+            # The first Ctrl-C, or TERM, cancels a wait in whatever line it finds the program.
+            return
+
+    @staticmethod
+    def _settle(waiting: _Waiting, frame: memoryview) -> None:
         if waiting.future.done():
             return
         if waiting.is_large:

@@ -278,6 +278,30 @@ async def test_a_request_that_nobody_waits_for_any_more_is_still_due() -> None:
 
 
 @staged(run)
+async def test_an_answer_whose_wait_a_signal_ends_while_it_is_decoded_is_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    decode, told = client_module.decode_response, list[dict[str, Any]]()
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context))
+    async with serving({ApiKey.METADATA: answer_with_name}) as (_, host, port):
+        client = BrokerClient(host, port, client_id="c")
+        await client.connect()
+        asked = asyncio.create_task(client.send(asking("first"), 4))
+
+        def decoded(*args: Any) -> Any:
+            asked.cancel()
+            return decode(*args)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(client_module, "decode_response", decoded)
+            with pytest.raises(asyncio.CancelledError):
+                await asked
+        assert name_of(await client.send(asking("again"), 4)) == "again"
+        assert (told, client.totals.created) == ([], 1)
+        await client.close()
+
+
+@staged(run)
 async def test_a_request_that_waits_behind_a_longer_one_does_not_end_the_connection() -> None:
     """Answers come in order: that this one is missing says nothing about the peer before the first one's time is up."""
     may_answer = asyncio.Event()
