@@ -321,7 +321,7 @@ def _joined(to_bytes: Callable[[ConsumedRecord], bytes], records: Iterable[Consu
         except BadRecord as error:
             if not skips:
                 write_bytes([b"".join(lines)])
-                error.processed = number
+                error.processed, error.next_offset = number, record.record.offset + 1
                 raise
     return b"".join(lines)
 
@@ -404,6 +404,7 @@ async def _limited(
     import asyncio
     from contextlib import aclosing
 
+    from cli.views.kafka.records import BadRecord
     from engine.admin.records.group_consume import GroupConsumer
 
     left, timeout_s = wanted.max_messages, None if wanted.timeout_ms is None else wanted.timeout_ms / 1000
@@ -414,7 +415,13 @@ async def _limited(
                     records = await _next_read(batches, on_wait)
             except (StopAsyncIteration, TimeoutError):
                 return
-            text, count, next_offset = lines(records, left)
+            try:
+                text, count, next_offset = lines(records, left)
+            except BadRecord as error:
+                # As in Kafka's tool: a later member of the group does not meet it again.
+                if isinstance(consumer, GroupConsumer):
+                    consumer.took(records.name, error.next_offset)
+                raise
             left = None if left is None else left - count
             yield text, count
             if isinstance(consumer, GroupConsumer):

@@ -245,6 +245,11 @@ def test_a_value_that_is_no_number_ends_the_console_consumer_or_is_skipped(progr
     skipped = program(*line, *longs, "--skip-message-on-error")
     assert (skipped.code, skipped.out, skipped.err) == (0, "7\n8\n", "Processed a total of 3 messages\n")
     assert program(*line, "--formatter", "kafka.tools.NoOpMessageFormatter").out == ""
+    group = f"group-of-{topic_name}"
+    in_group = program(*line, *longs, "--group", group)
+    assert (in_group.code, in_group.out) == (2, "7\n"), in_group.err
+    (row,) = program("groups", "describe", group, "-o", "json").json[0]["partitions"]
+    assert (row["partition"], row["current_offset"]) == (0, 2), "as Kafka's tool commits: behind the bad one"
 
 
 def test_a_reader_that_goes_away_is_no_error(program: Program, topic_name: str, live_cluster: LocalCluster) -> None:

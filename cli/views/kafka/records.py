@@ -38,6 +38,8 @@ class BadRecord(ConfigError):
 
     processed = 0
     """How many records of its batch were processed, this one included, as Kafka's tool counts."""
+    next_offset = 0
+    """Behind the record."""
 
 
 def prints_values_alone(class_name: str | None) -> bool:
