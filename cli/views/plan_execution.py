@@ -282,6 +282,8 @@ def _event_text(event: Mapping[str, Any], run: str = "") -> str:
             where = f"topics {_listed(topics)}" if topics else ""
             where += f"{' and ' if topics and brokers else ''}brokers {_listed(brokers)}" if brokers else ""
             return f"a throttle of {size_text(rate)}/s was set on {where}"
+        case {"event": "moving", "wave": wave}:
+            return f"the cluster has begun to move the partitions of wave {wave}"
         case {"event": "asked", "throttle": int(rate)}:
             return f"another operator asked for a throttle of {size_text(rate)}/s"
         case {"event": "wave_done", "wave": wave}:

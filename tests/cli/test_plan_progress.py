@@ -330,6 +330,7 @@ def test_what_the_states_mean_for_the_whole_plan(states: str, is_begun: bool, to
             "a throttle of 100 kB/s was set on topics fat, orders and brokers 1, 2",
         ),
         ({"event": "asked", "throttle": 51200}, "another operator asked for a throttle of 51.2 kB/s"),
+        ({"event": "moving", "wave": 2}, "the cluster has begun to move the partitions of wave 2"),
         ({"event": "wave_done", "wave": 6}, "wave 6 is done"),
         ({"event": "election", "partitions": ["t-0", "t-1"]}, "the election of 2 preferred leaders has started"),
         ({"event": "done", "reason": None, "wave": 6, "throttles_left": []}, "all is done"),
@@ -401,7 +402,10 @@ def test_what_is_left_is_asked_for(
 
 APPLIED = ({"event": "begun", "what": "apply plan.json"}, {"event": "wave", "wave": 1})
 ONE_DONE = (*APPLIED, {"event": "wave_done", "wave": 1})
-LED_BACK = ({"event": "begun", "what": "rollback plan.json"}, {"event": "wave_done", "wave": 1}, {"event": "done"})
+MOVING = {"event": "moving", "wave": 1}
+LED_BACK = (
+    {"event": "begun", "what": "rollback plan.json"}, MOVING, {"event": "wave_done", "wave": 1}, {"event": "done"},
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -411,7 +415,10 @@ LED_BACK = ({"event": "begun", "what": "rollback plan.json"}, {"event": "wave_do
         (0, "resume", (*ONE_DONE, *LED_BACK), True),
         (0, "resume", (*ONE_DONE, *APPLIED), True),
         (0, "resume", APPLIED, False),
+        (0, "resume", (*APPLIED, MOVING), True),
+        (1, "resume", (*APPLIED, MOVING), False),
         (0, "resume", (*ONE_DONE, *LED_BACK, *APPLIED), False),
+        (0, "resume", (*ONE_DONE, *LED_BACK, *APPLIED, MOVING), True),
         (1, "resume", ONE_DONE, False),
         (3, "resume", ONE_DONE, False),
         (0, "rollback", ONE_DONE, False),
@@ -439,7 +446,7 @@ def test_a_plan_that_seems_rolled_back_is_not_resumed_unasked(
     monkeypatch.setattr(Invocation, "confirm", confirm)
     ran = in_process("plan", verb, plan, "--dry-run", "--snapshot", snapshot, capture=capsys)
     assert (ran.code, asked) == (0, [asks]), ran.err
-    said = "warning: the plan seems to have been rolled back: its journal says that waves are done, but"
+    said = "warning: the plan seems to have been rolled back: its journal tells of moves, but"
     assert (said in ran.err) is asks
 
 

@@ -61,15 +61,15 @@ class JournalRecord:
         return bool(run) and run[-1]["event"] != "done"
 
     @property
-    def has_done_waves(self) -> bool:
-        """Whether it tells of a wave that is done, of the plan itself, since a run of it last followed a rollback."""
-        is_done = is_back = False
+    def has_moved(self) -> bool:
+        """Whether it tells of moves by the plan itself, since a run of it last followed a rollback."""
+        has_moved = is_back = False
         for event in self.events:
             if event["event"] == "begun":
                 was_back, is_back = is_back, str(event.get("what")).startswith("rollback")
-                is_done = is_done and (is_back or not was_back)
-            is_done = is_done or (event["event"] == "wave_done" and not is_back)
-        return is_done
+                has_moved = has_moved and (is_back or not was_back)
+            has_moved = has_moved or (event["event"] in ("moving", "wave_done") and not is_back)
+        return has_moved
 
     @property
     def reached(self) -> frozenset[str]:

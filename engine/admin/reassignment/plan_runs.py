@@ -204,13 +204,13 @@ class PlanRun:
         if self.verb is not Verb.RESUME or not is_left or not self.journal_file.exists():
             return None
         record = read_journal(self.journal_file)
-        if not record.has_done_waves or record.events[0].get("plan") != self.digest:
+        if not record.has_moved or record.events[0].get("plan") != self.digest:
             return None
         back = set((await read_standings(cluster, turned_round(self.moves))).values()) - {Standing.GONE}
         if back != {Standing.DONE}:
             return None
         return (
-            "the plan seems to have been rolled back: its journal says that waves are done, "
+            "the plan seems to have been rolled back: its journal tells of moves, "
             "but every partition is where it was before the plan"
         )
 

@@ -304,6 +304,9 @@ class _Execution:
             if targets:
                 await changer.check(targets)
                 refusals = await changer.alter(targets)
+            if wanted_dirs or len(refusals) < len(targets):
+                # Who resumes later can tell from this that a partition at its old place has been led back.
+                self.journal.write("moving", wave=self.wave)
         except AdminError as error:
             if says_that_nothing_began(error) and not isinstance(error, Unreachable):
                 raise

@@ -141,7 +141,7 @@ async def test_each_wave_is_throttled_before_it_starts_and_unthrottled_before_th
     begun = ["[locked 0]", "saved", "[saved 0]", "[cleared 0]"]
     waves = [line.format(n, n - 1) for n in (1, 2) for line in ["[wave_begun {0}]", *wave]]
     assert stage.log == [*begun, *waves, "[ended 2]"]
-    assert stage.journal() == ["journal", "begun", *["wave", "throttle", "wave_done"] * 2, "done"]
+    assert stage.journal() == ["journal", "begun", *["wave", "throttle", "moving", "wave_done"] * 2, "done"]
     assert stage.lock.members == {}
 
 
