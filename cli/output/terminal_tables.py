@@ -1,7 +1,7 @@
 """Renders sections and tables for a terminal. Loaded only for ``--output table``.
 
 A table that fits is drawn without rich: the same lines, a hundred times faster for very many rows. rich folds the cells
-of one that does not.
+of one that does not, unless its figures alone are too wide: then each row is a block of lines.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _RULE = "─"
 _HEADING_LINES = 2
 FOLDED_HERE_MIN = 200
 """From this many rows on, rich takes too long."""
-_FOLDED_WIDTH_MIN = 4
+_FOLDED_WIDTH_MIN = 8
 _INDENT = "    "
 
 
@@ -78,6 +78,10 @@ def _print_table(console: Console, table: Table, view: TerminalView, *, has_bloc
         return
     while (shorter := without_a_dispensable(table)) is not None:
         table = shorter
+    if folded_lines(table, view.width, has_colour=False) is None:
+        # rich would cut figures, and leave out texts.
+        console.file.writelines(f"{line}\n" for line in block_lines(table, view.width, has_colour=view.has_colour))
+        return
     grid = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
     for column in table.columns:
         right = column.kind in RIGHT
@@ -154,6 +158,19 @@ def folded_lines(table: Table, width: int, *, has_colour: bool) -> Iterator[str]
         widths[widest] -= 1
     rights = [column.kind in RIGHT for column in table.columns]
     return _folded(headings, rows, widths, rights, has_colour=has_colour)
+
+
+def block_lines(table: Table, width: int, *, has_colour: bool) -> Iterator[str]:
+    """Return the lines of a table whose rows are too wide: a block for each row, with a line for each value."""
+    name_width = max(_length(column.heading) for column in table.columns)
+    widths = [name_width, max(1, width - name_width - _GAP)]
+    for number, row in enumerate(table.rows):
+        if number:
+            yield ""
+        for index, column in enumerate(table.columns):
+            value = _Cell(human_text(column.kind, row[index]), column.tone_in(row, index))
+            for line in _folded_row([_Cell(column.heading, Tone.QUIET), value], widths):
+                yield _line(line, widths, [False, False], has_colour=has_colour)
 
 
 def _folded(

@@ -146,6 +146,20 @@ def test_texts_of_very_many_rows_are_folded_as_well() -> None:
     )
 
 
+def test_a_row_that_is_too_wide_even_when_folded_is_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No figure is cut and no text left out: what a row is about must be seen on every terminal."""
+    columns = (Column("group"), Column("lag", Kind.NUMBER), Column("log_end_offset", Kind.NUMBER), Column("status"))
+    rows = [("orders-by-country", 12, 1_234_567_890_123, "STOP"), ("g", None, 0, "OK")]
+    monkeypatch.setenv("COLUMNS", "30")
+    monkeypatch.setenv("NO_COLOR", "1")
+    drawn = Terminal()
+    print_sections(Report([], Table(columns, rows)), drawn)
+    assert drawn.getvalue().splitlines() == [
+        "Group           orders-by-coun", "                try", "Lag             12", "Log end offset  1234567890123",
+        "Status          STOP", "", "Group           g", "Lag             -", "Log end offset  0", "Status          OK",
+    ]  # fmt: skip
+
+
 KINDS = st.sampled_from([Kind.TEXT, Kind.NUMBER, Kind.BYTES, Kind.LIST, Kind.FLAG])
 VALUES = {
     Kind.TEXT: st.one_of(st.none(), st.text(alphabet="abc-Ωé", max_size=8)),
