@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, timedelta
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -117,9 +118,10 @@ class StateChangeCheck:
     def end_logs(self) -> None:
         """Report what is still open where the logs end. Call it once, after the last batch."""
         if self._last_start is not None:
-            self._histories.finish(self._last_start)
+            ahead_s = partial(_ahead_s, self._clocks.finish())
+            self._histories.finish(self._last_start, ahead_s)
             self._requests.finish(self._last_start)
-            self._controllers.finish(self._clocks.finish())
+            self._controllers.finish(ahead_s)
 
     @property
     def states(self) -> dict[TopicPartition, PrintedState]:
@@ -172,7 +174,7 @@ class StateChangeCheck:
     def _event(self, start: bytes, broker_id: int | None, line: StateChangeLine, event: Event) -> None:
         match event:
             case StateSeen():
-                self._histories.state_seen(start, event, by_controller=line.is_controller)
+                self._histories.state_seen(start, event, broker_id, by_controller=line.is_controller)
             case RoleStarted():
                 self._histories.role_started(start, event, broker_id)
             case Reassigned():
@@ -297,17 +299,15 @@ class ControllerTracking:
         lines.last_start = start
         lines.count += 1
 
-    def finish(self, apart_s: Mapping[tuple[int, int], int]) -> None:
+    def finish(self, ahead_s: Callable[[int | None, int | None], int]) -> None:
         """The logs end: note who went on as controller after another one had begun.
 
-        ``apart_s`` is by how much a broker's log is ahead of that of a controller, by controller and broker, to a
-        second.
+        ``ahead_s`` tells how far the clock of one broker is behind that of another.
         """
         for late, lines in self._late.items():
             if isinstance(late, _Overlap):
-                old, new = late.old_id, late.new_id
-                ahead_s = apart_s.get((new, old), -apart_s.get((old, new), 0))
-                if late.late_s <= (ahead_s + 1 if ahead_s else 0):
+                ahead = ahead_s(late.new_id, late.old_id)
+                if late.late_s <= (ahead + 1 if ahead else 0):
                     continue
             self._book.note(Check.STALE_CONTROLLER, lines.first_start, lines.example, count=lines.count)
             self._book.note(Check.STALE_CONTROLLER, lines.last_start, lines.example, count=0)
@@ -476,6 +476,21 @@ class ClockTracking:
                 )
                 self._book.note(Check.CLOCKS_APART, handled[0][0], example, gravity=abs(delay_s))
         return apart_s
+
+
+def _ahead_s(apart_s: Mapping[tuple[int, int], int], first: int | None, last: int | None) -> int:
+    """Return by how many seconds the clock of ``last`` is ahead of that of ``first``, as far as is known.
+
+    ``apart_s`` is by how much a broker's log is ahead of that of a controller, by controller and broker.
+    """
+    for controller in sorted({controller for controller, _ in apart_s}):
+        if (controller, first) in apart_s or (controller, last) in apart_s:
+            return _ahead_of(apart_s, controller, last) - _ahead_of(apart_s, controller, first)
+    return 0
+
+
+def _ahead_of(apart_s: Mapping[tuple[int, int], int], controller: int, broker_id: int | None) -> int:
+    return 0 if broker_id is None else apart_s.get((controller, broker_id), 0)
 
 
 _Sort = tuple[RequestKind, int]

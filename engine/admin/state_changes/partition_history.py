@@ -8,8 +8,10 @@ itself logs counts.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import NamedTuple
 
 from engine.admin.state_changes.findings import Check, FindingBook
 from engine.admin.state_changes.zones import moment_of
@@ -34,6 +36,32 @@ _DELETION = timedelta(seconds=5)
 """A deleted partition loses its leader, and brokers forget it, within this time, in either order."""
 
 
+class Written(NamedTuple):
+    """When a line was written, and by whose clock."""
+
+    start: bytes
+    broker_id: int | None
+
+
+class _Across(NamedTuple):
+    """Something that happened again, by the clocks of two brokers."""
+
+    check: Check
+    first_id: int | None
+    last_id: int | None
+    took_s: int
+
+
+@dataclass(slots=True)
+class _AcrossLines:
+    """Lines that are judged together, counted."""
+
+    first_start: bytes
+    last_start: bytes
+    example: Callable[[timedelta], str]
+    count: int = 0
+
+
 @dataclass(slots=True)
 class PartitionHistory:
     """What is known about one partition. ``state`` is the newest; None from its creation until it has one."""
@@ -49,8 +77,8 @@ class PartitionHistory:
     may_be_deleted: bool = False
     """It lost its leader at about the time when brokers forgot partitions they did not name."""
     unclean_epoch: int | None = None
-    changes: deque[tuple[bytes, int, int]] = field(default_factory=lambda: deque(maxlen=3))
-    left_isr: dict[int, bytes] = field(default_factory=dict)
+    changes: deque[tuple[Written, int, int]] = field(default_factory=lambda: deque(maxlen=3))
+    left_isr: dict[int, Written] = field(default_factory=dict)
     targets: frozenset[int] | None = None
     """The replicas that the last reassignment leads to, if the controller's log names them."""
     removing: set[int] = field(default_factory=set)
@@ -79,13 +107,15 @@ class PartitionHistories:
         self._window = window
         self._last_forgotten: bytes | None = None
         self._leaderless: set[TopicPartition] = set()
+        self._across: dict[_Across, _AcrossLines] = {}
         self.by_partition: dict[TopicPartition, PartitionHistory] = {}
 
-    def state_seen(self, start: bytes, event: StateSeen, *, by_controller: bool) -> None:
-        """A line prints a state."""
+    def state_seen(self, start: bytes, event: StateSeen, broker_id: int | None, *, by_controller: bool) -> None:
+        """A line of a broker prints a state."""
         history = self._of(event.partition)
         if _is_newer(history, event.state, by_controller=by_controller):
-            self._advance(start, event.partition, history, event.state, event.moved_from or "")
+            written = Written(start, broker_id)
+            self._advance(written, event.partition, history, event.state, event.moved_from or "")
             if event.state.leader == NO_LEADER:
                 self._lost_leader(start, event.partition, history)
 
@@ -98,7 +128,7 @@ class PartitionHistories:
             state = PrintedState(broker_id, event.leader_epoch, event.isr, event.partition_epoch)
             history = self._of(event.partition)
             if _is_newer(history, state, by_controller=False):
-                self._advance(start, event.partition, history, state)
+                self._advance(Written(start, broker_id), event.partition, history, state)
 
     def reassigned(self, event: Reassigned) -> None:
         """A reassignment goes on. What is added has left by an earlier one, if it left: it is as if new."""
@@ -157,8 +187,17 @@ class PartitionHistories:
             self._book.note(Check.UNCLEAN_ELECTION, start, f"{event.partition}: its leader says so")
             history.unclean_epoch = epoch
 
-    def finish(self, last_start: bytes) -> None:
-        """The logs end: what has no leader now stays without one."""
+    def finish(self, last_start: bytes, ahead_s: Callable[[int | None, int | None], int]) -> None:
+        """The logs end: what has no leader now stays without one.
+
+        ``ahead_s`` tells how far the clock of one broker is behind that of another.
+        """
+        for key, lines in self._across.items():
+            took = timedelta(seconds=key.took_s - ahead_s(key.first_id, key.last_id))
+            if took <= self._window:
+                example = lines.example(max(took, timedelta(0)))
+                self._book.note(key.check, lines.first_start, example, count=lines.count)
+                self._book.note(key.check, lines.last_start, example, count=0)
         for partition, history in sorted(self.by_partition.items()):
             if history.may_be_deleted and not history.has_failed_election and history.offline_since is None:
                 history.is_deleted = True
@@ -177,25 +216,25 @@ class PartitionHistories:
 
     def _advance(
         self,
-        start: bytes,
+        written: Written,
         partition: TopicPartition,
         history: PartitionHistory,
         state: PrintedState,
         moved_from: str = "",
     ) -> None:
-        before = history.state
+        before, start = history.state, written.start
         if state.partition_epoch is None and before is not None and before.leader_epoch == state.leader_epoch:
             state = state._replace(partition_epoch=before.partition_epoch)
         if before is not None:
             self._note_gap(start, partition, before, state)
-            self._note_isr(start, partition, history, before, state)
+            self._note_isr(written, partition, history, before, state)
         # Only a partition without a leader can get one that is not in sync.
         if not moved_from.startswith(_ONLINE) and history.unclean_epoch != state.leader_epoch:
             self._note_unclean(start, partition, history, before, state)
         if state.leader != NO_LEADER:
             self._online(start, partition, history)
             if history.last_leader is not None and history.last_leader != state.leader:
-                self._note_leader(start, partition, history, history.last_leader, state)
+                self._note_leader(written, partition, history, history.last_leader, state)
             elif history.last_leader is None and moved_from.startswith((_ONLINE, _OFFLINE)):
                 example = f"{partition}: ? → {state.leader} (leader epoch {state.leader_epoch})"
                 self._book.note(Check.LEADER_CHANGES, start, example)
@@ -235,26 +274,27 @@ class PartitionHistories:
         history.unclean_epoch = state.leader_epoch
 
     def _note_leader(
-        self, start: bytes, partition: TopicPartition, history: PartitionHistory, before: int, state: PrintedState
+        self, written: Written, partition: TopicPartition, history: PartitionHistory, before: int, state: PrintedState
     ) -> None:
         example = f"{partition}: {before} → {state.leader} (leader epoch {state.leader_epoch})"
-        self._book.note(Check.LEADER_CHANGES, start, example)
-        history.changes.append((start, before, state.leader))
+        self._book.note(Check.LEADER_CHANGES, written.start, example)
+        history.changes.append((written, before, state.leader))
         if len(history.changes) < 3:
             return
         (first, a, b), (_, c, d), (_, e, f) = history.changes
-        if (a, b) == (d, c) == (e, f) and _between(first, start) <= self._window:
-            took = _seconds(_between(first, start))
-            self._book.note(Check.LEADER_PING_PONG, start, f"{partition}: {a} → {b} → {d} → {f} in {took}")
+        if (a, b) == (d, c) == (e, f):
+            way = f"{partition}: {a} → {b} → {d} → {f} in"
+            self._note_again(Check.LEADER_PING_PONG, first, written, lambda took: f"{way} {_seconds(took)}")
 
     def _note_isr(
         self,
-        start: bytes,
+        written: Written,
         partition: TopicPartition,
         history: PartitionHistory,
         before: PrintedState,
         state: PrintedState,
     ) -> None:
+        start = written.start
         left, joined = set(before.isr) - set(state.isr), set(state.isr) - set(before.isr)
         change = f"{partition}: ISR {_ids(before.isr)} → {_ids(state.isr)}"
         moved = {broker_id for broker_id in left if history.has_moved(start, broker_id)}
@@ -269,11 +309,22 @@ class PartitionHistories:
             self._book.note(Check.ISR_EXPANDS, start, change)
         for broker_id in sorted(left):
             last = history.left_isr.get(broker_id)
-            if last is not None and _between(last, start) <= self._window:
-                after = _seconds(_between(last, start))
-                example = f"{partition}: broker {broker_id} left the ISR again, {after} after the last time"
-                self._book.note(Check.ISR_FLAPPING, start, example)
-            history.left_isr[broker_id] = start
+            if last is not None:
+                again = f"{partition}: broker {broker_id} left the ISR again,"
+                self._note_again(Check.ISR_FLAPPING, last, written, _after_the_last_time(again))
+            history.left_isr[broker_id] = written
+
+    def _note_again(self, check: Check, first: Written, last: Written, example: Callable[[timedelta], str]) -> None:
+        """Note what happens again within the window; by the clocks of two brokers that is known at the end."""
+        took = _between(first.start, last.start)
+        if first.broker_id == last.broker_id:
+            if took <= self._window:
+                self._book.note(check, last.start, example(took))
+            return
+        key = _Across(check, first.broker_id, last.broker_id, round(took.total_seconds()))
+        lines = self._across.setdefault(key, _AcrossLines(last.start, last.start, example))
+        lines.last_start = last.start
+        lines.count += 1
 
     def _note_gap(self, start: bytes, partition: TopicPartition, before: PrintedState, state: PrintedState) -> None:
         """Note how often the state was written in between without a line."""
@@ -321,6 +372,10 @@ def _follows(before: PrintedState, state: PrintedState) -> bool:
     if before.partition_epoch is None or state.partition_epoch is None:
         return False
     return state.partition_epoch == before.partition_epoch + 1
+
+
+def _after_the_last_time(again: str) -> Callable[[timedelta], str]:
+    return lambda took: f"{again} {_seconds(took)} after the last time"
 
 
 def _between(first: bytes, second: bytes) -> timedelta:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tracemalloc
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -70,17 +71,18 @@ class Night:
         return self.write(broker, f"[Broker id={broker}] {text}", level)
 
     def state(
-        self, partition: str, leader: int, isr: str, leader_epoch: int, version: int, *, moved: str = ""
+        self, partition: str, leader: int, isr: str, leader_epoch: int, version: int, *, moved: str = "", by: int = 1
     ) -> Night:
-        """The controller decides on a state, in the words of Kafka 3.9."""
+        """The controller decides on a state, in the words of Kafka 3.9: broker 1, or another one after it."""
+        say = partial(self.controller, broker=by, epoch=2 + by)
         if not moved:
-            return self.controller(
+            return say(
                 f"Partition {partition} state changed to (Leader:{leader},ISR:{isr},LeaderRecoveryState:RECOVERED,"
                 f"LeaderEpoch:{leader_epoch},ZkVersion:{version},ControllerEpoch:3) after removing replica 9 from the ISR "
                 "as part of transition to OfflineReplica"
             )
         brokers = ", ".join(f"BrokerState(brokerId={broker}, brokerEpoch=-1)" for broker in isr.split(","))
-        return self.controller(
+        return say(
             f"Changed partition {partition} from {moved} to OnlinePartition with state LeaderAndIsr(leader={leader}, "
             f"leaderEpoch={leader_epoch}, isrWithBrokerEpoch=List({brokers}), leaderRecoveryState=RECOVERED, "
             f"partitionEpoch={version})"
@@ -417,6 +419,28 @@ def test_a_broker_whose_clock_is_wrong(night: Night, apart_ms: int, words: str) 
     )
 
 
+@pytest.mark.parametrize(
+    ("apart", "later", "is_again"),
+    [(5, 13, "8 min"), (5, 16, ""), (-5, 8, ""), (-5, 4, "9 min"), (0, 9, "9 min"), (0, 11, "")],
+)
+def test_what_happens_again_by_the_clock_of_another_broker_is_judged_by_how_far_that_is_ahead(
+    night: Night, apart: int, later: int, is_again: str
+) -> None:
+    """The window is ten minutes. The second time the controller is broker 2, whose clock may be wrong."""
+    handled_after(night, [apart * MINUTES + 5] * 4)
+    night.at(20 * MINUTES).state("t-0", 1, "1,3", 0, 0).state("t-0", 1, "1", 0, 1).state("t-0", 1, "1,3", 0, 2)
+    night.state("u-0", 1, "1,2", 0, 0).state("u-0", 2, "1,2", 1, 1, moved="OnlinePartition")
+    night.state("u-0", 1, "1,2", 2, 2, moved="OnlinePartition")
+    night.at((20 + later) * MINUTES).state("t-0", 1, "1", 0, 3, by=2)
+    night.state("u-0", 2, "1,2", 3, 3, moved="OnlinePartition", by=2)
+    result = night.result()
+    expected = {"isr_flapping": 1, "leader_ping_pong": 1} if is_again else {}
+    assert {label: count for label, count in bad(result).items() if label != "clocks_apart"} == expected
+    if is_again:
+        assert f"left the ISR again, {is_again} after the last time" in finding(result, Check.ISR_FLAPPING).examples[0]
+        assert finding(result, Check.LEADER_PING_PONG).examples[0].endswith(f"u-0: 1 → 2 → 1 → 2 in {is_again}")
+
+
 def test_a_controller_whose_clock_was_ahead_did_not_go_on(night: Night) -> None:
     """Its last lines seem to come after the first ones of the next controller, by as much as its clock is ahead."""
     for number in range(4):
@@ -441,7 +465,7 @@ def test_the_lines_of_a_controller_that_went_on_are_counted_not_kept() -> None:
         assert tracemalloc.get_traced_memory()[0] < 100_000
     finally:
         tracemalloc.stop()
-    tracking.finish({})
+    tracking.finish(lambda first, last: 0)
     (stale,) = (finding for finding in book.findings if finding.check is Check.STALE_CONTROLLER)
     assert (stale.count, stale.first_start, stale.last_start) == (
         20_000,
