@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from engine.admin.cluster.target import ClusterTarget, Naming
     from engine.common.acl import Requirement
 
+_ENDS_WITH_COMMAND = re.compile(r": klamm [^;,()]+$")
 _DETAILS_MAX = 20
 
 _SIDES = {
@@ -369,7 +371,8 @@ class Invocation:
         with drawing_stream() as stream:
             print_report(report, self.output, stream)
         for note in report.notes:
-            self.talk.say(f"{note}{self.as_seen_by}" if isinstance(note, Nothing) else note)
+            said = self.pasteable(note) if _ENDS_WITH_COMMAND.search(note) else note
+            self.talk.say(f"{said}{self.as_seen_by}" if isinstance(note, Nothing) else said)
 
     @property
     def as_seen_by(self) -> str:

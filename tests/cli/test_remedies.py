@@ -20,6 +20,7 @@ from cli.framework.root import load
 from cli.framework.talk import Talk
 from cli.main import root_command
 from cli.output.format import OutputFormat
+from cli.output.report import Report, Table
 from cli.table_of_commands import ENTRIES
 from cli.views.health import health_report
 from engine.admin.cluster.errors import BadRequest
@@ -164,6 +165,17 @@ def test_a_hint_names_the_cluster_that_the_command_named(capsys: pytest.CaptureF
     for operation in (Operation.START_LOCAL_CLUSTER, Operation.CHECK_ZOOKEEPER, Operation.MERGE_STATE_CHANGES):
         invocation.tell_failures([BadRequest("odd", hint=words(operation))])
         assert "--cluster" not in capsys.readouterr().err, "it needs no cluster, or names one by itself"
+
+
+def test_a_note_that_ends_with_a_command_names_the_cluster(capsys: pytest.CaptureFixture[str]) -> None:
+    invocation = Invocation(OutputFormat.PLAIN, Talk(), target_options=TargetOptions(bootstrap_server="h:1"))
+    notes = (
+        "go on: klamm plan resume p.json",
+        "give it more (klamm plan factor), or wait",
+        "see: klamm a -b x; then b",
+    )
+    invocation.print(Report([], Table((), ()), notes=notes))
+    assert capsys.readouterr().err.splitlines() == [f"{notes[0]} --bootstrap-server h:1", *notes[1:]]
 
 
 @pytest.mark.parametrize(

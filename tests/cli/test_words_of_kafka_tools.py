@@ -6,6 +6,8 @@ import json
 import math
 import re
 import struct
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -127,6 +129,10 @@ def test_groups() -> None:
         assert groups.offsets_text([state]) == KafkaText(f"{theirs.out}\n", theirs.said)
     assert groups.members_text([read], is_verbose=True) == said(f"{describe} --members --verbose")
     assert groups.states_text([read]) == said(f"{describe} --state")
+    # Kafka's tool ends with a stack trace, and without a word of the group: klamm has its own words.
+    worker = replace(read, protocol_type="connect", partitions=())
+    for told in (groups.offsets_text, groups.states_text, partial(groups.members_text, is_verbose=False)):
+        assert told([read, worker]) is None
     listed = [ListedGroup("g1", GroupType.CLASSIC, "consumer", GroupState.STABLE, 1)]
     shown = groups.listed_text(listed, with_state=True, with_type=False)
     assert shown == said("kafka-consumer-groups --list --state")

@@ -77,10 +77,9 @@ async def verify(invocation: Invocation, file: PlanArgument) -> Report:
     record = None if str(file) == "-" else _journal_of(loaded.beside(".journal"))
     statuses = seen_from_before(statuses, loaded.moves, record, holder)
     is_begun = record is not None and record.is_under_way
-    meaning = _what_it_means(statuses, "FILE" if str(file) == "-" else str(file), is_begun=is_begun)
+    notes += _what_it_means(statuses, "FILE" if str(file) == "-" else str(file), is_begun=is_begun)
     if record is not None and record.is_under_way and holder is None:
-        meaning += _ended_early(statuses, record, str(file))
-    notes += map(invocation.pasteable, meaning)
+        notes += _ended_early(statuses, record, str(file))
     return statuses_report(statuses, notes)
 
 

@@ -12,6 +12,7 @@ from engine.admin.groups.description import DescribedGroup, DescribedMember, Par
 from engine.admin.groups.reset_plan import PartitionReset
 from engine.admin.groups.values import GroupState, ListedGroup
 from engine.common.model import TopicPartition
+from engine.kafka.formats.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 
 _MISSING = "-"
 _DRY_RUN_IMPLIED = (
@@ -43,22 +44,25 @@ def listed_text(groups: Sequence[ListedGroup], *, with_state: bool, with_type: b
     return KafkaText("".join(lines))
 
 
-def offsets_text(groups: Sequence[DescribedGroup]) -> KafkaText:
+def offsets_text(groups: Sequence[DescribedGroup]) -> KafkaText | None:
     """``--describe``: a table for each group, with the partitions of the member that has most of them first."""
     return _of_groups(groups, lambda group: _offsets_table(group) if group.partitions else "")
 
 
-def members_text(groups: Sequence[DescribedGroup], *, is_verbose: bool) -> KafkaText:
+def members_text(groups: Sequence[DescribedGroup], *, is_verbose: bool) -> KafkaText | None:
     """``--describe --members``: a table for each group; its head comes even without members."""
     return _of_groups(groups, lambda group: _members_table(group, is_verbose=is_verbose))
 
 
-def states_text(groups: Sequence[DescribedGroup]) -> KafkaText:
+def states_text(groups: Sequence[DescribedGroup]) -> KafkaText | None:
     """``--describe --state``: a table of one row for each group."""
     return _of_groups(groups, _state_table)
 
 
-def _of_groups(groups: Sequence[DescribedGroup], table: Callable[[DescribedGroup], str]) -> KafkaText:
+def _of_groups(groups: Sequence[DescribedGroup], table: Callable[[DescribedGroup], str]) -> KafkaText | None:
+    """Return None if one is no consumer group: Kafka's tool ends with a stack trace, and klamm shows what it knows."""
+    if any(group.protocol_type not in ("", CONSUMER_PROTOCOL_TYPE) for group in groups):
+        return None
     known = [group for group in groups if group.state is not None]
     return KafkaText("".join(map(table, known)), "".join(map(_said, known)))
 
