@@ -150,9 +150,9 @@ def _compared(case: CaseResult, before: Rates) -> tuple[object, object]:
     return round(earlier), None if case.rate is None or not earlier else round(case.rate / earlier, 2)
 
 
-def _rounded(value: float | None) -> float | int | None:
+def _rounded(value: object) -> float | int | None:
     """Return a figure with no more digits than are known."""
-    if value is None:
+    if not isinstance(value, float | int):
         return None
     return round(value) if value >= 1000 else round(value, 2)
 
