@@ -263,7 +263,7 @@ class Invocation:
         return not self.is_dry_run
 
     def tell_failures(self, errors: Sequence[Exception], otherwise: ExitCode = ExitCode.DONE) -> ExitCode:
-        """Tell failures that did not end the command; return the first one's exit code, or ``otherwise``."""
+        """Print failures that did not end the command; return the first one's exit code, or ``otherwise``."""
         for cluster in self.denials:
             for error in errors:
                 cluster.explain(error)

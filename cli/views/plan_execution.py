@@ -53,7 +53,7 @@ class ExecutionView:
         self._begun: set[int] = set()
 
     def step(self, step: Step, wave: int) -> None:
-        """Tell the steps that a person waits for, and keep what an interrupt would say."""
+        """Report the steps that a person waits for, and note what to say if the run is interrupted."""
         if self._is_jsonl and step is not Step.ENDED:
             self._data({"event": step.value, "wave": wave or None})
         if step is Step.WAVE_BEGUN:
@@ -93,11 +93,11 @@ class ExecutionView:
         self._say(f"the rollback is in {rollback_file}; to go back: {self._goes_on.replace(' resume ', ' rollback ')}")
 
     def waits_for(self, holder: Holder) -> None:
-        """Tell who holds the lock."""
+        """Report who holds the lock."""
         self._say(f"the lock is held by {holder}, for {holder.what}; waiting in case that run was killed")
 
     def says(self, text: str) -> None:
-        """Tell what a person wants to know."""
+        """Print a line that a person wants to read."""
         self._erase()
         self._say(text)
 

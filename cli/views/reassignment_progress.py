@@ -95,7 +95,7 @@ class ExecutionView(ProgressView):
         self._invocation.talk.remind(f"nothing was changed, and {rollback_file} is removed again")
 
     def started(self, refusals: Sequence[Refusal]) -> None:
-        """Tell what was refused, and how much has started."""
+        """Report what was refused, and how much has started."""
         self.code = self._invocation.tell_failures(
             [Refused(refusal.code, refusal.message, where=f"partition {refusal.name}") for refusal in refusals]
         )

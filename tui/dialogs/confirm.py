@@ -90,7 +90,7 @@ class ConfirmDialog(Dialog[bool]):
 
 
 class OutcomeDialog(TextDialog):
-    """Tells what became of an operation, row by row; it stays until it is closed."""
+    """Shows what became of an operation, row by row; it stays until it is closed."""
 
     def __init__(self, outcome: Outcome, command: str, leads: str = SAME) -> None:
         word = outcome.verdict or ("done" if outcome.is_good else "not all of it was done")

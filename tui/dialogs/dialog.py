@@ -156,7 +156,7 @@ class Also(NamedTuple):
 
 
 class TextDialog(Dialog[None]):
-    """Tells something, with a command if there is one to copy; it stays until it is closed."""
+    """Shows a message, with a command if there is one to copy; it stays until it is closed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter,q", "leave", "Close", show=False),

@@ -28,7 +28,7 @@ EXPECTED = (KlammError, OSError, TimeoutError)
 LINES_MAX = 200
 """A preview lists this many partitions and counts the others."""
 _BROKERS_MAX = 12
-"""As many are told in a sentence."""
+"""A sentence names at most this many."""
 
 
 @dataclass(frozen=True, slots=True)

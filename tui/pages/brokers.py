@@ -48,7 +48,7 @@ class BrokerItem:
     no_size: Cell = NO_DATA
     """Why its sizes are not known."""
     is_read: bool = True
-    """Whether all that tells of it was read once."""
+    """Whether everything about it was read once."""
     figures: BrokerFigures | None = None
     has_failed_dir: bool = False
 

@@ -262,7 +262,7 @@ async def _tls(cluster: Cluster, host: str, port: int) -> Step:
 
 
 async def _rights(cluster: Cluster) -> Step:
-    """Tell what this principal may do with the cluster, as far as the brokers say."""
+    """Say what this principal may do with the cluster, as far as the brokers say."""
     where = cluster.target.name
     describe = Right(AclOperation.DESCRIBE, ResourceType.CLUSTER)
     hint: Words | None = None

@@ -47,7 +47,7 @@ class QueryTraces:
     def read(self) -> tuple[list[Query], list[AdminError]]:
         """Return the queries found, and what could not be read.
 
-        A query is one, whatever tells of it: its checkpoint has the batch that runs, an event log its name, and where
+        All traces of a query are one: its checkpoint has the batch that runs, an event log its name, and where
         logs ended. The newest position counts. Copies of a checkpoint are queries of their own.
         """
         failures: list[AdminError] = []

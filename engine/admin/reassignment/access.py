@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ReassignmentReader(Protocol):
-    """Tells what is under way in one cluster."""
+    """Reads what is under way in one cluster."""
 
     @property
     def may_be_late(self) -> bool:

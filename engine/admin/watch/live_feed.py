@@ -290,7 +290,7 @@ class LiveFeed:
             await listener.close()
 
     async def _silence_changed(self, fallen: Collection[int], back: Collection[int]) -> None:
-        """Tell at once, and free the readings that wait for a silent broker."""
+        """Make a frame at once, and free the readings that wait for a silent broker."""
         self._urgent.set()
         for cluster in (self._readings.wire, self._readings.slow):
             wire = await cluster.wire()

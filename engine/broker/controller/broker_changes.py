@@ -98,7 +98,7 @@ class BrokerChanges:
             self._context.live_brokers.pop(broker_id, None)
 
     def process_modification(self, broker_id: int) -> Steps[None]:
-        """Tell everybody the new endpoints of a broker that changed its registration."""
+        """Send all brokers the new endpoints of a broker that changed its registration."""
         registered = yield from carry_out(ReadBroker(broker_id))
         known = self._context.live_brokers.get(broker_id)
         if registered is None or known is None or registered.broker_epoch != known.broker_epoch:

@@ -81,7 +81,7 @@ class MetadataSnapshot:
     topic_ids: Mapping[str, bytes] = field(default_factory=dict)
     topic_names: Mapping[bytes, str] = field(default_factory=dict)
     mark: object = field(default_factory=object, init=False, repr=False, compare=False)
-    """Tells this snapshot from all others, for those who must not keep it alive."""
+    """Identifies this snapshot to those who must not keep it alive."""
 
 
 class _TopicIds:
