@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
 
 from engine.admin.cluster.remedies import Give, Operation, Parameter, Phrase, Words
 from engine.common.metric import Metric
-from engine.common.snapshot import ClusterSnapshot
+from engine.common.snapshot import ClusterSnapshot, LogDirSnapshot
 
 EXAMPLES_MAX = 5
 """This many cases of each reason are named, unless the caller wants all."""
@@ -274,26 +273,13 @@ def used_percent(total_bytes: int | None, usable_bytes: int | None) -> float | N
     return 100 * (total_bytes - usable_bytes) / total_bytes
 
 
-class Volume(Protocol):
-    """A log dir of a broker, with the bytes of its volume."""
-
-    @property
-    def broker(self) -> int: ...
-    @property
-    def log_dir(self) -> str | None: ...
-    @property
-    def total_bytes(self) -> int | None: ...
-    @property
-    def usable_bytes(self) -> int | None: ...
-
-
-def used_percents(volumes: Iterable[Volume]) -> dict[int, dict[str, float]]:
+def used_percents(log_dirs: Iterable[LogDirSnapshot]) -> dict[int, dict[str, float]]:
     """Return by broker and log dir how full the volume is, as far as brokers say."""
     percents: dict[int, dict[str, float]] = {}
-    for volume in volumes:
-        percent = used_percent(volume.total_bytes, volume.usable_bytes)
-        if volume.log_dir is not None and percent is not None:
-            percents.setdefault(volume.broker, {})[volume.log_dir] = percent
+    for log_dir in log_dirs:
+        percent = used_percent(log_dir.total_bytes, log_dir.usable_bytes)
+        if percent is not None:
+            percents.setdefault(log_dir.broker, {})[log_dir.log_dir] = percent
     return percents
 
 

@@ -10,6 +10,7 @@ from engine.admin.cluster.target import Side
 from engine.admin.health.checks import assess
 from engine.admin.health.report import Check, HealthFacts, HealthReport, Severity, report_of_reasons, used_percents
 from engine.admin.health.topic_checks import TopicMemory
+from engine.admin.log_dirs.describing import working_dirs
 from engine.admin.watch.frame import Frame, LinkState, Stage
 from engine.common.snapshot import SnapshotSource
 
@@ -123,7 +124,7 @@ def facts_of(frame: Frame) -> HealthFacts:
             for broker, broker_words in words.items()
             if broker_words.offline_log_dirs
         },
-        used_percents=used_percents(log_dir for log_dir in frame.log_dirs if log_dir.broker in live),
+        used_percents=used_percents(working_dirs(log_dir for log_dir in frame.log_dirs if log_dir.broker in live)),
         silent_brokers={broker: broker_words.trouble for broker, broker_words in words.items() if broker_words.trouble},
         refusals={broker: said.hint for broker, said in words.items() if said.hint},
         deletion_ages_ms=frame.deletion_ages_ms,
