@@ -39,7 +39,7 @@ def within_caps(problem: Problem, solved: Solved, limits: ByteLimits, work: Work
 
     Each partition changes as a whole or not at all, and gets only replica sets that the whole plan may give. So the
     cluster is as safe after each partition as with the whole plan. If the solver sees every choice, no such plan is
-    better by ``rank``; else the result is a part of the whole plan, the most urgent first.
+    better by ``rank``; otherwise the result is a part of the whole plan, the most urgent first.
     """
     if _is_within(problem, solved.after):
         return solved.after

@@ -105,7 +105,7 @@ def byte_limits(problem: Problem) -> ByteLimits:
     shares = _shares(problem) if Aim.BYTES in problem.aim else {}
     if shares:
         # A broker that is not a target can hold less once it gives replicas away, and so the others' shares rise.
-        # Targets need not get more because of that: else the same plan, made again on its own result, would go on.
+        # Targets need not get more because of that: otherwise the same plan, made again on its own result, would go on.
         first = _shares(problem, all_may_get=True)
         for broker, share in shares.items():
             wanted = min(share, first[broker])

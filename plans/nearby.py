@@ -42,7 +42,7 @@ it takes as long, but a step of work is longer."""
 
 _FINE_GAP, _MARGIN = 1e-3, 2e-6
 """Where rows are broken, those of bytes are narrower by this margin, in units. If rows may stay broken, the solver has
-to be exact as well: else its tolerances would leave a few bytes outside."""
+to be exact as well: otherwise its tolerances would leave a few bytes outside."""
 
 Bools = npt.NDArray[np.bool_]
 
@@ -83,7 +83,7 @@ class Pairs:
     def _pushes(self, now: Layout) -> list[tuple[Floats, Floats]]:
         """Return what a replica and a leader cost more where rows have too much, and less where they have too little.
 
-        A size counts up to what the row is off, else the largest partitions would always be the ones to move.
+        A size counts up to what the row is off: otherwise the largest partitions would always be the ones to move.
         """
         rows = zip(self.model.rows, now.sums(self.model), strict=True)
         off = [max(0.0, value - row.high) - max(0.0, row.low - value) for row, value in rows]

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from engine.common.errors import ErrorCode, KafkaError
 
 HELD_S_MAX = 30
-"""Whoever still holds room after this time waits for others, so its room is given on: else all might wait for ever."""
+"""Whoever still holds room after this time waits for others: its room goes to them, or all might wait forever."""
 
 
 class _Place:

@@ -73,7 +73,7 @@ def items_of(board: Board) -> list[BrokerItem]:
     if frame.cluster is None:
         return []
     total, live = board.total, {broker.id: broker for broker in board.brokers}
-    # A dead broker's replicas count in the mean, so the broker counts too; else the others would seem too empty.
+    # A dead broker's replicas count in the mean, so the broker counts too; otherwise the others would seem too empty.
     mean = board.replicas.total() / len(board.broker_ids) if board.broker_ids else 0
     advice = {entry.broker: entry for entry in restart_board(frame, total).brokers}
     rates = board.samples[-1].in_by_broker if board.samples else {}

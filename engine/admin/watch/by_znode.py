@@ -507,7 +507,7 @@ class ZooKeeperSide:
         try:
             self._knowledge.zookeeper_ms = await zookeeper_delay_ms(read)
         except TimeoutError:
-            # It is frozen. The next look shows whether it recovers; else the session ends by itself.
+            # It is frozen. The next look shows whether it recovers; otherwise the session ends by itself.
             self._lose(Failure(f"no answer within {LOOK_LIMIT_S:g} s"))
             return
         if was_lost:
