@@ -11,9 +11,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.cluster.json_files import parse_document, repeated
 from engine.admin.cluster.remedies import Do, Operation, Parameter, Phrase
 from engine.admin.topics.access import TopicReader
 from engine.admin.topics.selection import topic_not_found
@@ -126,19 +126,13 @@ def parse_election_file(text: str, where: str) -> ElectionScope:
         BadRequest: it is not of that form, lists nothing, or lists a partition twice.
     """
     example = 'write {"partitions":[{"topic":"orders","partition":0}]}'
-    if not text.strip():
-        raise BadRequest("the file is empty", where=where, hint=example)
-    try:
-        document: Any = json.loads(text)
-    except ValueError as error:
-        raise BadRequest(f"not JSON: {error}", where=where, hint=example) from error
-    entries = document.get("partitions") if isinstance(document, dict) else None
+    entries = parse_document(text, where, example).get("partitions")
     if not isinstance(entries, list):
         raise BadRequest('replica election data is missing "partitions" field', where=where, hint=example)
     wanted = [_entry(entry, where, example) for entry in entries]
-    duplicates = sorted({str(name) for name in wanted if wanted.count(name) > 1})
-    if duplicates:
-        message = f"replica election data contains duplicate partitions: {', '.join(duplicates)}"
+    twice = repeated(wanted)
+    if twice:
+        message = f"replica election data contains duplicate partitions: {', '.join(map(str, twice))}"
         raise BadRequest(message, where=where)
     if not wanted:
         raise BadRequest("replica election data lists no partition", where=where, hint=example)

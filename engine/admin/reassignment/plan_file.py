@@ -7,11 +7,12 @@ partition, ``log_dirs`` always there.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from engine.admin.cluster.errors import BadRequest
+from engine.admin.cluster.json_files import check_version, parse_document, repeated
 from engine.admin.cluster.remedies import Parameter
 from engine.common.collection import collector_paused
 from engine.common.model import TopicPartition
@@ -136,27 +137,9 @@ def plan_text(document: Mapping[str, Any]) -> str:
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
 
 
-def repeated(values: Iterable[Any]) -> list[Any]:
-    """Return the values that occur more than once, each once, sorted."""
-    seen: set[Any] = set()
-    twice: set[Any] = set()
-    for value in values:
-        (twice if value in seen else seen).add(value)
-    return sorted(twice)
-
-
 def _document(text: str, where: str, example: str) -> dict[str, Any]:
-    if not text.strip():
-        raise BadRequest("the file is empty", where=where, hint=example)
-    try:
-        document = json.loads(text)
-    except ValueError as error:
-        raise BadRequest(f"not JSON: {error}", where=where, hint=example) from error
-    if not isinstance(document, dict):
-        raise BadRequest("not a JSON object", where=where, hint=example)
-    version = document.get("version", 1)
-    if version != 1:
-        raise BadRequest(f"not supported version field value {json.dumps(version)}", where=where)
+    document = parse_document(text, where, example)
+    check_version(document, where)
     return document
 
 

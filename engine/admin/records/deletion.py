@@ -15,6 +15,7 @@ from typing import Any
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, OutcomeUnknown, Refused, Unknown, Unreachable
+from engine.admin.cluster.json_files import check_version, parse_document, repeated
 from engine.admin.cluster.remedies import Do, Operation, Phrase
 from engine.admin.cluster.wire import RETRY_PAUSE_S
 from engine.admin.configs.by_wire import read_effective
@@ -85,20 +86,16 @@ def parse_offset_file(text: str, where: str) -> dict[TopicPartition, int]:
     Raises:
         BadRequest: it is not of that form, lists nothing, or lists a partition twice.
     """
-    try:
-        document: Any = json.loads(text)
-    except ValueError as error:
-        raise BadRequest(f"not JSON: {error}", where=where, hint=_EXAMPLE) from error
-    entries = document.get("partitions") if isinstance(document, dict) else None
+    document = parse_document(text, where, _EXAMPLE)
+    entries = document.get("partitions")
     if not isinstance(entries, list):
         raise BadRequest("missing partitions field", where=where, hint=_EXAMPLE)
-    version = document.get("version", 1)
-    if version != 1:
-        raise BadRequest(f"not supported version field value {json.dumps(version)}", where=where)
+    check_version(document, where)
     wishes = [_wish(entry, where) for entry in entries]
-    twice = sorted({str(name) for name, _ in wishes if sum(name == other for other, _ in wishes) > 1})
+    twice = repeated(name for name, _ in wishes)
     if twice:
-        raise BadRequest(f"offset json file contains duplicate topic partitions: {', '.join(twice)}", where=where)
+        message = f"offset json file contains duplicate topic partitions: {', '.join(map(str, twice))}"
+        raise BadRequest(message, where=where)
     if not wishes:
         raise BadRequest("the file lists no partition", where=where, hint=_EXAMPLE)
     return dict(wishes)

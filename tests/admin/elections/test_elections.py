@@ -125,7 +125,7 @@ def test_an_election_file() -> None:
         ('{"partitions":[]}', "lists no partition"),
         ('{"partitions":[{"topic":"el"}]}', "not a topic with a partition"),
         ('{"partitions":[{"topic":"el","partition":true}]}', "not a topic with a partition"),
-        ('["el"]', 'missing "partitions" field'),
+        ('["el"]', "not a JSON object"),
     ],
 )
 def test_election_files_that_make_no_sense(text: str, message: str) -> None:

@@ -25,12 +25,20 @@ def test_a_file_of_offsets() -> None:
     assert parse_offset_file(json.dumps({"partitions": [ONE]}), "f")
 
 
+def test_a_file_of_very_many_partitions_is_read_in_one_go() -> None:
+    """Comparing each with all others would take minutes."""
+    entries = [ONE | {"partition": number} for number in range(50_000)]
+    assert len(parse_offset_file(offsets_text(*entries), "f")) == 50_000
+    with pytest.raises(BadRequest, match="t-7"):
+        parse_offset_file(offsets_text(*entries, ONE | {"partition": 7}), "f")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("nonsense", "not JSON"),
-        ("", "not JSON"),
-        ("[]", "missing partitions field"),
+        ("", "the file is empty"),
+        ("[]", "not a JSON object"),
         ('{"version":1}', "missing partitions field"),
         ('{"partitions":{}}', "missing partitions field"),
         (offsets_text(), "lists no partition"),
