@@ -75,7 +75,7 @@ class Entity:
 def not_set(entity: Entity, absent: Sequence[str]) -> BadRequest:
     """Return the error for settings to be dropped that the entity does not have."""
     see = Do(Operation.DESCRIBE_CONFIGS, entity.type.value.partition("/")[0])
-    if entity.type is EntityType.TOPIC:
+    if entity.type is EntityType.TOPIC and entity.name is not None:
         see = Do(Operation.DESCRIBE_TOPIC_CONFIGS, entity.name)
     elif entity.type is EntityType.BROKER and entity.name is not None:
         see = Do(Operation.DESCRIBE_BROKER_CONFIGS, entity.name)
