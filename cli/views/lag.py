@@ -65,8 +65,8 @@ def status_tone(value: object) -> Tone | None:
 
 
 _RATES = (
-    Column("in_per_sec", Kind.NUMBER, title="In/s", is_dispensable=True),
-    Column("out_per_sec", Kind.NUMBER, title="Out/s", is_dispensable=True),
+    Column("in_per_sec", Kind.NUMBER, title="In/s"),
+    Column("out_per_sec", Kind.NUMBER, title="Out/s"),
     Column("clear_in_ms", Kind.DURATION_MS, title="Clear in"),
 )
 _LAGS = (Column("lag", Kind.NUMBER), Column("time_lag_ms", Kind.DURATION_MS, title="Time lag"))
