@@ -64,7 +64,9 @@ def test_a_plan_that_fits(files: Files) -> None:
     for form, empty in (("github", ""), ("gitlab", "[]\n")):
         assert (files.check("--format", form).code, files.check("--format", form).out) == (0, empty)
     assert ElementTree.fromstring(files.check("--format", "junit").out)[0].get("failures") == "0"
-    assert files.check("--format", "markdown").out.startswith(f"### Plan `{files.plan}`: fits\n")
+    markdown = files.check("--format", "markdown").out
+    assert markdown.startswith(f"### Plan `{files.plan}`: fits\n")
+    assert files.check("-o", "markdown").out == markdown, "as plan show, which has no other form"
 
 
 def test_findings_with_file_line_and_rule(files: Files) -> None:

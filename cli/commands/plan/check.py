@@ -61,8 +61,9 @@ async def check(
 
     The cluster is a live one or a --snapshot. Exits with 0 when nothing is wrong, and with 1 when there are findings;
     each names a line of the plan file. A change of the cluster that does not affect the plan is only a note, and so is
-    a plan that has already been carried out.
+    a plan that has already been carried out. -o markdown is the report of --format markdown.
     """
+    from cli.output.format import OutputFormat
     from cli.views.plan_check import check_report, errors_of, formatted
     from plans.checking import check_plan
     from plans.lines import plan_lines
@@ -73,6 +74,8 @@ async def check(
     snapshot = await _snapshot(invocation, loaded, has_sizes=has_sizes)
     findings = check_plan(loaded.plan, snapshot, rules, plan_lines(loaded.text))
     rule_file = None if policy is None else str(policy)
+    if form is None and invocation.output is OutputFormat.MARKDOWN:
+        form = CheckFormat.MARKDOWN
     if form is None:
         return check_report(str(file), findings, rules, rule_file)
     with data_stream() as stream:
