@@ -46,9 +46,17 @@ class MixedCluster:
     """Brokers by id; ``kafkas`` are Apache Kafka's. The first of ``ids`` starts first, and so becomes controller."""
 
     def __init__(
-        self, folder: Path, zookeeper_connect: str, ids: Sequence[int], kafkas: Sequence[int], **settings: str
+        self,
+        folder: Path,
+        zookeeper_connect: str,
+        ids: Sequence[int],
+        kafkas: Sequence[int],
+        *,
+        racks: Mapping[int, str] | None = None,
+        **settings: str,
     ) -> None:
         """``settings`` have underscores for dots."""
+        self._racks = racks or {}
         self._settings = _COMMON | {key.replace("_", "."): value for key, value in settings.items()}
         self.ids = tuple(ids)
         self.shares_jvm = False
@@ -92,6 +100,7 @@ class MixedCluster:
     def start(self, broker_id: int) -> None:
         """Start a broker and wait until it serves."""
         folder = self._folder / str(broker_id)
+        rack = {"broker.rack": self._racks[broker_id]} if self._racks else {}
         if broker_id in self._kafkas:
             kafka = ApacheKafkaBroker(
                 folder,
@@ -99,7 +108,7 @@ class MixedCluster:
                 host=self.host,
                 port=_FIRST_PORT + broker_id,
                 zookeeper_connect=self._zookeeper_connect,
-                overrides=self._settings,
+                overrides=self._settings | rack,
                 heap="320m",
                 shares_jvm=self.shares_jvm,
             )
@@ -111,7 +120,7 @@ class MixedCluster:
                 raise AssertionError(f"{error}\n{kafka.log[-4000:]}") from error
             return
         own = settings(folder, self.host, self._zookeeper_connect, broker_id=str(broker_id))
-        own |= {**self._settings, "listeners": f"PLAINTEXT://{self.address(broker_id)}"}
+        own |= {**self._settings, **rack, "listeners": f"PLAINTEXT://{self.address(broker_id)}"}
         klamm = self._stack.enter_context(BrokerProgram(folder, own))
         self._running[broker_id] = klamm
         klamm.wait_until_started()
