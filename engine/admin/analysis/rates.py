@@ -101,10 +101,13 @@ class Rates:
         return self._of_topics[topic.name]
 
     def busiest_topics(self, count: int) -> list[tuple[TopicSnapshot, float]]:
-        """Return the topics that get the most records; none if there are too many to look at in every frame."""
+        """Return the topics that get the most records, at least one in two seconds, which is shown as one a second.
+
+        There is none if there are too many to look at in every frame.
+        """
         if count <= 0 or sum(len(topic.partitions) for topic in self._topics) > MANY_PARTITIONS:
             return []
-        rates = [(topic, rate) for topic in self._topics if (rate := self.topic_in(topic))]
+        rates = [(topic, rate) for topic in self._topics if (rate := self.topic_in(topic) or 0.0) >= 0.5]
         return sorted(rates, key=lambda pair: -pair[1])[:count]
 
     def _in_all(self) -> float | None:

@@ -122,6 +122,8 @@ def test_the_busiest_topics_come_first_and_idle_ones_not_at_all(monkeypatch: pyt
     assert rates.busiest_topics(0) == []
     idle = after(frame(1, {A0: 1, A1: 2, B0: 0}), frame(2, {A0: 1, A1: 2, B0: 7}))
     assert [topic.name for topic, _ in idle.busiest_topics(5)] == ["b"]
+    slow = after(frame(1, {A0: 1, A1: 2, B0: 0}), frame(6, {A0: 3, A1: 2, B0: 7}))
+    assert [topic.name for topic, _ in slow.busiest_topics(5)] == ["b"], "the other would be shown with 0 a second"
     monkeypatch.setattr(module, "MANY_PARTITIONS", 2)
     assert rates.busiest_topics(5) == [], "three partitions are too many to look at in every frame"
 
