@@ -61,6 +61,7 @@ def test_each_cluster_has_the_verdict_of_its_own_header_and_the_gravest_is_first
         assert "⊘ refused" in row["denied"] and "SASL_AUTHENTICATION_FAILED" in row["denied"]
         assert "✖ bad profile" in row["bad"] and "no such file" in row["bad"]
         assert driven.lines_with("5 clusters   1 critical   3 not seen   1 healthy")
+        assert driven.drawn.splitlines()[3].startswith("  CLUSTER "), "nothing stands between"
         await driven.press("z")
         assert shown_names(driven) == ["broker-down", "bad", "denied", "unreachable", "live"], (
             "its groups are unhealthy"

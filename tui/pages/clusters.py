@@ -21,7 +21,7 @@ from tui.pages.page import Page, View
 from tui.state.board import Board
 from tui.state.fleet import Fleet, Member
 from tui.state.problems import problems_of
-from tui.state.status import Standing, causes_of
+from tui.state.status import Standing, cause_of, causes_of
 
 _NAMED_MAX = 3
 _UNSEEN = {
@@ -195,7 +195,7 @@ def aside(view: View, member: Member, width: int) -> list[Line]:
     for side in Side:
         link = frame.link(side)
         if link.state in (LinkState.LOST, LinkState.DENIED):
-            lines += folded(line((f"{plain(link.address)}: {plain(link.cause)}", Tone.BAD)), width)
+            lines += folded(line((f"{plain(link.address)}: {cause_of(link)}", Tone.BAD)), width)
     if not any(link.cause for link in frame.links.values()):
         lines += [part for cause in causes_of(frame) for part in folded(line((plain(cause), Tone.WARN)), width)]
     return lines

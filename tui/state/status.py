@@ -156,7 +156,12 @@ def _link_text(side: Side, link: Link, now_ms: int) -> str:
     following = ", trying now" if link.state is LinkState.LOST else ""
     if link.next_try_ms is not None and link.next_try_ms > now_ms:
         following = f", next try in {span((link.next_try_ms - now_ms) / 1000)}"
-    return f"{name} {word}: {plain(link.cause)}{last}{following}"
+    return f"{name} {word}: {cause_of(link)}{last}{following}"
+
+
+def cause_of(link: Link) -> str:
+    """Return why a link is lost, without the address, which stands before it."""
+    return plain(link.cause.removesuffix(f": {link.address}"))
 
 
 def source_lines(frame: Frame) -> list[Line]:

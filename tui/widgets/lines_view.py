@@ -177,7 +177,10 @@ class KeyItem:
 class KeyBar(Toned):
     """Keys in one line; a click is the same as the key. If they do not fit, titles are shortened or left out."""
 
-    DEFAULT_CSS = "KeyBar { height: 1; }"
+    DEFAULT_CSS = """
+    KeyBar { height: 1; }
+    KeyBar.-empty { height: 0; }
+    """
 
     class Pressed(Message):
         """A key of the bar was clicked."""
@@ -192,6 +195,7 @@ class KeyBar(Toned):
 
     def set_items(self, items: Sequence[KeyItem]) -> None:
         new = tuple(items)
+        self.set_class(not new, "-empty")
         if new != self._items:
             self._items = new
             self.refresh()
