@@ -114,7 +114,7 @@ ACTIONS: tuple[Action, ...] = (
     _row("partition.log", "w", "Broker logs", "Show what the brokers' state-change logs say about the partition.",
          "partitions", in_footer=True),
     _row("problem.why", "w", "Why", "Say all that is known of the problem: cases, what happened then, what to do.",
-         "overview groups reassignments", in_footer=True),
+         "overview brokers groups reassignments spark", in_footer=True),
     _row("problem.incident", "o", "Incident", "Show what followed from the failed broker under the cursor, in time.",
          "overview", in_footer=True),
     _view("view.pause", "space", "Pause", "Freeze the view; data keeps coming in behind it."),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from dashboards import Driven, dashboard, shown
 from event_loop import in_event_loop, staged
@@ -10,7 +12,7 @@ from fake_feed import FakeFeed
 
 from engine.admin.watch.frame import Stage
 from tui.drawing.cells import Tone
-from tui.pages import brokers, topics
+from tui.pages import brokers, partitions, topics
 from tui.pages.asides import aside_of
 from tui.pages.page import View
 from tui.state.board import Board
@@ -61,7 +63,7 @@ def test_every_column_can_be_reached_in_80_columns(scene: str, where: Location) 
         await driven.press(*["left"] * len(columns))
         assert header(driven) == before, "the way back leads to the columns that matter most"
 
-    shown(look, scene, size=SMALL)
+    shown(look, scene, page="partitions", size=SMALL)
 
 
 @pytest.mark.parametrize("skipped", [0, 1, 2, 3])
@@ -251,3 +253,29 @@ def test_why_a_row_is_as_it_is_has_a_place(scene: str, page: str, size: tuple[in
         assert driven.lines_with(told), driven.text
 
     shown(look, scene, page=page, size=size)
+
+
+@pytest.mark.parametrize(("scene", "is_moving"), [("broker-down", False), ("reassigning", True)])
+def test_who_is_missing_from_an_isr_is_told_before_figures_and_loud_if_nothing_moves(
+    scene: str, is_moving: bool
+) -> None:
+    async def look(driven: Driven) -> None:
+        await driven.tick(4)
+        titles = header(driven)
+        assert ("  OUT " in titles) is not is_moving, titles
+        (column,) = [one for one in partitions.columns_of(driven.app.board) if one.name == "osr"]
+        cells = {column.cell(item) for item in driven.app.board.items if item.partition.osr}
+        assert {cell.tone for cell in cells} == {Tone.ACCENT if is_moving else Tone.BAD}
+
+    shown(look, scene, page="partitions", size=SMALL)
+
+
+@staged(shown, page="brokers", size=(120, 40))
+async def test_when_disks_are_full_is_worth_a_column_where_one_fills_up(driven: Driven, /) -> None:
+    await driven.tick(25)
+    assert "IN/S" in header(driven) and "FULL IN" not in header(driven)
+    board = driven.app.board
+    board._dir_trends = [replace(board.dir_trends[0], full_in_s=200.0)]
+    driven.main.draw(is_new_data=False)
+    await driven.settled()
+    assert "FULL IN" in header(driven)

@@ -9,16 +9,16 @@ from fake_cluster import FakeCluster
 from fake_feed import FakeFeed, fake_feed
 
 from engine.admin.watch.events import Event, EventKind
-from engine.admin.watch.frame import Stage, StageSource, StageStatus
+from engine.admin.watch.frame import Link, LinkState, Stage, StageSource, StageStatus
 from engine.common.model import TopicPartition
-from tui.drawing.lines import Line, width_of
-from tui.pages import brokers, groups, reassignments, timeline, topics
+from tui.drawing.lines import Line, text_of, width_of
+from tui.pages import brokers, groups, partitions, reassignments, timeline, topics
 from tui.pages.overview import overview_of
 from tui.pages.page import Page, View
 from tui.state.board import Board
 from tui.state.location import Location
 from tui.state.problems import problems_of
-from tui.state.status import status_lines
+from tui.state.status import cause_of, status_lines
 
 WIDTH = 76
 """What 80 columns leave for the lines above a table."""
@@ -121,6 +121,12 @@ def test_partitions_well_above_min_isr_are_not_said_to_be_none() -> None:
     assert "min ISR: 0 below, 0 at it, 0 one above" in summary
 
 
+def test_the_address_of_a_lost_side_is_told_once() -> None:
+    link = Link(LinkState.LOST, "k1:9092,k2:9092", cause="no broker can be reached: k1:9092,k2:9092")
+    assert cause_of(link) == "no broker can be reached"
+    assert cause_of(replace(link, cause="k1:9092 refused: x")) == "k1:9092 refused: x"
+
+
 def test_a_lost_side_says_when_it_is_tried_again_however_long_the_cause_is() -> None:
     frame = fake_feed("disconnected", plays=False).tick()
     links = {side: replace(link, cause=f"cannot be reached: {'x' * 60}") for side, link in frame.links.items()}
@@ -190,3 +196,31 @@ def test_a_replica_that_was_moved_away_or_deleted_is_not_out_of_sync_any_more() 
     cluster.reassign(TopicPartition("moved", 0), (1, 2))
     assert "out of sync" not in told(100)
     assert board.topics[0].partitions[0].replicas == (1, 2)
+
+
+def test_the_sign_of_a_leader_that_is_not_preferred_is_explained_where_there_is_one() -> None:
+    def summary(scene: str) -> str:
+        view = View(board_of(fake_feed(scene, plays=False), 1), Location("partitions"))
+        return "".join(text_of(line) for line in partitions.PAGE.summary(view, 80))
+
+    assert summary("reassigning").endswith("   * not led by the preferred replica")
+    assert summary("five") == "27 partitions"
+
+
+def test_what_to_do_about_the_gravest_problem_is_worth_more_than_older_changes() -> None:
+    feed = FakeFeed(FakeCluster(3, {"orders": 6}), plays=False)
+    board = board_of(feed, 4)
+    feed.cluster.kill(2)
+    drawn = "\n".join(texts(overview_lines(board_of(feed, 4, board), 80, 19)))
+    assert "what to do  start it" in drawn and "broker down" in drawn
+
+
+def test_a_lag_that_was_never_there_has_no_chart() -> None:
+    def charts(rate: int) -> str:
+        feed = FakeFeed(FakeCluster(3, {"orders": 6}, rate=rate), plays=False)
+        feed.cluster.add_group("billing", "orders", reads=rate / 2)
+        lines = texts(overview_lines(board_of(feed, 8), 120, 33))
+        return "".join(text for text in lines if "┌" in text)
+
+    assert "Records in/s" in charts(0) and "Lag of groups" not in charts(0)
+    assert "Lag of groups" in charts(100)

@@ -234,9 +234,7 @@ async def test_groups_open_at_the_one_in_trouble_and_w_says_why(driven: Driven, 
     await driven.sees(f"group {names[first]} ")
     assert isinstance(driven.app.screen, TextDialog) and "read by" in driven.text
     await driven.press("escape", "g", "w")
-    assert [notification.message for notification in driven.app._notifications] == [
-        f"nothing is wrong with group {names[0]}"
-    ]
+    assert [notification.message for notification in driven.app._notifications] == ["nothing is wrong with this row"]
     await driven.press("j", "1", "5")
     assert driven.main.model.cursor == 1, "it was moved there"
 
@@ -907,8 +905,8 @@ def test_any_record_is_shown_as_text_that_a_terminal_can_take() -> None:
     lines = told(record=odd).splitlines()
     assert lines[0] == f"offset 7  time {2**62}, 1.5 kB"
     assert lines[1:4] == ["key    null", "header trace 1", "header none null"]
-    whole = " ".join(lines[4:])
-    assert whole.startswith("value \\xff") and whole.endswith("… and 505 more bytes")
+    whole = " ".join(map(str.strip, lines[4:]))
+    assert whole.startswith("value  \\xff") and whole.endswith("… and 505 more bytes")
     assert "\x1b" not in told(record=odd)
     assert told(record=Record(5, -1, b"", b"")).splitlines()[0] == "offset 5  no time, 0 B"
     assert told(is_loading=True) == "reading it …" and told() == "there is none: the log ends here"

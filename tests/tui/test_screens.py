@@ -622,3 +622,15 @@ async def test_the_timeline_opens_at_the_newest_entry_and_goes_back_to_where_one
     assert driven.main.model.cursor == 0
     await driven.press("down", "8")
     assert driven.main.model.cursor == 1, "one is there already"
+
+
+@staged(shown, page="zookeeper")
+async def test_where_znodes_cannot_be_read_no_key_is_offered_for_them(driven: Driven, /) -> None:
+    footer = driven.drawn.splitlines()[-1]
+    assert "no ZooKeeper is named" in driven.drawn and "? help" in footer
+    assert not [key for key in ("enter", "filter", "problems") if key in footer], footer
+
+
+@staged(shown, "denied", size=(80, 24))
+async def test_what_nobody_may_read_is_not_said_to_be_read(driven: Driven, /) -> None:
+    assert driven.lines_with("the cluster's health is not known yet: the cause stands above")

@@ -6,7 +6,7 @@ import pytest
 
 from tui.drawing import units
 from tui.drawing.cells import Tone
-from tui.drawing.lines import fitted, folded, line, width_of, wrapped
+from tui.drawing.lines import fitted, folded, line, text_of, width_of, wrapped
 from tui.drawing.sparkline import ceiling_of, sparkline
 from tui.pages.groups import groups_text
 from tui.themes import ascii_text
@@ -58,7 +58,16 @@ def test_charts_with_one_scale_can_be_compared() -> None:
 
 
 def test_a_chart_has_air_above_its_line() -> None:
-    assert [ceiling_of(value) for value in (None, 0, 1, 3.4, 34, 990, 7_600)] == [1, 1, 1.5, 5, 50, 1_000, 10_000]
+    assert [ceiling_of(value) for value in (None, 0, 0.2, 1, 3.4, 34, 990, 7_600)] == [
+        1,
+        1,
+        1,
+        1.5,
+        5,
+        50,
+        1_000,
+        10_000,
+    ]
 
 
 def test_lines_are_cut_with_an_ellipsis_in_the_width_there_is() -> None:
@@ -88,6 +97,8 @@ def test_a_line_that_is_too_long_is_folded_at_blanks_and_loses_nothing() -> None
     assert "".join("".join(text for text, _ in part) for part in folded(line("x" * 45), 20)) == "x" * 45
     indented = ["".join(text for text, _ in part) for part in folded(line("    topic audit: ", "x" * 30), 20)]
     assert indented == ["    topic audit: ", "    " + "x" * 16, "    " + "x" * 14]
+    advice = line(("what to do  ", Tone.QUIET), "check the process")
+    assert [text_of(part) for part in folded(advice, 24)] == ["what to do  check the", " " * 12 + "process"]
 
 
 @pytest.mark.parametrize(("number", "told"), [(0, "0 topics"), (1, "1 topic"), (12_345, "12 345 topics")])

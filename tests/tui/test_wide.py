@@ -14,7 +14,7 @@ from fake_feed import FakeFeed, fake_feed
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.lag.verdicts import LagStatus
 from engine.admin.watch.frame import Frame, Stage, StageStatus
-from tui.drawing.lines import width_of
+from tui.drawing.lines import text_of, width_of
 from tui.pages import brokers, groups, overview, reassignments
 from tui.pages.asides import aside_of
 from tui.pages.page import View, rows_at
@@ -94,7 +94,8 @@ def test_a_move_shows_its_course_and_why_it_stands_still() -> None:
     (move,) = reassignments.items_of(board)
     lines = aside_of(View(board, Location("reassignments")), "reassignments", move, 60)
     told = "\n".join("".join(text for text, _ in line).rstrip() for line in lines)
-    assert "clicks-1 to broker 5  stands still\n\ncopied  0 B\n2.0 GB┤" in told
+    assert told.startswith("clicks-1 to broker 5  stands still\n\nwhat to do\nsee what both brokers log;")
+    assert "\n\ncopied  0 B\n2.0 GB┤" in told
     assert "no byte seen for 39s" in told, "sizes were last read after 30 s, and the time counts on"
 
 
@@ -301,3 +302,57 @@ async def test_the_text_below_a_table_is_there_as_soon_as_its_screen(driven: Dri
     await driven.tick(2)
     await driven.press("2")
     assert driven.lines_with("  broker 1  up  kafka1:9092")
+
+
+@pytest.mark.parametrize(
+    ("scene", "page", "told"),
+    [
+        ("broker-down", "brokers", "start it, or move its replicas away"),
+        ("live", "groups", "start its consumers; see where each partition waits (enter)"),
+        ("streaming", "spark", "see its batches and its sources (enter)"),
+        ("reassigning", "reassignments", "cancel it (C)"),
+    ],
+)
+def test_a_row_in_trouble_says_what_to_do_and_w_says_why(scene: str, page: str, told: str) -> None:
+    async def look(driven: Driven) -> None:
+        await driven.tick(30)
+        driven.main.go_to(Location(page))
+        is_trouble = driven.main.pages[page].is_trouble
+        assert is_trouble is not None
+        rows = driven.main.model.shown
+        well = [at for at, row in enumerate(rows) if not is_trouble(driven.main.view, row)]
+        driven.main.model.put_cursor_on_first(lambda row: is_trouble(driven.main.view, row))
+        driven.main.draw(is_new_data=False)
+        await driven.settled()
+        lines = driven.drawn.splitlines()
+        at = next(at for at, row in enumerate(lines) if row.strip() == "what to do")
+        assert told in lines[at + 1] and "w why" in lines[-1]
+        await driven.press("w")
+        assert "what to do  " in driven.text and told in driven.text
+        await driven.press("escape")
+        for row in well[:1]:
+            driven.main.model.cursor = row
+            driven.main.draw(is_new_data=False)
+            await driven.settled()
+            assert "what to do" not in driven.drawn and "w why" not in driven.drawn
+
+    shown(look, scene, size=(80, 24))
+
+
+def test_a_chart_uses_the_height_of_the_terminal() -> None:
+    board = board_after(fake_feed("live", plays=False), 12)
+    item = brokers.items_of(board)[0]
+
+    def height(lines: int) -> int:
+        told = [text_of(line) for line in aside_of(View(board, Location("brokers"), height=lines), "brokers", item, 60)]
+        at = next(at for at, text in enumerate(told) if text.startswith("records in/s"))
+        return told.index("", at) - at - 1
+
+    assert [height(lines) for lines in (24, 40, 60)] == [4, 6, 10]
+
+
+@staged(shown, size=(80, 24))
+async def test_on_a_small_terminal_what_to_do_takes_the_room_of_what_has_not_happened(driven: Driven, /) -> None:
+    await driven.tick(26)
+    assert driven.lines_with("none since the dashboard started")
+    assert driven.lines_with("what to do  start its consumers")

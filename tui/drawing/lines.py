@@ -62,12 +62,14 @@ def fitted(whole: Line, width: int) -> Line:
 def folded(long: Line, width: int) -> list[Line]:
     """Return the line as several if it is too long: broken at blanks, or inside a word that is too long by itself.
 
-    All of them begin with as many blanks.
+    All of them begin with as many blanks; behind a label, a first part that ends with two, they stand below its text.
     """
     if width <= 0 or width_of(long) <= width:
         return [long]
     whole = "".join(text for text, _ in long)
-    blanks = min(len(whole) - len(whole.lstrip(" ")), width // 2)
+    label = long[0][0]
+    hangs = cell_len(label) if label.endswith("  ") else len(whole) - len(whole.lstrip(" "))
+    blanks = min(hangs, width // 2)
     begin: list[Span] = [(" " * blanks, Tone.PLAIN)] if blanks else []
     lines: list[Line] = []
     spans: list[Span] = []
@@ -111,15 +113,18 @@ def table_lines(titles: Sequence[str], rows: Sequence[Sequence[Span]], figures: 
     return [line(*((padded(text, at), tone) for at, (text, tone) in enumerate(row))) for row in table]
 
 
-def panel(title: str, lines: Sequence[Line], width: int, height: int, *, note: str = "") -> list[Line]:
-    """Return lines in a frame of ``width`` by ``height`` with a title, and a note at the right of the upper edge."""
+def panel(
+    title: str, lines: Sequence[Line], width: int, height: int, *, note: str = "", tone: Tone = Tone.QUIET
+) -> list[Line]:
+    """Return lines in a frame of ``width`` by ``height`` with a title, and a note of ``tone`` at the right of it."""
     inner = width - 2
     if height < 3 or inner < 1:
         return [fitted((), max(0, width)) for _ in range(height)]
     head: list[Span] = [("┌ ", Tone.FRAME), (title, Tone.QUIET), (" ", Tone.FRAME)]
     room = width - width_of(tuple(head)) - 1
-    label = f" {note} ─" if note and len(note) + 6 <= room else ""
-    head += [("─" * max(0, room - cell_len(label)), Tone.FRAME), (label, Tone.FRAME), ("┐", Tone.FRAME)]
+    label = f" {note} " if note and len(note) + 6 <= room else ""
+    rest = "─" * max(0, room - cell_len(label) - 1)
+    head += [(rest, Tone.FRAME), (label, tone), ("─┐", Tone.FRAME)]
     body = [*lines[: height - 2], *[()] * (height - 2 - len(lines))]
     edge: Span = ("│", Tone.FRAME)
     return [

@@ -71,8 +71,11 @@ def chart_lines(
 
 
 def ceiling_of(value: float | None) -> float:
-    """Return a round number above a value, as the top of a chart, so that the line has room above it."""
-    if value is None or value <= 0:
+    """Return a round number above a value, as the top of a chart, so that the line has room above it.
+
+    It is never below one: labels are whole numbers, and little would look like much.
+    """
+    if value is None or value < 1:
         return 1.0
     step = 10.0 ** floor(log10(value))
     return next(step * factor for factor in (1.5, 2, 3, 5, 7.5, 10, 15) if step * factor > value)

@@ -54,12 +54,15 @@ from tui.pages.spark import QueryRow
 from tui.pages.timeline import change_text, kind_cell, run_line
 from tui.state.board import Board, PartitionItem
 from tui.state.off_board import ShownRecord
+from tui.state.problems import problem_of
 
 Aside = Callable[[View, Any, int], list[Line]]
 
 _EVENTS = 12
 _ROWS = 8
-_CHART_HEIGHT, _CHART_WIDTH = 4, 64
+_CHART_WIDTH = 100
+_CHART_MIN, _CHART_SHARE = 4, 6
+"""A chart takes this many lines, and this part of a tall terminal."""
 _COLUMNS_MIN = 100
 """From this width on, the parts stand in two columns."""
 _BAR_MAX = 20
@@ -107,12 +110,21 @@ def _folded(text: str, width: int, tone: Tone = Tone.PLAIN) -> list[Line]:
     return folded(line((plain(text), tone)), width)
 
 
-def _chart(title: str, values: Series, width: int, text: FigureText, *, top: float | None = None) -> list[Line]:
+def _chart(
+    view: View, title: str, values: Series, width: int, text: FigureText, *, top: float | None = None
+) -> list[Line]:
     """Return a chart from zero to ``top``, or to a round number above all values, with the newest of them."""
     if sum(value is not None for value in values) < 2:
         return []
     head = (f"{title}  ", Tone.QUIET), (text(values[-1]), Tone.STRONG)
-    return [(), line(*head), *chart_lines(values, min(width, _CHART_WIDTH), _CHART_HEIGHT, text, top=top)]
+    height = max(_CHART_MIN, view.height // _CHART_SHARE)
+    return [(), line(*head), *chart_lines(values, min(width, _CHART_WIDTH), height, text, top=top)]
+
+
+def _what_to_do(view: View, page: str, item: Any, width: int) -> list[Line]:
+    """Return the advice on a row in trouble; it comes first, because lines below may be out of sight."""
+    problem = problem_of(view.board, page, item)
+    return [] if problem is None else [*_title("what to do"), *_folded(problem.advice, width)]
 
 
 def _happened(events: Iterable[Event]) -> list[Line]:
@@ -156,8 +168,10 @@ def _broker(view: View, item: BrokerItem, width: int) -> list[Line]:
     lines = [line((f"broker {item.id}", Tone.STRONG), f"  {item.state}", (f"  {at}", Tone.QUIET))]
     trouble = f"{brokers.UNANSWERED}; {brokers.MAY_BE_FROZEN}" if item.id in board.hung else item.trouble
     lines += _folded(trouble, width, Tone.BAD) if trouble else []
+    lines += _what_to_do(view, "brokers", item, width)
     lines += [] if item.info is None else _measured(view, item.figures, width, is_silent=bool(item.trouble))
-    lines += _chart("records in/s", [sample.in_by_broker.get(item.id) for sample in board.samples], width, short_count)
+    values = [sample.in_by_broker.get(item.id) for sample in board.samples]
+    lines += _chart(view, "records in/s", values, width, short_count)
     lines += [] if item.info is None else _title(f"restart now: {item.restart.verdict.words}")
     lines += [part for reason in item.restart.reasons for part in _folded(f"• {reason}", width)]
     dirs = [trend for trend in board.dir_trends if trend.broker == item.id]
@@ -306,7 +320,9 @@ def _replica_of_partition(view: View, replica: Replica, width: int) -> list[Line
 def _group(view: View, group: WatchedGroup, width: int) -> list[Line]:
     samples = view.board.history.lag.of(group.name)
     lines = [line((plain(group.name), Tone.STRONG), f"  {why_of(group.lag)}")]
-    lines += _chart("lag", [sample.value if isfinite(sample.value) else None for sample in samples], width, short_count)
+    lines += _what_to_do(view, "groups", group, width)
+    values = [sample.value if isfinite(sample.value) else None for sample in samples]
+    lines += _chart(view, "lag", values, width, short_count)
     lines += _furthest_behind(group.lag.partitions, width)
     lines += [*_title("members"), *member_lines(group, _ROWS)]
     return [*lines, *_events_of(view.board, lambda event: event.subject == f"group {group.name}")]
@@ -377,6 +393,7 @@ def _record(shown: ShownRecord | None, width: int) -> list[Line]:
 def _query(view: View, row: QueryRow, width: int) -> list[Line]:
     status = groups.status_cell(row.status)
     lines = [line((plain(row.name), Tone.STRONG), "  ", status, f"  {plain(spark.why_of_row(row))}")]
+    lines += _what_to_do(view, "spark", row, width)
     lines += [] if row.lag is None else _furthest_behind(row.lag.partitions, width)
     lines += _title("where its offsets stand")
     lines += _folded(f"{spark.KINDS.get(row.job.kind, row.job.kind.value)} {row.job.path}", width)
@@ -386,9 +403,10 @@ def _query(view: View, row: QueryRow, width: int) -> list[Line]:
 def _move(view: View, move: MoveItem, width: int) -> list[Line]:
     to = "" if move.broker is None else f" to broker {move.broker}"
     lines = [line((plain(str(move.name)), Tone.STRONG), f"{to}  {move.state}")]
+    lines += _what_to_do(view, "reassignments", move, width)
     if move.copy is not None:
         samples = view.board.history.copied_bytes.of((move.name, move.copy.broker))
-        lines += _chart("copied", [sample.value for sample in samples], width, size, top=move.copy.total_bytes)
+        lines += _chart(view, "copied", [sample.value for sample in samples], width, size, top=move.copy.total_bytes)
         rate = NOTHING if move.copy.rate is None else byte_rate(move.copy.rate)
         lines += [(), line(("rate  ", Tone.QUIET), rate)]
         lines += _folded(why, width, Tone.QUIET) if (why := why_of_copy(move.copy)) else []

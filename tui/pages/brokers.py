@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.admin.analysis.causes import missing_brokers
@@ -176,7 +176,7 @@ COLUMNS = (
     figure("preferred", "PREFERRED", "preferred", count, tone=Tone.QUIET, rank=5),
     figure("replicas", "REPLICAS", "replicas", count),
     Column("disk", "DISK", disk_cell, lambda i: i.disk, rank=1, is_figure=True, width=5),
-    Column("full_in_s", "FULL IN", _full_in_cell, lambda i: i.full_in_s, rank=4, is_figure=True, width=7),
+    Column("full_in_s", "FULL IN", _full_in_cell, lambda i: i.full_in_s, rank=7, is_figure=True, width=7),
     figure("skew", "SKEW", "skew", lambda skew: f"{skew * 100:+.0f} %", rank=5, width=6,
            tone=lambda i: Tone.WARN if abs(i.skew) > 0.1 else Tone.QUIET),
     Column("missing", "OUT OF ISR", lambda i: tinted(i.missing, count(i.missing)), lambda i: i.missing, rank=1,
@@ -184,7 +184,7 @@ COLUMNS = (
     Column("restart", "RESTART", _restart_cell, lambda i: i.restart.verdict.words, rank=2, width=10),
     Column("imbalance_percent", "IMBALANCE", lambda i: tinted(i.imbalance, f"{i.imbalance} %", bad_from=10,
            tone=Tone.WARN), lambda i: i.imbalance, rank=6, is_figure=True),
-    figure("in_per_s", "IN/S", "in_per_s", short_count, rank=5, width=6),
+    figure("in_per_s", "IN/S", "in_per_s", short_count, rank=4, width=6),
     *FIGURES,
     Column("bytes", "ON DISK", lambda i: i.no_size if i.bytes is None else Cell(size(i.bytes)),
            lambda i: i.bytes, rank=4, is_figure=True, width=9),
@@ -206,9 +206,13 @@ def _rows(view: View) -> Rows:
         return item.id in filling if only is Only.FILLING else item.state == only
 
     items = items_of(view.board)
-    columns = COLUMNS if view.board.reports_figures else _UNTOLD
+    has_racks = any(item.rack for item in items)
+    columns = [one for one in (COLUMNS if view.board.reports_figures else _UNTOLD) if has_racks or one.name != "rack"]
+    if any(item.full_in_s for item in items):
+        # Elsewhere rates are worth more than dashes.
+        columns = [replace(one, rank=2) if one.name == "full_in_s" else one for one in columns]
     return Rows(
-        columns if any(item.rack for item in items) else tuple(one for one in columns if one.name != "rack"),
+        tuple(columns),
         items,
         lambda item: item.id,
         lambda item: f"{item.id} {item.state} {item.host} {item.rack}",

@@ -26,6 +26,7 @@ from tui.pages.timeline import run_line, severity, short_kind
 from tui.pages.why import age_text, why_lines
 from tui.state.board import Board
 from tui.state.problems import Problem, problems_of
+from tui.state.status import Standing, standing_of
 
 WORDS = {HealthStatus.OK: "healthy", HealthStatus.WARNING: "warning", HealthStatus.CRITICAL: "critical"}
 _TONES = {HealthStatus.OK: Tone.GOOD, HealthStatus.WARNING: Tone.WARN, HealthStatus.CRITICAL: Tone.BAD}
@@ -41,6 +42,8 @@ _UPPER_MIN = 14
 _CHART_MIN = 8
 """A lower chart below the problems would say little."""
 _EVENTS_MAX = 16
+_ADVICE_LINES = 3
+"""What to do about a problem takes so many lines at least, with its title."""
 _LATE_MS = 600_000
 """What is older is no longer shown for its severity, but only where there is room."""
 _SUBJECT_MAX = 30
@@ -68,7 +71,10 @@ def overview_of(
     strip = min(max(len(board.broker_ids), 1) + 3, max(4, room * (2 if problems else 3) // 5))
     events = max(4, room // 4)
     if not is_wide:
-        events = max(3, room - strip - max(4 if problems else 6, min(len(problems), 6) + 2))
+        rest = room - strip - max(4 if problems else 6, min(len(problems), 6) + 2)
+        # What to do is worth more than older changes; and what has not happened needs no room.
+        events = max(3, rest - _ADVICE_LINES if problems and rest - _ADVICE_LINES >= 3 else rest)
+        events = min(events, max(1, sum(1 for _ in board.history.incidents.runs)) + 2)
     upper = room - strip - events
     rows, top = _problem_lines(board, problems, main - 2, upper - 2, cursor)
     count_shown = len(rows)
@@ -131,8 +137,9 @@ def _banner(board: Board, problems: Sequence[Problem], width: int, *, is_tall: b
     status = status_of(board)
     word, tone = health_word(board, is_seen=is_seen)
     if status is None:
-        what = "settings and disks are" if board.has_metadata else "topics and partitions are"
-        text = f"the cluster's health is not known yet: {what} being read"
+        what = f"{'settings and disks' if board.has_metadata else 'topics and partitions'} are being read"
+        is_lost = standing_of(board.frame) in (Standing.DENIED, Standing.DISCONNECTED)
+        text = f"the cluster's health is not known yet: {'the cause stands above' if is_lost else what}"
         return [fitted(line(f" {text}"), width), *_figures(board, width, is_seen=is_seen)]
     stakes = _stakes(problems, board)
     shade = _shade(status, problems)
@@ -265,11 +272,8 @@ _CHARTS: tuple[tuple[str, Callable[[Any], float | None], Tone], ...] = (
 def _courses(board: Board) -> list[tuple[str, list[float | None], Tone]]:
     """Return the course of the main figures, each with its title and tone, as far as there is anything to see."""
     every = [(title, [value(sample) for sample in board.samples], tone) for title, value, tone in _CHARTS]
-    # A curve of zeros needs no eye if zero is well, and a chart without a figure is a hole.
-    shown = [
-        chart for chart in every if any(value if chart[2] is Tone.BAD else value is not None for value in chart[1])
-    ]
-    return shown or every[:1]
+    # A curve of zeros needs no eye, and a chart without a figure is a hole.
+    return [chart for chart in every if any(chart[1])] or every[:1]
 
 
 def _charts(
@@ -286,7 +290,8 @@ def _charts(
         is_known = any(value is not None for value in values)
         curve = chart_lines(values, wide - 2, high - 2, short_count, tone=tone) if is_known else []
         heading = f"{title}{_span_of(board, wide - 2)}" if is_known else title
-        block = panel(heading, curve, wide, high, note=short_count(values[-1]) if is_known else "measuring")
+        note = short_count(values[-1]) if is_known else "measuring"
+        block = panel(heading, curve, wide, high, note=note, tone=Tone.STRONG if is_known else Tone.QUIET)
         lines = _beside(lines, block) if across > 1 else [*lines, *block]
     return lines
 

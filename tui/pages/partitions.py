@@ -97,6 +97,9 @@ def columns_of(board: Board) -> tuple[Column, ...]:
         read_at = frame.read_at_ms.get(item.name)
         return None if read_at is None else (frame.at_ms - read_at) / 1000
 
+    # Who is missing matters more than figures, but only while somebody is.
+    osr_rank = 1 if board.total.under_replicated else 7
+
     columns = (
         Column("partition", "PARTITION", lambda i: Cell(str(i.name), Tone.STRONG), lambda i: i.name, is_wide=True,
                width=16, basis=ITEM_ALONE),
@@ -105,8 +108,8 @@ def columns_of(board: Board) -> tuple[Column, ...]:
         column("replicas", "REPLICAS", "partition.replicas", ids, basis=ITEM_ALONE),
         column("isr", "ISR", "partition.isr", ids, width=5, basis=ITEM_ALONE,
                tone=lambda i: Tone.BAD if i.partition.is_under_replicated else Tone.PLAIN),
-        column("osr", "MISSING", lambda i: i.partition.osr, lambda osr: ids(osr) if osr else "", rank=5,
-               tone=lambda i: Tone.BAD if i.partition.osr else Tone.QUIET, basis=ITEM_ALONE),
+        column("osr", "OUT", lambda i: i.partition.osr, lambda osr: ids(osr) if osr else "", rank=osr_rank,
+               tone=lambda i: Tone.BAD if i.partition.is_under_replicated else Tone.ACCENT, basis=ITEM_ALONE),
         figure("leader_epoch", "EPOCH", "partition.leader_epoch", tone=Tone.QUIET, rank=6, basis=ITEM_ALONE),
         figure("zk_version", "ZK VERSION", "partition.zk_version", tone=Tone.QUIET, rank=8, basis=ITEM_ALONE),
         figure("end_offset", "END", lambda i: ends.end(i.name), count, rank=2, width=9, basis=ends),
@@ -164,7 +167,8 @@ def _summary(view: View, width: int) -> list[Line]:
     if where.broker is not None:
         return [_broker_line(board, where.broker)]
     total = board.total
-    return [line((f"{counted(total.partitions, 'partition')}   * not led by the preferred replica", Tone.QUIET))]
+    sign = "   * not led by the preferred replica" if total.led_elsewhere else ""
+    return [line((f"{counted(total.partitions, 'partition')}{sign}", Tone.QUIET))]
 
 
 def _broker_line(board: Board, broker: int) -> Line:

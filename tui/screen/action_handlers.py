@@ -105,23 +105,10 @@ def _open_partition_of_group(screen: MainScreen, item: PartitionLag) -> None:
 
 
 def _why(screen: MainScreen) -> None:
-    problem, item = screen.model.cursor_item, screen.model.cursor_item
-    if screen.location.screen == "groups":
-        group = screen.location.group or (None if item is None else item.name)
-        problem = next(
-            (candidate for candidate in problems_of(screen.dashboard.board) if candidate.opens.group == group), None
-        )
-        if item is not None and problem is None:
-            screen.tell(f"nothing is wrong with group {group}")
-            return
-    elif screen.location.page == "reassignments":
-        problem = next(
-            (candidate for candidate in problems_of(screen.dashboard.board) if candidate.opens.page == "reassignments"),
-            None,
-        )
-        item = problem
-    if item is None or problem is None:
-        screen.tell("nothing is wrong")
+    problem = screen.explained
+    if problem is None:
+        of_row = "" if screen.model.cursor_item is None else " with this row"
+        screen.tell(f"nothing is wrong{f' with group {group}' if (group := screen.location.group) else of_row}")
         return
 
     def told() -> list[Line]:

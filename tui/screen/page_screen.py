@@ -23,6 +23,7 @@ from tui.pages import clusters, overview
 from tui.pages.all_pages import pages_of
 from tui.pages.asides import aside_of
 from tui.pages.clusters import cluster_mark
+from tui.pages.groups import group_of
 from tui.pages.overview import health_word
 from tui.pages.page import View
 from tui.pages.reassignments import leaked_throttles
@@ -30,7 +31,7 @@ from tui.pages.timeline import next_severity
 from tui.screen.offers import ASK_CLUSTER
 from tui.state.location import History, Location
 from tui.state.off_board import OffBoard
-from tui.state.problems import Problem
+from tui.state.problems import Problem, problem_of, problems_of
 from tui.state.status import login_of, standing_of, status_lines
 from tui.widgets.line_table import LineTable
 from tui.widgets.lines_view import KeyBar, KeyItem, LinesView, RowsView, TableRoom
@@ -88,6 +89,17 @@ class PageScreen(Screen[None]):
     def problem(self) -> Problem | None:
         """The problem under the cursor of the overview."""
         return self.model.cursor_item if self.location.page == "overview" else None
+
+    @property
+    def explained(self) -> Problem | None:
+        """The problem that w explains: that of the row under the cursor, of the group that is open, or of any move."""
+        page, item, board = self.location.page, self.model.cursor_item, self.dashboard.board
+        if page == "group":
+            page, item = "groups", group_of(self.view)
+        problem = self.problem if page == "overview" or item is None else problem_of(board, page, item)
+        if problem is None and page == "reassignments":
+            return next((of_moves for of_moves in problems_of(board) if of_moves.opens.page == page), None)
+        return problem
 
     @property
     def mends(self) -> Sequence[str]:
@@ -389,7 +401,7 @@ def footer_items(screen: PageScreen) -> list[KeyItem]:
         shown = [action for action in shown if not action.changes]
     if page == "overview":
         problem = screen.problem
-        idle = {"row.open", "problem.why"} if problem is None else set()
+        idle = {"row.open"} if problem is None else set()
         idle |= {"problem.incident"} if problem is None or problem.incident is None else set()
         shown = [entry for entry in shown if entry.id not in idle and (not entry.is_of_rows or entry.id == "row.open")]
         # What changes something is worth its place on the problem that it may mend.
@@ -397,6 +409,8 @@ def footer_items(screen: PageScreen) -> list[KeyItem]:
     else:
         idle = _idle_without(screen)
         shown = [entry for entry in shown if entry.id not in idle]
+    if screen.explained is None:
+        shown = [entry for entry in shown if entry.id != "problem.why"]
     order = {action_id: place for place, action_id in enumerate(mends)}
     shown.sort(key=lambda action: (order.get(action.id, len(order)), not action.pages))
     if screen.off_board.is_plan_under_way:
@@ -432,7 +446,8 @@ def _idle_without(screen: PageScreen) -> set[str]:
         idle |= _OF_AN_OPEN_PLAN if shown.plan is None else set()
     # A group without offsets can be deleted, and a plan without moves be saved; znodes come in a moment.
     has_plan = shown.plan is not None or shown.is_plan_under_way
-    if len(screen.model.rows.items) or where.group or has_plan or where.page == "zookeeper":
+    is_coming = where.page == "zookeeper" and shown.znodes.is_loading
+    if len(screen.model.rows.items) or where.group or has_plan or is_coming:
         return idle
     of_leak = {"reassignment.unthrottle", "problem.why"} if has_leak and where.page == "reassignments" else set()
     actions = screen.dashboard.session.registry.on_page(where.screen)

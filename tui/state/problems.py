@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from engine.admin.analysis.causes import missing_brokers
 from engine.admin.analysis.disks import NO_ROOM_SOON_S, DirTrend, room_advice
@@ -112,6 +113,21 @@ def problems_of(board: Board) -> Sequence[Problem]:
             not problem.is_of_cluster,
         ),
     )
+
+
+def problem_of(board: Board, page: str, row: Any) -> Problem | None:
+    """Return what is wrong with a row of a screen, the gravest first; None if nothing is, or the screen has no such."""
+    keys: tuple[str, ...] = ()
+    match page:
+        case "brokers":
+            keys = f"broker {row.id}", f"disks of broker {row.id}"
+        case "groups":
+            keys = (f"group {row.name}",)
+        case "spark":
+            keys = (f"query {row.job.path}",)
+        case "reassignments":
+            keys = (row.state,)
+    return next((problem for problem in problems_of(board) if problem.key in keys), None)
 
 
 def _of_cluster(board: Board) -> Iterator[Problem]:
