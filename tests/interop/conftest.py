@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 from apache_kafka import ApacheKafkaBroker, fetch_jars, jars_folder
+from klamm_program import own_folder
 from required_tools import require
 from secured_kafka import SecuredKafka, secured_kafka
 from spark_sessions import spark
 
-__all__ = ["spark"]
+__all__ = ["own_folder", "spark"]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -16,9 +16,9 @@ import pytest
 from apache_kafka import ApacheKafkaBroker, run_tool
 from broker_program import BrokerProgram
 from kerberos import REALM, Kdc, kdc, keytab_module, ticket_module
-from klamm_program import Ran, in_process
-from patience import within
-from rights_story import CHANGING, READING, Cell, RightsStory, check, check_stranger
+from klamm_program import Ran, in_process, properties_file
+from patience import wait_for, within
+from rights_story import CHANGING, READING, Cell, RightsStory, check_login
 from spark_sessions import SETTINGS
 from standalone_spark import submitted
 
@@ -51,9 +51,7 @@ class Realm:
             "sasl.jaas.config": module,
             **more,
         }
-        path = self.folder / f"client-{len(list(self.folder.glob('client-*')))}.properties"
-        path.write_text("".join(f"{key}={value}\n" for key, value in said.items()))
-        return path
+        return properties_file(self.folder, said)
 
 
 @pytest.fixture(scope="module")
@@ -151,16 +149,10 @@ def story(realm: Realm, tmp_path_factory: pytest.TempPathFactory) -> RightsStory
 
 @pytest.mark.parametrize("case", [*READING, *OF_BOTH])
 def test_commands_work_for_a_principal_with_its_rights(
-    case: str,
-    story: RightsStory,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    case: str, story: RightsStory, own_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    check(story, Cell(case), capsys)
-    # For the others, who logs in by a certificate does that.
-    check_stranger(story, case, capsys, "User:strange-", types_rules=case in OF_BOTH)
+    # For the others, who logs in by a certificate types rules.
+    check_login(story, case, capsys, types_rules=case in OF_BOTH)
 
 
 def test_brokers_of_both_engines_replicate_from_each_other(realm: Realm, capsys: pytest.CaptureFixture[str]) -> None:
@@ -171,9 +163,8 @@ def test_brokers_of_both_engines_replicate_from_each_other(realm: Realm, capsys:
     sent = in_process("produce", "both", "-b", f"{realm.kdc.host}:{OWN_PORT + 1}", "--command-config", config,
                       capture=capsys, stdin="a\nb\nc\n")  # fmt: skip
     assert sent.code == 0, sent.err
-    is_in_time = within(60)
-    while "both" in (lagging := run_tool(TOPIC_TOOL, *java, "--describe", "--under-replicated-partitions").stdout):
-        assert is_in_time(), lagging
+    asked = ("topics", "describe", "both", "--under-replicated-partitions")
+    wait_for(lambda: run(realm, config, *asked, capture=capsys, port=OWN_PORT).out == "[]\n", "each has a copy")
     read = run(realm, config, "consume", "both", "--until-end", capture=capsys, port=OWN_PORT)
     assert (read.code, read.out.count('"value"')) == (0, 3), read.out + read.err
 

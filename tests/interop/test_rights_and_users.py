@@ -34,11 +34,7 @@ from engine.local.addresses import own_loopback_address
 Run = Callable[..., Ran]
 
 
-@pytest.fixture(autouse=True)
-def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some commands leave a file for the way back."""
-    monkeypatch.chdir(tmp_path)
-
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 CELLS_OF_ONE_BROKER = [cell for cell in CELLS if CASES[cell.case].brokers == 1 and not CASES[cell.case].hangs]
 """A broker that verifies partitions of transactions lets none hang."""

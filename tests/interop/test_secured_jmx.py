@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization.pkcs12 import (
     serialize_key_and_certificates,
 )
 from kafka_cluster import kafka_cluster
-from klamm_program import Ran, in_process
+from klamm_program import Ran, in_process, properties_file
 
 from engine.admin.brokers.metrics import Teller
 from engine.admin.cluster.client_properties import client_properties
@@ -56,10 +56,7 @@ class Watched:
         self.bootstrap = f"{host}:{PORTS[0]}"
 
     def properties(self, **entries: str) -> Path:
-        """Write a client's properties; dots in names are given as underscores."""
-        path = self.folder / f"client-{len(list(self.folder.glob('client-*')))}.properties"
-        path.write_text("".join(f"{name.replace('_', '.')}={value}\n" for name, value in entries.items()))
-        return path
+        return properties_file(self.folder, entries)
 
     def trusts(self) -> dict[str, str]:
         return {"ssl_truststore_location": str(self.folder / "ca.pem"), "ssl_truststore_type": "PEM"}

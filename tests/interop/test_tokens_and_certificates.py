@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from klamm_program import Ran, in_process
 from patience import within
-from rights_story import CHANGING, READING, Cell, RightsStory, check, check_stranger
+from rights_story import CHANGING, READING, Cell, RightsStory, check_login
 from secured_kafka import FIRST_PORT, SecuredKafka, jaas
 from test_secured_kafka import WRONG, is_on_page
 from token_provider import CLIENT_ID, CLIENT_SECRET, Issuer, token
@@ -186,16 +186,10 @@ def story(kafka: SecuredKafka, tmp_path_factory: pytest.TempPathFactory) -> Righ
 
 @pytest.mark.parametrize("case", [*READING, *CHANGING])
 def test_commands_work_for_a_certificate_with_its_rights(
-    case: str,
-    story: RightsStory,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    case: str, story: RightsStory, own_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    check(story, Cell(case), capsys)
-    # For the others, who logs in by Kerberos does that.
-    check_stranger(story, case, capsys, "User:CN=strange-", types_rules=case in READING)
+    # For the others, who logs in by Kerberos types rules.
+    check_login(story, case, capsys, types_rules=case in READING)
 
 
 def test_a_certificate_that_the_listener_does_not_ask_for_names_nobody(kafka: SecuredKafka) -> None:

@@ -44,10 +44,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZnodeStory]:
 def test_a_command_works_with_its_rights_and_names_the_znode_that_it_may_not_use(
     cell: ZnodeCell,
     story: ZnodeStory,
+    own_folder: Path,
     capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Some commands leave a file for the way back.
-    monkeypatch.chdir(tmp_path)
     check_znodes(story, cell, capsys)

@@ -9,6 +9,7 @@ from pathlib import Path
 from apache_kafka import ApacheKafkaBroker
 from certificates import Authority
 from kafka_tools import run_tool
+from klamm_program import properties_file
 from token_provider import KEYS
 
 from engine.local.addresses import own_loopback_address
@@ -67,10 +68,7 @@ class SecuredKafka:
         said = {"security_protocol": protocol}
         if protocol.endswith("SSL"):
             said |= {"ssl_truststore_type": "PEM", "ssl_truststore_location": str(self.folder / "ca.pem")}
-        lines = [f"{name.replace('_', '.')}={value}" for name, value in (said | properties).items()]
-        path = self.folder / f"client-{len(list(self.folder.glob('client-*')))}.properties"
-        path.write_text("\n".join(lines), encoding="latin-1")
-        return path
+        return properties_file(self.folder, said | properties)
 
     def login(self, listener: str, mechanism: str, user: str = "admin", password: str | None = None) -> Path:
         """Write the properties of a user of this cluster."""

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from certificates import Authority
+from klamm_program import properties_file
 
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
@@ -42,10 +43,7 @@ class SecuredZooKeeper:
         }
 
     def write(self, properties: Mapping[str, str]) -> Path:
-        """Write a properties file."""
-        path = self.folder / f"client-{len(list(self.folder.glob('client-*')))}.properties"
-        path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()), encoding="latin-1")
-        return path
+        return properties_file(self.folder, properties)
 
 
 def digest_module(user: str, password: str) -> str:

@@ -97,6 +97,14 @@ def klamm(
     return Ran(ran.returncode, ran.stdout.decode("utf-8", "replace"), ran.stderr.decode("utf-8", "replace"))
 
 
+def properties_file(folder: Path, properties: Mapping[str, str]) -> Path:
+    """Write a client's properties into a new file of the folder; dots in names may be given as underscores."""
+    path = folder / f"client-{len(list(folder.glob('client-*')))}.properties"
+    lines = (f"{name.replace('_', '.')}={value}\n" for name, value in properties.items())
+    path.write_text("".join(lines), encoding="latin-1")
+    return path
+
+
 Program = Callable[..., Ran]
 
 

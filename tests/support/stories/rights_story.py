@@ -441,14 +441,16 @@ def check(story: RightsStory, cell: Cell, capture: pytest.CaptureFixture[str]) -
     assert is_there and f"--allow-principal {shlex.quote(who)} --operation {lacks['operation']} " in rule
 
 
-def check_stranger(
-    story: RightsStory, case: str, capture: pytest.CaptureFixture[str], principal: str, *, types_rules: bool
-) -> None:
-    """Run a case as somebody without any right; klamm says who this is. ``types_rules``: as ``check_remedies``."""
+def check_login(story: RightsStory, case: str, capture: pytest.CaptureFixture[str], *, types_rules: bool) -> None:
+    """Run a case as somebody with its rights, then as somebody without any; klamm says who this is.
+
+    ``types_rules``: as ``check_remedies``.
+    """
+    check(story, Cell(case), capture)
     stranger = Stranger(case)
     story.prepare(stranger, capture)
     ran = story.run(stranger, capture)
-    assert principal in ran.err, ran.err
+    assert story.principal(stranger) in ran.err, ran.err
     if types_rules:
         check_remedies(story, case, capture)
     else:
