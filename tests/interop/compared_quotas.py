@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable, Mapping
+from functools import partial
+from itertools import count
 
+from patience import wait_for
 from side_by_side import SideBySide
+from wire_client import WireClient
 
 from engine.kafka.protocol.apis.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -18,6 +21,7 @@ from engine.kafka.protocol.apis.create_partitions import CreatePartitionsRequest
 from engine.kafka.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest
 from engine.kafka.protocol.apis.delete_topics import DeleteTopicsRequest
 from engine.kafka.protocol.apis.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
+from engine.kafka.protocol.apis.metadata import MetadataRequest
 from engine.kafka.protocol.declaration import Request
 
 EXACT, DEFAULT, ANY = range(3)
@@ -35,6 +39,30 @@ def altered(*changes: tuple[Entity, Quotas], validate_only: bool = False) -> Alt
         for entity, quotas in changes
     ]
     return AlterClientQuotasRequest(entries=entries, validate_only=validate_only)
+
+
+_later = (f"later-{number}" for number in count())
+
+
+def set_quotas(addresses: Iterable[str], *changes: tuple[Entity, Quotas]) -> None:
+    """Change quotas on brokers, each alone in its cluster, and wait until these have heard of it.
+
+    A broker hears of changes in their order. So it knows them once it holds back a client that gets its limit later.
+    """
+    for address in addresses:
+        later = next(_later)
+        with WireClient(address, client_id="admin") as client:
+            for sent in (changes, [({"client-id": later}, {"request_percentage": 0.0})]):
+                for entry in client.ask(altered(*sent), 1).entries:
+                    assert entry.error_code == 0, entry
+            wait_for(partial(_is_held_back, address, later), f"{address} heard of {changes}")
+            client.ask(altered(({"client-id": later}, {"request_percentage": None})), 1)
+
+
+def _is_held_back(address: str, client_id: str) -> bool:
+    """Ask on a new connection, since nothing is read from one that is held back."""
+    with WireClient(address, client_id=client_id) as client:
+        return bool(client.ask(MetadataRequest(topics=[]), 9).throttle_time_ms)
 
 
 def asked(*conditions: tuple[str, int, str | None], strict: bool = False) -> DescribeClientQuotasRequest:
@@ -145,8 +173,8 @@ def odd_quotas(both: SideBySide) -> None:
 
 def topic_changes_throttled(both: SideBySide) -> None:
     """KIP-599: a strict quota refuses while tokens are owed, an old client's changes pass."""
-    both.prepare(altered(({"client-id": "wire"}, {"controller_mutation_rate": 1.0})), 1)
-    _settle(both)
+    addresses = [side.address for side in both.sides.values()]
+    set_quotas(addresses, ({"client-id": "wire"}, {"controller_mutation_rate": 1.0}))
 
     def made(name: str, partitions: int) -> CreateTopicsRequest:
         topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
@@ -174,13 +202,7 @@ def topic_changes_throttled(both: SideBySide) -> None:
     ask("refused", DeleteTopicsRequest(topic_names=["mutated-0"], timeout_ms=9_000), 5)
     waits = ask("an old client", made("mutated-2", 1), 5)
     both.compare("waits", 5, True, min(waits) > 5_000)
-    both.prepare(altered(({"client-id": "wire"}, {"controller_mutation_rate": None})), 1)
-    _settle(both)
-
-
-def _settle(both: SideBySide) -> None:
-    """Let the change notifications arrive."""
-    time.sleep(1)
+    set_quotas(addresses, ({"client-id": "wire"}, {"controller_mutation_rate": None}))
 
 
 AREAS = (told_quotas, odd_quotas, topic_changes_throttled)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from apache_kafka import ApacheKafkaBroker
 from broker_program import OLD_RECORDS_STAY, BrokerProgram, settings
-from compared_quotas import Entity, Quotas, altered
+from compared_quotas import Entity, set_quotas
 from klamm_program import klamm
 from log_folders import data_batch
 from wire_client import WireClient, controller_address, create_topic
@@ -42,13 +42,13 @@ Addresses = dict[str, str]
 
 
 @pytest.fixture(scope="module")
-def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Addresses]:
+def brokers(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Addresses]:
     """One broker of each kind, each with its own cluster, and a topic with records."""
     folder, host = tmp_path_factory.mktemp("quotas"), own_loopback_address()
     with ExitStack() as stack:
-        zookeeper = stack.enter_context(EmbeddedZooKeeper(host=host, fsync=False)).connect_string
+        connect = f"{zookeeper.connect_string}/{folder.name}"
         own = {
-            **settings(folder / "klamm", host, f"{zookeeper}/klamm"),
+            **settings(folder / "klamm", host, f"{connect}/klamm"),
             **COMMON,
             "listeners": f"PLAINTEXT://{host}:21193",
         }
@@ -58,7 +58,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Addresses]:
             broker_id=0,
             host=host,
             port=21192,
-            zookeeper_connect=f"{zookeeper}/kafka",
+            zookeeper_connect=f"{connect}/kafka",
             overrides=COMMON,
             shares_jvm=True,
         )
@@ -86,15 +86,6 @@ def fetch_request() -> FetchRequest:
     return FetchRequest(
         max_wait_ms=500, min_bytes=1, max_bytes=20_000, topics=[FetchTopic(topic="t", partitions=[wanted])]
     )
-
-
-def set_quotas(addresses: Addresses, *changes: tuple[Entity, Quotas]) -> None:
-    """Change quotas on both, and let the brokers hear of it."""
-    for address in addresses.values():
-        with WireClient(address, client_id="admin") as client:
-            for entry in client.ask(altered(*changes), 1).entries:
-                assert entry.error_code == 0, entry
-    time.sleep(1)
 
 
 @dataclass
@@ -149,7 +140,7 @@ def run_together(clients: list[Client], seconds: float) -> None:
 
 def test_a_client_gets_its_quota_and_its_neighbour_what_it_wants(brokers: Addresses) -> None:
     noisy = {"producer_byte_rate": float(LIMIT), "consumer_byte_rate": float(LIMIT)}
-    set_quotas(brokers, ({"client-id": "noisy"}, noisy))
+    set_quotas(brokers.values(), ({"client-id": "noisy"}, noisy))
     kinds = {"produce": (produce_request(), 9, produced_bytes), "fetch": (fetch_request(), 12, fetched_bytes)}
     clients = {
         (client_id, kind, engine): Client(address, client_id, *how, pause_s=0.01 if client_id == "neighbour" else 0.0)
@@ -167,7 +158,7 @@ def test_a_client_gets_its_quota_and_its_neighbour_what_it_wants(brokers: Addres
         if client_id == "neighbour":
             assert client.waits == {0}
             assert sum(size for _, size, _ in client.answers) > 2 * SECONDS * LIMIT
-    set_quotas(brokers, ({"client-id": "noisy"}, dict.fromkeys(noisy)))
+    set_quotas(brokers.values(), ({"client-id": "noisy"}, dict.fromkeys(noisy)))
 
 
 @pytest.mark.parametrize("command", ["consume", "perf consumer"])
@@ -175,7 +166,7 @@ def test_klamm_itself_waits_for_its_quota(brokers: Addresses, tmp_path: Path, co
     """While a quota holds a consumer back, either broker answers a Fetch without partitions."""
     topic, config = command.replace(" ", "-"), tmp_path / "client.properties"
     config.write_text("client.id=held-back\n")
-    set_quotas(brokers, ({"client-id": "held-back"}, {"consumer_byte_rate": 100_000.0}))
+    set_quotas(brokers.values(), ({"client-id": "held-back"}, {"consumer_byte_rate": 100_000.0}))
     for address in brokers.values():
         create_topic(address, topic)
         with WireClient(address, client_id="filling") as client:
@@ -191,7 +182,7 @@ def test_klamm_itself_waits_for_its_quota(brokers: Addresses, tmp_path: Path, co
             assert ran.code == 0, ran.err
         # 400 kB, of which three seconds' share comes at once.
         assert time.monotonic() - begin > 1, "the quota held nobody back"
-    set_quotas(brokers, ({"client-id": "held-back"}, {"consumer_byte_rate": None}))
+    set_quotas(brokers.values(), ({"client-id": "held-back"}, {"consumer_byte_rate": None}))
 
 
 LEVELS: tuple[Entity, ...] = (
@@ -207,13 +198,13 @@ LEVELS: tuple[Entity, ...] = (
 
 
 def test_the_first_of_eight_levels_counts(brokers: Addresses) -> None:
-    set_quotas(brokers, *((level, {"producer_byte_rate": 200.0 + 50 * n}) for n, level in enumerate(LEVELS)))
+    set_quotas(brokers.values(), *((level, {"producer_byte_rate": 200.0 + 50 * n}) for n, level in enumerate(LEVELS)))
     waits: dict[str, list[int]] = {name: [] for name in brokers}
     for level in LEVELS:
         for name, address in brokers.items():
             with WireClient(address, client_id="app") as client:
                 waits[name].append(client.ask(produce_request(), 9).throttle_time_ms)
-        set_quotas(brokers, (level, {"producer_byte_rate": None}))
+        set_quotas(brokers.values(), (level, {"producer_byte_rate": None}))
     for name, address in brokers.items():
         with WireClient(address, client_id="app") as client:
             waits[name].append(client.ask(produce_request(), 9).throttle_time_ms)
@@ -225,20 +216,20 @@ def test_the_first_of_eight_levels_counts(brokers: Addresses) -> None:
 @pytest.mark.parametrize("limit", [0.0, 2.0**62])
 def test_senseless_quotas(brokers: Addresses, limit: float) -> None:
     """Kafka takes them, and nobody waits for a number of bytes that can never be met."""
-    set_quotas(brokers, ({"client-id": "odd"}, {"producer_byte_rate": limit, "consumer_byte_rate": limit}))
+    set_quotas(brokers.values(), ({"client-id": "odd"}, {"producer_byte_rate": limit, "consumer_byte_rate": limit}))
     for address in brokers.values():
         with WireClient(address, client_id="odd") as client:
             for _ in range(5):
                 assert client.ask(produce_request(), 9).throttle_time_ms == 0
                 answer = client.ask(fetch_request(), 12)
                 assert (answer.throttle_time_ms, fetched_bytes(answer) > 0) == (0, True)
-    set_quotas(brokers, ({"client-id": "odd"}, {"producer_byte_rate": None, "consumer_byte_rate": None}))
+    set_quotas(brokers.values(), ({"client-id": "odd"}, {"producer_byte_rate": None, "consumer_byte_rate": None}))
 
 
 def test_request_time(brokers: Addresses) -> None:
     """A client that asks all the time gets its share of a second and waits for a second at most; 0 is no share."""
     for percent in (0.01, 0.0):
-        set_quotas(brokers, ({"client-id": "asking"}, {"request_percentage": percent}))
+        set_quotas(brokers.values(), ({"client-id": "asking"}, {"request_percentage": percent}))
         for name, address in brokers.items():
             waits = []
             with WireClient(address, client_id="asking") as client:
@@ -246,11 +237,11 @@ def test_request_time(brokers: Addresses) -> None:
                     waits.append(client.ask(MetadataRequest(topics=None), 9).throttle_time_ms)
             assert waits[-1] > 0, (name, percent, waits)
             assert max(waits) <= 1000, (name, percent, waits)
-    set_quotas(brokers, ({"client-id": "asking"}, {"request_percentage": None}))
+    set_quotas(brokers.values(), ({"client-id": "asking"}, {"request_percentage": None}))
 
 
 def test_an_unacknowledged_producer_is_held_back_too(brokers: Addresses) -> None:
-    set_quotas(brokers, ({"client-id": "silent"}, {"producer_byte_rate": 5_000.0}))
+    set_quotas(brokers.values(), ({"client-id": "silent"}, {"producer_byte_rate": 5_000.0}))
     seconds = {}
     for name, address in brokers.items():
         with WireClient(address, client_id="silent") as client:
@@ -262,4 +253,4 @@ def test_an_unacknowledged_producer_is_held_back_too(brokers: Addresses) -> None
             seconds[name] = time.monotonic() - begin
     assert seconds["klamm"] == pytest.approx(seconds["kafka"], abs=0.3), seconds
     assert seconds["klamm"] > 1
-    set_quotas(brokers, ({"client-id": "silent"}, {"producer_byte_rate": None}))
+    set_quotas(brokers.values(), ({"client-id": "silent"}, {"producer_byte_rate": None}))

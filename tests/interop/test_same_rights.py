@@ -379,6 +379,9 @@ def broker_settings(host: str, keys: Path) -> dict[str, str]:
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.min.isr": "1",
         "group.initial.rebalance.delay.ms": "0",
+        # Requests are handled in the order in which they come.
+        "num.network.threads": "1",
+        "num.io.threads": "1",
     }
 
 
@@ -475,20 +478,20 @@ async def answers(engine: Engine) -> dict[tuple[int, int], list[tuple[Any, ...]]
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterable[list[Engine]]:
+def both(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterable[list[Engine]]:
     folder = tmp_path_factory.mktemp("rights")
     hosts = own_loopback_address(), own_loopback_address()
     keys = folder / "keys.json"
     keys.write_text(KEYS)
-    with EmbeddedZooKeeper(host=own_loopback_address(), fsync=False) as zookeeper:
-        asyncio.run(put_token(zookeeper.connect_string))
-        with (
-            ApacheKafkaBroker(folder / "kafka", broker_id=0, host=hosts[0], port=PORTS["PLAINTEXT"], shares_jvm=True,
-                              zookeeper_connect=f"{zookeeper.connect_string}/kafka",
-                              overrides=broker_settings(hosts[0], keys)),
-            klamm_broker(folder / "klamm", hosts[1], f"{zookeeper.connect_string}/klamm", keys),
-        ):  # fmt: skip
-            yield [Engine(host) for host in hosts]
+    connect = f"{zookeeper.connect_string}/{folder.name}"
+    asyncio.run(put_token(connect))
+    with (
+        ApacheKafkaBroker(folder / "kafka", broker_id=0, host=hosts[0], port=PORTS["PLAINTEXT"], shares_jvm=True,
+                          zookeeper_connect=f"{connect}/kafka",
+                          overrides=broker_settings(hosts[0], keys)),
+        klamm_broker(folder / "klamm", hosts[1], f"{connect}/klamm", keys),
+    ):  # fmt: skip
+        yield [Engine(host) for host in hosts]
 
 
 async def put_token(connect: str) -> None:
@@ -649,8 +652,10 @@ async def rights_lost_while_waiting(engine: Engine) -> tuple[tuple[int, bool], t
         while (await ask(0))[0]:
             await asyncio.sleep(0.05)
     late = asyncio.create_task(ask(30_000))
-    # It starts only now; else the right would go first.
-    await asyncio.sleep(0.1)
+    # It must come before the right goes. One thread reads and one handles: of these requests the first may come before
+    # it and the second beside it.
+    for _ in range(3):
+        await admin.send(listing, 5)
     taking = delete_acls.DeleteAclsFilter(
         resource_type_filter=2, resource_name_filter=TOPIC, principal_filter=f"User:{WAITING}", pattern_type_filter=3,
         operation=1, permission_type=1,
