@@ -11,6 +11,8 @@ from required_tools import require
 from secured_kafka import SecuredKafka, secured_kafka
 from spark_sessions import spark
 
+from engine.local.zookeeper import EmbeddedZooKeeper
+
 __all__ = ["own_folder", "spark"]
 
 
@@ -24,8 +26,8 @@ def kafka_jars() -> None:
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+def kafka(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
     """A broker with a listener for each security protocol, and two log dirs; a file's own."""
     folder = tmp_path_factory.mktemp("secured")
-    with secured_kafka(folder, {"log.dirs": f"{folder}/data,{folder}/more"}) as running:
+    with secured_kafka(folder, {"log.dirs": f"{folder}/data,{folder}/more"}, zookeeper=zookeeper) as running:
         yield running

@@ -1,4 +1,4 @@
-"""Some genuine Kafka brokers, with a ZooKeeper of their own."""
+"""Some genuine Kafka brokers, in a ZooKeeper of the tests' process or one of their own."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ def kafka_cluster(
     log_dirs: Sequence[str] = ("data",),
     each: Sequence[Mapping[str, Any]] = (),
     shares_jvm: bool | SharedJvm = True,
+    zookeeper: EmbeddedZooKeeper | None = None,
 ) -> Iterator[KafkaCluster]:
     """Start brokers that know each other, and end them before their ZooKeeper.
 
@@ -49,10 +50,12 @@ def kafka_cluster(
         log_dirs: their names in each broker's folder.
         each: what every broker is made with beside this.
         shares_jvm: no broker can be killed alone, and none has JMX.
+        zookeeper: one that runs, in which the cluster gets a chroot named after its folder; by default its own.
     """
     host = host or own_loopback_address()
     with ExitStack() as stack:
-        server = stack.enter_context(EmbeddedZooKeeper(host=host, fsync=False))
+        server = zookeeper or stack.enter_context(EmbeddedZooKeeper(host=host, fsync=False))
+        connect = server.connect_string + (f"/{folder.name}" if zookeeper else "") + chroot
         made = []
         for broker_id in range(brokers):
             home = folder / str(broker_id)
@@ -61,11 +64,11 @@ def kafka_cluster(
                 broker_id=broker_id,
                 host=host,
                 port=port + broker_id,
-                zookeeper_connect=server.connect_string + chroot,
+                zookeeper_connect=connect,
                 overrides={"log.dirs": ",".join(str(home / name) for name in log_dirs), **settings},
                 heap="300m",
                 **{"shares_jvm": shares_jvm, **(each[broker_id] if each else {})},
             )
             made.append(stack.enter_context(broker))
         wait_until_all_know_each_other(made)
-        yield KafkaCluster(made, server, server.connect_string + chroot)
+        yield KafkaCluster(made, server, connect)

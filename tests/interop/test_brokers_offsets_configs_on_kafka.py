@@ -16,12 +16,14 @@ from command_rounds import ROUNDS, Operated, Round
 from kafka_cluster import kafka_cluster
 from kafka_tools import run_tool
 
+from engine.local.zookeeper import EmbeddedZooKeeper
+
 CONFIGS = "kafka.admin.ConfigCommand"
 SCRAM = "SCRAM-SHA-256=[iterations=8192,password=secret],SCRAM-SHA-512=[password=secret]"
 
 
 @pytest.fixture(scope="module")
-def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+def addresses(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """Bootstrap servers and ZooKeeper of two Kafka brokers."""
     settings = OLD_RECORDS_STAY | {
         "auto.create.topics.enable": "false",
@@ -30,7 +32,7 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, s
         "controlled.shutdown.enable": "false",
     }
     folder = tmp_path_factory.mktemp("commands-on-kafka")
-    with kafka_cluster(folder, 2, 21092, settings, log_dirs=("one", "two")) as running:
+    with kafka_cluster(folder, 2, 21092, settings, log_dirs=("one", "two"), zookeeper=zookeeper) as running:
         yield running.bootstrap, running.zookeeper
 
 

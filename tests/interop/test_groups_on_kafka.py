@@ -15,15 +15,17 @@ from kafka_tools import run_tool
 from klamm_program import in_process
 from znode_writer import znode_writer
 
+from engine.local.zookeeper import EmbeddedZooKeeper
+
 TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+def kafka(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """Two Kafka brokers that share the groups; their addresses, and ZooKeeper's."""
     settings = {"group.min.session.timeout.ms": "1000", "auto.create.topics.enable": "false"}
-    with kafka_cluster(tmp_path_factory.mktemp("groups-on-kafka"), 2, 21192, settings) as running:
+    with kafka_cluster(tmp_path_factory.mktemp("groups-on-kafka"), 2, 21192, settings, zookeeper=zookeeper) as running:
         yield running.bootstrap, running.zookeeper
 
 

@@ -58,14 +58,14 @@ class Both:
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+def both(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
     """The two brokers after the same work."""
     folder = tmp_path_factory.mktemp("metrics")
     host = own_loopback_address()
     with ExitStack() as stack:
-        zookeeper = stack.enter_context(EmbeddedZooKeeper(host=host, fsync=False)).connect_string
+        connect = f"{zookeeper.connect_string}/{folder.name}"
         own = {
-            **settings(folder / "klamm", host, f"{zookeeper}/klamm"),
+            **settings(folder / "klamm", host, f"{connect}/klamm"),
             **COMMON,
             "listeners": f"PLAINTEXT://{host}:{KLAMM}",
             "klamm.metrics.listener": f"{host}:{PAGES}",
@@ -76,7 +76,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
             broker_id=0,
             host=host,
             port=KAFKA,
-            zookeeper_connect=f"{zookeeper}/kafka",
+            zookeeper_connect=f"{connect}/kafka",
             overrides=COMMON,
             heap="300m",
             jmx_port=JMX,

@@ -20,6 +20,7 @@ from engine.admin.watch.frame import Frame, Stage
 from engine.admin.watch.live_feed import LiveFeed
 from engine.local.addresses import own_loopback_address
 from engine.local.jmx import read_jmx
+from engine.local.zookeeper import EmbeddedZooKeeper
 
 EXPORTER = "io.prometheus.jmx:jmx_prometheus_javaagent:1.0.1"
 JOLOKIA = "org.jolokia:jolokia-agent-jvm:2.1.1:jar:javaagent"
@@ -69,7 +70,7 @@ class Watched:
 
 
 @pytest.fixture(scope="module")
-def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+def watched(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     folder, host = tmp_path_factory.mktemp("watched"), own_loopback_address()
     (folder / "rules.yaml").write_text("lowercaseOutputName: true\n" + RULES)
     agents = (
@@ -77,7 +78,9 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
         f"{fetch_jar(JOLOKIA)}=host={host},port={AGENT}",
     )
     each = [{"jmx_port": JMX + number, "agent": agent} for number, agent in enumerate(agents)]
-    with kafka_cluster(folder, 2, PORTS[0], {}, host=host, chroot="/kafka", each=each, shares_jvm=False) as running:
+    with kafka_cluster(
+        folder, 2, PORTS[0], {}, host=host, chroot="/kafka", each=each, shares_jvm=False, zookeeper=zookeeper
+    ) as running:
         counted_work(running.brokers[0].bootstrap)
         yield Watched(running.zookeeper, running.brokers[0].bootstrap)
 

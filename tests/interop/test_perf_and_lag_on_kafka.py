@@ -20,6 +20,7 @@ from wire_client import wait_until_no_transaction_is_open
 
 from engine.common.topic_names import SUITE_TOPIC_PREFIX
 from engine.local.cluster import LocalCluster
+from engine.local.zookeeper import EmbeddedZooKeeper
 
 PRODUCER = "org.apache.kafka.tools.ProducerPerformance"
 CONSUMER = "org.apache.kafka.tools.ConsumerPerformance"
@@ -29,10 +30,10 @@ _DIGIT = re.compile(r"\d")
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def kafka(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """One Kafka broker."""
     settings = {"auto.create.topics.enable": "false", "group.min.session.timeout.ms": "1000"}
-    with kafka_cluster(tmp_path_factory.mktemp("perf-on-kafka"), 1, 21292, settings) as running:
+    with kafka_cluster(tmp_path_factory.mktemp("perf-on-kafka"), 1, 21292, settings, zookeeper=zookeeper) as running:
         yield running.bootstrap
 
 

@@ -15,6 +15,8 @@ from klamm_program import Ran, in_process
 from patience import wait_for
 from tool_effects import Operator, change_broker_settings, change_topics_and_leaders, move_with_throttles
 
+from engine.local.zookeeper import EmbeddedZooKeeper
+
 Capture = pytest.CaptureFixture[str]
 
 
@@ -31,7 +33,7 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def kafka(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     settings = {
         "auto.leader.rebalance.enable": "false",
         "auto.create.topics.enable": "false",
@@ -40,7 +42,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         "zookeeper.session.timeout.ms": "30000",
     }
     folder = tmp_path_factory.mktemp("moves-on-kafka")
-    with kafka_cluster(folder, 3, 21092, settings, log_dirs=("one", "two")) as running:
+    with kafka_cluster(folder, 3, 21092, settings, log_dirs=("one", "two"), zookeeper=zookeeper) as running:
         yield Cluster(running.zookeeper, running.brokers)
 
 
@@ -192,9 +194,13 @@ def test_leaders_are_given_back(kafka: Cluster, capsys: Capture, tmp_path: Path,
     assert (nobody.code, nobody.json[0]["result"]) == (0, "not_needed")
 
 
-def test_a_replica_in_a_failed_log_dir_is_not_offered(capsys: Capture, tmp_path: Path) -> None:
+def test_a_replica_in_a_failed_log_dir_is_not_offered(
+    zookeeper: EmbeddedZooKeeper, capsys: Capture, tmp_path: Path
+) -> None:
     """Its broker is alive, so that an unclean election seemed to have somebody to elect."""
-    with kafka_cluster(tmp_path, 1, 21192, {}, log_dirs=("one", "two"), shares_jvm=False) as running:
+    with kafka_cluster(
+        tmp_path, 1, 21192, {}, log_dirs=("one", "two"), shares_jvm=False, zookeeper=zookeeper
+    ) as running:
 
         def klamm(*words: str) -> Ran:
             return in_process(*words, "--bootstrap-server", running.bootstrap, "-o", "json", capture=capsys)

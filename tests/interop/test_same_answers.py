@@ -34,7 +34,6 @@ from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest
 from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from engine.kafka.protocol.declaration import Struct
-from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
 
 CHECKPOINTS = (
@@ -99,10 +98,10 @@ class Brokers:
 
 
 @pytest.fixture(scope="module")
-def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+def brokers(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+    folder = tmp_path_factory.mktemp("same-answers")
     with ExitStack() as stack:
-        zookeeper = EmbeddedZooKeeper(host=own_loopback_address(), fsync=False)
-        yield Brokers(tmp_path_factory.mktemp("same-answers"), stack, stack.enter_context(zookeeper).connect_string)
+        yield Brokers(folder, stack, f"{zookeeper.connect_string}/{folder.name}")
 
 
 @pytest.mark.parametrize("ask_all", AREAS, ids=lambda area: area.__name__)
@@ -231,19 +230,17 @@ ASK_NO_METADATA = {
 }
 
 
-def test_the_same_answers_before_any_metadata(tmp_path: Path) -> None:
+def test_the_same_answers_before_any_metadata(zk_chroot: str, tmp_path: Path) -> None:
     """Every API, asked in every version about a topic that there is, of brokers that no controller has told of it.
 
     A client that hears "unknown" of what exists must be one that asks again.
     """
     with ExitStack() as stack:
-        host = own_loopback_address()
-        zookeeper = stack.enter_context(EmbeddedZooKeeper(host=host, fsync=False)).connect_string
         for kind in ("kafka", "klamm"):
-            write = stack.enter_context(znode_writer(f"{zookeeper}/{kind}"))
+            write = stack.enter_context(znode_writer(f"{zk_chroot}/{kind}"))
             write({"/brokers/topics/there": b'{"version":2,"partitions":{"0":[0]}}', "/controller_epoch": b"1"}, False)
             write({"/controller": b'{"version":1,"brokerid":99,"timestamp":"1"}'}, True)
-        brokers = Brokers(tmp_path, stack, zookeeper, is_told=False)
+        brokers = Brokers(tmp_path, stack, zk_chroot, is_told=False)
         for entry in all_handlers().values():
             if entry.key not in TOLD_BY_CONTROLLERS | ASK_NO_METADATA:
                 for version in range(entry.min_version, entry.max_version + 1):

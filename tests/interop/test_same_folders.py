@@ -17,9 +17,6 @@ from folder_pair import FolderPair, Told
 from folder_scenes import OF_ONE_DIR, OF_ONE_DIR_TOO, OF_TWO_DIRS, Scene, goes_on
 from soak import SOAK
 
-from engine.local.addresses import own_loopback_address
-from engine.local.zookeeper import EmbeddedZooKeeper
-
 COMMON = {
     "zookeeper.session.timeout.ms": "18000",
     "log.initial.task.delay.ms": "200",
@@ -75,14 +72,13 @@ PAIRS: dict[str, tuple[tuple[Scene, ...], int, dict[str, str]]] = {
 
 
 @pytest.mark.parametrize("name", PAIRS if SOAK > 1 else ["one dir"])
-def test_the_same_folders(tmp_path: Path, name: str) -> None:
+def test_the_same_folders(zk_chroot: str, tmp_path: Path, name: str) -> None:
     scenes, log_dirs, more = PAIRS[name]
-    with EmbeddedZooKeeper(host=own_loopback_address(), fsync=False) as zookeeper:
-        pair = FolderPair(tmp_path, zookeeper.connect_string, {**COMMON, **more}, log_dirs=log_dirs)
-        try:
-            live_through(pair, scenes)
-        finally:
-            pair.close()
+    pair = FolderPair(tmp_path, zk_chroot, {**COMMON, **more}, log_dirs=log_dirs)
+    try:
+        live_through(pair, scenes)
+    finally:
+        pair.close()
 
 
 def live_through(pair: FolderPair, scenes: tuple[Scene, ...]) -> None:

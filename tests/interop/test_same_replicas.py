@@ -18,8 +18,6 @@ from wire_client import WireClient, create_topic, produce
 from engine.common.errors import ErrorCode
 from engine.kafka.protocol.records.encode import encode_batch
 from engine.kafka.protocol.records.record import Record
-from engine.local.addresses import own_loopback_address
-from engine.local.zookeeper import EmbeddedZooKeeper
 
 SETTINGS = {
     **{name.replace(".", "_"): value for name, value in COMMON.items()},
@@ -103,14 +101,13 @@ class Story:
 
 if SOAK > 1:
 
-    def test_the_same_replicas(tmp_path: Path) -> None:
+    def test_the_same_replicas(zk_chroot: str, tmp_path: Path) -> None:
         begin_ms = int(time.time() * 1000) - HOUR_MS
         pairs: list[Told] = []
-        with EmbeddedZooKeeper(host=own_loopback_address(), fsync=False) as zookeeper:
-            for engine, kafkas in (("kafka", (0, 1)), ("klamm", ())):
-                connect = f"{zookeeper.connect_string}/{engine}"
-                with MixedCluster(tmp_path / engine, connect, (0, 1), kafkas, **SETTINGS) as cluster:
-                    Story(cluster, begin_ms).tell()
-                log_dirs = [tmp_path / engine / broker / "data" for broker in "01"]
-                pairs.append(FolderReader(tmp_path / engine, begin_ms).told(log_dirs))
+        for engine, kafkas in (("kafka", (0, 1)), ("klamm", ())):
+            connect = f"{zk_chroot}/{engine}"
+            with MixedCluster(tmp_path / engine, connect, (0, 1), kafkas, **SETTINGS) as cluster:
+                Story(cluster, begin_ms).tell()
+            log_dirs = [tmp_path / engine / broker / "data" for broker in "01"]
+            pairs.append(FolderReader(tmp_path / engine, begin_ms).told(log_dirs))
         assert differences(*pairs, but=BUT) == []

@@ -29,6 +29,7 @@ from engine.admin.watch.frame import Frame, Stage
 from engine.admin.watch.live_feed import LiveFeed
 from engine.local.addresses import own_loopback_address
 from engine.local.jmx import read_jmx
+from engine.local.zookeeper import EmbeddedZooKeeper
 
 
 def free_everywhere() -> int:
@@ -102,7 +103,7 @@ def secured(folder: Path, store: str) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+def watched(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     folder, host, ca = tmp_path_factory.mktemp("jmx"), own_loopback_address(), Authority()
     (folder / "ca.pem").write_text(ca.pem)
     (folder / "other.pem").write_text(Authority("somebody else").pem)
@@ -116,7 +117,9 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     )
     own = secured(folder, "broker.p12")
     each = [{"jmx_port": port, "jmx_secured": {**own, **agent}} for port, agent in zip(JMX, agents, strict=True)]
-    with kafka_cluster(folder, 2, PORTS[0], {}, host=host, chroot="/kafka", each=each, shares_jvm=False) as running:
+    with kafka_cluster(
+        folder, 2, PORTS[0], {}, host=host, chroot="/kafka", each=each, shares_jvm=False, zookeeper=zookeeper
+    ) as running:
         yield Watched(folder, host, running.zookeeper, ca)
 
 

@@ -15,6 +15,7 @@ from query_ways import all_ways_agree, produce, start
 from wire_client import create_topic
 
 from engine.common.model import TopicPartition
+from engine.local.zookeeper import EmbeddedZooKeeper
 
 TOPIC = "orders"
 STEP = 60
@@ -22,10 +23,10 @@ SETTINGS = {"auto.create.topics.enable": "false", "controlled.shutdown.enable": 
 
 
 @pytest.fixture
-def brokers(tmp_path: Path) -> Iterator[Sequence[ApacheKafkaBroker]]:
+def brokers(zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> Iterator[Sequence[ApacheKafkaBroker]]:
     """Two Kafka brokers; the first is the controller, and the second may be killed."""
     each = ({}, {"shares_jvm": False})
-    with kafka_cluster(tmp_path, 2, 21292, SETTINGS, each=each) as running:
+    with kafka_cluster(tmp_path, 2, 21292, SETTINGS, each=each, zookeeper=zookeeper) as running:
         yield running.brokers
 
 

@@ -14,6 +14,8 @@ from patience import slowness
 from source_rows import consumed, reader, send, spark_rows
 from wire_client import create_topic
 
+from engine.local.zookeeper import EmbeddedZooKeeper
+
 SETTINGS = {"auto.create.topics.enable": "false", "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1", "transaction.state.log.num.partitions": "1"}  # fmt: skip
 TOPIC, CODECS = "orders", ("none", "gzip", "snappy", "lz4", "zstd")
@@ -22,8 +24,8 @@ ALL = {b"committed": 80, b"aborted": 80, b"open": 40, b"plain": 10}
 
 
 @pytest.fixture
-def servers(tmp_path: Path) -> Iterator[str]:
-    with kafka_cluster(tmp_path, 1, 21292, SETTINGS) as running:
+def servers(zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> Iterator[str]:
+    with kafka_cluster(tmp_path, 1, 21292, SETTINGS, zookeeper=zookeeper) as running:
         yield running.bootstrap
 
 

@@ -14,13 +14,17 @@ from kafka_tools import run_tool
 from klamm_program import in_process
 from transaction_story import SETTINGS, Stage, hang
 
+from engine.local.zookeeper import EmbeddedZooKeeper
+
 TOOL = "org.apache.kafka.tools.TransactionsCommand"
 Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with kafka_cluster(tmp_path_factory.mktemp("transactions-on-kafka"), 1, 21392, SETTINGS) as running:
+def servers(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with kafka_cluster(
+        tmp_path_factory.mktemp("transactions-on-kafka"), 1, 21392, SETTINGS, zookeeper=zookeeper
+    ) as running:
         yield running.bootstrap
 
 

@@ -23,6 +23,7 @@ from engine.admin.watch.frame import Stage
 from engine.admin.watch.live_feed import LiveFeed
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.kafka.zk.client import ZkClient
+from engine.local.zookeeper import EmbeddedZooKeeper
 from tui.app import Dashboard
 from tui.state.session import Session
 
@@ -30,11 +31,15 @@ ORDERS = TopicPartition("orders", 0)
 
 
 @pytest.fixture(scope="module")
-def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Sequence[ApacheKafkaBroker]]]:
+def brokers(
+    zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, Sequence[ApacheKafkaBroker]]]:
     """ZooKeeper's address, and two Kafka brokers with short sessions."""
     settings = {"zookeeper.session.timeout.ms": "4000", "controlled.shutdown.enable": "false"}
     settings["auto.leader.rebalance.enable"] = "false"
-    with kafka_cluster(tmp_path_factory.mktemp("watched-kafka"), 2, 21092, settings, shares_jvm=False) as running:
+    with kafka_cluster(
+        tmp_path_factory.mktemp("watched-kafka"), 2, 21092, settings, shares_jvm=False, zookeeper=zookeeper
+    ) as running:
         yield running.zookeeper, running.brokers
 
 

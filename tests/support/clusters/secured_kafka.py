@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from apache_kafka import ApacheKafkaBroker
@@ -80,13 +80,18 @@ class SecuredKafka:
 
 
 @contextmanager
-def secured_kafka(folder: Path, more: Mapping[str, str] | None = None) -> Iterator[SecuredKafka]:
-    """Start the broker, with ``more`` settings, and make its users; end it at the end."""
+def secured_kafka(
+    folder: Path, more: Mapping[str, str] | None = None, *, zookeeper: EmbeddedZooKeeper | None = None
+) -> Iterator[SecuredKafka]:
+    """Start the broker, with ``more`` settings, and make its users; end it at the end.
+
+    Without a ``zookeeper`` it has one of its own.
+    """
     host, ca = own_loopback_address(), Authority()
     (folder / "ca.pem").write_text(ca.pem)
     store = ca.sign("broker", ["broker.example", host]).write_pem(folder / "broker.pem")
-    with EmbeddedZooKeeper(host=host, fsync=False) as zookeeper:
-        kafka = SecuredKafka(folder, host, zookeeper.connect_string, ca)
+    with nullcontext(zookeeper) if zookeeper else EmbeddedZooKeeper(host=host, fsync=False) as server:
+        kafka = SecuredKafka(folder, host, f"{server.connect_string}/{folder.name}", ca)
         with ApacheKafkaBroker(
             folder,
             broker_id=0,
