@@ -152,7 +152,7 @@ def _go_on_first(facts: HealthFacts) -> Words:
     """Return what to do about missing brokers if a process hangs: its port is taken, so no other can start there."""
     if not facts.hung_addresses:
         return ""
-    what = f"{', '.join(facts.hung_addresses)} takes connections but does not answer"
+    what = f"no answer at {', '.join(facts.hung_addresses)}, where connections are taken"
     return f"{what}: continue the process that hangs there, or end it; then {Check.MISSING_BROKERS.advice}"
 
 

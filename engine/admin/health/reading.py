@@ -51,7 +51,7 @@ PAUSE_S = 1.0
 """Between two checks of a cluster that is to become healthy."""
 PROBE_S = 5.0
 """A broker that has not answered by then counts as silent."""
-_HUNG_AFTER_S = 2.0
+_HUNG_AFTER_S, _HUNG_SHARE = 2.0, 0.1
 _PROBE_SHARE = 0.4
 """The largest share of the command's time: the rest must be read as well."""
 _TRANSACTIONS_SHARE = 0.2
@@ -344,18 +344,20 @@ async def _with_hung_addresses(facts: HealthFacts, cluster: Cluster) -> HealthFa
         return facts
     live = {(endpoint.host, endpoint.port) for broker in snapshot.brokers for endpoint in broker.endpoints}
     others = [address for address in target.bootstrap if address not in live]
-    hang = await asyncio.gather(*(_hangs(address, target.client_properties) for address in others))
+    limit_s = min(_HUNG_AFTER_S, cluster.timeout_s * _HUNG_SHARE)
+    hang = await asyncio.gather(*(_hangs(address, target.client_properties, limit_s) for address in others))
     named = tuple(address_text(*address) for address, hangs in zip(others, hang, strict=True) if hangs)
     return replace(facts, hung_addresses=named)
 
 
-async def _hangs(address: tuple[str, int], properties: ClientProperties) -> bool:
-    """Whether an address takes connections, and answers nothing."""
+async def _hangs(address: tuple[str, int], properties: ClientProperties, limit_s: float) -> bool:
+    """Whether an address takes connections, and answers nothing: no TLS handshake, no login and no request."""
     from engine.kafka.client.broker_client import BrokerClient
-    from engine.kafka.client.errors import NetworkError, RequestTimedOut
+    from engine.kafka.client.errors import NetworkError
     from engine.kafka.protocol.api_keys import ApiKey
 
-    limit_ms = int(_HUNG_AFTER_S * 1000)
+    # The time ends here, so that the client's own limits do not hide how far it came.
+    limit_ms = int(limit_s * 2000)
     client = BrokerClient(
         *address,
         client_id=properties.client_id,
@@ -363,11 +365,16 @@ async def _hangs(address: tuple[str, int], properties: ClientProperties) -> bool
         request_timeout_ms=limit_ms,
         security=properties.security,
     )
+    is_taken = False
     try:
-        await client.connect()
-        await client.version_for(ApiKey.METADATA)
-    except RequestTimedOut:
-        return True
+        async with asyncio.timeout(limit_s):
+            _, writer = await asyncio.open_connection(*address)
+            writer.close()
+            is_taken = True
+            await client.connect()
+            await client.version_for(ApiKey.METADATA)
+    except TimeoutError:
+        return is_taken
     except (NetworkError, RemoteProtocolError, OSError):
         return False
     finally:

@@ -17,6 +17,7 @@ from scripted_brokers import SILENCE as NOTHING_SAID
 from scripted_brokers import scripted_cluster
 from virtual_time import ManualClock
 
+from engine.admin.cluster.client_properties import ClientProperties, client_properties
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import Unreachable
 from engine.admin.cluster.snapshot_file import save_snapshot
@@ -43,6 +44,7 @@ from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.errors import SessionLost
 from engine.local.addresses import own_loopback_address
 
+PLAIN_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 SILENCE = "no answer within 3 s"
 _LATE = "no answer to DescribeLogDirs within 2 s"
 
@@ -139,7 +141,13 @@ async def test_whether_anybody_says_what_moves(error: ErrorCode) -> None:
 
 @in_event_loop
 async def test_an_address_that_hangs_is_named_beside_a_missing_broker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "_HUNG_AFTER_S", 0.5)
+    real, limits = reading._hangs, list[float]()
+
+    def hangs(address: tuple[str, int], properties: ClientProperties, limit_s: float) -> Awaitable[bool]:
+        limits.append(limit_s)
+        return real(address, properties, 0.5)
+
+    monkeypatch.setattr(reading, "_hangs", hangs)
     with socket.create_server((own_loopback_address(), 0)) as hung, socket.create_server(("127.0.0.1", 0)) as ended:
         hung_name, free = hung.getsockname(), ended.getsockname()
         ended.close()
@@ -150,15 +158,27 @@ async def test_an_address_that_hangs_is_named_beside_a_missing_broker(monkeypatc
             answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda _: DescribeLogDirsResponse(results=[])
             bootstrap = (*brokers.bootstrap, hung_name, free)
             target = ClusterTarget("t", Origin.OPTIONS, bootstrap=bootstrap)
-            async with Cluster(target, timeout_s=20) as cluster:
+            async with Cluster(target, timeout_s=15) as cluster:
                 assert (await read_health_facts(cluster)).hung_addresses == (), "no broker is missing"
                 brokers.replicas = {("t", 0): [0, 7]}
                 facts = await read_health_facts(cluster)
     address = "{}:{}".format(*hung_name)
     assert facts.hung_addresses == (address,)
+    assert limits == [1.5, 1.5], "a share of the command's time: it has more to read"
     (advice,) = [reason.advice for reason in assess(facts).reasons if reason.check is Check.MISSING_BROKERS]
-    assert str(advice).startswith(f"{address} takes connections but does not answer: continue the process")
+    assert str(advice).startswith(f"no answer at {address}, where connections are taken: continue the process")
     assert str(advice).endswith(f"then {Check.MISSING_BROKERS.advice}")
+
+
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+@in_event_loop
+async def test_a_process_hangs_also_before_it_shakes_hands_or_takes_a_login(protocol: str) -> None:
+    login = {"sasl.mechanism": "PLAIN", "sasl.jaas.config": f"{PLAIN_LOGIN} username=a password=b;"}
+    properties = client_properties({"security.protocol": protocol, **login}, "client.properties")
+    with socket.create_server((own_loopback_address(), 0)) as server:
+        address = server.getsockname()
+        assert await reading._hangs(address, properties, 1)
+    assert not await reading._hangs(address, properties, 1), "it has ended"
 
 
 @pytest.mark.parametrize("is_for_long", [False, True])
