@@ -61,7 +61,7 @@ def load_report(
 
 
 def _whole(rate: object) -> int | None:
-    return round(rate) if isinstance(rate, float) else None
+    return round(rate) if isinstance(rate, int | float) else None
 
 
 def heat_section(loads: Sequence[PlannedLoad], partition_count: int, copied_bytes: int) -> Section:

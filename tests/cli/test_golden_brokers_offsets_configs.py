@@ -11,10 +11,12 @@ from golden import check_golden, check_json, check_report, command, in_pipe
 
 from cli.output.report import Report
 from cli.views.brokers_description import broker_details_report
+from cli.views.brokers_load import load_report
 from cli.views.brokers_log_dirs import log_dirs_report, totals_report
 from cli.views.offsets import offsets_report
 from cli.views.records_deletion import deletions_report
 from engine.admin.brokers.description import BrokerDetails, BrokerPartitions, ListenerDescription
+from engine.admin.brokers.load import BrokerLoad
 from engine.admin.brokers.self_report import DirSummary, OfferedApi, SelfReport
 from engine.admin.log_dirs.describing import NOT_ALIVE, DirReplica, LogDir
 from engine.admin.log_dirs.totals import totals_by_broker, totals_by_dir, totals_by_topic
@@ -173,3 +175,9 @@ def test_of_values(monkeypatch: pytest.MonkeyPatch, scene: str) -> None:
 def test_machines_get_all_replicas_and_are_not_told_otherwise() -> None:
     report = log_dirs_report(MANY_REPLICAS, order="name", names_topics=False, is_for_people=False)
     assert (len(report.table.rows), report.notes) == (40, ())
+
+
+def test_a_rate_of_nothing_is_0_and_an_unknown_one_is_none() -> None:
+    idle, silent = BrokerLoad(0, None, True, 1, 1, 1, 10, 0, 0.4, 1.6), BrokerLoad(1, None, True, 1, 0, 0, 10)
+    rows = load_report([idle, silent], {1: "no answer"}).table.rows
+    assert [tuple(row[-3:]) for row in rows] == [(0, 0, 2), (None, None, None)]
