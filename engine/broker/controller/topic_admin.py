@@ -131,7 +131,7 @@ def internal_topic(name: str, config: BrokerConfig) -> InternalTopic | None:
 logger = logging.getLogger("kafka.server.ZkAdminManager")
 
 PARTITIONS_TOLD_MAX = 1_000
-"""A log line names this many partitions."""
+"""A log line names at most this many partitions."""
 
 BROKER_DEFAULT = -1
 """The number of partitions, or replication factor, that means the broker's default."""

@@ -55,7 +55,7 @@ _HANDSHAKE_THREADS: Final = 2
 """They leave processors to the loop while thousands of peers shake hands."""
 
 _HANDED_OVER_MAX: Final = 4 * _HANDSHAKE_THREADS
-"""This many steps keep the threads at work. To hand over a thousand at once would hold the loop."""
+"""At most this many steps wait for the threads: enough to keep them at work. A thousand at once would hold the loop."""
 
 _NOTHING: Final = memoryview(b"")
 

@@ -31,7 +31,7 @@ from engine.runtime.discards import Discards, in_pieces
 from engine.runtime.turns import Breather, carry_out
 
 REPLICAS_TOLD_MAX = 1_000
-"""A log line names this many replicas: no partition has more, but a request may."""
+"""A log line names at most this many replicas: no partition has more, but a request may."""
 
 CREATED_AT_ONCE_MAX = 100
 """Logs created before the event loop gets a turn: their log lines alone take milliseconds."""

@@ -160,7 +160,7 @@ class BufferedSocket:
         return len(data)
 
     def flush(self) -> None:
-        """Write what is pending. Raises OSError, too, if the peer accepts nothing for the write time-out."""
+        """Write what is pending. Raises OSError: the peer is gone, or accepts nothing until the write time-out."""
         while self._unsent:
             try:
                 sent = self._inner.send(self._unsent)

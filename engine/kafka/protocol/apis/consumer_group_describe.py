@@ -49,7 +49,7 @@ class ConsumerGroupMember(Struct):
 
 
 class ConsumerGroupDescribed(Struct):
-    """One group, or why it cannot be described: GROUP_ID_NOT_FOUND, too, if it is of another type."""
+    """One group, or why it cannot be described: GROUP_ID_NOT_FOUND even if it exists, with another type."""
 
     error_code: int = field(INT16)
     error_message: str | None = field(STRING, nullable_since=0)
