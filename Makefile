@@ -19,8 +19,6 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 KLAMM  := $(BIN)/klamm
 TESTS  ?= tests
-# Tests that "make test" leaves out. CI lets those against Apache Kafka run beside the others.
-LEFT_OUT ?= tests/interop tests/package
 # WORKERS processes run tests, most of which wait more than they compute. All tests of a file run in the same one. WORKERS=0 uses one, for a debugger.
 PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_OPTIONS)
 
@@ -59,7 +57,7 @@ run-tests: export TMPDIR ?= $(shell df -Pk /dev/shm 2>/dev/null | awk 'END { pri
 run-tests: WORKERS ?= 6
 run-tests: env spark-archive
 	@test -e tests/cli/__pycache__ || find $(TESTS) -name 'test_*.py' | sort | xargs -P 2 -n 150 $(BIN)/python -m pytest -q --collect-only >/dev/null 2>&1 || true
-	@$(PYTEST) $(LEFT_OUT:%=--ignore=%) $(TESTS)
+	@$(PYTEST) --ignore=tests/interop --ignore=tests/package $(TESTS)
 
 # Many of these wait for Apache Kafka's own clock: sessions, quotas, rates of a minute.
 interop: WORKERS ?= 6

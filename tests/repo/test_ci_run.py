@@ -15,7 +15,8 @@ echo "$1 begins"
 # None ends before all have begun.
 touch "$MEETING/$1.begun"
 if [ "$1" != env ] && [ "$1" != lint ]; then
-  until cd "$MEETING" && [ -e test.begun ] && [ -e package.begun ] && [ -e site.begun ]; do sleep 0.01; done
+  cd "$MEETING"
+  until [ -e test.begun ] && [ -e interop.begun ] && [ -e package.begun ] && [ -e site.begun ]; do sleep 0.01; done
 fi
 echo "$1 ends"
 [ "$1" != "$BROKEN" ]
@@ -48,20 +49,23 @@ def ran(folder: Path, broken: str, failed: str = "", again: int = 0) -> subproce
     return subprocess.run([run], env=environment, capture_output=True, text=True, timeout=60, check=False)
 
 
-@pytest.mark.parametrize("broken", ["nothing", "package", "site", "test"])
+@pytest.mark.parametrize("broken", ["nothing", "interop", "package", "site", "test"])
 def test_all_targets_run_and_any_failure_fails_the_run(tmp_path: Path, broken: str) -> None:
     done = ran(tmp_path, broken)
     said = "env begins\nenv ends\ntest begins\ntest ends\n"
-    said += "".join(f"== make {name}\n{name} begins\n{name} ends\n" for name in ("package", "site"))
+    said += "".join(f"== make {name}\n{name} begins\n{name} ends\n" for name in ("interop", "package", "site"))
     if broken != "nothing":
         said += f"error: failed: {broken}\n"
     assert (done.returncode, done.stdout, done.stderr) == (0 if broken == "nothing" else 1, said, "")
 
 
+@pytest.mark.parametrize("target", ["test", "interop"])
 @pytest.mark.parametrize(("failed", "again", "code"), [("1", 0, 0), ("8", 0, 0), ("9", 0, 1), ("2", 1, 1), ("0", 0, 1)])
-def test_up_to_eight_tests_that_failed_run_once_more(tmp_path: Path, failed: str, again: int, code: int) -> None:
+def test_up_to_eight_tests_that_failed_run_once_more(
+    tmp_path: Path, target: str, failed: str, again: int, code: int
+) -> None:
     """The output counts them. One that fails again fails the run."""
-    done = ran(tmp_path, "test", failed, again)
+    done = ran(tmp_path, target, failed, again)
     assert done.returncode == code
-    named = f"== make test: tests that failed run once more: {failed}\nlint begins\nlint ends\nonce more\n"
+    named = f"== make {target}: tests that failed run once more: {failed}\nlint begins\nlint ends\nonce more\n"
     assert (named in done.stdout) == (failed in ("1", "2", "8"))
