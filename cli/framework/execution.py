@@ -137,7 +137,11 @@ def _run(coroutine: Coroutine[Any, Any, CommandResult], invocation: Invocation, 
             invocation.restart_deadline = lambda: limit.reschedule(now() + invocation.timeout_s)
             return await coroutine
 
+    main: Any = None
+
     async def with_waits_told() -> CommandResult:
+        nonlocal main
+        main = asyncio.current_task()
         telling = asyncio.create_task(_tell_waits(invocation, is_bounded=is_bounded), name="tell waits")
         try:
             return await (bounded() if is_bounded else coroutine)
@@ -145,12 +149,23 @@ def _run(coroutine: Coroutine[Any, Any, CommandResult], invocation: Invocation, 
             telling.cancel()
             invocation.talk.clear()
 
+    def cancel() -> bool:
+        if main is None or invocation.is_terminated:
+            return False
+        main.get_loop().call_soon_threadsafe(main.cancel)
+        return True
+
     work = with_waits_told()
     try:
         import asyncio
 
-        with _term_as_interrupt(invocation):
-            return asyncio.run(work)
+        with _term_as_interrupt(invocation, cancel):
+            try:
+                return asyncio.run(work)
+            except asyncio.CancelledError:
+                if not invocation.is_terminated:
+                    raise
+                raise KeyboardInterrupt from None
     finally:
         # An interrupt may come before either has begun; Python would complain of that.
         for begun in (work, coroutine):
@@ -182,18 +197,24 @@ async def _tell_waits(invocation: Invocation, *, is_bounded: bool) -> None:
 
 
 @contextmanager
-def _term_as_interrupt(invocation: Invocation) -> Iterator[None]:
-    """Make TERM end a command as Ctrl-C does: it leaves groups, releases locks and says what continues without it."""
+def _term_as_interrupt(invocation: Invocation, cancel: Callable[[], bool]) -> Iterator[None]:
+    """Make TERM end a command as Ctrl-C does: it leaves groups, releases locks and says what continues without it.
+
+    A script's background jobs ignore Ctrl-C, so that asyncio handles none: there the first TERM has ``cancel`` end the
+    command. An exception between any two lines would show tracebacks.
+    """
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
         yield
         return
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        invocation.is_terminated = True
         on_interrupt = signal.getsignal(signal.SIGINT)
-        if not callable(on_interrupt):
+        is_cancelled = not callable(on_interrupt) and cancel()
+        invocation.is_terminated = True
+        if callable(on_interrupt):
+            on_interrupt(signal.SIGINT, frame)
+        elif not is_cancelled:
             raise KeyboardInterrupt
-        on_interrupt(signal.SIGINT, frame)
 
     signal.signal(signal.SIGTERM, interrupt)
     try:

@@ -165,5 +165,23 @@ def test_an_ignored_signal_stays_ignored(tmp_path: Path) -> None:
     assert time.monotonic() - started < 20
 
 
+def test_where_ctrl_c_is_ignored_term_cancels_and_raises_nothing_between_two_lines() -> None:
+    """A script's background jobs ignore it. An exception from within a callback shows tracebacks."""
+    code = (
+        "import asyncio, os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "from cli.framework.execution import execute; from cli.framework.invocation import Invocation\n"
+        "from cli.framework.talk import Talk; from cli.output.format import OutputFormat\n"
+        "async def work(invocation):\n"
+        "    try:\n"
+        "        os.kill(os.getpid(), signal.SIGTERM); print('goes on')\n"
+        "        await asyncio.sleep(60)\n"
+        "    except BaseException as error: print(type(error).__name__); raise\n"
+        "sys.exit(execute(Invocation(OutputFormat.PLAIN, Talk()), work, {}, is_bounded=True))\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    told = (ExitCode.TERMINATED, "goes on\nCancelledError\n", "error: ended by TERM\n")
+    assert (ran.returncode, ran.stdout, ran.stderr) == told
+
+
 def test_the_code_is_that_of_the_list() -> None:
     assert INTERRUPTED == ExitCode.INTERRUPTED
