@@ -103,8 +103,8 @@ def test_codes_are_documented() -> None:
 def test_a_hint_on_a_setting_is_one_that_can_be_followed() -> None:
     unknown = Refused(ErrorCode.INVALID_CONFIG, "Unknown topic config name: retenton.ms", where="topic orders")
     look = "see keys and their values with: klamm configs describe"
-    assert failure_of(unknown).hint == f"did you mean retention.ms? {look} --topic TOPIC --all"
-    for where, options in (("topic orders", "--topic TOPIC"), ("broker 2", "--broker 2")):
+    assert failure_of(unknown).hint == f"did you mean retention.ms? {look} --topic orders --all"
+    for where, options in (("topic orders", "--topic orders"), ("broker 2", "--broker 2")):
         refused = Refused(ErrorCode.INVALID_CONFIG, "Invalid value", where=where)
         assert failure_of(refused).hint == f"{look} {options} --all"
     assert advice_for(ErrorCode.INVALID_CONFIG, "not a supported log level", "broker-logger 0") is None

@@ -31,5 +31,6 @@ def test_a_setting_that_does_not_exist() -> None:
     assert advice is not None
     sentence = spelled(advice)
     assert (
-        sentence == "did you mean retention.ms? see keys and their values with: klamm configs describe --topic … --all"
+        sentence
+        == "did you mean retention.ms? see keys and their values with: klamm configs describe --topic orders --all"
     )

@@ -122,7 +122,7 @@ def _advice_on_settings(message: str, where: str) -> Words | None:
         return Phrase("see keys and their values with: ", Do(Operation.DESCRIBE_ALL_BROKER_CONFIGS, name))
     if kind != "topic":
         return None
-    look = Phrase("see keys and their values with: ", Operation.DESCRIBE_ALL_TOPIC_CONFIGS)
+    look = Phrase("see keys and their values with: ", Do(Operation.DESCRIBE_ALL_TOPIC_CONFIGS, name))
     unknown = _UNKNOWN_KEY.search(message)
     nearest = _nearest_key(unknown[1]) if unknown is not None else None
     return look if nearest is None else Phrase(f"did you mean {nearest}? ", look)
