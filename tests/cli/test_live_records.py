@@ -248,8 +248,9 @@ def test_a_value_that_is_no_number_ends_the_console_consumer_or_is_skipped(progr
     group = f"group-of-{topic_name}"
     in_group = program(*line, *longs, "--group", group)
     assert (in_group.code, in_group.out) == (2, "7\n"), in_group.err
-    (row,) = program("groups", "describe", group, "-o", "json").json[0]["partitions"]
-    assert (row["partition"], row["current_offset"]) == (0, 2), "as Kafka's tool commits: behind the bad one"
+    rows = program("groups", "describe", group, "-o", "json").json[0]["partitions"]
+    committed = {row["partition"]: row["current_offset"] for row in rows}
+    assert committed[0] == 2, "as Kafka's tool commits: behind the bad one"
 
 
 def test_a_reader_that_goes_away_is_no_error(program: Program, topic_name: str, live_cluster: LocalCluster) -> None:
