@@ -137,10 +137,10 @@ _RUN = (*_CHANGE, f"Read Group: {_LOCK}", *_THROTTLE)
 
 RIGHTS: Mapping[str, tuple[str, ...]] = {
     "top": (
-        *(*_SEEN, "Describe Cluster?: moves, sizes", "Describe Group~"),
+        *(*_SEEN, "Describe Cluster?: moves, sizes", "Describe Group?: lag"),
         f"{_WAITS}; the record that a group reads next, at enter on an unhealthy partition of it",
     ),
-    "exporter": (*_SEEN, "Describe Cluster?: moves, sizes", "Describe Group~", _WAITS),
+    "exporter": (*_SEEN, "Describe Cluster?: moves, sizes", "Describe Group?: lag", _WAITS),
     "topics list": ("Describe Topic?", "Describe Cluster?: sizes, names of hidden topics"),
     "topics describe": (_NAMED, "DescribeConfigs Topic?: settings", "Describe Cluster?: moves under way"),
     "topics create": ("Create Topic",),

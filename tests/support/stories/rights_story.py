@@ -11,7 +11,7 @@ import html
 import json
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -416,7 +416,9 @@ def check(story: RightsStory, cell: Cell, capture: pytest.CaptureFixture[str]) -
         return
     if missing is None or missing.without is Without.LEFT_OUT:
         beside = {need.right.operation.word for need in needs_of(cell.command) if need.without is Without.BESIDE}
-        told = [right for right in hidden(ran, story.names(cell)["t"]) if right["operation"] not in beside]
+        names = story.names(cell)
+        own = (f"topic:{names['t']}", f"group:{names['g']}")
+        told = [right for right in hidden(ran, own) if right["operation"] not in beside]
         assert (ran.code, told) == (case.code, []), ran.err
         return
     lacks = {"operation": missing.right.operation.word, "resource": story.resource(missing, cell)}
@@ -490,6 +492,9 @@ def check_picture(story: RightsStory, cell: Cell) -> None:
         assert "describe-configson" not in shown and "onthecluster" not in shown, shown
     elif (missing.right.operation, missing.right.resource_type) == (AclOperation.DESCRIBE, ResourceType.TOPIC):
         assert f"User:{cell.user}lacksdescribeontopic" in shown, shown
+    elif missing.right.resource_type is ResourceType.GROUP:
+        # Groups of other cases may come before it.
+        assert "describeongroup" in shown.partition(f"User:{cell.user}lacks")[2], shown
     else:
         where = story.resource(missing, cell).replace("cluster", "the cluster").replace(":", " ")
         # Topics of other cases may come before it.
@@ -497,15 +502,15 @@ def check_picture(story: RightsStory, cell: Cell) -> None:
         assert missing_right[:30] in shown.partition(f"User:{cell.user}lacks")[2], shown
 
 
-def hidden(ran: Ran, own: str | None = None) -> list[dict[str, str]]:
-    """Return what the run said to be hidden; of topics only its ``own``, for those of other cases are, too."""
+def hidden(ran: Ran, own: Collection[str] = ()) -> list[dict[str, str]]:
+    """Return what the run said to be hidden; of topics and groups only its ``own``: those of other cases are, too."""
     lines = [json.loads(line) for line in ran.err.splitlines() if line.startswith('{"hidden"')]
     rights = [right for line in lines for right in line["hidden"]]
-    others = {
-        right["resource"]
+    others = [
+        right
         for right in rights
-        if right["operation"] in ("describe", "read") and right["resource"] != f"topic:{own}"
-    }
-    return [
-        right for right in rights if own is None or not (right["resource"] in others and "topic:" in right["resource"])
+        if right["operation"] in ("describe", "read")
+        and right["resource"].startswith(("topic:", "group:"))
+        and right["resource"] not in own
     ]
+    return [right for right in rights if not own or right not in others]
