@@ -23,6 +23,7 @@ from engine.kafka.protocol.apis.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from engine.kafka.protocol.apis.delete_topics import DeleteTopicsRequest
 from engine.kafka.protocol.apis.describe_producers import DescribeProducersRequest, TopicRequest
 from engine.kafka.protocol.apis.describe_transactions import DescribeTransactionsRequest
 from engine.kafka.protocol.apis.end_txn import EndTxnRequest
@@ -412,6 +413,42 @@ def aborted_transactions(both: SideBySide) -> None:
         compare_batches(both, f"also-in-txn-{partition}", "also-in-txn", partition)
 
 
+def odd_transactions(both: SideBySide) -> None:
+    """Very long transactional ids, and a topic that is deleted while transactions write to it."""
+    p = make_ready(both)
+    for size in (249, 30_000, 2**15 - 1):
+        who = ("x" * size, 0)
+        for version in range(6):
+            p.init(f"{size} bytes", who, version=version)
+        both.ask(f"{size} bytes, add", p.adding(who, ("in-txn", [2])), [0, 3])
+        both.ask(f"{size} bytes, verify", p.verifying((who, [("in-txn", [2])])), [4, 5])
+        both.ask(f"{size} bytes, offsets", p.adding_offsets(who, "long"), [0, 3])
+        both.ask(f"{size} bytes, describe", DescribeTransactionsRequest(transactional_ids=[who[0]]))
+        both.ask(f"{size} bytes, commit", p.ending(who, is_commit=True), [4])
+        p.settle(who[0])
+    topic, other = "deleted-in-txn", "left-in-txn"
+    make(both, topic, 2)
+    make(both, other)
+    both.wait_until_led(topic, other)
+    ids = ["commits", "aborts", "goes-on"]
+    for who in ((name, 0) for name in ids):
+        p.init("init", who)
+        both.ask("add", p.adding(who, (topic, [0, 1]), (other, [0])), [3])
+        both.ask("produce", p.producing(who, topic, 0, 0), [11])
+        both.ask("produce elsewhere", p.producing(who, other, 0, 0), [11])
+    both.prepare(DeleteTopicsRequest(topic_names=[topic], timeout_ms=15_000), 3)
+    last = ("goes-on", 0)
+    both.ask("add to the deleted", p.adding(last, (topic, [0])), [3])
+    both.ask("verify the deleted", p.verifying((last, [(topic, [0]), (other, [0])])), [4, 5])
+    both.ask("produce to the deleted", p.producing(last, topic, 0, 1), [11], unlike=WORDS)
+    for name in ids:
+        both.ask(name, p.ending((name, 0), is_commit=name != "aborts"), [4])
+        p.settle(name)
+    both.ask("described", DescribeTransactionsRequest(transactional_ids=ids))
+    both.ask("ends", ends(other, 0), [9])
+    compare_batches(both, "the other topic", other, 0)
+
+
 def walked(both: SideBySide, seed: int, steps: int) -> None:
     """Random requests of several producers, in and out of order."""
     p = make_ready(both)
@@ -475,5 +512,6 @@ AREAS: tuple[Callable[[SideBySide], None], ...] = (
     transactions_refused,
     a_transaction,
     aborted_transactions,
+    odd_transactions,
     transactions_walked,
 )
