@@ -245,7 +245,8 @@ def compare_batches(both: SideBySide, what: str, topic: str, partition: int) -> 
             sequences = (header.base_sequence, header.last_sequence)
             epochs = (header.producer_epoch, header.partition_leader_epoch)
             batches.append([header.base_offset, header.is_transactional, *sequences, *epochs, str(marker)])
-        assert batches and batches[-1][0] + 1 == answer.high_watermark, "it was read to the end"
+        end_offset = batches[-1][0] + 1 if batches else 0
+        assert end_offset == answer.high_watermark, "it was read to the end"
         aborted = side.ask(reading(topic, partition)(side), 13).responses[0].partitions[0].aborted_transactions
         batches.append([transaction.first_offset for transaction in aborted or ()])
         logs.append(batches)
