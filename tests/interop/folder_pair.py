@@ -33,6 +33,7 @@ from engine.kafka.protocol.apis.offset_for_leader_epoch import (
 )
 from engine.kafka.protocol.records.decode import iter_batch_records
 from engine.kafka.protocol.records.header import BatchHeader, iter_batches
+from engine.local.addresses import own_loopback_address
 
 DEADLINE_S = 40.0
 SETTLED_S = 15.0
@@ -69,7 +70,7 @@ class FolderPair:
         self.engines = {"first": "kafka", "second": "klamm"}
         self.begin_ms = int(time.time() * 1000) // 1000 * 1000 - HOUR_MS
         self._zookeeper = zookeeper
-        self._host = zookeeper.partition(":")[0]
+        self._host = own_loopback_address()
         self._ports = {"first": 21092, "second": 21093}
         self._dirs = ["data", "data2"][:log_dirs]
         self._kafka: ApacheKafkaBroker | None = None

@@ -34,6 +34,7 @@ from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest
 from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from engine.kafka.protocol.declaration import Struct
+from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
 
 CHECKPOINTS = (
@@ -63,7 +64,7 @@ class Brokers:
     """One broker of each kind, each with its own cluster."""
 
     def __init__(self, folder: Path, stack: ExitStack, zookeeper: str, *, is_told: bool = True) -> None:
-        host = zookeeper.partition(":")[0]
+        host = own_loopback_address()
         self.folder = folder
         self.zookeeper = zookeeper
         own = {
