@@ -535,6 +535,18 @@ def test_one_rule_can_show_all_that_is_hidden(story: RightsStory, capsys: Captur
         assert f"lacks describe on topic {name}" in said and "for all" not in said, said
 
 
+def test_offsets_of_a_hidden_topic_are_not_called_those_of_none(story: RightsStory, capsys: Capture) -> None:
+    owner, stranger = Cell("topics describe"), Cell("tokens list")
+    story.prepare(owner, capsys)
+    topic = story.names(owner)["t"]
+    login = ("--bootstrap-server", story.login, "--command-config", story.config_of(stranger))
+    deletion = ("--delete-offsets", "--group", "absent", "--topic", topic)
+    ran = in_process("kafka-consumer-groups", *deletion, *login, capture=capsys)
+    assert (ran.code, "does not exist" in ran.err, f"lacks read on topic {topic}" in ran.err) == (4, False, True), (
+        ran.err
+    )
+
+
 def test_a_hidden_topic_is_not_called_gone(story: RightsStory, capsys: Capture) -> None:
     cell = next(cell for cell in CELLS if cell.user == "state-changes-check-no-describe-topic")
     story.prepare(cell, capsys)

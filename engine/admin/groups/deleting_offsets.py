@@ -126,6 +126,9 @@ async def existing_partitions(cluster: Cluster, scope: TopicScope) -> tuple[Topi
     """Return the scope by its partitions, as far as they exist, and those that do not.
 
     Partition -1 is what nobody knows: the partitions of a topic that is meant whole and does not exist.
+
+    Raises:
+        Refused: a topic is hidden, so nobody can say whether it exists.
     """
     answers = (await (await cluster.wire()).metadata([topic for topic, _ in scope.topics])).topics
     known = {answer.name: tuple(sorted(p.partition_index for p in answer.partitions)) for answer in answers}
@@ -137,6 +140,8 @@ async def existing_partitions(cluster: Cluster, scope: TopicScope) -> tuple[Topi
         absent += [TopicPartition(topic, partition) for partition in meant if partition not in own]
         if present := tuple(partition for partition in meant if partition in own):
             existing.append((topic, present))
+    if (refusal := await cluster.hidden([topic for topic, _ in absent])) is not None:
+        raise refusal
     return TopicScope(tuple(existing)), absent
 
 
