@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from functools import partial
-from itertools import zip_longest
 from typing import Any
 
 import pytest
@@ -74,7 +73,7 @@ ON_BROKERS = {
 
 TOGETHER = (SPARK, SPARK_ON_KAFKA, *(files for groups in ON_BROKERS.values() for files in groups))
 
-_FIRST_LONG = (
+LONGEST = (
     *SPARK,
     *ON_BROKERS["live_cluster"][0],
     *ON_BROKERS["live_cluster"][1],
@@ -83,10 +82,6 @@ _FIRST_LONG = (
     "tests/cluster/test_transaction_histories.py",
     "tests/cli/test_outcomes.py",
     "tests/admin/watch/test_live_feed.py",
-)
-"""They begin first: CI fetches Apache Kafka meanwhile."""
-
-_LONG = (
     "tests/cli/test_plan_apply_faults.py",
     "tests/cluster/test_failover.py",
     "tests/repo/test_mutants.py",
@@ -106,9 +101,6 @@ _LONG = (
     "tests/cli/test_half_dead.py",
     "tests/plans/test_scenarios.py",
     "tests/plans/test_nearby.py",
-)
-
-_LONG_ON_KAFKA = (
     *SPARK_ON_KAFKA,
     "tests/interop/test_plans_on_kafka_4.py",
     "tests/interop/test_kafka_with_silent_zookeeper.py",
@@ -131,12 +123,7 @@ _LONG_ON_KAFKA = (
     "tests/interop/test_secured_jmx.py",
     "tests/interop/test_metrics_of_kafka.py",
 )
-
-LONGEST = (*_FIRST_LONG, *(file for pair in zip_longest(_LONG, _LONG_ON_KAFKA) for file in pair if file))
-"""Files that take more than half a minute: begun late, one of them would end long after all others.
-
-Those on Apache Kafka wait more than they compute, the others do not: in a run of both they take turns.
-"""
+"""Files that take more than half a minute: begun late, one of them would end long after all others."""
 
 _PLACES = {file: place for place, file in enumerate(LONGEST)}
 _SHARED = {"spark", *ON_BROKERS}
