@@ -356,3 +356,4 @@ async def test_on_a_small_terminal_what_to_do_takes_the_room_of_what_has_not_hap
     await driven.tick(26)
     assert driven.lines_with("none since the dashboard started")
     assert driven.lines_with("what to do  start its consumers")
+    assert driven.lines_with("1.5M behind, read by …"), "what is cut says so"

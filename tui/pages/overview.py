@@ -246,6 +246,8 @@ def _more_of_them(problems: Sequence[Problem], cursor: int, board: Board, width:
         return []
     at = min(cursor, len(problems) - 1)
     lines = _more_of(problems[at], board, width)
+    if len(lines) > lines_max:
+        lines[lines_max - 1] = line(*lines[lines_max - 1], ("…", Tone.QUIET))
     for other in (*problems[at + 1 :], *problems[:at]):
         more = _more_of(other, board, width)
         if 1 < len(more) <= lines_max - len(lines):
@@ -259,7 +261,7 @@ def _more_of(problem: Problem, board: Board, width: int) -> list[Line]:
     lines = [line("  ", *part) for row in reasons for part in folded(row, width - 4)]
     title = f" {problem.subject} "
     rule = "─" * max(0, width - 4 - width_of(line(title)))
-    return [line((f" ─{title}{rule} ", Tone.FRAME)), *lines]
+    return [line((" ─", Tone.FRAME), (title, Tone.QUIET), (f"{rule} ", Tone.FRAME)), *lines]
 
 
 _CHARTS: tuple[tuple[str, Callable[[Any], float | None], Tone], ...] = (
