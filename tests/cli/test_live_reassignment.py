@@ -261,9 +261,9 @@ def test_a_target_that_dies_is_named_while_it_is_waited_for(
 ) -> None:
     filled(by_wire, topic_name, "0:1")
     files = ("--reassignment-json-file", plan_file(tmp_path, topic_name, [2, 1]))
-    words = ["reassign", "execute", *files, "--throttle", SLOW, "--wait", "--timeout", "12"]
-    words += ["--bootstrap-server", three_brokers.bootstrap_servers, "-o", "json"]
-    words += ["--zookeeper", three_brokers.zookeeper_connect] if named == "both" else []
+    where = ["--bootstrap-server", three_brokers.bootstrap_servers]
+    where += ["--zookeeper", three_brokers.zookeeper_connect] if named == "both" else []
+    words = ["reassign", "execute", *files, "--throttle", SLOW, "--wait", "--timeout", "12", *where, "-o", "json"]
     running = subprocess.Popen(
         [PROGRAM, *words], cwd=tmp_path, env=environment(tmp_path), stderr=subprocess.PIPE, stdout=subprocess.PIPE,
         text=True,
@@ -282,7 +282,8 @@ def test_a_target_that_dies_is_named_while_it_is_waited_for(
         said
     )
     assert "; waits for dead broker 2\n" in said, "the live view has told it too"
-    assert said.splitlines()[-1] == "it goes on when the broker is back; to stop it: klamm reassign cancel"
+    stop = f"klamm reassign cancel {' '.join(where)}"
+    assert said.splitlines()[-1] == f"it goes on when the broker is back; to stop it: {stop}"
     assert by_wire("reassign", "execute", *files, "--additional", "--throttle", "90000000").code in (0, 5)
     assert by_znodes("reassign", "verify", *files, "--wait", "--timeout", str(WAIT_S)).code == 0
     assert by_znodes.settings("--broker", "2") == {} == by_znodes.settings("--topic", topic_name)

@@ -166,7 +166,8 @@ def test_one_operator_at_a_time_and_an_interrupt_says_what_is_left(
     # The copy goes on, and the throttle covers only what copies.
     verified = by_wire("plan", "verify", plan, "-o", "json")
     assert (verified.code, [move["state"] for move in verified.json]) == (5, ["in_progress", "not_begun"])
-    assert f"the last run of the plan ended early; to go on: klamm plan resume {plan}\n" in verified.err
+    resume = f"klamm plan resume {plan} {' '.join(by_wire.where)}"
+    assert f"the last run of the plan ended early; to go on: {resume}\n" in verified.err
     assert by_znodes.settings("--broker", "2")["follower.replication.throttled.rate"] == SLOW
     begun = by_wire("plan", "apply", plan, *QUICK_LOCK)
     assert (begun.code, "klamm plan resume" in begun.err) == (2, True), begun.err
