@@ -464,13 +464,16 @@ def _append(
     acks = request.acks
     index = data.index
     try:
+        if index not in context.broker.metadata_cache.partitions(topic):
+            # A replica of a deleted topic may still be here for a moment: what it took would be lost.
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if acks not in _ACKS:
-            _refuse_acks(context, topic, data)
+            _refuse_acks(context, data)
         verified = outcome.verified
         if verified is not None and verified.errors:
             produce_transactions.check(verified, TopicPartition(topic, index))
         if topic in INTERNAL_TOPICS:
-            _check_may_write_internal(context, topic, index)
+            _check_may_write_internal(context, topic)
         partition = context.broker.replica_manager.partition(topic, index)
         records = checked_records(data.records, context.api_version)
         try:
@@ -496,14 +499,12 @@ def _append(
     return _accept(PartitionProduceResponse(index=index), result, partition, acks, outcome)
 
 
-def _refuse_acks(context: RequestContext, topic: str, data: PartitionProduceData) -> None:
+def _refuse_acks(context: RequestContext, data: PartitionProduceData) -> None:
     """Refuse records that nobody could acknowledge, unless they have another fault.
 
     Raises:
-        KafkaError: INVALID_REQUIRED_ACKS; UNKNOWN_TOPIC_OR_PARTITION; INVALID_RECORD, UNSUPPORTED_COMPRESSION_TYPE.
+        KafkaError: INVALID_REQUIRED_ACKS; INVALID_RECORD, UNSUPPORTED_COMPRESSION_TYPE.
     """
-    if not context.broker.metadata_cache.contains(TopicPartition(topic, data.index)):
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     checked_records(data.records, context.api_version)
     raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
 
@@ -530,14 +531,13 @@ def _accept(
     return answer
 
 
-def _check_may_write_internal(context: RequestContext, topic: str, index: int) -> None:
+def _check_may_write_internal(context: RequestContext, topic: str) -> None:
     """Check that a client may write to internal topics: coordinators may, and clients that claim to be administrators.
 
     Raises:
         KafkaError: INVALID_TOPIC_EXCEPTION.
     """
-    is_there = context.broker.metadata_cache.contains(TopicPartition(topic, index))
-    if is_there and context.client_id != ADMIN_CLIENT_ID:
+    if context.client_id != ADMIN_CLIENT_ID:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
 
 

@@ -93,6 +93,22 @@ async def test_of_a_partition_without_a_leader_the_epoch_is_told(tmp_path: Path)
         assert answer.node_endpoints == []
 
 
+@pytest.mark.parametrize("acks", [-1, 0, 1, 7])
+@in_virtual_time
+async def test_a_deleted_topic_takes_no_records_while_its_replica_is_still_here(tmp_path: Path, acks: int) -> None:
+    """As Kafka 3.9.1, which looks at the metadata first: all brokers hear of a deletion before the replicas stop."""
+    async with world(tmp_path, 1) as w:
+        await w.lead(1, replicas=(1,))
+        w.states[TP] = replace(w.states[TP], leader=LEADER_DURING_DELETE)
+        w.brokers[1].metadata_cache.update(w.update_metadata(), 2)
+        answer = ask(w, 1, request(b"a", acks=acks))
+        if acks == 0:
+            assert answer is CLOSE_CONNECTION
+        else:
+            assert only(answer).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert w.log(1).log_end_offset == 0
+
+
 @pytest.mark.parametrize("fate", ["moved", "moved away", "deleted", "disk"])
 @in_virtual_time
 async def test_who_waits_is_told_why_nobody_leads_here_any_more(tmp_path: Path, fate: str) -> None:
