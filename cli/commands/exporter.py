@@ -209,8 +209,9 @@ async def _print_once(invocation: Invocation, target: ClusterTarget, maker: Fram
     wire = frame.link(Side.WIRE)
     if wire.state not in (LinkState.LOST, LinkState.DENIED):
         return ExitCode.DONE
-    message = f"no broker answers, so what only brokers know is missing: {wire.cause}"
-    return invocation.tell_failures([Unreachable(message, hint=START_IT)])
+    who, hint = ("answers", START_IT) if wire.state is LinkState.LOST else ("lets klamm in", None)
+    message = f"no broker {who}, so what only brokers know is missing: {wire.cause}"
+    return invocation.tell_failures([Unreachable(message, hint=hint)])
 
 
 def _print_text(what: str, listen: str) -> None:

@@ -6,6 +6,7 @@ import json
 import re
 import socket
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,10 @@ from znode_writer import znode_writer
 
 from cli.framework.option_values import address_option
 from cli.views.exporter import _GUIDES
+from engine.admin.cluster.target import Side
 from engine.admin.health.report import Check
+from engine.admin.watch import live_feed
+from engine.admin.watch.frame import Frame, LinkState
 from engine.local.addresses import own_loopback_address
 from engine.local.cluster import LocalCluster
 from engine.local.zookeeper import EmbeddedZooKeeper
@@ -73,7 +77,9 @@ def test_nobody_answers_once(capsys: Capture) -> None:
     assert (ran.code, ran.out, "127.0.0.1:1" in ran.err) == (3, "", True)
 
 
-def test_brokers_that_all_refuse_are_told_of_once(zk_chroot: str, capsys: Capture) -> None:
+def test_brokers_that_all_refuse_are_told_of_once(
+    zk_chroot: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     host = own_loopback_address()
     broker = {"version": 4, "host": host, "port": 21813, "jmx_port": -1, "endpoints": [f"PLAINTEXT://{host}:21813"],
               "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"}, "timestamp": "1"}  # fmt: skip
@@ -83,7 +89,19 @@ def test_brokers_that_all_refuse_are_told_of_once(zk_chroot: str, capsys: Captur
     ran = in_process("exporter", "--once", "--zookeeper", zk_chroot, "--timeout", "60", capture=capsys)
     assert ran.code == 3
     assert "error: no broker answers, so what only brokers know is missing" in ran.err and f"{host}:21813" in ran.err
+    assert "is it running there?" in ran.err
     assert "kafka_brokers 1" in ran.out.splitlines()
+    read = live_feed.first_frame_with
+
+    async def refused(*args: Any, **options: Any) -> Frame:
+        frame = await read(*args, **options)
+        link = replace(frame.link(Side.WIRE), state=LinkState.DENIED, cause="the login failed")
+        return replace(frame, links={**frame.links, Side.WIRE: link})
+
+    monkeypatch.setattr(live_feed, "first_frame_with", refused)
+    ran = in_process("exporter", "--once", "--zookeeper", zk_chroot, "--timeout", "60", capture=capsys)
+    said = "error: no broker lets klamm in, so what only brokers know is missing: the login failed\n"
+    assert (ran.code, ran.err) == (3, said), "it runs: nobody is to start it"
 
 
 def test_it_outlives_the_cluster(zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> None:
