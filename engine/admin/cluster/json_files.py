@@ -19,7 +19,7 @@ def parse_document(text: str, where: str, example: str) -> dict[str, Any]:
         raise BadRequest("the file is empty", where=where, hint=example)
     try:
         document = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadRequest(f"not JSON: {error}", where=where, hint=example) from error
     if not isinstance(document, dict):
         raise BadRequest("not a JSON object", where=where, hint=example)

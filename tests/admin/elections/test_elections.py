@@ -122,6 +122,7 @@ def test_an_election_file() -> None:
         ("{}", 'missing "partitions" field'),
         ("", "the file is empty"),
         ("nonsense", "not JSON"),
+        ("[" * 200_000, "not JSON"),
         ('{"partitions":[]}', "lists no partition"),
         ('{"partitions":[{"topic":"el"}]}', "not a topic with a partition"),
         ('{"partitions":[{"topic":"el","partition":true}]}', "not a topic with a partition"),
