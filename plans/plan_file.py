@@ -162,7 +162,7 @@ def _document(text: str) -> object:
     """Read the JSON and check both versions first: the rest of another format is unknown."""
     try:
         document = json.loads(text, object_pairs_hook=_unique)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadPlanFile(f"not JSON: {error}", hint=_HINT) from error
     if not isinstance(document, dict):
         raise BadPlanFile("not a JSON object", hint=_HINT)

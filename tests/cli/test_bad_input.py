@@ -313,7 +313,7 @@ def test_files_that_cannot_be_read(untouched: Callable[..., Ran], words: tuple[s
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{}", "nonsense", '{"version": 99, "topics": []}', '{"version": 1, "topics": [7]}']
+    "text", ["", "{}", "nonsense", "[" * 200_000, '{"version": 99, "topics": []}', '{"version": 1, "topics": [7]}']
 )
 def test_snapshots_that_are_none(capsys: Capture, text: str) -> None:
     write("snapshot.json", text)

@@ -141,6 +141,7 @@ def test_a_partition_that_stands_twice_is_named() -> None:
     ("text", "message"),
     [
         ("", "not JSON: "),
+        ("[" * 200_000, "not JSON: "),
         ("[]", "not a JSON object"),
         ('{"version": 1, "version": 1}', "not JSON: the key 'version' appears twice"),
     ],

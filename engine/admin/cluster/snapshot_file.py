@@ -27,7 +27,7 @@ def load_snapshot(path: Path) -> ClusterSnapshot:
         return _parsed(read_input_bytes(path))
     except FileNotFoundError as error:
         raise NotFound("no such snapshot file", where=str(path)) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         hint = Phrase("write one: ", Operation.TAKE_SNAPSHOT)
         raise BadRequest(f"not a snapshot: {error}", where=name_of(path), hint=hint) from error
 

@@ -97,7 +97,7 @@ def parse_json_line(
         if partition is not None and (type(partition) is not int or partition < 0):
             raise ValueError(f"partition is {json.dumps(partition)}, not a number from 0")
         key, value = _bytes(document, "key"), _bytes(document, "value")
-    except (ValueError, KeyError, TypeError, AttributeError, binascii.Error) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, binascii.Error) as error:
         hint = 'write {"key": …, "value": …, "headers": [{"key": …, "value": …}]}; a null value is a tombstone'
         raise BadRequest(f"not a record in JSON ({error})", where=f"line {number} of stdin", hint=hint) from error
     return Record(timestamp_ms=timestamp_ms, key=key, value=value, headers=[*fixed_headers, *headers]), partition

@@ -73,6 +73,7 @@ def test_a_bad_line_is_named(line: bytes, rules: LineFormat, message: str) -> No
         "",
         "[]",
         "{",
+        "[" * 200_000,
         "3",
         '{"value": "v", "headers": [{}]}',
         '{"value": "!", "value_encoding": "base64"}',
