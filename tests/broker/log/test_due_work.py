@@ -12,7 +12,6 @@ import pytest
 from log_folders import NOW_MS, ManagedLogs, checkpoint, data_batch, write_checkpoints
 
 from engine.broker.log.disk_jobs import run_jobs
-from engine.broker.log.environment import Flushable
 from engine.broker.log.flush_state import DueFlushes
 from engine.broker.log.log import Log
 from engine.broker.log.producer_state import ProducerStateManager
@@ -54,7 +53,7 @@ def test_a_job_that_was_given_up_counts_as_not_done(tmp_path: Path) -> None:
 def test_a_log_on_the_list_is_flushed_once() -> None:
     flushes = DueFlushes()
     asked: list[int] = []
-    flushes.add(cast("Flushable", SimpleNamespace(is_offline=False, begin_flush=asked.append)), 5)
+    flushes.add(cast("Log", SimpleNamespace(is_offline=False, begin_flush=asked.append)), 5)
     for _ in range(2):
         assert list(flushes.jobs((), NOW_MS)) == []
     assert asked == [5]

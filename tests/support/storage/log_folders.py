@@ -10,7 +10,6 @@ from pathlib import Path
 from virtual_time import ManualClock
 
 from engine.broker.log.disk_jobs import DeleteJob, run_jobs
-from engine.broker.log.environment import Flushable
 from engine.broker.log.log import Log
 from engine.broker.log.log_loader import Checkpoints, load_log
 from engine.broker.log.log_manager import LogManager, LogManagerConfig
@@ -45,7 +44,7 @@ class StandIn:
         self.converted = 0
         self.failures: list[tuple[Path, str]] = []
         self.deletions: list[tuple[Path, list[Path], int]] = []
-        self.flushes: list[tuple[Flushable, int]] = []
+        self.flushes: list[tuple[Log, int]] = []
         self.checkpoints: list[Path] = []
 
     def note_converted(self, topic: str, records: int, took_s: float, size_bytes: int) -> None:
@@ -57,7 +56,7 @@ class StandIn:
     def delete_later(self, log_dir: Path, paths: list[Path], delay_ms: int) -> None:
         self.deletions.append((log_dir, paths, delay_ms))
 
-    def flush_soon(self, log: Flushable, offset: int) -> None:
+    def flush_soon(self, log: Log, offset: int) -> None:
         self.flushes.append((log, offset))
 
     def checkpoint_soon(self, log_dir: Path) -> None:
