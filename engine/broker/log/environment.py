@@ -3,18 +3,42 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from engine.broker.log.disk_jobs import DirKeeper
+from engine.broker.log.disk_jobs import DirKeeper, DiskJob
 from engine.common.clock import Clock
 from engine.common.errors import KlammError
-
-if TYPE_CHECKING:
-    from engine.broker.log.log import Log
+from engine.common.model import TopicPartition
+from engine.kafka.config.log_config import LogConfig
 
 
 class LoadingStopped(KlammError):
     """The broker was told to end while it recovered logs. The next start recovers them again."""
+
+
+class Flushable(Protocol):
+    """The part of a log that flushing needs."""
+
+    @property
+    def topic_partition(self) -> TopicPartition: ...
+
+    @property
+    def config(self) -> LogConfig: ...
+
+    @property
+    def is_offline(self) -> bool: ...
+
+    @property
+    def log_end_offset(self) -> int: ...
+
+    @property
+    def unflushed_records(self) -> int: ...
+
+    @property
+    def last_flush_ms(self) -> int: ...
+
+    def begin_flush(self, offset: int) -> DiskJob | None:
+        """Prepare to bring everything before ``offset`` to the disk; None if it is there already."""
 
 
 class LogEnvironment(DirKeeper, Protocol):
@@ -49,7 +73,7 @@ class LogEnvironment(DirKeeper, Protocol):
         ``took_s`` is how long that took, ``size_bytes`` what they need now.
         """
 
-    def flush_soon(self, log: Log, offset: int) -> None:
+    def flush_soon(self, log: Flushable, offset: int) -> None:
         """Flush a log up to ``offset`` soon: it has rolled there."""
 
     def checkpoint_soon(self, log_dir: Path) -> None:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from engine.broker.log.disk_jobs import DiskJob, FlushJob, FlushOrder
-from engine.broker.log.environment import LogEnvironment
+from engine.broker.log.environment import Flushable, LogEnvironment
 from engine.broker.log.leader_epoch_cache import LeaderEpochCache
 from engine.broker.log.partition_folder import PartitionFolder
 from engine.broker.log.producer_snapshots import ProducerSnapshots
@@ -20,9 +19,6 @@ from engine.broker.log.segment import LogSegment
 from engine.broker.log.segment_list import SegmentList
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.config.values import LONG_MAX
-
-if TYPE_CHECKING:
-    from engine.broker.log.log import Log
 
 logger = logging.getLogger(__name__)
 
@@ -188,13 +184,13 @@ class DueFlushes:
     """The logs to flush, each up to an offset."""
 
     def __init__(self) -> None:
-        self._logs: dict[int, tuple[Log, int]] = {}
+        self._logs: dict[int, tuple[Flushable, int]] = {}
 
-    def add(self, log: Log, offset: int) -> None:
+    def add(self, log: Flushable, offset: int) -> None:
         """Put a log on the list."""
         self._logs[id(log)] = (log, offset)
 
-    def jobs(self, logs: Iterable[Log], now_ms: int) -> Iterator[DiskJob]:
+    def jobs(self, logs: Iterable[Flushable], now_ms: int) -> Iterator[DiskJob]:
         """Yield the flush of each log on the list, and of those of ``logs`` whose ``flush.ms`` is over.
 
         Each begins only when the iterator reaches it, because it holds files open: do one before the next. One that

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from engine.broker.log.disk_jobs import CreateJob, DeleteJob, DiskJob, run_jobs
+from engine.broker.log.environment import Flushable
 from engine.broker.log.flush_state import DueFlushes
 from engine.broker.log.log import Log
 from engine.broker.log.log_checkpoints import LogCheckpoints
@@ -158,7 +159,7 @@ class LogManager:
         """Remove files and folders after ``delay_ms``."""
         self._deletions.append((self.clock.now_ms() + delay_ms, log_dir, paths))
 
-    def flush_soon(self, log: Log, offset: int) -> None:
+    def flush_soon(self, log: Flushable, offset: int) -> None:
         """Put a log on the list of those to flush."""
         self._flushes.add(log, offset)
 

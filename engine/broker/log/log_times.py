@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from engine.broker.log.file_range import read_fully
 from engine.broker.log.indexes import NO_TIMESTAMP
+from engine.broker.log.leader_epoch_cache import LeaderEpochCache
+from engine.broker.log.partition_folder import PartitionFolder
 from engine.broker.log.results import OffsetAtTime
 from engine.broker.log.segment import LogSegment
 from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from engine.kafka.protocol.records.decode import iter_batch_records
 from engine.kafka.protocol.records.header import BatchHeader
-
-if TYPE_CHECKING:
-    from engine.broker.log.log import Log
-
 
 HEADERS_AT_ONCE_MAX = 500
 """Maximum batches to look at in one step: timestamps out of order can make a search long."""
@@ -51,7 +49,29 @@ class TimeStep(NamedTuple):
     next_offset: int
 
 
-def step_by_time(log: Log, timestamp_ms: int, from_offset: int) -> TimeStep | None:
+class SearchedLog(Protocol):
+    """The part of a log that searches by time use."""
+
+    @property
+    def folder(self) -> PartitionFolder: ...
+
+    @property
+    def segments(self) -> tuple[LogSegment, ...]: ...
+
+    def segments_between(self, start: int, end: int) -> list[LogSegment]:
+        """Return the segment of offset ``start`` and the following ones that begin before ``end``."""
+
+    @property
+    def leader_epochs(self) -> LeaderEpochCache: ...
+
+    @property
+    def log_start_offset(self) -> int: ...
+
+    @property
+    def log_end_offset(self) -> int: ...
+
+
+def step_by_time(log: SearchedLog, timestamp_ms: int, from_offset: int) -> TimeStep | None:
     """Look for the next batch that has a record of at least ``timestamp_ms``; None if there is none left.
 
     A search begins at offset 0 and ends with the first batch whose records keep what its header promises. The log
@@ -73,7 +93,7 @@ def step_by_time(log: Log, timestamp_ms: int, from_offset: int) -> TimeStep | No
     return None
 
 
-def newest_batch(log: Log) -> BatchToSearch | None:
+def newest_batch(log: SearchedLog) -> BatchToSearch | None:
     """Return the first batch with the log's largest timestamp (KIP-734), or None if there is no batch, or only v0's.
 
     If no record has a timestamp, -1 is the largest, as in Kafka.
@@ -88,7 +108,7 @@ def newest_batch(log: Log) -> BatchToSearch | None:
     return None
 
 
-def earliest_offset(log: Log) -> OffsetAtTime:
+def earliest_offset(log: SearchedLog) -> OffsetAtTime:
     """Return the log's start, with its leader epoch if the epoch cache reaches back that far."""
     earliest = log.leader_epochs.earliest_entry
     is_known = earliest is not None and earliest.start_offset <= log.log_start_offset
@@ -96,7 +116,7 @@ def earliest_offset(log: Log) -> OffsetAtTime:
     return OffsetAtTime(log.log_start_offset, NO_TIMESTAMP, leader_epoch)
 
 
-def segment_offsets_before(log: Log, timestamp_ms: int, max_count: int, now_ms: int) -> list[int]:
+def segment_offsets_before(log: SearchedLog, timestamp_ms: int, max_count: int, now_ms: int) -> list[int]:
     """Answer ListOffsets version 0: base offsets of segments written by then, newest first, including the log's end.
 
     ``timestamp_ms`` may be -1 (latest) or -2 (earliest).

@@ -3,12 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from engine.broker.log.segment import LogSegment
+from engine.common.model import TopicPartition
+from engine.kafka.config.log_config import LogConfig
 
-if TYPE_CHECKING:
-    from engine.broker.log.log import Log
+
+class RetainedLog(Protocol):
+    """The part of a log that retention uses."""
+
+    @property
+    def topic_partition(self) -> TopicPartition: ...
+
+    @property
+    def config(self) -> LogConfig: ...
+
+    @property
+    def segments(self) -> tuple[LogSegment, ...]: ...
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    @property
+    def log_start_offset(self) -> int: ...
+
+    @property
+    def high_watermark(self) -> int: ...
+
+    @property
+    def log_end_offset(self) -> int: ...
+
+    def drop_first_segments(self, count: int, why: str) -> None:
+        """Remove the first segments from the log, which then starts after them."""
 
 
 DROPPED_AT_ONCE_MAX = 50
@@ -18,7 +45,7 @@ IsDeletable = Callable[[LogSegment, LogSegment | None], bool]
 """Decides whether a segment may go, given the one that follows it; none follows the active segment."""
 
 
-def delete_old_segments(log: Log, now_ms: int) -> int:
+def delete_old_segments(log: RetainedLog, now_ms: int) -> int:
     """Drop segments that are before the log's start, too old or too many; return how many.
 
     Of very many it drops some: whoever gets ``DROPPED_AT_ONCE_MAX`` or more calls again.
@@ -40,7 +67,7 @@ def _is_before(log_start_offset: int) -> IsDeletable:
     return lambda _, following: following is not None and following.base_offset <= log_start_offset
 
 
-def _delete_by_size(log: Log) -> int:
+def _delete_by_size(log: RetainedLog) -> int:
     retention_bytes = log.config.retention_bytes
     excess_bytes = log.size_bytes - retention_bytes
     if retention_bytes < 0 or excess_bytes < 0:
@@ -56,7 +83,7 @@ def _delete_by_size(log: Log) -> int:
     return _delete_from_start(log, is_excess, f"the log is larger than retention.bytes={retention_bytes}")
 
 
-def _delete_by_time(log: Log, now_ms: int) -> int:
+def _delete_by_time(log: RetainedLog, now_ms: int) -> int:
     retention_ms = log.config.retention_ms
     if retention_ms < 0:
         return 0
@@ -64,7 +91,7 @@ def _delete_by_time(log: Log, now_ms: int) -> int:
     return _delete_from_start(log, lambda segment, _: now_ms - segment.largest_timestamp_ms() > retention_ms, why)
 
 
-def _delete_from_start(log: Log, is_deletable: IsDeletable, why: str) -> int:
+def _delete_from_start(log: RetainedLog, is_deletable: IsDeletable, why: str) -> int:
     """Drop the leading segments that are ``is_deletable``; the active one only if it has records."""
     segments = log.segments
     count = 0
