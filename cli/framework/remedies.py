@@ -64,8 +64,10 @@ COMMANDS: Mapping[Operation, str] = {
 }
 """The command for each operation. Braces mark the place of its value, and hold the text for an unknown one."""
 
-_NAME_NO_CLUSTER = {Operation.CHECK_ZOOKEEPER, Operation.MERGE_STATE_CHANGES, Operation.START_LOCAL_CLUSTER}
-"""Commands that look at no cluster, or at one that they name by themselves."""
+_NAME_NO_CLUSTER = {
+    Operation.ADD_ACL, Operation.CHECK_ZOOKEEPER, Operation.MERGE_STATE_CHANGES, Operation.START_LOCAL_CLUSTER,
+}  # fmt: skip
+"""Commands that look at no cluster, or at one that they name by themselves, or that an administrator has to run."""
 
 OPTIONS: Mapping[Parameter, str] = {
     Parameter.ADD_CONFIG: "--add-config {KEY=VALUE}",

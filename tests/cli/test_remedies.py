@@ -162,9 +162,15 @@ def test_a_hint_names_the_cluster_that_the_command_named(capsys: pytest.CaptureF
         "hint: look: klamm topics list --cluster prod; klamm topics describe t --cluster prod"
         in capsys.readouterr().err
     )
-    for operation in (Operation.START_LOCAL_CLUSTER, Operation.CHECK_ZOOKEEPER, Operation.MERGE_STATE_CHANGES):
+    others = (
+        Operation.START_LOCAL_CLUSTER,
+        Operation.CHECK_ZOOKEEPER,
+        Operation.MERGE_STATE_CHANGES,
+        Operation.ADD_ACL,
+    )
+    for operation in others:
         invocation.tell_failures([BadRequest("odd", hint=words(operation))])
-        assert "--cluster" not in capsys.readouterr().err, "it needs no cluster, or names one by itself"
+        assert "--cluster" not in capsys.readouterr().err, "no cluster, its own, or another login"
 
 
 def test_a_note_that_ends_with_a_command_names_the_cluster(capsys: pytest.CaptureFixture[str]) -> None:
