@@ -117,8 +117,10 @@ def _delete(
         partition_index=topic_partition.partition, low_watermark=INVALID_LOW_WATERMARK
     )
     try:
-        is_known = broker.metadata_cache.partition_info(topic_partition) is not None
-        if is_known and topic_partition.topic in INTERNAL_TOPICS:
+        if broker.metadata_cache.partition_info(topic_partition) is None:
+            # A replica of a deleted topic may still be here for a moment.
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if topic_partition.topic in INTERNAL_TOPICS:
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic_partition.topic}"
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from engine.broker.handlers.update_metadata import update_metadata
 from engine.broker.log.append_origin import AppendOrigin
 from engine.broker.network.request import Deferred
 from engine.common.errors import ErrorCode
+from engine.common.model import LEADER_DURING_DELETE
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.alter_replica_log_dirs import (
@@ -363,6 +365,17 @@ class TestDeleteRecords:
     ) -> None:
         w.produce(1, b"a", b"b")
         assert await deleted(broker, before, topic=topic) == (error, -1)
+
+    @staged(alone)
+    async def test_a_deleted_topic_is_unknown_while_its_replica_is_still_here(
+        self, w: World, broker: StandInBroker, /
+    ) -> None:
+        """As Kafka 3.9.1, which looks at the metadata first."""
+        w.produce(1, b"a", b"b")
+        w.states[TP] = replace(w.states[TP], leader=LEADER_DURING_DELETE)
+        broker.metadata_cache.update(w.update_metadata(), 2)
+        assert await deleted(broker, 1) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+        assert w.log(1).log_start_offset == 0
 
     @staged(alone)
     async def test_an_internal_topic_that_exists_keeps_its_records(
