@@ -150,7 +150,7 @@ def _run(coroutine: Coroutine[Any, Any, CommandResult], invocation: Invocation, 
             invocation.talk.clear()
 
     def cancel() -> bool:
-        if main is None or invocation.is_terminated:
+        if main is None or main.done() or invocation.is_terminated:
             return False
         main.get_loop().call_soon_threadsafe(main.cancel)
         return True

@@ -207,12 +207,13 @@ def _rows(view: View) -> Rows:
 
     items = items_of(view.board)
     has_racks = any(item.rack for item in items)
-    columns = [one for one in (COLUMNS if view.board.reports_figures else _UNTOLD) if has_racks or one.name != "rack"]
+    columns = COLUMNS if view.board.reports_figures else _UNTOLD
+    columns = tuple(column for column in columns if has_racks or column.name != "rack")
     if any(item.full_in_s for item in items):
         # Elsewhere rates are worth more than dashes.
-        columns = [replace(one, rank=2) if one.name == "full_in_s" else one for one in columns]
+        columns = tuple(replace(column, rank=2) if column.name == "full_in_s" else column for column in columns)
     return Rows(
-        tuple(columns),
+        columns,
         items,
         lambda item: item.id,
         lambda item: f"{item.id} {item.state} {item.host} {item.rack}",

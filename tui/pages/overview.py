@@ -43,7 +43,7 @@ _CHART_MIN = 8
 """A lower chart below the problems would say little."""
 _EVENTS_MAX = 16
 _ADVICE_LINES = 3
-"""What to do about a problem takes so many lines at least, with its title."""
+"""What to do about a problem takes at least as many lines, with its title."""
 _LATE_MS = 600_000
 """What is older is no longer shown for its severity, but only where there is room."""
 _SUBJECT_MAX = 30

@@ -34,6 +34,8 @@ _MOMENT = timedelta(seconds=1)
 """When a leader dies the controller takes its partitions offline and online again, within this time."""
 _DELETION = timedelta(seconds=5)
 """A deleted partition loses its leader, and brokers forget it, within this time, in either order."""
+_CLOCKS_APART_MAX = timedelta(days=1)
+"""By the clocks of two brokers, nothing that lies further apart than this and the window is compared."""
 
 
 class Written(NamedTuple):
@@ -320,6 +322,8 @@ class PartitionHistories:
         if first.broker_id == last.broker_id:
             if took <= self._window:
                 self._book.note(check, last.start, example(took))
+            return
+        if took > self._window + _CLOCKS_APART_MAX:
             return
         key = _Across(check, first.broker_id, last.broker_id, round(took.total_seconds()))
         lines = self._across.setdefault(key, _AcrossLines(last.start, last.start, example))
