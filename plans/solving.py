@@ -355,8 +355,8 @@ class _Solver:
         if work.is_over or self.limits.missing or not may_use_solver(problem, self.work.seconds):
             return solution, _Proven()
         try:
+            from plans.column_program import Search
             from plans.columns import model_of
-            from plans.exact import Search
             from plans.whole_program import WholeProgram, is_small
         except ImportError:
             note = "the solver is not installed, so the plan may be larger than necessary: pip install 'klamm[plan]'"

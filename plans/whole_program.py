@@ -15,9 +15,9 @@ from typing import Any
 import highspy
 import numpy as np
 
+from plans.column_program import Outcome
 from plans.columns import Model
 from plans.construction import Solution, choose_leaders
-from plans.exact import Outcome
 from plans.highs import new_solver, run_limited
 from plans.options import Aim
 from plans.problem import Problem

@@ -86,7 +86,7 @@ def _check_libraries() -> None:
 
 
 async def _write(options: Mapping[str, str], batches: Iterable[Any]) -> int:
-    from engine.spark.offset_reader import opened
+    from engine.spark.broker_offsets import opened
     from engine.spark.row_batches import even_parts
 
     lowered = {name.lower(): value for name, value in options.items()}

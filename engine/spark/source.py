@@ -28,6 +28,7 @@ from engine.common.errors import ErrorCode
 from engine.common.model import EARLIEST_TIMESTAMP, NO_LEADER, IsolationLevel, TopicPartition
 from engine.kafka.protocol.apis.fetch import PartitionData
 from engine.kafka.protocol.records.header import iter_batches
+from engine.spark.broker_offsets import PATIENCE_S, Asker, Bounds, all_known, asked, read_bounds, resolve
 from engine.spark.kafka_options import Connection, SourceOptions, source_options
 from engine.spark.offset_ranges import (
     OffsetRange,
@@ -39,7 +40,6 @@ from engine.spark.offset_ranges import (
     split,
     to_json,
 )
-from engine.spark.offset_reader import PATIENCE_S, Asker, Bounds, all_known, asked, read_bounds, resolve
 from engine.spark.sent_files import properties_here
 
 if TYPE_CHECKING:

@@ -278,7 +278,7 @@ TESTED_BY = {
     "engine/broker/coordinator/transactions/coordinator.py": [
         "broker/coordinator/transactions/test_transaction_coordinator.py"
     ],
-    "engine/broker/coordinator/transactions/markers.py": [
+    "engine/broker/coordinator/transactions/marker_sender.py": [
         "broker/coordinator/transactions/test_transaction_coordinator.py"
     ],
     "engine/broker/coordinator/transactions/marker_writer.py": [

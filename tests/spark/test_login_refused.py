@@ -10,9 +10,9 @@ from engine.admin.cluster.errors import LoginRefused
 from engine.admin.cluster.wire import WireCluster
 from engine.common.model import IsolationLevel
 from engine.spark import offset_reader, source
+from engine.spark.broker_offsets import asked
 from engine.spark.kafka_options import Connection
 from engine.spark.offset_ranges import OffsetRange
-from engine.spark.offset_reader import asked
 from engine.spark.source import ReadTask, read_range
 
 NOWHERE = Connection((("127.0.0.1", 1),))

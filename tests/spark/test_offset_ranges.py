@@ -15,6 +15,7 @@ from engine.admin.cluster.errors import BadRequest, Refused, Unreachable
 from engine.common.errors import ErrorCode
 from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, IsolationLevel, TopicPartition
 from engine.spark import offset_reader
+from engine.spark.broker_offsets import Bounds
 from engine.spark.kafka_options import chosen_columns, schema_text, source_options
 from engine.spark.offset_ranges import (
     OffsetRange,
@@ -25,7 +26,6 @@ from engine.spark.offset_ranges import (
     split,
     to_json,
 )
-from engine.spark.offset_reader import Bounds
 from engine.spark.source import StreamPlan
 
 A, B, C = (TopicPartition("t", number) for number in range(3))

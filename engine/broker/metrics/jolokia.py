@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import unquote
 
-from engine.broker.metrics.mbeans import OF_PARTITIONS, MBean
+from engine.broker.metrics.mbean import OF_PARTITIONS, MBean
 
 PROTOCOL: Final = "7.2"
 REQUESTS_MAX: Final = 1000

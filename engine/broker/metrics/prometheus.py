@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from engine.broker.metrics.mbeans import MBean, Tags, quoted
+from engine.broker.metrics.mbean import MBean, Tags, quoted
 from engine.common.metric import label_text
 
 _PROCESS: Final = {

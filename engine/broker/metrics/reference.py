@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from engine.broker.metrics.mbeans import MBean
+from engine.broker.metrics.mbean import MBean
 from engine.broker.metrics.measures import Histogram, Meter, Timer
 from engine.broker.metrics.prometheus import series_of
 from engine.broker.metrics.topics import BROKER_METERS, TOPIC_METERS

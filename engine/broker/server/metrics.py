@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.broker.metrics.mbeans import MBean, MBeans, gauges
+from engine.broker.metrics.mbean import MBean, MBeans, gauges
 from engine.broker.metrics.measures import TICK_S, Ledger
 from engine.broker.metrics.prometheus import PrometheusPage, SeriesPlans
 from engine.broker.server.figures.cluster import ClusterFigures

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from engine.broker.metrics.jolokia import answer, asks_for_partitions, requests_of
-from engine.broker.metrics.mbeans import MBean
+from engine.broker.metrics.mbean import MBean
 from engine.broker.metrics.prometheus import PrometheusPage
 from engine.broker.server.metrics import BrokerMetrics
 from engine.common.errors import OperationError

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
-from engine.broker.metrics.mbeans import MBean
+from engine.broker.metrics.mbean import MBean
 from engine.broker.server.metrics import BrokerMetrics
 from engine.common.errors import ConfigError
 from engine.kafka.config.broker import BrokerConfig

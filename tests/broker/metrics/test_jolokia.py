@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine.broker.metrics.jolokia import answer, asks_for_partitions, requests_of
-from engine.broker.metrics.mbeans import MBean
+from engine.broker.metrics.mbean import MBean
 
 TOPICS = "kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec"
 MBEANS = [

@@ -25,7 +25,7 @@ from wire_client import WireClient, create_topic, fetch, produce, wait_until_led
 
 from engine.broker.fetch.large_fetch import FETCHED_AT_ONCE_MAX
 from engine.broker.log.preparation import PREPARED_RECORDS
-from engine.broker.metrics.mbeans import MBean
+from engine.broker.metrics.mbean import MBean
 from engine.broker.metrics.measures import TICK_S
 from engine.broker.metrics.prometheus import series_of
 from engine.broker.metrics.reference import PAGE, ROWS, page

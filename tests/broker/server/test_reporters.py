@@ -11,7 +11,7 @@ from broker_program import BrokerProgram, settings
 from patience import wait_for
 from wire_client import create_topic
 
-from engine.broker.metrics.mbeans import MBean
+from engine.broker.metrics.mbean import MBean
 from engine.broker.server.reporters import reporters
 from engine.common.errors import ConfigError
 from engine.kafka.config.broker import BrokerConfig

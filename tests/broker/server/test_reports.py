@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from engine.broker.metrics.mbeans import MBean
+from engine.broker.metrics.mbean import MBean
 from engine.broker.metrics.measures import Histogram, Meter, Timer
 from engine.broker.server.reporters import csv_rows, graphite_lines, text_lines
 

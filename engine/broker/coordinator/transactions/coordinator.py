@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 from engine.broker.coordinator.ownership import Content, OwnedPartition, OwnedPartitions, TopicSize
 from engine.broker.coordinator.peers import BrokerConnections
 from engine.broker.coordinator.transactions import state_machine
+from engine.broker.coordinator.transactions.marker_sender import RETRY_BACKOFF_MS, Ending, MarkerSender
 from engine.broker.coordinator.transactions.marker_writer import MarkerWriter
-from engine.broker.coordinator.transactions.markers import RETRY_BACKOFF_MS, Ending, MarkerSender
 from engine.broker.coordinator.transactions.records import TransactionLoader, logger, tombstone_batch, transition_batch
 from engine.broker.coordinator.transactions.settings import TransactionSettings
 from engine.broker.coordinator.transactions.state_machine import Decision, ProducerIdAndEpoch

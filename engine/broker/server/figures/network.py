@@ -6,7 +6,7 @@ import math
 from collections import Counter, defaultdict, deque
 from typing import Final
 
-from engine.broker.metrics.mbeans import MBean, MBeans, Tags, gauges
+from engine.broker.metrics.mbean import MBean, MBeans, Tags, gauges
 from engine.broker.metrics.measures import TICK_S, Ledger
 from engine.broker.metrics.requests import NetworkTotals
 from engine.broker.server.figures.measured import MeasuredBroker

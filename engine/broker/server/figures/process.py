@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from engine.broker.metrics.mbeans import MBean, MBeans, gauges
+from engine.broker.metrics.mbean import MBean, MBeans, gauges
 from engine.broker.metrics.measures import TICK_S, Attributes, Ledger, Meter, Timer
 from engine.broker.server.figures.measured import MeasuredBroker
 from engine.common.version import VERSION

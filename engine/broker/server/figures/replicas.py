@@ -8,7 +8,7 @@ from typing import Final
 
 from engine.broker.log.cleaner.stats import CleaningStats
 from engine.broker.log.log import Log
-from engine.broker.metrics.mbeans import MBean, MBeans, Tags, gauges
+from engine.broker.metrics.mbean import MBean, MBeans, Tags, gauges
 from engine.broker.metrics.measures import Ledger
 from engine.broker.metrics.prometheus import PrometheusPage, WrittenPieces, family_name, labels_text
 from engine.broker.metrics.topics import TOPIC_METERS

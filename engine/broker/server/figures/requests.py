@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Final, TypeVar
 
-from engine.broker.metrics.mbeans import MBean, MBeans
+from engine.broker.metrics.mbean import MBean, MBeans
 from engine.broker.metrics.measures import Ledger, Meter
 from engine.broker.metrics.requests import FROM_CONSUMER, FROM_FOLLOWER, ApiMetrics, RequestSums, RequestTimes
 from engine.broker.network.routes import Route

@@ -9,7 +9,7 @@ import pytest
 from event_loop import staged
 from transaction_world import ANSWER_S, HERE, STATE_PARTITION, THERE, TransactionWorld, play
 
-from engine.broker.coordinator.transactions.markers import RETRY_BACKOFF_MS
+from engine.broker.coordinator.transactions.marker_sender import RETRY_BACKOFF_MS
 from engine.broker.coordinator.transactions.state_machine import ProducerIdAndEpoch
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition

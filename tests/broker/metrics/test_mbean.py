@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.broker.metrics.mbeans import MBean
+from engine.broker.metrics.mbean import MBean
 from engine.broker.metrics.prometheus import PrometheusPage, WrittenPieces, labels_text, number_text, series_of
 
 RECORDED = Path(__file__).parents[3] / "fixtures" / "metrics"
