@@ -14,7 +14,6 @@ from engine.broker.log.cleaner.cleaning import CleanedSegments, Pace
 from engine.broker.log.cleaner.messages import CleaningLimits
 from engine.broker.log.indexes import TransactionIndex
 from engine.broker.log.segment import LogSegment
-from engine.common.errors import StorageError
 from engine.kafka.formats.index_entries import RELATIVE_OFFSET_MAX, AbortedTransaction
 from engine.kafka.formats.segment_files import (
     CLEANED_SUFFIX,
@@ -29,7 +28,6 @@ from engine.kafka.protocol.records.record import Record
 
 LIMITS = CleaningLimits(1 << 20, 4096, 200, 5000, 1 << 20, 1 << 16, float("inf"))
 NEWEST_NS = 1_700_000_000_000_000_000
-FAR = 1 << 40
 
 
 class Spent(Pace):
@@ -47,12 +45,10 @@ def batch_at(offset: int, timestamp_ms: int = 1, *, size: int = 50) -> bytes:
     return encode_batch([Record(key=b"k", value=b"v" * size, timestamp_ms=timestamp_ms)], base_offset=offset)
 
 
-def written(
-    folder: Path, batches: list[bytes], bounds: tuple[int, int] = (10, FAR), limits: CleaningLimits = LIMITS
-) -> tuple[list[LogSegment], Spent]:
+def written(folder: Path, batches: list[bytes], limits: CleaningLimits = LIMITS) -> tuple[list[LogSegment], Spent]:
     """Write the batches, and open the files on the disk."""
     pace = Spent()
-    cleaned = CleanedSegments(folder, bounds, limits, pace)
+    cleaned = CleanedSegments(folder, 10, limits, pace)
     for batch in batches:
         cleaned.add(batch)
     return [
@@ -89,16 +85,9 @@ def test_the_first_offset_of_the_segment_may_be_the_first_batch_s_and_the_last_t
 
 def test_a_batch_too_far_for_the_indexes_begins_another_segment(tmp_path: Path) -> None:
     far = 10 + RELATIVE_OFFSET_MAX + 1
-    segments, _ = written(tmp_path, [batch_at(10), batch_at(far), batch_at(far + 1)], (10, far + 2))
+    segments, _ = written(tmp_path, [batch_at(10), batch_at(far), batch_at(far + 1)])
     assert [segment.base_offset for segment in segments] == [10, far]
     assert [segment.path.read_bytes() for segment in segments] == [batch_at(10), batch_at(far) + batch_at(far + 1)]
-
-
-@pytest.mark.parametrize("offset", [9, 10 + RELATIVE_OFFSET_MAX + 5])
-def test_a_batch_beyond_the_bounds_cannot_be_right(tmp_path: Path, offset: int) -> None:
-    cleaned = CleanedSegments(tmp_path, (10, 10 + RELATIVE_OFFSET_MAX + 5), LIMITS, Spent())
-    with pytest.raises(StorageError, match=f"Offset {offset} is too far from the base offset 10"):
-        cleaned.add(batch_at(offset))
 
 
 def test_files_of_an_earlier_cleaning_are_replaced(tmp_path: Path) -> None:
@@ -139,7 +128,7 @@ def test_the_first_batch_with_the_largest_time_is_noted(tmp_path: Path) -> None:
 
 def test_an_aborted_transaction_is_noted_in_the_segment_of_its_marker(tmp_path: Path) -> None:
     far = 10 + RELATIVE_OFFSET_MAX + 1
-    cleaned = CleanedSegments(tmp_path, (10, far + 1), LIMITS, Spent())
+    cleaned = CleanedSegments(tmp_path, 10, LIMITS, Spent())
     cleaned.add(batch_at(10))
     cleaned.add(batch_at(far))
     cleaned.add_aborted(AbortedTransaction(7, 10, far, far + 1))
@@ -165,7 +154,7 @@ def test_every_file_is_on_the_disk_before_it_is_reported(tmp_path: Path, monkeyp
 
 
 def test_no_file_stays_open(tmp_path: Path) -> None:
-    cleaned = CleanedSegments(tmp_path, (10, FAR), LIMITS, Spent())
+    cleaned = CleanedSegments(tmp_path, 10, LIMITS, Spent())
     cleaned.add(batch_at(10))
     cleaned.finish(NEWEST_NS)
     held = [os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]

@@ -14,6 +14,7 @@ from engine.broker.log.cleaner.key_map import LOOK_KEYS, KeyMap
 from engine.broker.log.cleaner.messages import CleaningPlan, Finished, GroupCleaned, Indexed, Report, SegmentToClean
 from engine.broker.log.log import Log
 from engine.common.errors import CorruptFileError
+from engine.kafka.protocol.records.header import iter_batches
 
 
 def plan_of(log: Log, **changes: object) -> CleaningPlan:
@@ -107,6 +108,28 @@ def test_damage_in_the_clean_part_or_beyond_the_map_is_found(tmp_path: Path, mon
         with pytest.raises(CorruptFileError, match=f"batch at offset {number} has a wrong checksum"):
             reports_of(plan)
         path.write_bytes(whole)
+
+
+@pytest.mark.parametrize(("wrong_at", "offset"), [(1, 0), (3, 0), (3, 2), (3, 4), (3, 9)])
+@pytest.mark.parametrize("first_dirty", [0, 5])
+def test_an_offset_that_another_batch_may_have_is_damage(
+    tmp_path: Path, wrong_at: int, offset: int, first_dirty: int
+) -> None:
+    """No checksum covers it. The batch that really has it would be cut where the other one's records begin."""
+    log = new_log(tmp_path, changed(segment_bytes=100_000))
+    put(log, (b"zero", b"1"))
+    log.roll()
+    put(log, (b"a", b"1"), (b"b", b"1"))
+    put(log, (b"longer", b"1"), (b"too", b"1"))
+    close_segment(log)
+    put(log, (b"last", b"1"))
+    path = log.segment_of(wrong_at).path
+    data = bytearray(path.read_bytes())
+    position = next(position for position, header in iter_batches(data) if header.base_offset == wrong_at)
+    data[position : position + 8] = offset.to_bytes(8, "big")
+    path.write_bytes(data)
+    with pytest.raises(CorruptFileError, match=f"offset {offset} cannot follow offset {wrong_at - 1}"):
+        reports_of(plan_of(log, first_dirty_offset=first_dirty))
 
 
 def test_an_empty_tail_counts_as_cleaned_to_its_end(tmp_path: Path) -> None:

@@ -137,10 +137,12 @@ def test_records_before_an_offset_are_skipped(delta: int) -> None:
     assert skip_records(data, start, len(data), delta) == (expected, skipped)
 
 
-def test_records_that_are_cut_off_are_not_skipped() -> None:
+def test_records_that_are_cut_off_or_end_before_they_begin_are_not_skipped() -> None:
     data, start = section_of([record(0, b"a")])
     with pytest.raises(NotRecordsError):
         skip_records(data[:2], start, len(data), 1)
+    with pytest.raises(NotRecordsError):
+        skip_records(b"\x01" + data[1:], start, len(data), 1)
 
 
 def test_without_tombstones_none_is_told_of() -> None:

@@ -33,7 +33,7 @@ from engine.broker.log.segment import LogSegment
 from engine.broker.log.segment_split import first_offset_of
 from engine.broker.log.segment_swap import NewSegment
 from engine.broker.log.small_files import sync_path
-from engine.common.errors import CorruptFileError, StorageError
+from engine.common.errors import CorruptFileError
 from engine.kafka.formats.index_entries import AbortedTransaction
 from engine.kafka.formats.segment_files import (
     CLEANED_SUFFIX,
@@ -55,17 +55,19 @@ SAVED_S_MAX = 1.0
 
 
 def read_segment(
-    path: Path, buffer_bytes: int, pace: Pace, *, checked: range = range(0)
+    path: Path, offsets: range, buffer_bytes: int, pace: Pace, *, checked: range = range(0)
 ) -> Iterator[tuple[bytes, int, BatchHeader]]:
     """Yield a buffer, the position in it where a whole batch begins, and the batch's header.
 
-    The buffer has ``buffer_bytes``, or more for a batch that is larger. Batches with the offsets
-    ``checked`` are not checked again.
+    The buffer has ``buffer_bytes``, or more for a batch that is larger. The segment may have ``offsets``. The checksums
+    of batches with the offsets ``checked`` are not checked again.
 
     Raises:
-        CorruptFileError: bytes that are not a batch, or a wrong checksum, with file and position.
+        CorruptFileError: bytes that are not a batch, a wrong checksum, or an offset that does not ascend, with file and
+            position.
         OSError: the disk fails.
     """
+    last_offset = offsets.start - 1
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         size_bytes = os.fstat(fd).st_size
@@ -78,6 +80,10 @@ def read_segment(
             header = parse_batch(buffer, index)
             if header is None or position + header.size_bytes > size_bytes:
                 raise _damaged(path, position, "the bytes there are no batch")
+            # Two batches of one offset would have the same places. Offsets have no checksum.
+            if not last_offset < header.base_offset <= header.last_offset < offsets.stop:
+                raise _damaged(path, position, f"offset {header.base_offset} cannot follow offset {last_offset}")
+            last_offset = header.last_offset
             if index + header.size_bytes > len(buffer):
                 wanted = max(buffer_bytes, header.size_bytes)
                 buffer, start, index = _read(fd, wanted, position, pace), position, 0
@@ -103,12 +109,10 @@ def _damaged(path: Path, position: int, what: str) -> CorruptFileError:
 class CleanedSegments:
     """Takes batches in order, and writes them to as many segments as needed, usually one."""
 
-    def __init__(self, folder: Path, bounds: tuple[int, int], limits: CleaningLimits, pace: Pace) -> None:
-        """``bounds`` are the first offset and the one after the last that a batch may have."""
+    def __init__(self, folder: Path, base_offset: int, limits: CleaningLimits, pace: Pace) -> None:
         self._folder = folder
         self._limits = limits
         self._pace = pace
-        base_offset, self._end_offset = bounds
         self._current = _CleanedSegment(folder, base_offset, limits, pace)
         self._segments = [self._current]
 
@@ -116,17 +120,10 @@ class CleanedSegments:
         """Append a batch.
 
         Raises:
-            StorageError: its offset cannot be right.
             OSError: the disk fails.
         """
         header = read_batch_header(batch)
         if not self._current.takes(header.last_offset):
-            if not self._current.base_offset <= header.last_offset < self._end_offset:
-                raise StorageError(
-                    f"Offset {header.last_offset} is too far from the base offset {self._current.base_offset} of its "
-                    "segment",
-                    path=str(self._current.path),
-                )
             self._current = _CleanedSegment(self._folder, first_offset_of(batch, header), self._limits, self._pace)
             self._segments.append(self._current)
         self._current.add(batch, header)
@@ -164,7 +161,6 @@ class _CleanedSegment:
         self._size_bytes = 0
         self._has_transaction_index = False
         self.base_offset = base_offset
-        self.path = self._segment.path
         self.takes = self._segment.takes
 
     def add(self, batch: bytes, header: BatchHeader) -> None:
@@ -216,7 +212,7 @@ def clean(plan: CleaningPlan, report: Callable[[Report], None]) -> None:
     """Clean a log as planned, and report each step.
 
     Raises:
-        StorageError, KafkaError: the log has content that cannot be cleaned.
+        CorruptFileError, KafkaError: the log has content that cannot be cleaned.
         OSError: the disk fails.
     """
     _Cleaning(plan, report).run()
@@ -251,7 +247,8 @@ class _Cleaning:
         self, segment: SegmentToClean, *, checked: range = range(0)
     ) -> Iterator[tuple[bytes, int, BatchHeader]]:
         path = SegmentPaths(self._folder, segment.base_offset).path(LOG_SUFFIX)
-        return read_segment(path, self._plan.limits.io_buffer_bytes, self._pace, checked=checked)
+        offsets = range(segment.base_offset, segment.end_offset)
+        return read_segment(path, offsets, self._plan.limits.io_buffer_bytes, self._pace, checked=checked)
 
     # --- keys
 
@@ -339,8 +336,7 @@ class _Cleaning:
         return log_bytes, index_bytes, time_index_bytes
 
     def _clean_group(self, group: list[SegmentToClean], legacy_horizon_ns: int) -> GroupCleaned:
-        bounds = (group[0].base_offset, group[-1].end_offset)
-        cleaned = CleanedSegments(self._folder, bounds, self._plan.limits, self._pace)
+        cleaned = CleanedSegments(self._folder, group[0].base_offset, self._plan.limits, self._pace)
         modified_ns = 0
         for segment in group:
             modified_ns = self._modified_ns(segment)

@@ -121,6 +121,8 @@ def skip_records(data: bytes, position: int, end: int, delta: int) -> tuple[int,
     try:
         while position < end:
             length, body = read_varint(data, position)
+            if length < 0:
+                raise NotRecordsError
             _, delta_at = read_varint(data, body + 1)
             if read_varint(data, delta_at)[0] >= delta:
                 break
