@@ -160,6 +160,8 @@ class Output:
         self._texts: deque[str | None] = deque()
         self._changed = threading.Condition()
         self._drops = 0
+        self._is_late = False
+        """What goes to the clipboard has had its time."""
         self.left = 0
         """How many characters are still to be written."""
         self._thread = threading.Thread(target=self._run, name="terminal", daemon=True)
@@ -186,8 +188,13 @@ class Output:
         return had_any
 
     def close(self) -> None:
-        """Have the rest written; a terminal that takes nothing is left after a moment."""
+        """Have the rest written; a terminal that takes nothing is left after a moment.
+
+        A line that is too slow gets only a part of what goes to the clipboard: the screen is given back behind that.
+        """
         self.put(None)
+        self._thread.join(_LAST_WRITES_S)
+        self._is_late = True
         self._thread.join(_LAST_WRITES_S)
 
     def _run(self) -> None:
@@ -206,10 +213,10 @@ class Output:
                 self._on_free()
 
     def _write(self, data: bytes, drops: int | None) -> None:
-        """Write in pieces: to take a whole screen may take a slow line seconds. None: it is written to its end."""
+        """Write in pieces: to take a whole screen may take a slow line seconds. None: it goes to the clipboard."""
         at = 0
         try:
-            while at < len(data) and drops in (None, self._drops):
+            while at < len(data) and (not self._is_late if drops is None else drops == self._drops):
                 try:
                     at += os.write(self._to, data[at : at + _PIECE])
                 except BlockingIOError:

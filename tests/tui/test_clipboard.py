@@ -15,6 +15,7 @@ from event_loop import in_event_loop
 
 from engine.admin.cluster.profiles import Colour
 from engine.admin.cluster.target import ClusterTarget, Origin
+from tui import terminal
 from tui.drawing.cells import Tone
 from tui.drawing.lines import Line
 from tui.pages.clusters import cluster_mark, cluster_tone
@@ -145,3 +146,19 @@ def test_a_slow_terminal_still_gets_what_was_copied_when_the_dashboard_ends() ->
             seen += os.read(terminal.fileno(), 65_536)
         reader.join(10)
         assert seen.endswith(copied.encode()) and b"y" not in seen and len(seen) < 500_000
+
+
+def test_the_screen_is_given_back_however_long_a_copied_text_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(terminal, "_LAST_WRITES_S", 0.1)
+    reading, writing = os.pipe()
+    copied, given_back = f"\x1b]52;c;{'Y' * 100_000}\a", "\x1b[?1049l"
+    with open(reading, "rb") as behind, open(writing, "w", encoding="utf-8") as file:
+        output = Output(file, lambda: None, lambda: None)
+        output.put(copied)
+        output.drop()
+        output.put(given_back)
+        output.close()
+        seen = b""
+        while not seen.endswith(given_back.encode()):
+            seen += os.read(behind.fileno(), 65_536)
+        assert len(seen) < len(copied)
