@@ -270,12 +270,13 @@ def test_who_is_missing_from_an_isr_is_told_before_figures_and_loud_if_nothing_m
     shown(look, scene, page="partitions", size=SMALL)
 
 
+@pytest.mark.parametrize("full_in_s", [200.0, 0.0], ids=["soon", "now"])
 @staged(shown, page="brokers", size=(120, 40))
-async def test_when_disks_are_full_is_worth_a_column_where_one_fills_up(driven: Driven, /) -> None:
+async def test_when_disks_are_full_is_worth_a_column_where_one_fills_up(driven: Driven, /, full_in_s: float) -> None:
     await driven.tick(25)
     assert "IN/S" in header(driven) and "FULL IN" not in header(driven)
     board = driven.app.board
-    board._dir_trends = [replace(board.dir_trends[0], full_in_s=200.0)]
+    board._dir_trends = [replace(board.dir_trends[0], full_in_s=full_in_s)]
     driven.main.draw(is_new_data=False)
     await driven.settled()
     assert "FULL IN" in header(driven)

@@ -209,7 +209,7 @@ def _rows(view: View) -> Rows:
     has_racks = any(item.rack for item in items)
     columns = COLUMNS if view.board.reports_figures else _UNTOLD
     columns = tuple(column for column in columns if has_racks or column.name != "rack")
-    if any(item.full_in_s for item in items):
+    if any(item.full_in_s is not None for item in items):
         # Elsewhere rates are worth more than dashes.
         columns = tuple(replace(column, rank=2) if column.name == "full_in_s" else column for column in columns)
     return Rows(
