@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +23,7 @@ from engine.admin.health.report import Check, HealthReason, HealthReport, Health
 from engine.admin.lag.results import GroupLag
 from engine.admin.lag.verdicts import LagStatus, Reason
 from engine.admin.watch.events import Event, EventKind
-from engine.admin.watch.frame import Stage, StageStatus
+from engine.admin.watch.frame import Stage, StageStatus, WatchedGroup
 from engine.admin.watch.judging import HealthMemory
 from engine.admin.znodes.tree import Znode
 from engine.common.model import TopicPartition
@@ -41,6 +42,7 @@ from tui.pages.why import age_text, why_lines
 from tui.screen.action_handlers import chosen
 from tui.screen.offers import Ask, EditSettings, NotNow, offer_for
 from tui.screen.page_screen import footer_items
+from tui.state import problems
 from tui.state.board import Board
 from tui.state.location import Location, Only
 from tui.state.off_board import ShownRecord, ZnodeLevel
@@ -1149,3 +1151,29 @@ def test_the_key_that_makes_room_works_after_the_broker_died_of_its_disk() -> No
     cluster = FakeCluster(3, {"orders": 1}, rate=1_000, partition_bytes=280_000_000_000)
     cluster.create_topic("clickstream", 6)
     shown(look, FakeFeed(cluster, plays=False))
+
+
+def test_a_look_at_a_row_does_not_look_at_all_that_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To say what is wrong with 300 groups of 100 partitions takes half a second, and each key asks."""
+    feed = FakeFeed(FakeCluster(3, {"orders": 6}), plays=False)
+    for name in ("a", "b", "c"):
+        feed.cluster.add_group(name, "orders", reads=0)
+    board = Board()
+    for _ in range(30):
+        board.take(feed.tick())
+    looked: list[str] = []
+    cases_of = problems._cases_of
+
+    def noted(board: Board, group: WatchedGroup) -> Iterator[str]:
+        looked.append(group.name)
+        return cases_of(board, group)
+
+    monkeypatch.setattr(problems, "_cases_of", noted)
+    assert [problem.key for problem in problems.problems_of(board)] == ["group a", "group b", "group c"]
+    assert looked == ["a", "b", "c"]
+    looked.clear()
+    assert problems.problem_of(board, "topics", board.topics[0]) is None
+    assert problems.problem_of_moves(board) is None
+    assert looked == []
+    problem = problems.problem_of(board, "groups", board.frame.groups[1])
+    assert problem is not None and problem.key == "group b" and looked == ["b"]

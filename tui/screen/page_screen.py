@@ -31,7 +31,7 @@ from tui.pages.timeline import next_severity
 from tui.screen.offers import ASK_CLUSTER
 from tui.state.location import History, Location
 from tui.state.off_board import OffBoard
-from tui.state.problems import Problem, problem_of, problems_of
+from tui.state.problems import Problem, problem_of, problem_of_moves
 from tui.state.status import login_of, standing_of, status_lines
 from tui.widgets.line_table import LineTable
 from tui.widgets.lines_view import KeyBar, KeyItem, LinesView, RowsView, TableRoom
@@ -98,7 +98,7 @@ class PageScreen(Screen[None]):
             page, item = "groups", group_of(self.view)
         problem = self.problem if page == "overview" or item is None else problem_of(board, page, item)
         if problem is None and page == "reassignments":
-            return next((of_moves for of_moves in problems_of(board) if of_moves.opens.page == page), None)
+            return problem_of_moves(board)
         return problem
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,15 +93,47 @@ class Problem:
 
 def problems_of(board: Board) -> Sequence[Problem]:
     """Return what is wrong, the gravest first: what offline partitions wait for, these, what follows, late readers."""
-    problems = [
-        *_of_cluster(board),
-        *_of_moves(board),
-        *_of_plans(board),
-        *_of_quota(board),
-        *_doubts(board),
-        *_of_groups(board),
-        *_of_queries(board),
-    ]
+    return _gravest_first(
+        board,
+        [
+            *_of_cluster(board),
+            *_of_moves(board),
+            *_of_plans(board),
+            *_of_quota(board),
+            *_doubts(board),
+            *_of_groups(board, board.frame.groups),
+            *_of_queries(board),
+        ],
+    )
+
+
+def problem_of(board: Board, page: str, row: Any) -> Problem | None:
+    """Return what is wrong with a row of a screen, the gravest first; None if nothing is, or the screen has no such.
+
+    Each key that is pressed asks: it does not look at all that is wrong.
+    """
+    keys: tuple[str, ...]
+    match page:
+        case "brokers":
+            keys, problems = (f"broker {row.id}", f"disks of broker {row.id}"), _of_cluster(board)
+        case "groups":
+            keys, problems = (f"group {row.name}",), _of_groups(board, (row,))
+        case "spark":
+            keys, problems = (f"query {row.job.path}",), _of_queries(board)
+        case "reassignments":
+            keys, problems = (row.state,), _of_moves(board)
+        case _:
+            return None
+    return next((problem for problem in _gravest_first(board, problems) if problem.key in keys), None)
+
+
+def problem_of_moves(board: Board) -> Problem | None:
+    """Return the gravest problem that the screen of moves shows."""
+    problems = _gravest_first(board, (*_of_cluster(board), *_of_moves(board)))
+    return next((problem for problem in problems if problem.opens.page == "reassignments"), None)
+
+
+def _gravest_first(board: Board, problems: Iterable[Problem]) -> list[Problem]:
     causes = {f"broker {broker}" for broker in board.total.last_in_sync}
     first = Check.OFFLINE_PARTITIONS.value
     return sorted(
@@ -113,21 +145,6 @@ def problems_of(board: Board) -> Sequence[Problem]:
             not problem.is_of_cluster,
         ),
     )
-
-
-def problem_of(board: Board, page: str, row: Any) -> Problem | None:
-    """Return what is wrong with a row of a screen, the gravest first; None if nothing is, or the screen has no such."""
-    keys: tuple[str, ...] = ()
-    match page:
-        case "brokers":
-            keys = f"broker {row.id}", f"disks of broker {row.id}"
-        case "groups":
-            keys = (f"group {row.name}",)
-        case "spark":
-            keys = (f"query {row.job.path}",)
-        case "reassignments":
-            keys = (row.state,)
-    return next((problem for problem in problems_of(board) if problem.key in keys), None)
 
 
 def _of_cluster(board: Board) -> Iterator[Problem]:
@@ -418,8 +435,8 @@ def _doubts(board: Board) -> Iterator[Problem]:
         yield Problem(subject, Tone.BAD, subject, plain(finding.evidence), None, opens)
 
 
-def _of_groups(board: Board) -> Iterator[Problem]:
-    for group in (group for group in board.frame.groups if group.lag.status.is_trouble):
+def _of_groups(board: Board, groups: Iterable[WatchedGroup]) -> Iterator[Problem]:
+    for group in (group for group in groups if group.lag.status.is_trouble):
         status = status_cell(group.lag.status)
         lag = at_least(short_count(group.lag.lag), is_least=group.lag.has_unknown_lag)
         still_s = board.standstills.still_s(group)
