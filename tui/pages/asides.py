@@ -343,7 +343,10 @@ def _group_partition(view: View, partition: PartitionLag, width: int) -> list[Li
     unread = count(0 if partition.reason is Reason.NO_RECORDS else partition.lag)
     stands = f"committed {count(partition.committed_offset)} of {count(partition.log_end_offset)}: {unread} to read"
     lines = [line((plain(partition.name), Tone.STRONG), "  ", status, f"  {reason}")]
-    lines += [*_title("who reads it"), *_folded(groups.reader_of(group, partition) or "nobody", width)]
+    lines += [
+        *_title("who reads it"),
+        *_folded(groups.reader_of(groups.readers_of(group), partition) or "nobody", width),
+    ]
     lines += [*_title("where it stands"), *_folded(stands, width)]
     if partition.time_lag_ms:
         lines += _folded(f"the first of them has waited for {span(partition.time_lag_ms / 1000)}", width)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any
 
@@ -261,12 +261,15 @@ def member_lines(group: WatchedGroup, lines_max: int) -> list[Line]:
     return [*lines, line((f"and {count(more)} more", Tone.QUIET))] if more else lines
 
 
-def reader_of(group: WatchedGroup, partition: PartitionLag) -> str:
-    """Return who reads a partition, and where that process is to be found; empty: nobody."""
-    member = next((member for member in group.members or () if member.member_id == partition.consumer_id), None)
-    return (
-        plain(partition.consumer_id or "") if member is None else f"{plain(member.client_id)} at {plain(member.host)}"
-    )
+def readers_of(group: WatchedGroup) -> dict[str, str]:
+    """Return by its id who each member is, and where that process is to be found."""
+    return {member.member_id: f"{plain(member.client_id)} at {plain(member.host)}" for member in group.members or ()}
+
+
+def reader_of(readers: Mapping[str, str], partition: PartitionLag) -> str:
+    """Return which of these reads a partition; empty: nobody."""
+    member_id = partition.consumer_id or ""
+    return readers[member_id] if member_id in readers else plain(member_id)
 
 
 def _past_lag(view: View, group: str, width: int) -> list[Line]:

@@ -21,7 +21,7 @@ from engine.common.model import TopicPartition
 from tui.drawing.cells import Tone
 from tui.drawing.units import NOTHING, at_least, byte_rate, count, counted, ids, percent, plain, short_count, span
 from tui.pages.brokers import MAY_BE_FROZEN, UNANSWERED
-from tui.pages.groups import LOOK_AT_MEMBERS, growth_of, reader_of, status_cell, time_lag_cell, why_of
+from tui.pages.groups import LOOK_AT_MEMBERS, growth_of, reader_of, readers_of, status_cell, time_lag_cell, why_of
 from tui.pages.reassignments import why_of as why_of_copy
 from tui.remedies import spelled
 from tui.state.board import AWAITS_LEADERS, Board, Since
@@ -436,6 +436,7 @@ def _doubts(board: Board) -> Iterator[Problem]:
 
 
 def _of_groups(board: Board, groups: Iterable[WatchedGroup]) -> Iterator[Problem]:
+    changes = changes_of_members(board.events, board.frame.at_ms)
     for group in (group for group in groups if group.lag.status.is_trouble):
         status = status_cell(group.lag.status)
         lag = at_least(short_count(group.lag.lag), is_least=group.lag.has_unknown_lag)
@@ -451,24 +452,26 @@ def _of_groups(board: Board, groups: Iterable[WatchedGroup]) -> Iterator[Problem
             f"group {group.name}", status.tone, f"group {plain(group.name)} {status.text}", ", ".join(parts),
             board.since.get(("group", group.name)), Location("group", group=group.name, only=Only.UNHEALTHY),
             is_of_cluster=False,
-            examples=tuple(_cases_of(board, group)),
+            examples=tuple(_cases_of(group, changes[f"group {group.name}"])),
             advice=(_OVER_A_RECORD if any(partition.consumer_id for partition in held) else _STEP_OVER) if held
             else _OF_READERS.get(group.lag.reason, "see which partitions are behind, and who owns them (enter)"),
             mends=("group.reset",) if held else (),
         )  # fmt: skip
 
 
-def _cases_of(board: Board, group: WatchedGroup) -> Iterator[str]:
-    """Say whose partitions are the reason why a group is unhealthy, the reader furthest behind first."""
-    lag = group.lag
-    changes = changes_of_members(board.events, group.name, board.frame.at_ms)
+def _cases_of(group: WatchedGroup, changes: int) -> Iterator[str]:
+    """Say whose partitions are the reason why a group is unhealthy, the reader furthest behind first.
+
+    ``changes``: how often its members came or went in the last minute.
+    """
+    lag, readers = group.lag, readers_of(group)
     if changes >= _OFTEN:
         yield f"its members left or joined {count(changes)} times in the last minute: see whether they crash"
     by_reader: dict[str, list[PartitionLag]] = {}
     for partition in sorted(lag.partitions, key=lambda partition: -(partition.lag or 0)):
         is_unread = lag.reason is Reason.NOBODY_READS and partition.is_behind and not partition.consumer_id
         if partition.status is lag.status or is_unread:
-            by_reader.setdefault(reader_of(group, partition), []).append(partition)
+            by_reader.setdefault(reader_of(readers, partition), []).append(partition)
     for reader, partitions in list(by_reader.items())[:_NAMED_MAX]:
         rest = len(partitions) - _NAMED_MAX
         names = ", ".join(partition.name for partition in partitions[:_NAMED_MAX]) + (

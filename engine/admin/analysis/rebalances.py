@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -61,7 +62,7 @@ def group_past(events: Iterable[Event], group: str) -> GroupPast:
     return GroupPast(tuple(reversed(changes)), rebalances)
 
 
-def changes_of_members(events: Sequence[Event], group: str, now_ms: int) -> int:
-    """Return how often members came or went in the last minute."""
+def changes_of_members(events: Sequence[Event], now_ms: int) -> Counter[str]:
+    """Return by the subject of its events how often a group's members came or went in the last minute."""
     last = takewhile(lambda event: event.at_ms > now_ms - _MINUTE_MS, reversed(events))
-    return sum(event.kind is EventKind.GROUP_MEMBERS_CHANGED and event.subject == f"group {group}" for event in last)
+    return Counter(event.subject for event in last if event.kind is EventKind.GROUP_MEMBERS_CHANGED)
