@@ -102,7 +102,7 @@ def test_a_profiles_page_of_klamm_tells_rates(measured: LocalCluster, capsys: Ca
 def test_who_does_not_tell_has_a_reason(measured: LocalCluster, capsys: Capture) -> None:
     by_wire = ("-b", measured.bootstrap_servers)
     ran = in_process(
-        "brokers", "metrics", *by_wire, "--metrics-url", "http://{host}:1/metrics", "-o", "json", capture=capsys
+        "brokers", "metrics", *by_wire, "--metrics-url", "http://{host}:1{id}/metrics", "-o", "json", capture=capsys
     )
     assert ran.code == 1
     assert all("cannot connect" in broker["reason"] and broker["bytes_in"]["total"] is None for broker in ran.json)
@@ -126,7 +126,7 @@ def test_who_is_held_back_for_a_quota(measured: LocalCluster, capsys: Capture) -
     nobody = in_process("quotas", "usage", *by_wire, "-o", "json", capture=capsys)
     assert (nobody.code, nobody.json) == (0, []), nobody.err
     assert "no quota is set, so no client is limited" in nobody.err
-    nowhere = ("--metrics-url", "http://{host}:1/metrics")
+    nowhere = ("--metrics-url", "http://{host}:1{id}/metrics")
     silent = in_process("quotas", "usage", *by_wire, *nowhere, "-o", "json", capture=capsys)
     assert (silent.code, silent.json, silent.err) == (0, nobody.json, nobody.err)
     made = in_process("topics", "create", "limited", "--replica-assignment", "0:1", *by_wire, capture=capsys)
@@ -178,6 +178,6 @@ def test_load_with_rates(measured: LocalCluster, capsys: Capture, topic_name: st
         assert is_in_time(), ran.out
     assert (ran.json[0]["messages_in_rate"], ran.json[1]["bytes_out_rate"]) == (0, 0)
     assert "Messages/s" in in_process(*load, "-o", "table", capture=capsys).out
-    silent = in_process(*load, "--metrics-url", "http://{host}:1/metrics", "-o", "json", capture=capsys)
+    silent = in_process(*load, "--metrics-url", "http://{host}:1{id}/metrics", "-o", "json", capture=capsys)
     assert (silent.code, {row["bytes_in_rate"] for row in silent.json}) == (0, {None})
     assert "the rates of broker 0 are not known: cannot connect" in silent.err
