@@ -238,7 +238,7 @@ def test_a_dashboard_reads_it(watched: Watched) -> None:
     entries = {name.replace("_", "."): value for name, value in watched.trusts().items()}
     target = ClusterTarget(
         "kafka", Origin.OPTIONS, watched.zookeeper, parse_addresses(watched.bootstrap),
-        client_properties=client_properties(entries, "here"), metrics=TLS.format(login=LOGIN),
+        client_properties=client_properties(entries, "here"), metrics=f"jmxs://{LOGIN}{{host}}:2130{{id}}",
     )  # fmt: skip
 
     async def read() -> Frame:
