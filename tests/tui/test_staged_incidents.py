@@ -427,10 +427,10 @@ def test_moves_and_throttles_end_by_keys_on_a_real_cluster(
     three_brokers: LocalCluster, by_wire: Klamm, tmp_path: Path
 ) -> None:
     name = f"i-{uuid4().hex[:8]}"
-    filled(by_wire, name, "1:2", records=300)
+    filled(by_wire, name, "1:2", records=5000)
     files = ("--reassignment-json-file", tmp_path / "plan.json")
     files[1].write_text(f'{{"version":1,"partitions":[{{"topic":"{name}","partition":0,"replicas":[0,1]}}]}}')
-    slowly = ("--throttle", "15000", "--yes", "--rollback-file", tmp_path / "back.json")
+    slowly = ("--throttle", "1024", "--yes", "--rollback-file", tmp_path / "back.json")
 
     async def cancels(driven: Driven) -> None:
         await choose(driven, "▲ 1 reassignment held up", "✖ 1 copy ")

@@ -47,8 +47,8 @@ class ThrottleAdvice:
         inflow: what is produced to the partitions that are copied through it.
         remaining_bytes: what is left to copy through it.
         left_s: how long that takes at the throttle's full rate; None: forever.
-        suggested_rate: a rate at which it ends within an hour, in whole MB/s; None: the throttle is as high, or is not
-            what holds it up.
+        suggested_rate: a rate at which it ends within an hour, in whole MB/s; None: it does at this one, or the
+            throttle is not what holds it up.
     """
 
     broker: int
@@ -184,5 +184,6 @@ def _advice(broker: int, rate: int, copies: list[CopyProgress], *, is_leader: bo
     wanted = -(-int(inflow + remaining / GOAL_S + 1) // _ROUND_TO) * _ROUND_TO
     is_too_low = verdict in (ThrottleVerdict.NEVER_ENDS, ThrottleVerdict.IS_THE_LIMIT) or rate < _ROUND_TO
     may_be = is_too_low and verdict is not ThrottleVerdict.NOT_THE_LIMIT
-    suggested = wanted if may_be and wanted > rate else None
+    ends_soon = left_s is not None and left_s <= GOAL_S
+    suggested = wanted if may_be and wanted > rate and not ends_soon else None
     return ThrottleAdvice(broker, is_leader, rate, used, inflow, remaining, verdict, left_s, suggested)

@@ -411,3 +411,5 @@ def test_a_crawl_is_too_low_at_once_and_a_slow_move_that_somebody_wants_is_not()
     assert leader.suggested_rate is not None and not leader.holds_up, "it takes half a day, and ends"
     leader, _ = throttle_advice(*_throttled(5_000_000, rate=10_000, copy_rate=5_000_000))
     assert leader.holds_up
+    leader, _ = throttle_advice(*_throttled(300_000, partition_bytes=30_000_000, copy_rate=300_000))
+    assert not leader.holds_up and leader.suggested_rate is None, "it ends in two minutes"
