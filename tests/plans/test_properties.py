@@ -181,10 +181,10 @@ def test_a_run_that_is_cut_short_ends_at_the_same_step() -> None:
 def test_a_large_program_over_columns_is_left_out_if_the_start_is_good(monkeypatch: pytest.MonkeyPatch) -> None:
     """HiGHS would take minutes between two checks of its limits."""
     pytest.importorskip("highspy")
-    from plans import exact
+    from plans import column_program
     from plans.columns import model_of
 
-    monkeypatch.setattr(exact.Nearby, "run", lambda search: None)
+    monkeypatch.setattr(column_program.Nearby, "run", lambda search: None)
     snapshot = drawn_cluster(1, brokers=9, racks=3, partitions=120, factor=2)
     options = PlanOptions(aim=(Aim.BYTES,), minimise=Minimise.BYTES)
     problem = build_problem(snapshot, Strategy.REBALANCE, options).problem
@@ -192,8 +192,8 @@ def test_a_large_program_over_columns_is_left_out_if_the_start_is_good(monkeypat
     start = construct(problem, None, None, Forcing(problem).sets(), limits, Work(0))
     model = model_of(problem, None, None, limits.rows(problem))
     for most, is_good, is_left_out in ((10**9, True, False), (1, False, False), (1, True, True)):
-        monkeypatch.setattr(exact, "ENTRIES_MAX", most)
-        outcome = exact.Search(model, start, is_good, Work(3_000), lambda _: None).run()
+        monkeypatch.setattr(column_program, "ENTRIES_MAX", most)
+        outcome = column_program.Search(model, start, is_good, Work(3_000), lambda _: None).run()
         assert (outcome.solution is None) is is_left_out
 
 

@@ -95,15 +95,15 @@ def test_a_large_program_ends_after_some_looks_without_news(monkeypatch: pytest.
     If there is a result, a better one is waited for longer.
     """
     pytest.importorskip("highspy")
-    from plans import exact
+    from plans import column_program
 
-    monkeypatch.setattr(exact, "_PATIENCE", 3)
-    monkeypatch.setattr(exact, "_PATIENCE_FOUND", 5)
-    still = exact._Standstill()
+    monkeypatch.setattr(column_program, "_PATIENCE", 3)
+    monkeypatch.setattr(column_program, "_PATIENCE_FOUND", 5)
+    still = column_program._Standstill()
     looks = [(inf, -inf)] * 5 + [(inf, 89.0)] * 3 + [(inf, 90.0)] * 3 + [(100.0, 90.0)] * 5 + [(100.0, 91.0)] * 5
     assert not any(still.is_over(*look) for look in looks)
     assert [still.is_over(100.0, 91.0 + small) for small in (1e-7, 2e-7)] == [True, True]
-    empty = exact._Standstill()
+    empty = column_program._Standstill()
     assert [empty.is_over(inf, 90.0) for _ in range(4)] == [False, False, False, True]
 
 
