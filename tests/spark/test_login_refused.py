@@ -9,7 +9,7 @@ import pytest
 from engine.admin.cluster.errors import LoginRefused
 from engine.admin.cluster.wire import WireCluster
 from engine.common.model import IsolationLevel
-from engine.spark import offset_reader, source
+from engine.spark import broker_offsets, source
 from engine.spark.broker_offsets import asked
 from engine.spark.kafka_options import Connection
 from engine.spark.offset_ranges import OffsetRange
@@ -28,7 +28,7 @@ def attempts(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         raise LoginRefused("wrong password", where="broker 0")
 
     monkeypatch.setattr(WireCluster, "metadata", refuse)
-    for module in (offset_reader, source):
+    for module in (broker_offsets, source):
         monkeypatch.setattr(module, "PATIENCE_S", 1.0)
     return logins
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from engine.admin.cluster.errors import BadRequest, Refused, Unreachable
 from engine.common.errors import ErrorCode
 from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, IsolationLevel, TopicPartition
-from engine.spark import offset_reader
+from engine.spark import broker_offsets
 from engine.spark.broker_offsets import Bounds
 from engine.spark.kafka_options import chosen_columns, schema_text, source_options
 from engine.spark.offset_ranges import (
@@ -218,8 +218,8 @@ class Wire:
 
 def test_connections_stay_open_between_questions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Wire, "made", [], raising=False)
-    monkeypatch.setattr(offset_reader, "WireCluster", Wire)
-    asker = offset_reader.Asker(source_options(GIVEN, is_streaming=True).connection)
+    monkeypatch.setattr(broker_offsets, "WireCluster", Wire)
+    asker = broker_offsets.Asker(source_options(GIVEN, is_streaming=True).connection)
     failures: list[Exception] = []
 
     async def question(wire: Any) -> Any:
