@@ -146,6 +146,14 @@ def test_processes_that_run_tests_have_loaded_them_once(tmp_path: Path) -> None:
     assert seen == [f"{run.pid} {run.pid} -c False gw{number}" for number in (0, 1)]
 
 
+def test_a_file_that_cannot_be_imported_fails_the_run(tmp_path: Path) -> None:
+    (tmp_path / "test_broken.py").write_text("import no_such_module\n\ndef test_it():\n    pass\n")
+    (tmp_path / "test_whole.py").write_text("def test_it():\n    pass\n")
+    with in_workers(tmp_path, 2) as run:
+        out, _ = run.communicate(timeout=120)
+    assert (run.returncode, "ERROR test_broken.py" in out) == (1, True), out
+
+
 def test_ctrl_c_ends_them_and_their_nursery_says_nothing(tmp_path: Path) -> None:
     """As ``tests/conftest.py`` does, this one lets a run in the background hear of it."""
     (tmp_path / "conftest.py").write_text("import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n")
