@@ -1,10 +1,10 @@
-"""The first of very many things, and how many more there are: in sentences, and in log lines."""
+"""The first of very many things, and how many more there are; and which are there more than once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -25,3 +25,12 @@ def listed(values: Collection[T], text: Callable[[T], str] = str) -> list[str]:
     if len(values) > LISTED_MAX:
         texts.append(f"and {len(values) - LISTED_MAX} more")
     return texts
+
+
+def repeated(values: Iterable[Any]) -> list[Any]:
+    """Return the values that occur more than once, each once, sorted."""
+    seen: set[Any] = set()
+    twice: set[Any] = set()
+    for value in values:
+        (twice if value in seen else seen).add(value)
+    return sorted(twice)

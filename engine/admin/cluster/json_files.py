@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from typing import Any
 
 from engine.admin.cluster.errors import BadRequest
@@ -31,12 +30,3 @@ def check_version(document: dict[str, Any], where: str) -> None:
     version = document.get("version", 1)
     if version != 1:
         raise BadRequest(f"not supported version field value {json.dumps(version)}", where=where)
-
-
-def repeated(values: Iterable[Any]) -> list[Any]:
-    """Return the values that occur more than once, each once, sorted."""
-    seen: set[Any] = set()
-    twice: set[Any] = set()
-    for value in values:
-        (twice if value in seen else seen).add(value)
-    return sorted(twice)

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from engine.admin.cluster.errors import BadRequest, NotFound
-from engine.admin.cluster.json_files import parse_document, repeated
+from engine.admin.cluster.json_files import parse_document
 from engine.admin.cluster.remedies import Do, Operation, Parameter, Phrase
 from engine.admin.topics.access import TopicReader
 from engine.admin.topics.selection import topic_not_found
+from engine.common.listing import repeated
 from engine.common.model import NO_LEADER, TopicPartition
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.admin.cluster.errors import BadRequest
-from engine.admin.cluster.json_files import check_version, parse_document, repeated
+from engine.admin.cluster.json_files import check_version, parse_document
 from engine.admin.cluster.remedies import Parameter
 from engine.common.collection import collector_paused
+from engine.common.listing import repeated
 from engine.common.model import TopicPartition
 
 ANY_LOG_DIR = "any"

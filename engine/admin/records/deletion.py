@@ -15,7 +15,7 @@ from typing import Any
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, OutcomeUnknown, Refused, Unknown, Unreachable
-from engine.admin.cluster.json_files import check_version, parse_document, repeated
+from engine.admin.cluster.json_files import check_version, parse_document
 from engine.admin.cluster.remedies import Do, Operation, Phrase
 from engine.admin.cluster.wire import RETRY_PAUSE_S
 from engine.admin.configs.by_wire import read_effective
@@ -23,6 +23,7 @@ from engine.admin.log_dirs.describing import read_log_dirs
 from engine.admin.offsets.listing import Offsets, end_offsets, start_offsets
 from engine.admin.topics.selection import topic_not_found
 from engine.common.errors import ErrorCode, RemoteProtocolError, error_code
+from engine.common.listing import repeated
 from engine.common.model import NO_LEADER, TopicPartition
 from engine.common.topic_names import INTERNAL_TOPICS
 from engine.kafka.protocol.apis.delete_records import (

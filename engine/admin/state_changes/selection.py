@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.state_changes.zones import shifted
+from engine.common.listing import repeated
 from engine.common.topic_names import invalid_topic_name
 from engine.kafka.formats.state_change_partitions import mention_of
 
@@ -69,7 +70,6 @@ def wanted_numbers(texts: list[str], noun: str) -> frozenset[int]:
         if not word.isdecimal() or len(word) > 10:
             raise BadRequest(f"not the number of a {noun}", where=word)
     numbers = [int(word) for word in words]
-    repeated = sorted({number for number in numbers if numbers.count(number) > 1})
-    if repeated:
-        raise BadRequest(f"a {noun} is named more than once", where=", ".join(map(str, repeated)))
+    if twice := repeated(numbers):
+        raise BadRequest(f"a {noun} is named more than once", where=", ".join(map(str, twice)))
     return frozenset(numbers)

@@ -12,6 +12,7 @@ from enum import StrEnum
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.remedies import Give, Parameter, Phrase
 from engine.admin.configs.values import plain_value
+from engine.common.listing import repeated
 from engine.common.quantities import counted, plural
 from engine.common.topic_names import (
     GROUP_METADATA_TOPIC,
@@ -180,8 +181,7 @@ def parse_replica_assignment(text: str) -> ReplicaLists:
             raise BadRequest(
                 f"not a list of broker ids: {part!r}", where=Parameter.REPLICA_ASSIGNMENT, hint=hint
             ) from None
-        duplicates = sorted({broker for broker in replicas if replicas.count(broker) > 1})
-        if duplicates:
+        if duplicates := repeated(replicas):
             listed = ", ".join(map(str, duplicates))
             message = f"partition replica lists may not contain duplicate entries: {listed}"
             raise BadRequest(message, where=Parameter.REPLICA_ASSIGNMENT)
