@@ -84,7 +84,7 @@ soak: env
 
 # Not in several processes: most of the time goes into the environment that it installs.
 package: env
-	@$(BIN)/python -m pytest -q tests/package
+	@$(BIN)/python -m pytest -q $(PYTEST_OPTIONS) tests/package
 
 mutants: env
 	@$(BIN)/python -m tests.mutants $(MODULES)

@@ -83,7 +83,7 @@ class Installed:
             env=environment(folder, **{"PYTHONPATH": str(self.jars), **(env or {})}),
             input=stdin.encode(),
             capture_output=True,
-            timeout=240,
+            timeout=600,
             check=False,
         )
         return Ran(ran.returncode, ran.stdout.decode("utf-8", "replace"), ran.stderr.decode("utf-8", "replace"))
