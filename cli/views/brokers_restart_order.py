@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
-from engine.admin.analysis.restart_board import RestartAdvice, RestartBoard, Verdict
+from engine.admin.analysis.restart_order import RestartAdvice, RestartBoard, Verdict
 from engine.common.quantities import plural
 
 _TONES = {

@@ -24,7 +24,7 @@ from fake_feed import FakeFeed
 from engine.admin.analysis.causes import missing_brokers
 from engine.admin.analysis.history import History
 from engine.admin.analysis.moves import moves_board
-from engine.admin.analysis.restart_board import restart_board
+from engine.admin.analysis.restart_order import restart_board
 from engine.admin.analysis.sanity import SanityCheck
 from engine.admin.analysis.tallies import Tallies
 from engine.admin.cluster.target import ClusterTarget, Origin, Side, parse_addresses

@@ -13,7 +13,7 @@ from klamm_program import in_process
 from patience import wait_for
 
 from cli.views.brokers_restart_order import restart_order_report
-from engine.admin.analysis.restart_board import RestartAdvice, RestartBoard, Verdict
+from engine.admin.analysis.restart_order import RestartAdvice, RestartBoard, Verdict
 from engine.local.cluster import LocalCluster
 from engine.local.zookeeper import EmbeddedZooKeeper
 

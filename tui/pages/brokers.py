@@ -8,7 +8,7 @@ from typing import Any
 
 from engine.admin.analysis.causes import missing_brokers
 from engine.admin.analysis.disks import FILLS_SOON_S
-from engine.admin.analysis.restart_board import RestartAdvice, Verdict, restart_board
+from engine.admin.analysis.restart_order import RestartAdvice, Verdict, restart_board
 from engine.admin.brokers.metrics import IDLE_LOW_PERCENT, BrokerFigures
 from engine.admin.cluster.target import Side
 from engine.admin.watch.frame import LinkState, Stage

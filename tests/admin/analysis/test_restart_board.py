@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from fake_cluster import FakeCluster
 
-from engine.admin.analysis.restart_board import RestartBoard, Verdict, restart_board
+from engine.admin.analysis.restart_order import RestartBoard, Verdict, restart_board
 from engine.admin.analysis.tallies import Tallies
 from engine.admin.cluster.rights import Right
 from engine.admin.cluster.target import Side
