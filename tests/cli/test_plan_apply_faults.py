@@ -20,7 +20,7 @@ from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.groups.group_reading import find_coordinators
 from engine.admin.reassignment.journal import read_journal
 from engine.admin.reassignment.lock_by_group import GROUP
-from engine.admin.reassignment.wave_values import Step
+from engine.admin.reassignment.wave_progress import Step
 from engine.kafka.protocol.apis.describe_groups import DescribeGroupsRequest
 from engine.kafka.protocol.apis.leave_group import LeaveGroupRequest, MemberIdentity
 from engine.local.cluster import LocalCluster

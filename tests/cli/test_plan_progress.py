@@ -30,9 +30,8 @@ from engine.admin.reassignment.lock_holder import Holder
 from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState
 from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.reassignment.plan_runs import PlanRun, Verb, is_led_back, what_is_left
-from engine.admin.reassignment.wave_progress import WaveProgress
+from engine.admin.reassignment.wave_progress import Outcome, Step, WaveProgress, WavesResult
 from engine.admin.reassignment.wave_standings import AS_BEFORE
-from engine.admin.reassignment.wave_values import Outcome, Step, WavesResult
 from engine.admin.reassignment.waves import Standing, WaveCaps, WaveMove, standing_of, turned_round
 from engine.common.model import BrokerInfo, ReplicaAssignment, TopicPartition
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, SnapshotSource, TopicSnapshot

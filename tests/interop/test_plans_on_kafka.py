@@ -25,7 +25,7 @@ from patience import wait_for
 from plan_files import write_plan
 
 from engine.admin.reassignment.journal import read_journal
-from engine.admin.reassignment.wave_values import Step
+from engine.admin.reassignment.wave_progress import Step
 from engine.common.model import TopicPartition
 from engine.local.zookeeper import EmbeddedZooKeeper
 

@@ -17,7 +17,7 @@ from kraft_cluster import KAFKA_4_VERSION, KRaftCluster
 from patience import wait_for
 from plan_files import write_plan
 
-from engine.admin.reassignment.wave_values import Step
+from engine.admin.reassignment.wave_progress import Step
 from engine.common.model import TopicPartition
 from engine.local.addresses import own_loopback_address
 

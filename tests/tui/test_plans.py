@@ -16,7 +16,7 @@ from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.log_dirs.describing import with_logs
 from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.reassignment.plan_runs import PlanRun, Verb
-from engine.admin.reassignment.wave_values import Outcome, Step, WavesResult
+from engine.admin.reassignment.wave_progress import Outcome, Step, WavesResult
 from engine.admin.reassignment.waves import Standing, WaveMove
 from engine.common.errors import OperationError
 from engine.common.model import TopicPartition

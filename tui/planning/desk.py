@@ -21,7 +21,7 @@ from engine.admin.log_dirs.describing import with_logs
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 from engine.admin.reassignment.journal import throttle_of_last_run, unfinished_plans
 from engine.admin.reassignment.plan_runs import PlanRun, Verb, beside
-from engine.admin.reassignment.wave_values import WaveControl
+from engine.admin.reassignment.wave_progress import WaveControl
 from engine.admin.reassignment.waves import Wave
 from engine.admin.snapshots.taking import take_for_planning
 from engine.common.errors import OperationError

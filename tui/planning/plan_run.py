@@ -9,8 +9,7 @@ from pathlib import Path
 
 from engine.admin.reassignment.lock_holder import Holder
 from engine.admin.reassignment.plan_runs import PlanRun, Verb
-from engine.admin.reassignment.wave_progress import WaveProgress
-from engine.admin.reassignment.wave_values import Outcome, Step, WavesResult
+from engine.admin.reassignment.wave_progress import Outcome, Step, WaveProgress, WavesResult
 
 SAID_MAX = 200
 

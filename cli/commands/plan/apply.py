@@ -181,7 +181,7 @@ async def _carry_out(invocation: Invocation, loaded: LoadedPlan, run: PlanRun) -
     from cli.views.plan_execution import ExecutionView, waves_report, waves_result_report
     from engine.admin.reassignment.lock import plan_in_the_way
     from engine.admin.reassignment.plan_runs import Verb, what_is_left
-    from engine.admin.reassignment.wave_values import Outcome, WavesResult
+    from engine.admin.reassignment.wave_progress import Outcome, WavesResult
     from tui.operations.plan_commands import running_words
 
     async with open_cluster(invocation, for_change=not invocation.is_dry_run) as cluster:

@@ -21,8 +21,8 @@ from engine.admin.reassignment.lock_holder import Holder
 from engine.admin.reassignment.log_dirs import read_log_dirs
 from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.reassignment.wave_execution import execute_waves
+from engine.admin.reassignment.wave_progress import STALL_S, WaveControl, WaveSettings, WavesResult, WaveWatcher
 from engine.admin.reassignment.wave_standings import read_standings
-from engine.admin.reassignment.wave_values import STALL_S, WaveControl, WaveSettings, WavesResult, WaveWatcher
 from engine.admin.reassignment.waves import Standing, Wave, WaveCaps, WaveMove, turned_round, waves_of
 from engine.common.model import TopicPartition
 from engine.common.quantities import counted, rate_text

@@ -37,17 +37,17 @@ from engine.admin.reassignment.running import read_partitions
 from engine.admin.reassignment.throttles import ClearedThrottles, clear_throttles
 from engine.admin.reassignment.values import Refusal
 from engine.admin.reassignment.verify import read_statuses
-from engine.admin.reassignment.wave_progress import WaveMeter
-from engine.admin.reassignment.wave_standings import ClusterHealth, behind_since, obstacles, read_health, read_standings
-from engine.admin.reassignment.wave_throttle import WaveThrottle
-from engine.admin.reassignment.wave_values import (
+from engine.admin.reassignment.wave_progress import (
     Outcome,
     Step,
     WaveControl,
+    WaveMeter,
     WaveSettings,
     WavesResult,
     WaveWatcher,
 )
+from engine.admin.reassignment.wave_standings import ClusterHealth, behind_since, obstacles, read_health, read_standings
+from engine.admin.reassignment.wave_throttle import WaveThrottle
 from engine.admin.reassignment.waves import Standing, Wave, WaveMove
 from engine.common.errors import KlammError, said_by
 from engine.common.listing import first_few

@@ -34,8 +34,15 @@ from engine.admin.reassignment.throttle_settings import (
     throttled_settings,
 )
 from engine.admin.reassignment.wave_execution import execute_waves
-from engine.admin.reassignment.wave_progress import WaveMeter, WaveProgress
-from engine.admin.reassignment.wave_values import Outcome, Step, WaveControl, WaveSettings, WavesResult
+from engine.admin.reassignment.wave_progress import (
+    Outcome,
+    Step,
+    WaveControl,
+    WaveMeter,
+    WaveProgress,
+    WaveSettings,
+    WavesResult,
+)
 from engine.admin.reassignment.waves import Wave, WaveMove
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition

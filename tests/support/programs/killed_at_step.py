@@ -14,7 +14,7 @@ from pathlib import Path
 
 from cli.main import main
 from cli.views.plan_execution import ExecutionView
-from engine.admin.reassignment.wave_values import Step
+from engine.admin.reassignment.wave_progress import Step
 
 
 def run(kill_after: int, steps: Path, words: list[str]) -> int:

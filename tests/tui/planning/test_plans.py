@@ -27,8 +27,7 @@ from engine.admin.reassignment.journal import (
 )
 from engine.admin.reassignment.lock_holder import Holder
 from engine.admin.reassignment.plan_runs import PlanRun, Verb
-from engine.admin.reassignment.wave_progress import WaveProgress
-from engine.admin.reassignment.wave_values import Outcome, Step, WavesResult
+from engine.admin.reassignment.wave_progress import Outcome, Step, WaveProgress, WavesResult
 from engine.admin.reassignment.waves import WaveCaps
 from engine.common.model import TopicPartition
 from plans.errors import BadOption
