@@ -9,12 +9,11 @@ from cli.output.report import Column, Kind, Report, Section, Table, Tone, cells_
 from cli.views.kafka.reassignment import running_text
 from engine.admin.reassignment.cancel import CancelledPartition, CancelledReassignments, CancelResult
 from engine.admin.reassignment.generate import GeneratedPlan
-from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState
+from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState, RunningReassignment
 from engine.admin.reassignment.plan_file import plan_document, plan_text
 from engine.admin.reassignment.prepare import PlannedMove
 from engine.admin.reassignment.room import RoomShortage
 from engine.admin.reassignment.throttles import ClearedThrottles
-from engine.admin.reassignment.values import RunningReassignment
 from engine.admin.reassignment.verify import HELD_UP
 from engine.common.quantities import counted, plural, size_text
 

@@ -18,9 +18,9 @@ from cli.output.drawing import gauge
 from cli.output.terminal import TerminalView, can_show_blocks, is_terminal
 from cli.output.values import human_duration
 from engine.admin.cluster.errors import Refused
+from engine.admin.reassignment.moves import Refusal
 from engine.admin.reassignment.prepare import PreparedReassignment
 from engine.admin.reassignment.progress import MoveProgress, ReassignmentProgress
-from engine.admin.reassignment.values import Refusal
 from engine.common.quantities import counted, size_text
 
 PARTITION_LINES_MAX = 6

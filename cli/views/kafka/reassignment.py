@@ -8,9 +8,8 @@ from cli.output.report import KafkaText
 from cli.views.kafka.hash_order import in_hash_order
 from engine.admin.elections.scope_and_result import ElectionResult, PartitionElection
 from engine.admin.reassignment.cancel import CancelledPartition, CancelResult
-from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState
+from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState, RunningReassignment
 from engine.admin.reassignment.plan_file import PartitionMove, plan_document, plan_text
-from engine.admin.reassignment.values import RunningReassignment
 from engine.common.model import TopicPartition
 from engine.common.quantities import plural
 

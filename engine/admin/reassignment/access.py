@@ -13,7 +13,7 @@ from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.target import Side, Source
 from engine.admin.configs.access import alter_entity
 from engine.admin.configs.values import Entity, EntityType
-from engine.admin.reassignment.values import Refusal, RunningReassignments, Targets
+from engine.admin.reassignment.moves import Refusal, RunningReassignments, Targets
 from engine.common.model import TopicPartition
 from engine.common.snapshot import ClusterSnapshot
 

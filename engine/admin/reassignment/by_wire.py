@@ -7,7 +7,7 @@ import math
 from engine.admin.cluster.asking import answer_limit_s
 from engine.admin.cluster.wire import WireCluster, answer_limit_ms
 from engine.admin.cluster.wire_failures import refuse
-from engine.admin.reassignment.values import Refusal, RunningReassignments, Targets
+from engine.admin.reassignment.moves import Refusal, RunningReassignments, Targets
 from engine.admin.topics.by_wire import read_reassignments
 from engine.common.errors import ErrorCode, error_code
 from engine.common.model import TopicPartition

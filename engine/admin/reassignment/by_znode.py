@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from engine.admin.cluster.errors import AdminError, BadRequest, FailureKind, Unreachable
 from engine.admin.cluster.remedies import FIND_BROKERS, USE_BROKERS, Operation, Phrase
-from engine.admin.reassignment.values import Refusal, RunningReassignments, Targets
+from engine.admin.reassignment.moves import Refusal, RunningReassignments, Targets
 from engine.common.model import TopicPartition
 from engine.kafka.zk.admin_nodes import ReassignPartitionsZNode
 from engine.kafka.zk.brokers import BrokerRegistration

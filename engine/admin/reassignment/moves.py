@@ -10,8 +10,47 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from engine.admin.reassignment.plan_file import PartitionMove
+from engine.common.errors import ErrorCode
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.common.snapshot import PartitionSnapshot
+
+Targets = Mapping[TopicPartition, tuple[int, ...] | None]
+"""Wanted replicas by partition; None cancels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why the cluster does not start or cancel one partition's reassignment."""
+
+    name: TopicPartition
+    code: ErrorCode
+    message: str | None
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.message or self.code.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class RunningReassignments:
+    """What is under way. ``listed`` are those that are still in the znode, moving or not."""
+
+    assignments: Mapping[TopicPartition, ReplicaAssignment]
+    listed: Mapping[TopicPartition, tuple[int, ...]]
+
+    @property
+    def names(self) -> frozenset[TopicPartition]:
+        return frozenset(self.assignments) | frozenset(self.listed)
+
+
+@dataclass(frozen=True, slots=True)
+class RunningReassignment:
+    """One partition that is being reassigned, as a listing shows it."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
 
 
 class ReassignmentState(StrEnum):

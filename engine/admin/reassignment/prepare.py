@@ -18,12 +18,11 @@ from engine.admin.reassignment.log_dirs import (
     check_log_dirs,
     read_log_dirs,
 )
-from engine.admin.reassignment.moves import Flows, flows_of
+from engine.admin.reassignment.moves import Flows, RunningReassignments, flows_of
 from engine.admin.reassignment.plan_file import ANY_LOG_DIR, PartitionMove, plan_document
 from engine.admin.reassignment.running import read_topics, require_partitions
 from engine.admin.reassignment.throttle_settings import Throttle, ThrottleSettings
 from engine.admin.reassignment.throttles import plan_throttle
-from engine.admin.reassignment.values import RunningReassignments
 from engine.admin.topics.access import topic_reader
 from engine.admin.topics.values import partitions_of
 from engine.common.errors import ErrorCode

@@ -9,8 +9,8 @@ from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.members import read_members
 from engine.admin.cluster.remedies import Operation, Phrase
 from engine.admin.reassignment.access import reassignment_reader
+from engine.admin.reassignment.moves import RunningReassignment
 from engine.admin.reassignment.plan_file import PartitionMove
-from engine.admin.reassignment.values import RunningReassignment
 from engine.admin.topics.access import topic_reader
 from engine.admin.topics.values import partitions_of
 from engine.common.listing import first_few

@@ -31,11 +31,10 @@ from engine.admin.reassignment.log_dirs import (
     read_log_dirs,
     refuse_moves,
 )
-from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState
+from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState, Refusal
 from engine.admin.reassignment.plan_file import plan_document, plan_text
 from engine.admin.reassignment.running import read_partitions
 from engine.admin.reassignment.throttles import ClearedThrottles, clear_throttles
-from engine.admin.reassignment.values import Refusal
 from engine.admin.reassignment.verify import read_statuses
 from engine.admin.reassignment.wave_progress import (
     Outcome,
