@@ -23,7 +23,7 @@ from engine.common.quantities import counted
 if TYPE_CHECKING:
     from engine.admin.cluster.connection import Cluster
     from engine.admin.records.consume import Consumer
-    from engine.admin.records.consumed import ConsumedRecord, ConsumedRecords
+    from engine.admin.records.fetching import ConsumedRecord, ConsumedRecords
     from engine.admin.records.group_consume import GroupConsumer
     from engine.admin.records.positions import ConsumeOptions
 

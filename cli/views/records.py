@@ -17,7 +17,7 @@ from cli.output.printer import csv_line, json_text
 from cli.output.report import Kind
 from cli.output.values import iso_time, machine_text
 from cli.views.kafka.records import formatter, prints_values_alone
-from engine.admin.records.consumed import ConsumedRecord
+from engine.admin.records.fetching import ConsumedRecord
 from engine.common.errors import ConfigError
 from engine.common.moments import calendar_time
 from engine.common.topic_names import GROUP_METADATA_TOPIC, INTERNAL_TOPICS

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from engine.admin.records.consumed import Aborted, visible_batches
+from engine.admin.records.fetching import Aborted, visible_batches
 from engine.common.errors import ErrorCode, KafkaError
 from engine.kafka.protocol.records import layout
 from engine.kafka.protocol.records.attributes import Codec, TimestampType

@@ -15,7 +15,7 @@ from patience import wait_for
 
 from cli.output.format import OutputFormat
 from cli.views.records import record_printer
-from engine.admin.records.consumed import ConsumedRecord
+from engine.admin.records.fetching import ConsumedRecord
 from engine.common.errors import ConfigError
 from engine.kafka.protocol.records.attributes import TimestampType
 from engine.kafka.protocol.records.record import Record

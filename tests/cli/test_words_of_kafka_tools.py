@@ -30,8 +30,8 @@ from engine.admin.groups.values import GroupState, GroupType, ListedGroup
 from engine.admin.log_dirs.describing import DirReplica, LogDir
 from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState
 from engine.admin.reassignment.plan_file import PartitionMove
-from engine.admin.records.consumed import ConsumedRecord
 from engine.admin.records.deletion import DeletionResult, RecordsDeletion
+from engine.admin.records.fetching import ConsumedRecord
 from engine.admin.topics.describing import PartitionDescription, TopicDescription
 from engine.admin.znodes.tree import Znode
 from engine.common.acl import AclOperation, ResourceType

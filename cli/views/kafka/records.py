@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from engine.admin.records.consumed import ConsumedRecord
+from engine.admin.records.fetching import ConsumedRecord
 from engine.common.errors import ConfigError, KafkaError
 from engine.common.quantities import counted
 

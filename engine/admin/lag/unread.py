@@ -19,8 +19,7 @@ from engine.admin.cluster.asking import FAILURES, ask_all, beside_limit_s
 from engine.admin.cluster.errors import Unknown
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.offsets.listing import end_offsets, leaders_of
-from engine.admin.records.consumed import visible_batches
-from engine.admin.records.fetching import FetchFrom, fetch
+from engine.admin.records.fetching import FetchFrom, fetch, visible_batches
 from engine.common.errors import KafkaError
 from engine.common.model import IsolationLevel, TopicPartition
 from engine.kafka.protocol.apis.fetch import PartitionData

@@ -19,8 +19,7 @@ from engine.admin.cluster.errors import LoginRefused, Refused, Unknown, Unreacha
 from engine.admin.cluster.remedies import Do, Operation, Phrase
 from engine.admin.cluster.waits import Observer, ignore_line
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster
-from engine.admin.records.consumed import ConsumedRecord, ConsumedRecords, visible_batches
-from engine.admin.records.fetching import FetchFrom, fetch
+from engine.admin.records.fetching import ConsumedRecord, ConsumedRecords, FetchFrom, fetch, visible_batches
 from engine.admin.records.leaders import LeaderReaders, LedTopic, check_partitions, led_topics, refuse_lasting
 from engine.admin.records.positions import ConsumeOptions, Placer, Position
 from engine.admin.topics.selection import topic_not_found

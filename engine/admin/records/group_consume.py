@@ -19,7 +19,7 @@ from engine.admin.groups.group_reading import committed_offsets
 from engine.admin.groups.membership import Membership
 from engine.admin.groups.values import CommittedOffset, GroupOffsets
 from engine.admin.records.consume import Consumer
-from engine.admin.records.consumed import ConsumedRecords
+from engine.admin.records.fetching import ConsumedRecords
 from engine.admin.records.leaders import topic_leaders
 from engine.admin.records.positions import ConsumeOptions
 from engine.common.model import TopicPartition

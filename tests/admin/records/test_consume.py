@@ -18,7 +18,7 @@ from engine.admin.cluster.errors import NotFound, Refused, Unreachable
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.records import consume
 from engine.admin.records.consume import Consumer
-from engine.admin.records.consumed import ConsumedRecord, ConsumedRecords, visible_batches
+from engine.admin.records.fetching import ConsumedRecord, ConsumedRecords, visible_batches
 from engine.admin.records.positions import ConsumeOptions
 from engine.common.errors import ErrorCode
 from engine.common.model import EARLIEST_TIMESTAMP, TopicPartition

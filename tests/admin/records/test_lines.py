@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cli.views.records import record_fields
 from engine.admin.cluster.errors import BadRequest
-from engine.admin.records.consumed import ConsumedRecord
+from engine.admin.records.fetching import ConsumedRecord
 from engine.admin.records.lines import LineFormat, parse_header, parse_json_line, parse_line, split_lines
 from engine.kafka.protocol.records.attributes import TimestampType
 from engine.kafka.protocol.records.record import Record
