@@ -125,7 +125,7 @@ def merge(
     if parquet is None:
         print_merge(invocation, plan)
     else:
-        from engine.admin.state_changes.parquet_file import write_parquet
+        from engine.admin.state_changes.merged_rows import write_parquet
 
         count = write_parquet(parquet, merged_rows(invocation, plan))
         invocation.talk.say(f"wrote {parquet}: {counted(count, 'row')}")
