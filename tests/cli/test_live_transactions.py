@@ -17,8 +17,7 @@ from transaction_story import SETTINGS, Stage, hang
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.health.report import Check
 from engine.admin.watch.frame import Frame
-from engine.admin.watch.frame_building import FrameBuilder
-from engine.admin.watch.frame_changes import changes_of
+from engine.admin.watch.frame_building import FrameBuilder, changes_of
 from engine.admin.watch.live_feed import LiveFeed
 from engine.local.cluster import LocalCluster
 from engine.local.zookeeper import EmbeddedZooKeeper

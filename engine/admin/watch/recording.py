@@ -27,8 +27,7 @@ from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.watch.events import Event
 from engine.admin.watch.feed import Feed
 from engine.admin.watch.frame import Frame
-from engine.admin.watch.frame_building import FrameBuilder
-from engine.admin.watch.frame_changes import changes_of
+from engine.admin.watch.frame_building import FrameBuilder, changes_of
 from engine.admin.watch.judging import HealthMemory
 from engine.admin.watch.value_codec import Decoders, lines_of, shape_of
 from engine.common.turns import at_once

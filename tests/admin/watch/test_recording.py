@@ -17,8 +17,7 @@ from fake_feed import SCENES, FakeFeed
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.watch import replay_feed
 from engine.admin.watch.frame import Frame
-from engine.admin.watch.frame_building import FrameBuilder
-from engine.admin.watch.frame_changes import changes_of
+from engine.admin.watch.frame_building import FrameBuilder, changes_of
 from engine.admin.watch.recording import KEY_EVERY, FrameWriter, Recording, record
 from engine.admin.watch.replay_feed import ReplayFeed
 from engine.common.model import TopicPartition
