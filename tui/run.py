@@ -18,8 +18,7 @@ from engine.admin.cluster.profiles import Profiles, load_profiles, profiles_path
 from engine.admin.cluster.target import ClusterTarget, Naming, resolve_target
 from engine.admin.watch.feed import Feed
 from engine.admin.watch.live_feed import LiveFeed
-from engine.admin.watch.recorded_feed import RecordedFeed
-from engine.admin.watch.recording import Recorded, record
+from engine.admin.watch.recording import Recorded, RecordedFeed, record
 from tui.actions import OF_THE_PROBLEM, PAGES, Registry, key_label, key_name
 from tui.app import Dashboard, has_utf8
 from tui.operations.operation import EXPECTED, failure_text

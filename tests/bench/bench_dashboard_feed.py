@@ -35,8 +35,7 @@ from engine.admin.watch.frame import Frame, Stage
 from engine.admin.watch.judging import HealthMemory
 from engine.admin.watch.live_feed import LiveFeed
 from engine.admin.watch.log_ends import LogEnds
-from engine.admin.watch.recorded_feed import RecordedFeed
-from engine.admin.watch.recording import FrameWriter, Recording
+from engine.admin.watch.recording import FrameWriter, RecordedFeed, Recording
 from engine.common.model import TopicPartition
 from engine.common.snapshot import TopicSnapshot
 from engine.kafka.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest

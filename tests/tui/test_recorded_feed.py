@@ -13,8 +13,7 @@ from fake_feed import FakeFeed
 
 from engine.admin.watch.events import EventKind
 from engine.admin.watch.frame import Frame
-from engine.admin.watch.recorded_feed import RecordedFeed
-from engine.admin.watch.recording import FrameWriter, Recording
+from engine.admin.watch.recording import FrameWriter, RecordedFeed, Recording
 
 WAIT_S = 60.0
 

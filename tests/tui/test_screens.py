@@ -17,7 +17,7 @@ from textual.command import CommandList
 from engine.admin.cluster.profiles import load_profiles, profiles_path
 from engine.admin.cluster.target import ClusterTarget, Origin, Side
 from engine.admin.watch.frame import LinkState, Stage
-from engine.admin.watch.recorded_feed import RecordedFeed
+from engine.admin.watch.recording import RecordedFeed
 from engine.common.model import TopicPartition
 from tui.actions import ACTIONS, PAGES
 from tui.drawing.cells import Tone

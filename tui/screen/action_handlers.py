@@ -12,7 +12,7 @@ from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.target import ClusterTarget
 from engine.admin.lag.results import PartitionLag
 from engine.admin.watch.feed import Playback
-from engine.admin.watch.recorded_feed import RecordedFeed
+from engine.admin.watch.recording import RecordedFeed
 from engine.common.model import TopicPartition
 from tui.actions import help_lines
 from tui.dialogs.dialog import Also, TextDialog
