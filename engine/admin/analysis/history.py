@@ -14,8 +14,8 @@ from itertools import islice
 from math import nan
 from typing import Generic, NamedTuple, TypeVar
 
-from engine.admin.analysis.absences import Absences
 from engine.admin.analysis.incidents import Incidents
+from engine.admin.analysis.timeline import Absences
 from engine.admin.lag.results import GroupLag
 from engine.admin.watch.events import Event, EventKind
 from engine.admin.watch.frame import Frame, Stage

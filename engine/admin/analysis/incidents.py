@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 
-from engine.admin.analysis.absences import ISR_KINDS, brokers_in
+from engine.admin.analysis.timeline import ISR_KINDS, brokers_in
 from engine.admin.watch.events import Event, EventKind
 from engine.common.model import TopicPartition
 
