@@ -1,4 +1,4 @@
-"""What a run of waves is given, how far it is (partitions, bytes, rate, a range for the time left), how it ended. Pure."""
+"""A run of waves: what it is given, how far it is (partitions, bytes, rate, time left), how it ended. Nothing here acts."""
 
 from __future__ import annotations
 

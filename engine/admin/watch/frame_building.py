@@ -1,6 +1,10 @@
-"""Makes a frame out of the lines of a recording (``frame_changes``), one line after the other. Pure.
+"""Turns a frame into its changes since the one before, the content of a recording, and back. Pure.
 
-What is equal to the frame before is the same object, after a whole frame too.
+The changes are lines of JSON. What both frames share is left out, down to single partitions, and is the same object
+when they are read back. Health is not kept: it follows from the rest.
+
+All of a frame of 50,000 partitions takes a second to encode, and Python's JSON encoder lets no other thread run. So no
+line is long, and what a line is made of does not outlive it. Reading them back one by one takes little memory, too.
 """
 
 from __future__ import annotations
