@@ -34,7 +34,7 @@ from engine.admin.watch.feed import Feed
 from engine.admin.watch.frame import Frame, Stage
 from engine.admin.watch.judging import HealthMemory
 from engine.admin.watch.live_feed import LiveFeed
-from engine.admin.watch.log_ends import LogEnds
+from engine.admin.watch.packed_logs import LogEnds
 from engine.admin.watch.recording import FrameWriter, RecordedFeed, Recording
 from engine.common.model import TopicPartition
 from engine.common.snapshot import TopicSnapshot

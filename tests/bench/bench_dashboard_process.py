@@ -24,7 +24,7 @@ from fake_cluster import FakeCluster, big_cluster
 from engine.admin.cluster.target import parse_addresses
 from engine.admin.watch.diff import diff
 from engine.admin.watch.frame import Frame, Stage
-from engine.admin.watch.log_ends import LogEnds
+from engine.admin.watch.packed_logs import LogEnds
 from engine.admin.watch.recording import FrameWriter
 from engine.common.model import TopicPartition
 from engine.local.cluster import LocalCluster

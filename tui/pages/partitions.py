@@ -8,8 +8,7 @@ from typing import Any
 from engine.admin.health.report import Check
 from engine.admin.health.topic_checks import partition_checks
 from engine.admin.watch.judging import facts_of
-from engine.admin.watch.log_ends import LogEnds
-from engine.admin.watch.replica_logs import ReplicaLogs
+from engine.admin.watch.packed_logs import LogEnds, ReplicaLogs
 from engine.common.model import NO_LEADER
 from tui.drawing.cells import ITEM_ALONE, Cell, Column, Tone, column, figure
 from tui.drawing.lines import Line, line

@@ -27,7 +27,7 @@ from engine.admin.log_dirs.describing import LogDir
 from engine.admin.reassignment.journal import UnfinishedPlan
 from engine.admin.watch.events import Event
 from engine.admin.watch.frame import Frame, Stage
-from engine.admin.watch.replica_logs import ReplicaLogs
+from engine.admin.watch.packed_logs import ReplicaLogs
 from engine.common.acl import AclOperation, ResourceType
 from engine.common.model import BrokerInfo, TopicPartition, address_text
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot

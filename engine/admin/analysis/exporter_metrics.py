@@ -18,7 +18,7 @@ from engine.admin.lag.metrics import lag_metrics
 from engine.admin.log_dirs.totals import DIR_FIGURES
 from engine.admin.topics.selection import TopicSelection
 from engine.admin.watch.frame import Frame, LinkState, Stage, WatchedGroup
-from engine.admin.watch.replica_logs import ReplicaLogs
+from engine.admin.watch.packed_logs import ReplicaLogs
 from engine.common.metric import Metric, metrics_of
 from engine.common.model import TopicPartition
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot

@@ -19,7 +19,7 @@ from engine.admin.analysis.timeline import Absences
 from engine.admin.lag.results import GroupLag
 from engine.admin.watch.events import Event, EventKind
 from engine.admin.watch.frame import Frame, Stage
-from engine.admin.watch.replica_logs import WIDTH, ReplicaLogs
+from engine.admin.watch.packed_logs import WIDTH, ReplicaLogs
 from engine.common.model import TopicPartition
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 from engine.common.turns import SLICE

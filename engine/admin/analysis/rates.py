@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from engine.admin.watch.frame import Frame, Stage
-from engine.admin.watch.log_ends import LogEnds
+from engine.admin.watch.packed_logs import LogEnds
 from engine.common.model import TopicPartition
 from engine.common.snapshot import TopicSnapshot
 

@@ -16,8 +16,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
 from engine.admin.watch.frame import Frame, WatchedGroup
-from engine.admin.watch.log_ends import UNKNOWN, LogEnds
-from engine.admin.watch.replica_logs import WIDTH, Place, ReplicaLogs, Rows
+from engine.admin.watch.packed_logs import UNKNOWN, WIDTH, LogEnds, Place, ReplicaLogs, Rows
 from engine.admin.watch.value_codec import Decoders, encoder, fields_of
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, TopicSnapshot
 from engine.common.turns import pieces_of

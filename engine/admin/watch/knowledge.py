@@ -28,7 +28,6 @@ from engine.admin.watch.frame import (
     WatchedQuery,
 )
 from engine.admin.watch.judging import HealthMemory
-from engine.admin.watch.log_ends import LogEnds
 from engine.admin.watch.merging import (
     Assignments,
     topic_of_metadata,
@@ -37,7 +36,7 @@ from engine.admin.watch.merging import (
     with_reassignments,
     with_state,
 )
-from engine.admin.watch.replica_logs import LogsMaker, ReplicaLogs
+from engine.admin.watch.packed_logs import LogEnds, LogsMaker, ReplicaLogs
 from engine.common.model import (
     NO_CONTROLLER,
     BrokerInfo,

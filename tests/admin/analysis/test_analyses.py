@@ -20,7 +20,7 @@ from engine.admin.health.report import Check
 from engine.admin.watch.events import Event, EventKind
 from engine.admin.watch.frame import BrokerRegistration, Frame, Stage, StageSource, StageStatus
 from engine.admin.watch.judging import facts_of
-from engine.admin.watch.replica_logs import ReplicaLogs
+from engine.admin.watch.packed_logs import ReplicaLogs
 from engine.common.model import TopicPartition
 from engine.common.turns import SLICE
 

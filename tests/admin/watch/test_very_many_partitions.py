@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.admin.watch.frame import Frame, PartitionOffsets
-from engine.admin.watch.log_ends import LogEnds
-from engine.admin.watch.replica_logs import LogsMaker, ReplicaLogs
+from engine.admin.watch.packed_logs import LogEnds, LogsMaker, ReplicaLogs
 from engine.common.model import TopicPartition
 from engine.common.snapshot import ReplicaLog
 

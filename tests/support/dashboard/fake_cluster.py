@@ -29,8 +29,7 @@ from engine.admin.watch.frame import (
     StageStatus,
 )
 from engine.admin.watch.judging import HealthMemory
-from engine.admin.watch.log_ends import LogEnds, Rows
-from engine.admin.watch.replica_logs import LogsMaker, ReplicaLogs
+from engine.admin.watch.packed_logs import LogEnds, LogsMaker, ReplicaLogs, Rows
 from engine.common.assignment import assign_replicas
 from engine.common.collection import shared
 from engine.common.model import (
