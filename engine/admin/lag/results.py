@@ -9,8 +9,7 @@ from typing import Final
 
 from engine.admin.cluster.errors import AdminError, Unknown
 from engine.admin.groups.values import GroupState, GroupType
-from engine.admin.lag.member_turns import Owned, turns_of
-from engine.admin.lag.pace import UNKNOWN_TREND, Trend, between_commits, sum_of_trends, trend_of
+from engine.admin.lag.pace import UNKNOWN_TREND, Owned, Trend, between_commits, sum_of_trends, trend_of, turns_of
 from engine.admin.lag.sampling import GroupSample, PartitionSample
 from engine.admin.lag.spark_positions import ReaderKind
 from engine.admin.lag.unread import Behind, Place, Times, UnreadRecord, record_before
