@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from engine.admin.cluster.errors import BadRequest
-from engine.admin.groups.reset_spec import parse_datetime, parse_iso_duration
+from engine.admin.groups.reset_plan import parse_datetime, parse_iso_duration
 from engine.admin.offsets.selection import parse_offset_time
 from engine.admin.state_changes.merge import parse_bound
 from engine.common.moments import calendar_time, moment_ms, parse_moment

@@ -49,7 +49,7 @@ READ_THE_HOUR = {
     "cli/commands/produce.py": "the time of a record",
     "cli/commands/spark/history.py": "the age of samples",
     "engine/admin/cluster/rollback_file.py": "the name of a file",
-    "engine/admin/groups/reset_spec.py": "a time such as 2h counts back from now",
+    "engine/admin/groups/reset_plan.py": "a time such as 2h counts back from now",
     "engine/admin/lag/spark_queries.py": "the age of samples",
     "engine/admin/lag/lake_sampling.py": "the time of a sample",
     "engine/admin/lag/measuring.py": "the time of a sample",

@@ -76,7 +76,7 @@ async def delete_offsets(
         refusals_of,
     )
     from engine.admin.groups.deleting_offsets import delete_offsets as delete
-    from engine.admin.groups.reset_spec import parse_topic_scope
+    from engine.admin.groups.reset_plan import parse_topic_scope
 
     if not named.names or not topic:
         raise UsageError("give a group and --topic")

@@ -24,8 +24,7 @@ from engine.runtime.input_files import name_of, read_input
 if TYPE_CHECKING:
     from engine.admin.cluster.connection import Cluster
     from engine.admin.cluster.errors import AdminError
-    from engine.admin.groups.reset_plan import PartitionReset
-    from engine.admin.groups.reset_spec import ResetSpec, TopicScope
+    from engine.admin.groups.reset_plan import PartitionReset, ResetSpec, TopicScope
     from engine.admin.groups.resetting import PlannedReset
 
 AllTopics = Annotated[bool, typer.Option("--all-topics", help="Every partition with a committed offset.")]
@@ -154,7 +153,7 @@ async def _execute(
 
 
 def _topics(texts: list[str] | None, is_all: bool, file: Path | None) -> TopicScope | None:
-    from engine.admin.groups.reset_spec import parse_topic_scope
+    from engine.admin.groups.reset_plan import parse_topic_scope
 
     if bool(texts) + is_all + (file is not None) != 1:
         raise UsageError("give one of --topic, --all-topics and --from-file")
@@ -169,7 +168,7 @@ def _spec(
     *,
     only_group: str | None,
 ) -> ResetSpec:
-    from engine.admin.groups.reset_spec import (
+    from engine.admin.groups.reset_plan import (
         ResetSpec,
         ResetTo,
         before_now,
@@ -251,7 +250,7 @@ def _deletion(invocation: Invocation, plan: PlannedReset) -> str:
 
 
 def _exported(plan: PlannedReset, named: Sequence[str]) -> str:
-    from engine.admin.groups.reset_spec import offsets_text
+    from engine.admin.groups.reset_plan import offsets_text
     from engine.admin.groups.resetting import offsets_after
 
     return offsets_text(offsets_after(plan.able), with_group=len(named) != 1)

@@ -14,8 +14,7 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, Unknown
 from engine.admin.cluster.rollback_file import drop_rollback, write_rollback
 from engine.admin.groups.group_reading import find_coordinators
-from engine.admin.groups.reset_plan import GroupReset, PartitionReset, ResetResult
-from engine.admin.groups.reset_spec import offsets_text
+from engine.admin.groups.reset_plan import GroupReset, PartitionReset, ResetResult, offsets_text
 from engine.admin.groups.resetting import PlannedReset, active_refusal, offsets_before
 from engine.admin.groups.scope import as_error, partitions_text
 from engine.admin.groups.values import GroupType

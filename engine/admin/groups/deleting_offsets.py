@@ -12,7 +12,7 @@ from engine.admin.cluster.remedies import Do, Operation, Phrase
 from engine.admin.groups.committing import may_change_again
 from engine.admin.groups.deleting import DeletionResult, failed_or_under_way
 from engine.admin.groups.group_reading import committed_offsets, find_coordinators
-from engine.admin.groups.reset_spec import TopicScope
+from engine.admin.groups.reset_plan import TopicScope
 from engine.admin.groups.resetting import in_both
 from engine.admin.groups.rights import lacking_on_groups
 from engine.admin.groups.scope import FoundGroups, GroupScope, as_error, find_groups, ids_in, partitions_text

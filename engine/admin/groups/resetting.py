@@ -15,11 +15,14 @@ from engine.admin.groups.group_reading import committed_offsets, describe_groups
 from engine.admin.groups.reset_plan import (
     GroupReset,
     LogFacts,
+    OffsetsByGroup,
     PartitionReset,
+    ResetSpec,
+    ResetTo,
+    TopicScope,
     needs_range,
     new_offsets,
 )
-from engine.admin.groups.reset_spec import OffsetsByGroup, ResetSpec, ResetTo, TopicScope
 from engine.admin.groups.rights import lacking_on_groups
 from engine.admin.groups.scope import (
     NO_COORDINATOR,

@@ -22,8 +22,7 @@ from engine.admin.groups.deleting_offsets import NothingCommitted, doubts_of, fi
 from engine.admin.groups.describing import Wanted, describe
 from engine.admin.groups.group_reading import list_groups
 from engine.admin.groups.listing import list_consumer_groups, parse_filter
-from engine.admin.groups.reset_plan import ResetResult
-from engine.admin.groups.reset_spec import ResetSpec, ResetTo, TopicScope, parse_topic_scope
+from engine.admin.groups.reset_plan import ResetResult, ResetSpec, ResetTo, TopicScope, parse_topic_scope
 from engine.admin.groups.resetting import PlannedReset, offsets_after, offsets_before, plan_reset
 from engine.admin.groups.scope import GroupScope, scope_of, unlisted
 from engine.admin.groups.values import GroupState

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.admin.cluster.errors import BadRequest
-from engine.admin.groups.reset_spec import (
+from engine.admin.groups.reset_plan import (
     before_now,
     offsets_text,
     parse_datetime,

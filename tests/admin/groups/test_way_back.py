@@ -14,8 +14,7 @@ from scripted_groups import ScriptedGroups
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.groups.committing import execute_reset
-from engine.admin.groups.reset_plan import ResetResult
-from engine.admin.groups.reset_spec import ResetSpec, ResetTo, TopicScope
+from engine.admin.groups.reset_plan import ResetResult, ResetSpec, ResetTo, TopicScope
 from engine.admin.groups.resetting import PlannedReset, plan_reset
 from engine.admin.groups.scope import scope_of
 from engine.common.errors import ErrorCode
