@@ -181,7 +181,7 @@ async def log_dirs(
     from cli.framework.cluster_session import open_cluster
     from cli.views.brokers_log_dirs import log_dirs_report, totals_report
     from engine.admin.brokers.access import read_selected_log_dirs
-    from engine.admin.log_dirs.totals import totals_by_broker, totals_by_dir, totals_by_topic
+    from engine.admin.log_dirs.describing import totals_by_broker, totals_by_dir, totals_by_topic
     from engine.admin.reassignment.plan_file import parse_broker_list
     from engine.admin.topics.selection import select_topics
 

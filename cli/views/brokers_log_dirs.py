@@ -10,8 +10,7 @@ from typing import cast
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
 from cli.views.kafka import brokers as kafka
-from engine.admin.log_dirs.describing import DirReplica, LogDir
-from engine.admin.log_dirs.totals import DirTotals, log_dir_metrics, totals_by_dir
+from engine.admin.log_dirs.describing import DirReplica, DirTotals, LogDir, log_dir_metrics, totals_by_dir
 
 _FULL_PERCENT = 90
 

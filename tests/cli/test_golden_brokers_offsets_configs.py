@@ -18,8 +18,14 @@ from cli.views.records_deletion import deletions_report
 from engine.admin.brokers.description import BrokerDetails, BrokerPartitions, ListenerDescription
 from engine.admin.brokers.load import BrokerLoad
 from engine.admin.brokers.self_report import DirSummary, OfferedApi, SelfReport
-from engine.admin.log_dirs.describing import NOT_ALIVE, DirReplica, LogDir
-from engine.admin.log_dirs.totals import totals_by_broker, totals_by_dir, totals_by_topic
+from engine.admin.log_dirs.describing import (
+    NOT_ALIVE,
+    DirReplica,
+    LogDir,
+    totals_by_broker,
+    totals_by_dir,
+    totals_by_topic,
+)
 from engine.admin.offsets.listing import PartitionOffset
 from engine.admin.records.deletion import DeletionResult, RecordsDeletion
 

@@ -15,7 +15,7 @@ from engine.admin.analysis.tallies import Tallies, Tally
 from engine.admin.brokers.load import load_of_brokers
 from engine.admin.health.report import health_metrics
 from engine.admin.lag.metrics import lag_metrics
-from engine.admin.log_dirs.totals import DIR_FIGURES
+from engine.admin.log_dirs.describing import DIR_FIGURES
 from engine.admin.topics.selection import TopicSelection
 from engine.admin.watch.frame import Frame, LinkState, Stage, WatchedGroup
 from engine.admin.watch.packed_logs import ReplicaLogs

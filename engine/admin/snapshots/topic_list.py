@@ -34,8 +34,13 @@ async def _sizes(
     cluster: Cluster, topics: Sequence[TopicName], choose: Callable[[Iterable[str]], Iterable[str]]
 ) -> Mapping[str, int]:
     """Return the bytes of each topic, over all its replicas; nothing if a log dir is missing."""
-    from engine.admin.log_dirs.describing import NOT_ALLOWED, note_hidden_topics, read_log_dirs, topics_in
-    from engine.admin.log_dirs.totals import totals_by_topic
+    from engine.admin.log_dirs.describing import (
+        NOT_ALLOWED,
+        note_hidden_topics,
+        read_log_dirs,
+        topics_in,
+        totals_by_topic,
+    )
 
     if not cluster.target.may_ask_brokers or not (topics or cluster.may_hide_topics):
         return {}

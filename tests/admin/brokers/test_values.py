@@ -8,8 +8,14 @@ from engine.admin.brokers.by_snapshot import log_dirs_of
 from engine.admin.brokers.description import BrokerPartitions, partitions_of_brokers
 from engine.admin.brokers.self_report import release_of
 from engine.admin.cluster.errors import BadRequest, NotFound
-from engine.admin.log_dirs.describing import DirReplica, LogDir, with_sizes
-from engine.admin.log_dirs.totals import totals_by_broker, totals_by_dir, totals_by_topic
+from engine.admin.log_dirs.describing import (
+    DirReplica,
+    LogDir,
+    totals_by_broker,
+    totals_by_dir,
+    totals_by_topic,
+    with_sizes,
+)
 from engine.common.model import BrokerInfo, ReplicaAssignment
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, SnapshotSource, TopicSnapshot
 from engine.kafka.protocol.api_keys import API_SPECS, ApiKey
