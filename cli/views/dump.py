@@ -17,8 +17,16 @@ from cli.output.printer import csv_line, json_text
 from cli.output.report import Kind
 from cli.output.values import iso_time, json_value, machine_text
 from engine.admin.dump.payloads import PayloadDecoder
-from engine.admin.dump.rows import FINDINGS_OF_TIMES, BatchRow, Finding, FindingKind, RecordRow, Row
-from engine.admin.dump.text import problem_lines, row_line
+from engine.admin.dump.rows import (
+    FINDINGS_OF_TIMES,
+    BatchRow,
+    Finding,
+    FindingKind,
+    RecordRow,
+    Row,
+    problem_lines,
+    row_line,
+)
 from engine.common.moments import calendar_time
 from engine.kafka.protocol.records.layout import NO_TIMESTAMP
 

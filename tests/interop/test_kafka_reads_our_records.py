@@ -10,7 +10,7 @@ import pytest
 from kafka_tools import run_tool
 
 from engine.admin.dump.files import DumpOptions, decoder_for, dump_file
-from engine.admin.dump.text import row_line
+from engine.admin.dump.rows import row_line
 from engine.kafka.formats.consumer_offsets import (
     GroupMetadataValue,
     MemberMetadata,

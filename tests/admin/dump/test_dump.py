@@ -26,8 +26,9 @@ from engine.admin.dump.rows import (
     PropertyRow,
     RecordRow,
     TimeIndexRow,
+    problem_lines,
+    row_line,
 )
-from engine.admin.dump.text import problem_lines, row_line
 from engine.kafka.formats.index_entries import OFFSET_ENTRY, TIME_ENTRY
 from engine.kafka.formats.producer_snapshot import ProducerSnapshotEntry, encode_producer_snapshot
 from engine.kafka.protocol.records.attributes import Codec

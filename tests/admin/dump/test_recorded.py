@@ -9,8 +9,7 @@ import pytest
 
 from engine.admin.dump.files import DumpOptions, decoder_for, dump_file
 from engine.admin.dump.payloads import PayloadDecoder
-from engine.admin.dump.rows import Finding
-from engine.admin.dump.text import problem_lines, row_line
+from engine.admin.dump.rows import Finding, problem_lines, row_line
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 PREFIX = "/data/kafka/"
