@@ -12,8 +12,7 @@ from pathlib import Path
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Drawing, Kind, Report, Section, Table, cells_of
 from cli.output.values import human_text
-from engine.admin.perf.suite import Case, CaseResult, Experiment, by_experiment, bytes_on_disks, document
-from engine.admin.perf.suite_disks import WatchedDisks
+from engine.admin.perf.suite import Case, CaseResult, Experiment, WatchedDisks, by_experiment, bytes_on_disks, document
 from engine.admin.perf.suite_run import SuiteOptions
 from engine.common.quantities import counted, size_text
 

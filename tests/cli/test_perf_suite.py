@@ -23,8 +23,7 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import ClusterTarget, Origin, parse_addresses
 from engine.admin.log_dirs.describing import LogDir, read_log_dirs
 from engine.admin.perf import suite_disks
-from engine.admin.perf.suite import Case, CaseResult, experiments, rates_of
-from engine.admin.perf.suite_disks import WatchedDisks
+from engine.admin.perf.suite import Case, CaseResult, WatchedDisks, experiments, rates_of
 from engine.admin.perf.suite_run import Suite, SuiteOptions, WorkerFailed, WorkerFigures, cpu_seconds, find_processes
 from engine.common.topic_names import SUITE_TOPIC_PREFIX
 from engine.local.cluster import LocalCluster

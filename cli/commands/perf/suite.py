@@ -97,8 +97,7 @@ async def suite(
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.perf_suite import planned_report, preview_lines, suite_report, write_plot
-    from engine.admin.perf.suite import experiments, rates_of
-    from engine.admin.perf.suite_disks import WatchedDisks
+    from engine.admin.perf.suite import WatchedDisks, experiments, rates_of
     from engine.admin.perf.suite_run import Suite, SuiteOptions, old_topics
 
     if plot is not None and plot.suffix not in (".svg", ".html"):

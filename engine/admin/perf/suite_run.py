@@ -19,8 +19,7 @@ from typing import Any, Protocol
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, FailureKind, OutcomeUnknown, StillUnderWay, Unreachable
-from engine.admin.perf.suite import Case, CaseResult, Experiment, records_of_producer
-from engine.admin.perf.suite_disks import MustStop, WatchedDisks
+from engine.admin.perf.suite import Case, CaseResult, Experiment, MustStop, WatchedDisks, records_of_producer
 from engine.admin.topics.access import topic_changer, topic_reader
 from engine.admin.topics.changes import NewTopic
 from engine.common.topic_names import SUITE_TOPIC_PREFIX

@@ -14,8 +14,7 @@ from cli.views.perf_suite import preview_lines
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.log_dirs.describing import LogDir
-from engine.admin.perf.suite import Case, bytes_on_broker, bytes_on_disks, experiments
-from engine.admin.perf.suite_disks import WatchedDisks
+from engine.admin.perf.suite import Case, WatchedDisks, bytes_on_broker, bytes_on_disks, experiments
 from engine.admin.perf.suite_run import Suite, SuiteOptions, WorkerFailed, WorkerFigures
 from engine.common.errors import ErrorCode
 from engine.kafka.protocol.api_keys import ApiKey
