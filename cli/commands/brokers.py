@@ -45,7 +45,7 @@ async def list_brokers(invocation: Invocation) -> Report:
     """List the live brokers with address and rack, and say which one is the controller."""
     from cli.framework.cluster_session import open_cluster
     from cli.views.brokers import brokers_report
-    from engine.admin.brokers.cluster_description import list_brokers
+    from engine.admin.brokers.description import list_brokers
 
     async with open_cluster(invocation) as cluster:
         return brokers_report(await list_brokers(cluster))

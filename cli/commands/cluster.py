@@ -145,7 +145,7 @@ async def describe(invocation: Invocation) -> Report:
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.brokers import cluster_report
-    from engine.admin.brokers.cluster_description import describe_cluster
+    from engine.admin.brokers.description import describe_cluster
 
     async with open_cluster(invocation) as cluster:
         return cluster_report(await describe_cluster(cluster, tells_hidden=invocation.output is not OutputFormat.KAFKA))

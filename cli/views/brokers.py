@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cli.output.report import Column, Fields, Kind, Report, Section, Table, Tone
 from cli.views.kafka.brokers import cluster_id_text
-from engine.admin.brokers.cluster_description import ClusterDescription
+from engine.admin.brokers.description import ClusterDescription
 from engine.admin.cluster.members import BrokerDescription
 from engine.common.model import NO_CONTROLLER
 
