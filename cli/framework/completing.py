@@ -46,7 +46,7 @@ def complete_groups(ctx: Context, incomplete: str) -> list[str]:
     """Offer the ids of consumer groups."""
 
     async def names(cluster: Cluster) -> list[str]:
-        from engine.admin.groups.listing import list_consumer_groups, parse_filter
+        from engine.admin.groups.describing import list_consumer_groups, parse_filter
 
         return [entry.group for entry in (await list_consumer_groups(cluster, parse_filter(None, None))).groups]
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Nothing, Report, Section, Table, Tone, cells_of
 from cli.views.kafka import groups as kafka
+from engine.admin.groups.describing import GroupsListed
 from engine.admin.groups.description import DescribedGroup, DescribedMember, PartitionProgress
-from engine.admin.groups.listing import GroupsListed
 from engine.admin.groups.values import GroupState, GroupType
 from engine.common.listing import first_few
 from engine.common.quantities import counted

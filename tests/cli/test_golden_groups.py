@@ -20,8 +20,8 @@ from cli.views.groups_changes import deleted_groups_report, deleted_offsets_repo
 from engine.admin.cluster.errors import Unknown
 from engine.admin.groups.deleting import DeletedGroup, DeletionResult
 from engine.admin.groups.deleting_offsets import DeletedOffset
+from engine.admin.groups.describing import GroupsListed
 from engine.admin.groups.description import DescribedGroup, described_group, described_old_group
-from engine.admin.groups.listing import GroupsListed
 from engine.admin.groups.old_consumers import OldGroup
 from engine.admin.groups.reset_plan import PartitionReset, ResetResult
 from engine.admin.groups.values import (

@@ -22,7 +22,7 @@ from cli.views.perf_suite import suite_report, write_plot
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import ClusterTarget, Origin, parse_addresses
 from engine.admin.log_dirs.describing import LogDir, read_log_dirs
-from engine.admin.perf import suite_disks
+from engine.admin.perf import suite
 from engine.admin.perf.suite import Case, CaseResult, WatchedDisks, experiments, rates_of
 from engine.admin.perf.suite_run import Suite, SuiteOptions, WorkerFailed, WorkerFigures, cpu_seconds, find_processes
 from engine.common.topic_names import SUITE_TOPIC_PREFIX
@@ -84,7 +84,7 @@ def test_it_stops_where_a_disk_gets_full(program: Callable[..., Ran], monkeypatc
         dirs = await read_log_dirs(*given)
         return [replace(log_dir, usable_bytes=(log_dir.total_bytes or 0) // 2) for log_dir in dirs]
 
-    monkeypatch.setattr(suite_disks, "read_log_dirs", half_full)
+    monkeypatch.setattr(suite, "read_log_dirs", half_full)
     ran = program("perf", "suite", "--experiment", "pair", *SHORT, "--min-free", "51", "--yes", "-o", "json")
     assert ran.code == ExitCode.BAD_ANSWER
     assert "has only 50% left" in ran.json["stopped"]

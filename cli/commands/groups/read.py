@@ -59,7 +59,7 @@ async def list_groups(
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.groups import group_list_report
-    from engine.admin.groups.listing import list_consumer_groups, parse_filter
+    from engine.admin.groups.describing import list_consumer_groups, parse_filter
     from engine.admin.groups.scope import GroupScope, note_hidden_groups
     from engine.admin.topics.selection import select_topics
 

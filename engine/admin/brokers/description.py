@@ -1,4 +1,4 @@
-"""Everything about single brokers: who they are, what they lead and hold, which partitions lag because of them, disks.
+"""A cluster in a few numbers, and everything about single brokers: what they lead and hold, what lags because of them.
 
 Assignments and settings come from where the cluster's state is read. Each broker is asked for what only it knows (its
 APIs, its log dirs, its protocol version); that stays None if it does not answer or may not be asked.

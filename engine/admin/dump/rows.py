@@ -1,6 +1,6 @@
-"""The rows of a dump of Kafka's files: one plain value per line. ``kind`` tells them apart.
+"""The rows of a dump of Kafka's files, one plain value per line, and their texts as kafka-dump-log prints them.
 
-Timestamps are milliseconds since 1970 as in the files, -1 for none.
+``kind`` tells rows apart. Timestamps are milliseconds since 1970 as in the files, -1 for none.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which offset a reset gives each partition: Kafka's rules, applied to what was read from the cluster. Pure."""
+"""What a reset of offsets is told, in Kafka's words, and which offset it gives each partition by Kafka's rules. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a reader takes from having something to read to its next commit. Pure.
+"""How long a reader takes from having something to read to its next commit, and whose turn it is meanwhile. Pure.
 
 A reader that commits once a minute does not move most of the time, and is fine. So a reader that seems to stand still
 is measured by its own last commits: the longest time that records waited for one of them. Only after twice that time

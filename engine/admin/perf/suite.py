@@ -1,4 +1,4 @@
-"""The experiments that show what a cluster can carry, as values: what each runs, and its results. Pure.
+"""The experiments that show what a cluster can carry, as values: what each runs, its results, and what stops it.
 
 They are those of the articles that made Kafka's figures known: producers, record sizes, partitions, replicas,
 consumers, and a producer and a consumer at once. ``suite_run`` carries them out.
