@@ -78,7 +78,7 @@ async def describe(
     broker offers. Exits with 1 if a broker is missing, silent or has a failed log dir.
     """
     from cli.framework.cluster_session import open_cluster
-    from cli.views.brokers_description import broker_details_report
+    from cli.views.brokers import broker_details_report
     from engine.admin.brokers.description import describe_brokers
 
     async with open_cluster(invocation) as cluster:
@@ -179,7 +179,7 @@ async def log_dirs(
     if a log dir has failed, or a broker is missing or does not answer.
     """
     from cli.framework.cluster_session import open_cluster
-    from cli.views.brokers_log_dirs import log_dirs_report, totals_report
+    from cli.views.brokers import log_dirs_report, totals_report
     from engine.admin.brokers.access import read_selected_log_dirs
     from engine.admin.log_dirs.describing import totals_by_broker, totals_by_dir, totals_by_topic
     from engine.admin.reassignment.plan_file import parse_broker_list

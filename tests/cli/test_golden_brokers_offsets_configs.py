@@ -10,9 +10,8 @@ import pytest
 from golden import check_golden, check_json, check_report, command, in_pipe
 
 from cli.output.report import Report
-from cli.views.brokers_description import broker_details_report
+from cli.views.brokers import broker_details_report, log_dirs_report, totals_report
 from cli.views.brokers_load import load_report
-from cli.views.brokers_log_dirs import log_dirs_report, totals_report
 from cli.views.offsets import offsets_report
 from cli.views.records_deletion import deletions_report
 from engine.admin.brokers.description import BrokerDetails, BrokerPartitions, ListenerDescription
