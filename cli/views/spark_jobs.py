@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table
-from cli.views.groups_changes import reset_report
+from cli.views.groups import reset_report
 from cli.views.lag import status_tone
 from engine.admin.groups.reset_plan import PartitionReset
 from engine.admin.lag.spark_queries import Job

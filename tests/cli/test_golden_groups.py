@@ -15,8 +15,16 @@ from golden import check_report, printed
 from cli.exit_codes import ExitCode
 from cli.output.format import OutputFormat
 from cli.output.report import Report
-from cli.views.groups import NOTES_MAX, group_list_report, members_report, offsets_report, states_report
-from cli.views.groups_changes import deleted_groups_report, deleted_offsets_report, reset_report
+from cli.views.groups import (
+    NOTES_MAX,
+    deleted_groups_report,
+    deleted_offsets_report,
+    group_list_report,
+    members_report,
+    offsets_report,
+    reset_report,
+    states_report,
+)
 from engine.admin.cluster.errors import Unknown
 from engine.admin.groups.deleting import DeletedGroup, DeletionResult
 from engine.admin.groups.deleting_offsets import DeletedOffset

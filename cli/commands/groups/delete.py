@@ -31,7 +31,7 @@ async def delete(
     znodes.
     """
     from cli.framework.cluster_session import open_cluster
-    from cli.views.groups_changes import deleted_groups_report
+    from cli.views.groups import deleted_groups_report
     from engine.admin.groups.deleting import delete_groups, find_groups_to_delete
 
     meant = chosen.scope()
@@ -66,7 +66,7 @@ async def delete_offsets(
     for the groups that have committed offsets of these topics.
     """
     from cli.framework.cluster_session import open_cluster
-    from cli.views.groups_changes import deleted_offsets_report
+    from cli.views.groups import deleted_offsets_report
     from engine.admin.groups.deleting import DeletionResult
     from engine.admin.groups.deleting_offsets import (
         absences_of,

@@ -94,7 +94,7 @@ async def reset_offsets(
     that cannot be reset does not block the others.
     """
     from cli.framework.cluster_session import open_cluster
-    from cli.views.groups_changes import planned_lines, reset_report
+    from cli.views.groups import planned_lines, reset_report
     from engine.admin.groups.resetting import plan_reset
 
     if execute and invocation.is_dry_run:

@@ -88,7 +88,7 @@ async def commit(
     read the same topic, each goes to NAME-<source>. It refuses a group that has members.
     """
     from cli.framework.cluster_session import open_cluster
-    from cli.views.groups_changes import planned_lines
+    from cli.views.groups import planned_lines
     from cli.views.spark_jobs import commit_report
     from engine.admin.lag.lake import mirror, plan_mirror
 
