@@ -358,8 +358,7 @@ async def _reorder(
     import asyncio
 
     from cli.views.elections import elections_report, preview_lines
-    from cli.views.reassignment import planned_report
-    from cli.views.reassignment_progress import ExecutionView
+    from cli.views.reassignment import ExecutionView, planned_report
     from engine.admin.elections.running import preview_election, run_election
     from engine.admin.elections.scope_and_result import ElectionScope, ElectionType
     from engine.admin.reassignment.execute import execute_reassignment

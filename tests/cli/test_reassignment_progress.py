@@ -9,7 +9,7 @@ import time
 import pytest
 
 from cli.framework.talk import Talk
-from cli.views.reassignment_progress import ProgressView, progress_lines
+from cli.views.reassignment import ProgressView, progress_lines
 from engine.admin.reassignment.progress import MoveProgress, ReassignmentProgress
 from engine.common.model import TopicPartition
 

@@ -99,8 +99,7 @@ async def execute(
     import asyncio
 
     from cli.framework.cluster_session import open_cluster
-    from cli.views.reassignment import statuses_report, throttle_notes
-    from cli.views.reassignment_progress import ExecutionView
+    from cli.views.reassignment import ExecutionView, statuses_report, throttle_notes
     from engine.admin.cluster.rollback_file import new_rollback_path
     from engine.admin.reassignment.execute import execute_reassignment
     from engine.admin.reassignment.prepare import prepare_reassignment
@@ -162,8 +161,7 @@ def _how_to_go_on(invocation: Invocation, path: Path | None, *, is_throttled: bo
 
 async def _followed(invocation: Invocation, cluster: Cluster, moves: Sequence[PartitionMove], *, waits: bool) -> Report:
     """Report on a plan that is there already or on its way; ``waits`` until it has arrived."""
-    from cli.views.reassignment import statuses_report, throttle_notes
-    from cli.views.reassignment_progress import ProgressView
+    from cli.views.reassignment import ProgressView, statuses_report, throttle_notes
     from engine.admin.reassignment.verify import verify_reassignment
 
     verified = await verify_reassignment(
@@ -217,8 +215,7 @@ async def verify(
 
     from cli.framework.cluster_session import open_cluster
     from cli.views.kafka.reassignment import verified_text
-    from cli.views.reassignment import statuses_report, throttle_notes
-    from cli.views.reassignment_progress import ProgressView
+    from cli.views.reassignment import ProgressView, statuses_report, throttle_notes
     from engine.admin.reassignment.verify import verify_reassignment
 
     plan = _plan_or_all(reassignment_json_file, is_all=is_all)
