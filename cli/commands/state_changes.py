@@ -162,8 +162,7 @@ def check(
     """
     import asyncio
 
-    from cli.views.state_changes import tell_problems, with_progress
-    from cli.views.state_changes_check import check_report
+    from cli.views.state_changes import check_report, tell_problems, with_progress
     from engine.admin.state_changes.check import StateChangeCheck
     from engine.admin.state_changes.findings import Severity
     from engine.admin.state_changes.merge import plan_merge
