@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from cli.commands.reassignment.run import _summary
-from cli.views.spark_history import compacted_report, history_report
+from cli.views.spark import compacted_report, history_report
 from engine.admin.lag.lake_history import CompactedDay, LagHistory, ReaderHistory
 from engine.admin.lag.verdicts import LagStatus
 from engine.admin.reassignment.plan_file import PartitionMove

@@ -10,7 +10,7 @@ import pytest
 from golden import Seen, check_json
 from klamm_program import Program
 
-from cli.views.spark_history import plot_lines
+from cli.views.spark import plot_lines
 from engine.admin.lag.lake import COLUMNS, Lake
 from engine.admin.lag.lake_history import Moment
 from engine.admin.lag.verdicts import LagStatus

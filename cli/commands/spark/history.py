@@ -61,7 +61,7 @@ def history(
     for the time until the next one, at most for two intervals: times without samples do not count. --compact is safe
     while samples are taken and read: it leaves today (UTC) alone.
     """
-    from cli.views.spark_history import compacted_report, history_report
+    from cli.views.spark import compacted_report, history_report
     from engine.admin.lag.lake import Lake
     from engine.admin.lag.lake_history import Objective, read_lake
 

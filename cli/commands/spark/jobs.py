@@ -47,7 +47,7 @@ async def jobs(
     """
     import asyncio
 
-    from cli.views.spark_jobs import jobs_report
+    from cli.views.spark import jobs_report
     from engine.admin.lag.spark_queries import jobs_of
     from engine.admin.lag.spark_traces import QueryTraces
 
@@ -89,7 +89,7 @@ async def commit(
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.groups import planned_lines
-    from cli.views.spark_jobs import commit_report
+    from cli.views.spark import commit_report
     from engine.admin.lag.lake import mirror, plan_mirror
 
     query = await _the_query(invocation, place)

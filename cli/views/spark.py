@@ -1,21 +1,87 @@
-"""A lag history: a row per reader, the worst first, and its lag over time drawn in a terminal."""
+"""Queries of Spark, offsets that were committed for them, and the history of their lag."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 
+from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table
 from cli.output.values import human_duration
+from cli.views.groups import reset_report
 from cli.views.lag import status_tone
+from engine.admin.groups.reset_plan import PartitionReset
 from engine.admin.lag.lake_history import CompactedDay, LagHistory, Moment, ReaderHistory
+from engine.admin.lag.spark_queries import Job
 from engine.common.quantities import counted
+
+_COLUMNS = (
+    Column("path"),
+    Column("query_id"),
+    Column("name"),
+    Column("sources", Kind.LIST),
+    Column("last_batch", Kind.NUMBER),
+    Column("last_commit", Kind.TIME),
+    Column("status", tone=status_tone),
+    Column("kind"),
+    Column("lag", Kind.NUMBER),
+)
+_SHOWN = (
+    Column("name"),
+    Column("status", tone=status_tone),
+    Column("lag", Kind.NUMBER),
+    Column("reads", Kind.LIST),
+    Column("last_batch", Kind.NUMBER),
+    Column("last_commit", Kind.TIME),
+    Column("path", falls_below=True),
+)
+
+
+def jobs_report(jobs: Sequence[Job], *, exit_code: ExitCode) -> Report:
+    """A row per query, in order of their places. If reading failed, the report does not claim that there are none."""
+    ordered = sorted(jobs, key=lambda job: (job.path, job.name or "", job.query_id))
+    rows = [
+        (
+            row.path,
+            row.query_id,
+            row.name,
+            [f"{source.source}:{'+'.join(source.topics)}" for source in row.sources],
+            row.last_batch,
+            row.last_commit,
+            row.status,
+            row.kind,
+            row.lag,
+        )
+        for row in ordered
+    ]
+    shown = [
+        (
+            row.name or row.path.rstrip("/").rpartition("/")[2],
+            row.status,
+            "unknown" if row.lag is None else row.lag,
+            sorted({topic for source in row.sources for topic in source.topics}),
+            row.last_batch,
+            row.last_commit,
+            row.path,
+        )
+        for row in ordered
+    ]
+    note = "no Spark queries" if not jobs else "1 Spark query" if len(jobs) == 1 else f"{len(jobs)} Spark queries"
+    sections = [Section(body=Table(_SHOWN, shown))] if jobs else [Section()]
+    notes = (note,) if jobs or exit_code is ExitCode.DONE else ()
+    return Report(ordered, Table(_COLUMNS, rows), sections, notes, exit_code=exit_code)
+
+
+def commit_report(rows: Sequence[PartitionReset], *, exit_code: ExitCode) -> Report:
+    """A row per partition, as of a reset."""
+    return replace(reset_report(rows, exit_code=exit_code), notes=())
+
 
 _WIDTH = 60
 _HEIGHT = 8
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 
-_COLUMNS = (
+_HISTORY_COLUMNS = (
     Column("cluster"),
     Column("kind"),
     Column("group"),
@@ -36,7 +102,7 @@ _COLUMNS = (
     Column("outside_minutes", Kind.NUMBER),
     Column("unknown_minutes", Kind.NUMBER),
 )
-_SHOWN = (
+_SHOWN_HISTORY = (
     Column("group"),
     Column("cluster", is_dispensable=True),
     Column("outside", title="Outside SLO"),
@@ -53,7 +119,7 @@ _SHOWN = (
 def history_report(history: LagHistory, *, top: int, has_plot: bool) -> Report:
     """A row per reader; with ``has_plot`` a person sees each one's lag over time as well."""
     readers = history.readers[:top]
-    shown = Table(_SHOWN, [_shown(reader) for reader in readers])
+    shown = Table(_SHOWN_HISTORY, [_shown(reader) for reader in readers])
     sections = [Section(body=shown)] if readers else [Section()]
     if has_plot:
         sections += [Section(f"{_name(reader)}: lag over time", text=plot_lines(reader.moments)) for reader in readers]
@@ -63,7 +129,10 @@ def history_report(history: LagHistory, *, top: int, has_plot: bool) -> Report:
     note = f"{counted(history.sample_count, 'sample')}{every}, {counted(len(history.readers), 'reader')}{more}"
     return Report(
         [_document(reader) for reader in readers],
-        Table(_COLUMNS, [tuple(_document(reader)[column.name] for column in _COLUMNS) for reader in readers]),
+        Table(
+            _HISTORY_COLUMNS,
+            [tuple(_document(reader)[column.name] for column in _HISTORY_COLUMNS) for reader in readers],
+        ),
         sections,
         (note,),
     )
