@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer._click.exceptions import UsageError
 
-from cli.commands.configs_entities import ClientOptions
+from cli.commands.configs import ClientOptions
 from cli.framework.command import CommandGroup
 from cli.framework.completing import complete_brokers
 from cli.framework.invocation import Invocation

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from typer._click.exceptions import UsageError
 
-from cli.commands.configs_entities import ByType, chosen_entity
+from cli.commands.configs import ByType, chosen_entity
 
 
 def whose(types: str = "", names: str = "", default: bool = False, **said: str | bool) -> tuple[str, str | None]:
