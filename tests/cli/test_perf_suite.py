@@ -18,7 +18,7 @@ import pytest
 from klamm_program import PROGRAM, Ran, environment, in_process
 
 from cli.exit_codes import ExitCode
-from cli.views.perf_suite import suite_report, write_plot
+from cli.views.perf import suite_report, write_plot
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import ClusterTarget, Origin, parse_addresses
 from engine.admin.log_dirs.describing import LogDir, read_log_dirs

@@ -96,7 +96,7 @@ async def suite(
     1 if it stopped early, a case failed or was left out, or a topic is left. It ends at once if a right is missing.
     """
     from cli.framework.cluster_session import open_cluster
-    from cli.views.perf_suite import planned_report, preview_lines, suite_report, write_plot
+    from cli.views.perf import planned_report, preview_lines, suite_report, write_plot
     from engine.admin.perf.suite import WatchedDisks, experiments, rates_of
     from engine.admin.perf.suite_run import Suite, SuiteOptions, old_topics
 

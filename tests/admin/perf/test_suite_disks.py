@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from scripted_brokers import HANG_UP, ScriptedBroker, ScriptedCluster, scripted_cluster
 
-from cli.views.perf_suite import preview_lines
+from cli.views.perf import preview_lines
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.log_dirs.describing import LogDir
