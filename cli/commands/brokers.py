@@ -15,8 +15,8 @@ from cli.exit_codes import ExitCode
 from cli.framework.command import CommandGroup
 from cli.framework.completing import complete_brokers, complete_topics, one_of
 from cli.framework.invocation import Invocation
+from cli.framework.option_values import MetricsUrl
 from cli.framework.options import Asks, Needs
-from cli.framework.places import MetricsUrl
 from cli.framework.plan_guard import BesidePlan, minds_plan
 from cli.framework.watching import Interval, Watch
 from cli.output.format import OutputFormat

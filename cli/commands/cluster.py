@@ -13,8 +13,8 @@ from cli.commands.topics import TopicOptions, TopicTexts
 from cli.exit_codes import ExitCode
 from cli.framework.command import CommandGroup
 from cli.framework.invocation import Invocation
+from cli.framework.option_values import MetricsUrl
 from cli.framework.options import Needs
-from cli.framework.places import MetricsUrl
 from cli.framework.watching import Interval, Watch, watch_reports
 from cli.output.format import OutputFormat
 from cli.output.report import Report

@@ -14,9 +14,8 @@ from cli.exit_codes import ExitCode
 from cli.framework.command import single_command
 from cli.framework.completing import one_of
 from cli.framework.invocation import Invocation
-from cli.framework.option_values import address_option, seconds_option
+from cli.framework.option_values import Checkpoints, EventLogs, address_option, seconds_option
 from cli.framework.options import Asks, Needs
-from cli.framework.places import Checkpoints, EventLogs
 from cli.framework.stdout import data_stream
 
 if TYPE_CHECKING:

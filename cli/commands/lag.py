@@ -13,9 +13,8 @@ from typer._click.exceptions import UsageError
 
 from cli.framework.command import single_command
 from cli.framework.invocation import Invocation
-from cli.framework.option_values import address_option, seconds_option
+from cli.framework.option_values import Checkpoints, EventLogs, address_option, seconds_option
 from cli.framework.options import Asks, Needs
-from cli.framework.places import Checkpoints, EventLogs
 from cli.output.report import Report
 from engine.common.quantities import counted
 

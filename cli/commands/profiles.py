@@ -10,8 +10,8 @@ from typer._click.exceptions import UsageError
 from cli.framework.command import CommandGroup
 from cli.framework.completing import one_of
 from cli.framework.invocation import Invocation
+from cli.framework.option_values import Checkpoints, EventLogs, StateChangeLogs
 from cli.framework.options import Needs
-from cli.framework.places import Checkpoints, EventLogs, StateChangeLogs
 from cli.output.report import Column, Kind, Report, Section, Table
 from engine.common.quantities import counted
 

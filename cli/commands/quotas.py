@@ -11,8 +11,8 @@ from cli.commands.configs import ClientOptions
 from cli.framework.command import CommandGroup
 from cli.framework.completing import complete_brokers
 from cli.framework.invocation import Invocation
+from cli.framework.option_values import MetricsUrl
 from cli.framework.options import Asks, Needs
-from cli.framework.places import MetricsUrl
 from cli.framework.watching import Interval, Watch, watch_reports
 from cli.output.report import Report
 

@@ -14,8 +14,8 @@ from cli.framework.command import single_command
 from cli.framework.completing import one_of
 from cli.framework.failure import Failure
 from cli.framework.invocation import Invocation, Stop
+from cli.framework.option_values import Checkpoints, EventLogs, StateChangeLogs
 from cli.framework.options import Asks, Needs
-from cli.framework.places import Checkpoints, EventLogs, StateChangeLogs
 from cli.output.terminal import is_terminal
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from cli.commands.spark.shared import group
 from cli.commands.spark.stores import other_stores
 from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
+from cli.framework.option_values import EventLogs
 from cli.framework.options import Asks, Needs
-from cli.framework.places import EventLogs
 from cli.output.report import Report
 from engine.common.quantities import counted
 

@@ -12,9 +12,8 @@ from typer._click.exceptions import UsageError
 from cli.commands.spark.shared import SessionOptions, group, open_spark, waits_shown
 from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
-from cli.framework.option_values import seconds_option
+from cli.framework.option_values import Checkpoints, EventLogs, seconds_option
 from cli.framework.options import Asks, Needs
-from cli.framework.places import Checkpoints, EventLogs
 from engine.common.quantities import counted
 
 if TYPE_CHECKING:
