@@ -17,8 +17,8 @@ from cli.framework.command import single_command
 from cli.framework.invocation import Invocation
 from cli.framework.option_values import seconds_option
 from cli.framework.options import Asks, Needs
+from cli.output.format import is_terminal
 from cli.output.report import Column, KafkaText, Kind, Report, Table
-from cli.output.terminal import is_terminal
 from engine.common.quantities import counted
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from cli.framework.failure import Failure
 from cli.framework.invocation import Invocation, Stop
 from cli.framework.option_values import Checkpoints, EventLogs, StateChangeLogs
 from cli.framework.options import Asks, Needs
-from cli.output.terminal import is_terminal
+from cli.output.format import is_terminal
 
 if TYPE_CHECKING:
     from engine.admin.cluster.target import ClusterTarget

@@ -14,8 +14,7 @@ from typer._click.exceptions import UsageError
 from cli.framework.completing import complete_profiles, one_of
 from cli.framework.invocation import Invocation, TargetOptions
 from cli.framework.talk import Talk, Verbosity
-from cli.output.format import OutputFormat, default_format
-from cli.output.terminal import is_terminal
+from cli.output.format import OutputFormat, default_format, is_terminal
 
 CLUSTER_PANEL = "Cluster"
 COMMON_PANEL = "Common options"

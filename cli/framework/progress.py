@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from cli.framework.talk import Talk, Verbosity
-from cli.output.terminal import can_show_blocks, is_terminal
+from cli.output.format import can_show_blocks, is_terminal
 from engine.common.quantities import counted
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from cli.exit_codes import ExitCode
-from cli.output.terminal import is_terminal
+from cli.output.format import is_terminal
 from cli.output.values import escape_for_terminal
 
 STDOUT = "stdout"

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from enum import IntEnum
 
 from cli.framework.failure import Failure
-from cli.output.terminal import has_colour, is_terminal
+from cli.output.format import has_colour, is_terminal
 from cli.output.values import escape_for_terminal
 
 

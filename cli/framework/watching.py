@@ -10,9 +10,8 @@ import typer
 
 from cli.framework.invocation import Invocation
 from cli.framework.option_values import seconds_option
-from cli.output.format import OutputFormat
+from cli.output.format import OutputFormat, is_terminal
 from cli.output.report import Report
-from cli.output.terminal import is_terminal
 
 Watch = Annotated[bool, typer.Option("--watch", help="Repeat every --interval until Ctrl-C.")]
 Interval = Annotated[str, typer.Option("--interval", metavar="TIME", help="Time between two refreshes: 2s, 1m.")]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import TextIO
 
 
 class OutputFormat(StrEnum):
@@ -30,3 +34,44 @@ class OutputFormat(StrEnum):
 def default_format(*, is_terminal: bool) -> OutputFormat:
     """A table for eyes, tab-separated values for a pipe."""
     return OutputFormat.TABLE if is_terminal else OutputFormat.PLAIN
+
+
+_WIDTH_WITHOUT_TERMINAL = 1000
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Whether a person sees the stream; a closed one is none."""
+    try:
+        return stream.isatty()
+    except ValueError:
+        return False
+
+
+def has_colour(stream: TextIO) -> bool:
+    """Colour goes to terminals only, and never against NO_COLOR or to a dumb terminal."""
+    return is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def can_show_blocks(stream: TextIO) -> bool:
+    """Whether bars may be drawn with blocks: on a terminal that knows Unicode."""
+    encoding = (getattr(stream, "encoding", None) or "").lower()
+    return is_terminal(stream) and os.environ.get("TERM") != "dumb" and encoding.startswith("utf")
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalView:
+    """Width and colour for a stream. COLUMNS wins; a file or pipe without it is as wide as the table."""
+
+    width: int
+    has_colour: bool
+
+    @staticmethod
+    def of(stream: TextIO) -> TerminalView:
+        columns = os.environ.get("COLUMNS", "")
+        if columns.isdigit() and int(columns) > 0:
+            width = int(columns)
+        elif is_terminal(stream):
+            width = shutil.get_terminal_size().columns
+        else:
+            width = _WIDTH_WITHOUT_TERMINAL
+        return TerminalView(width, has_colour(stream))

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import TextIO
 
-from cli.output.format import OutputFormat
+from cli.output.format import OutputFormat, is_terminal
 from cli.output.report import Fields, Kind, Report, Section, Table
-from cli.output.terminal import is_terminal
 from cli.output.values import RIGHT, escape_controls, escape_for_terminal, human_text, json_value, machine_text
 from engine.common.collection import collector_paused
 from engine.common.metric import prometheus_lines

@@ -22,8 +22,8 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from cli.output.drawing import HEAT_WIDTH, Scales, bar_width
+from cli.output.format import TerminalView, can_show_blocks
 from cli.output.report import Column, Drawing, Fields, Kind, Report, Section, Table, Tone
-from cli.output.terminal import TerminalView, can_show_blocks
 from cli.output.values import RIGHT, escape_controls, human_text
 
 _GAP = 2

@@ -13,10 +13,9 @@ from cli.framework.invocation import Invocation
 from cli.framework.stdout import data_stream
 from cli.framework.talk import Verbosity
 from cli.output.drawing import gauge
-from cli.output.format import OutputFormat
+from cli.output.format import OutputFormat, TerminalView, can_show_blocks, is_terminal
 from cli.output.printer import json_text
 from cli.output.report import Column, Fields, Kind, Report, Section, Table
-from cli.output.terminal import TerminalView, can_show_blocks, is_terminal
 from cli.output.values import human_duration
 from engine.admin.reassignment.journal import JournalRecord
 from engine.admin.reassignment.lock import Holder

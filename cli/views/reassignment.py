@@ -12,8 +12,8 @@ from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
 from cli.framework.talk import Talk, Verbosity
 from cli.output.drawing import gauge
+from cli.output.format import TerminalView, can_show_blocks, is_terminal
 from cli.output.report import Column, Kind, Report, Section, Table, Tone, cells_of
-from cli.output.terminal import TerminalView, can_show_blocks, is_terminal
 from cli.output.values import human_duration
 from cli.views.kafka.reassignment import running_text
 from engine.admin.cluster.errors import Refused

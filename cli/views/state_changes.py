@@ -11,10 +11,9 @@ from cli.framework.failure import Failure
 from cli.framework.invocation import Invocation
 from cli.framework.progress import Progress
 from cli.framework.stdout import drawing_stream, write_bytes
-from cli.output.format import OutputFormat
+from cli.output.format import OutputFormat, TerminalView, is_terminal
 from cli.output.printer import csv_line
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
-from cli.output.terminal import TerminalView, is_terminal
 from cli.output.values import escape_controls
 from engine.admin.state_changes.check import CheckResult
 from engine.admin.state_changes.entry_reader import Tag

@@ -23,10 +23,9 @@ from jsonschema import Draft202012Validator
 from cli.framework.invocation import Invocation
 from cli.framework.talk import Talk
 from cli.main import main
-from cli.output.format import OutputFormat, default_format
+from cli.output.format import OutputFormat, default_format, is_terminal
 from cli.output.printer import json_text, print_report
 from cli.output.report import Report
-from cli.output.terminal import is_terminal
 
 GOLDEN = Path(__file__).parents[3] / "fixtures" / "cli"
 _ESCAPE = "\x1b"
