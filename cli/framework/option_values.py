@@ -1,4 +1,4 @@
-"""Values of options: durations with units or as plain seconds, addresses to listen at."""
+"""Values of options: durations with units or as plain seconds, addresses to listen at, places of Spark and brokers."""
 
 from __future__ import annotations
 

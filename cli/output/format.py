@@ -1,4 +1,4 @@
-"""The output formats, and which one is meant when none is named."""
+"""What the streams are (a terminal or not, how wide, with colour or without), and the output format for that."""
 
 from __future__ import annotations
 
