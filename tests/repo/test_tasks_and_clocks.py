@@ -47,7 +47,7 @@ READ_THE_HOUR = {
     "cli/commands/groups/reset.py": "--by-duration counts back from now",
     "cli/commands/perf/shared.py": "processes begin at the same moment",
     "cli/commands/produce.py": "the time of a record",
-    "cli/commands/spark/history.py": "the age of samples",
+    "cli/commands/spark/lag.py": "the age of samples",
     "engine/admin/cluster/rollback_file.py": "the name of a file",
     "engine/admin/groups/reset_plan.py": "a time such as 2h counts back from now",
     "engine/admin/lag/spark_queries.py": "the age of samples",

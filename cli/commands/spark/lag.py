@@ -1,30 +1,23 @@
-"""``klamm spark lag``: keeps the lag of groups and queries, sample by sample."""
+"""``klamm spark lag``: keeps the lag of groups and queries, sample by sample; ``history`` reads it back without Spark."""
 
 from __future__ import annotations
 
-from cli.commands.spark.shared import SessionOptions
-from cli.commands.spark.shared import group
-from cli.commands.spark.shared import open_spark
-from cli.commands.spark.shared import waits_shown
-from cli.exit_codes import ExitCode
-from cli.framework.invocation import Invocation
-from cli.framework.option_values import Checkpoints
-from cli.framework.option_values import EventLogs
-from cli.framework.option_values import seconds_option
-from cli.framework.options import Asks
-from cli.framework.options import NEEDS_NOTHING
-from cli.framework.options import Needs
-from cli.output.report import Report
-from collections.abc import Sequence
-from datetime import UTC
-from datetime import datetime
-from engine.common.quantities import counted
-from typer._click.exceptions import UsageError
-from typing import Annotated
-from typing import TYPE_CHECKING
 import threading
 import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
 import typer
+from typer._click.exceptions import UsageError
+
+from cli.commands.spark.shared import SessionOptions, group, open_spark, waits_shown
+from cli.exit_codes import ExitCode
+from cli.framework.invocation import Invocation
+from cli.framework.option_values import Checkpoints, EventLogs, seconds_option
+from cli.framework.options import NEEDS_NOTHING, Asks, Needs
+from cli.output.report import Report
+from engine.common.quantities import counted
 
 if TYPE_CHECKING:
     from engine.admin.lag.lake_sampling import Watched
