@@ -15,8 +15,8 @@ import pytest
 from klamm_program import in_process
 from plan_files import plan_of
 
+from cli.commands.plan.apply import _ended_early, _what_it_means
 from cli.commands.plan.shared import load_plan
-from cli.commands.plan.status import _ended_early, _what_it_means
 from cli.commands.reassignment.run import _how_to_go_on
 from cli.framework.invocation import Invocation, TargetOptions
 from cli.framework.talk import Talk

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from cli.commands.plan import apply, check, making, status
+from cli.commands.plan import apply, check, making
 from cli.commands.plan.shared import group
 
-__all__ = ["apply", "check", "group", "making", "status"]
+__all__ = ["apply", "check", "group", "making"]
 
 group.put_in_order(
     "rebalance",

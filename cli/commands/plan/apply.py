@@ -1,41 +1,39 @@
-"""``klamm plan apply``, ``resume`` and ``rollback``: the commands that carry out a plan. All share their options."""
+"""``klamm plan apply``, ``resume`` and ``rollback``: carries a plan out; ``status`` and ``verify``: how far it is."""
 
 from __future__ import annotations
 
-from cli.commands.plan.shared import JournalOption
-from cli.commands.plan.shared import LoadedPlan
-from cli.commands.plan.shared import PlanArgument
-from cli.commands.plan.shared import group
-from cli.commands.plan.shared import load_plan
-from cli.commands.plan.shared import size_option
-from cli.commands.plan.shared import throttle_options
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.commands.plan.shared import (
+    JournalOption,
+    LoadedPlan,
+    PlanArgument,
+    group,
+    load_plan,
+    size_option,
+    throttle_options,
+)
 from cli.exit_codes import ExitCode
 from cli.framework.failure import Failure
-from cli.framework.invocation import Invocation
-from cli.framework.invocation import Stop
+from cli.framework.invocation import Invocation, Stop
 from cli.framework.option_values import seconds_option
-from cli.framework.options import Asks
-from cli.framework.options import Needs
+from cli.framework.options import Asks, Needs
 from cli.output.report import Report
-from collections.abc import Mapping
-from collections.abc import Sequence
-from dataclasses import dataclass
 from engine.common.quantities import counted
 from engine.runtime.input_files import name_of
-from pathlib import Path
-from typing import Annotated
-from typing import TYPE_CHECKING
-import shlex
-import typer
 
 if TYPE_CHECKING:
     from engine.admin.cluster.connection import Cluster
     from engine.admin.reassignment.journal import JournalRecord
     from engine.admin.reassignment.moves import PartitionStatus
-    from engine.admin.reassignment.plan_runs import PlanRun
-    from engine.admin.reassignment.plan_runs import Verb
-    from engine.admin.reassignment.waves import Standing
-    from engine.admin.reassignment.waves import Wave
+    from engine.admin.reassignment.plan_runs import PlanRun, Verb
+    from engine.admin.reassignment.waves import Standing, Wave
     from engine.common.model import TopicPartition
 
 
