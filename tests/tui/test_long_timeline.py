@@ -14,7 +14,8 @@ from event_loop import in_event_loop
 from fake_cluster import FakeCluster, big_cluster
 from fake_feed import FakeFeed
 
-from engine.admin.analysis import timeline, history
+from engine.admin.analysis import history
+from engine.admin.analysis import timeline as analysis_timeline
 from engine.admin.analysis.incidents import Runs
 from engine.admin.analysis.timeline import timelines
 from engine.admin.watch.events import Event, EventKind
@@ -85,7 +86,7 @@ def test_a_jump_back_forgets_who_left_after_it() -> None:
 
 
 def test_the_oldest_absences_are_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timeline, "ABSENT_MAX", 2)
+    monkeypatch.setattr(analysis_timeline, "ABSENT_MAX", 2)
     cluster, board = FakeCluster(3, {"orders": 3}), Board()
     feed = FakeFeed(cluster, plays=False)
     board.take(feed.tick())

@@ -1,4 +1,4 @@
-"""``klamm spark lag``: keeps the lag of groups and queries, sample by sample; ``history`` reads it back without Spark."""
+"""``klamm spark lag``: keeps the lag of groups and queries, sample by sample; ``history`` reads it back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run of waves: what it is given, how far it is (partitions, bytes, rate, time left), how it ended. Nothing here acts."""
+"""A run of waves: what it is given, how far it is (bytes, rate, time left), how it ended. Nothing here acts."""
 
 from __future__ import annotations
 
