@@ -15,8 +15,7 @@ from engine.common.quantities import counted, plural
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot
 from plans.building import copy_size
 from plans.digest import input_digest
-from plans.findings import Check, Finding, Lack, cannot_tell
-from plans.lines import PlanLines
+from plans.findings import Check, Finding, Lack, PlanLines, cannot_tell
 from plans.plan_file import ANY_LOG_DIR, PlanEntry, PlanFile
 from plans.policy import Policy
 

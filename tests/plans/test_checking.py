@@ -22,8 +22,7 @@ from engine.common.snapshot import (
 )
 from plans.checking import check_drift, check_plan, racks_missed, what_stops
 from plans.comparing import compare_plans
-from plans.findings import Check, Finding, Lack
-from plans.lines import plan_lines
+from plans.findings import Check, Finding, Lack, plan_lines
 from plans.options import Minimise, PlanOptions, Strategy
 from plans.plan_file import PlanFile, encode_plan
 from plans.planning import make_plan

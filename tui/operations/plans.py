@@ -20,8 +20,7 @@ from engine.admin.snapshots.taking import read_snapshot
 from engine.common.model import TopicPartition
 from engine.common.quantities import counted, parse_duration_s, parse_rate, parse_size
 from plans.checking import check_drift, check_plan, what_stops
-from plans.findings import Check
-from plans.lines import plan_lines
+from plans.findings import Check, plan_lines
 from tui.drawing.cells import Cell, Tone
 from tui.drawing.units import byte_rate, ids, size
 from tui.operations.operation import Operation, Outcome, Prepared, command_text, flow_text, shortened

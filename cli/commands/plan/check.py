@@ -66,7 +66,7 @@ async def check(
     from cli.output.format import OutputFormat
     from cli.views.plan_check import check_report, errors_of, formatted
     from plans.checking import check_plan
-    from plans.lines import plan_lines
+    from plans.findings import plan_lines
 
     loaded = load_plan(file)
     rules = None if policy is None else _load_policy(policy)
