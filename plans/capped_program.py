@@ -20,7 +20,7 @@ from plans.levels import Levels, fixed_counts
 from plans.loads import ByteLimits, byte_room, held_bytes
 from plans.options import Aim
 from plans.problem import Problem, ProblemPartition, bits, is_allowed, mask_of, ordered, shared_racks, undone_of
-from plans.scoring import Lists
+from plans.score import Lists
 from plans.work import Work
 
 _NODES_MAX = 5_000

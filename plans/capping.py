@@ -10,7 +10,7 @@ from plans.levels import Levels
 from plans.loads import ByteLimits, byte_room, held_bytes
 from plans.options import Minimise
 from plans.problem import Problem, mask_of, shared_racks, undone_of
-from plans.scoring import Lists, costs_of
+from plans.score import Lists, costs_of
 from plans.solving import Solved, broker_counts, first_figure, may_use_solver, solve
 from plans.work import Work
 

@@ -16,8 +16,7 @@ from plans.loads import ByteLimits, held_bytes, whole_replicas
 from plans.options import Aim, Minimise, PlanOptions, Strategy
 from plans.plan_file import ANY_LOG_DIR, FORMAT, KAFKA_VERSION, Envelope, MadePlan, PlanEntry, PlanFile
 from plans.problem import Problem, ProblemBroker, ProblemPartition
-from plans.score import LogDirScore, Score
-from plans.scoring import broker_scores, costs_of, measures_of
+from plans.score import LogDirScore, Score, broker_scores, costs_of, measures_of
 from plans.solving import EXACT, HEURISTIC, Counted, Progress, Solved, first_figure, gap_between, solve
 from plans.work import DEFAULT_S, Work
 

@@ -16,8 +16,7 @@ from plans.loads import ByteLimits, byte_limits, held_bytes
 from plans.options import Minimise, PlanOptions, Strategy
 from plans.plan_file import ANY_LOG_DIR, FORMAT, KAFKA_VERSION, Envelope, MadePlan, PlanEntry, PlanFile
 from plans.problem import Problem, is_allowed, mask_of, ordered
-from plans.score import Score
-from plans.scoring import Lists, broker_scores, costs_of, measures_of
+from plans.score import Lists, Score, broker_scores, costs_of, measures_of
 from plans.solving import Progress, Solved, first_figure, gap_between, is_met, level_notes, may_use_solver, solve
 from plans.work import Work
 

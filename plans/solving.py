@@ -10,8 +10,7 @@ from plans.levels import Levels, fixed_counts, leader_items, levels_of, replica_
 from plans.loads import ByteLimits
 from plans.options import Aim, Minimise
 from plans.problem import Problem, ProblemPartition, bits, mask_of, ordered, shared_racks
-from plans.score import Bounds
-from plans.scoring import Costs, costs_of
+from plans.score import Bounds, Costs, costs_of
 from plans.work import Work
 
 _PASSES_MAX = 4

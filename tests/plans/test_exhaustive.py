@@ -20,7 +20,7 @@ from plans.loads import byte_limits, byte_room, held_bytes
 from plans.options import Aim, Minimise, PlanOptions, Strategy
 from plans.planning import make_plan
 from plans.problem import Problem, ProblemPartition, bits, is_allowed, mask_of, shared_racks, undone_of
-from plans.scoring import costs_of
+from plans.score import costs_of
 from plans.solving import first_figure
 
 PLACEMENTS_MAX = 30_000
