@@ -11,8 +11,16 @@ from engine.common.snapshot import ClusterSnapshot
 from plans import planning
 from plans.errors import BadOption, Infeasible
 from plans.explaining import explanations
-from plans.option_texts import parse_capacities
-from plans.options import Aim, BrokerCapacity, LogDirCapacity, Minimise, PlanOptions, Replacement, Strategy
+from plans.options import (
+    Aim,
+    BrokerCapacity,
+    LogDirCapacity,
+    Minimise,
+    PlanOptions,
+    Replacement,
+    Strategy,
+    parse_capacities,
+)
 from plans.plan_file import MadePlan
 from plans.planning import make_plan
 from plans.problem import Problem

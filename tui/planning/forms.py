@@ -14,8 +14,7 @@ from engine.admin.cluster.errors import BadRequest
 from engine.common.quantities import parse_duration_s, parse_rate, parse_size
 from plans import option_texts
 from plans.errors import BadOption
-from plans.option_texts import parse_capacities
-from plans.options import BrokerCapacity, LogDirCapacity, PlanOptions, Strategy
+from plans.options import BrokerCapacity, LogDirCapacity, PlanOptions, Strategy, parse_capacities
 from tui.operations.topics import quantity, whole_number
 from tui.pages.page import View
 from tui.remedies import planner_words

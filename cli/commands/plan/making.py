@@ -87,9 +87,8 @@ class PlanningOptions:
         Raises:
             UsageError: a text means nothing.
         """
-        from plans.option_texts import aims, parse_capacities
-        from plans.option_texts import minimise as figure
-        from plans.options import PlanOptions
+        from plans.options import PlanOptions, aims, parse_capacities
+        from plans.options import minimise as figure
 
         brokers, log_dirs = (
             parse_capacities(read_named(self.capacity, _WRITE_CAPACITIES), name_of(self.capacity))
@@ -207,19 +206,19 @@ def _read(parse: Callable[[str, str], T], text: str, option: str) -> T:
 
 
 def _size(option: str, text: str | None) -> int | None:
-    from plans.option_texts import size
+    from plans.options import size
 
     return None if text is None else _read(size, text, option)
 
 
 def _ids(text: str, option: str) -> tuple[int, ...]:
-    from plans.option_texts import broker_ids
+    from plans.options import broker_ids
 
     return _read(broker_ids, text, option)
 
 
 def _replacements(text: str) -> tuple[Replacement, ...]:
-    from plans.option_texts import replacements
+    from plans.options import replacements
 
     return _read(replacements, text, "replace")
 
