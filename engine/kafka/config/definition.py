@@ -11,8 +11,17 @@ from typing import Any, Final, Generic, TypedDict, TypeVar, Unpack, cast, overlo
 
 from engine.common.errors import ConfigError
 from engine.kafka.config.metadata_version import MetadataVersion, parse_metadata_version
-from engine.kafka.config.validators import ListOf, OneOf, Parsed, Validator
-from engine.kafka.config.values import ConfigType, Password, Value, parse_value, value_text
+from engine.kafka.config.values import (
+    ConfigType,
+    ListOf,
+    OneOf,
+    Parsed,
+    Password,
+    Validator,
+    Value,
+    parse_value,
+    value_text,
+)
 
 
 class Importance(Enum):

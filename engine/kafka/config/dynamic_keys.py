@@ -12,8 +12,7 @@ from typing import Final
 from engine.common.errors import ConfigError
 from engine.kafka.config.broker_configs import BROKER_CONFIG_DEF
 from engine.kafka.config.definition import LONG, MEDIUM, AnyKey, ConfigDef, DynamicMode
-from engine.kafka.config.validators import at_least
-from engine.kafka.config.values import LONG_MAX, ConfigType, Value
+from engine.kafka.config.values import LONG_MAX, ConfigType, Value, at_least
 
 
 class ThrottleKeys:

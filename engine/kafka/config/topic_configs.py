@@ -22,8 +22,7 @@ from engine.kafka.config.definition import (
     TIMESTAMP_TYPE,
     ConfigDef,
 )
-from engine.kafka.config.validators import GzipLevel, ThrottledReplicas, at_least, between
-from engine.kafka.config.values import LONG_MAX
+from engine.kafka.config.values import LONG_MAX, GzipLevel, ThrottledReplicas, at_least, between
 
 
 class TopicKeys:

@@ -10,19 +10,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.common.errors import ConfigError
-from engine.kafka.config.validators import (
+from engine.kafka.config.values import (
+    ConfigType,
     GzipLevel,
     ListOf,
     NonEmpty,
     NonNull,
     OneOf,
     OneOfAnyCase,
+    Password,
     ThrottledReplicas,
     Validator,
+    Value,
     at_least,
     between,
+    display_text,
+    double_text,
+    parse_value,
+    value_text,
 )
-from engine.kafka.config.values import ConfigType, Password, Value, display_text, double_text, parse_value, value_text
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "config"
 VALUES = json.loads((FIXTURES / "kafka-3.9.1-values.json").read_text())

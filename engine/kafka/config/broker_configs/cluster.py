@@ -16,7 +16,7 @@ from engine.kafka.config.definition import (
     STRING,
 )
 from engine.kafka.config.metadata_version import parse_metadata_version
-from engine.kafka.config.validators import ListOf, at_least
+from engine.kafka.config.values import ListOf, at_least
 
 
 class ZooKeeperKeys:

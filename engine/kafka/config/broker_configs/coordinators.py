@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from engine.kafka.config.definition import BOOLEAN, CLUSTER_WIDE, HIGH, INT, LIST, LONG, LOW, MEDIUM, SHORT, STRING
-from engine.kafka.config.validators import ListOf, OneOfAnyCase, at_least, between
-from engine.kafka.config.values import INT_MAX
+from engine.kafka.config.values import INT_MAX, ListOf, OneOfAnyCase, at_least, between
 
 
 class GroupKeys:

@@ -24,8 +24,7 @@ from engine.kafka.config.definition import (
     TIMESTAMP_TYPE,
 )
 from engine.kafka.config.listeners import parse_csv
-from engine.kafka.config.validators import GzipLevel, NonEmpty, at_least, between
-from engine.kafka.config.values import LONG_MAX
+from engine.kafka.config.values import LONG_MAX, GzipLevel, NonEmpty, at_least, between
 
 _ROLL = ("log.roll.ms", "log.roll.hours")
 _ROLL_JITTER = ("log.roll.jitter.ms", "log.roll.jitter.hours")

@@ -19,8 +19,7 @@ from engine.kafka.config.definition import (
     STRING,
 )
 from engine.kafka.config.listeners import parse_connection_overrides
-from engine.kafka.config.validators import NonNull, OneOf, at_least
-from engine.kafka.config.values import INT_MAX, LONG_MAX
+from engine.kafka.config.values import INT_MAX, LONG_MAX, NonNull, OneOf, at_least
 
 
 class NetworkKeys:
