@@ -22,8 +22,7 @@ from engine.admin.cluster.profiles import without_login
 from engine.common.errors import ConfigError
 from engine.common.model import address_text
 from engine.kafka.client.config_providers import resolve_references
-from engine.kafka.client.tls.context import TlsSettings, client_context
-from engine.kafka.client.tls.failures import tls_failure
+from engine.kafka.client.tls.context import TlsSettings, client_context, tls_failure
 
 SCHEMES: Final = ("http", "https", "jmx", "jmxs")
 _PAGE_BYTES_MAX: Final = 64 * 1024 * 1024

@@ -316,8 +316,7 @@ class BrokerClient:
         if settings is None:
             _, wire = await loop.create_connection(factory, self.host, self.port)
             return wire
-        from engine.kafka.client.tls.context import client_context
-        from engine.kafka.client.tls.failures import tls_failure
+        from engine.kafka.client.tls.context import client_context, tls_failure
 
         context = await asyncio.to_thread(client_context, settings)
         try:
@@ -340,7 +339,7 @@ class BrokerClient:
             await self._log_in()
         except ConnectionLost as error:
             if self._security.tls is not None and isinstance(wire.lost_by, ssl.SSLError):
-                from engine.kafka.client.tls.failures import tls_failure
+                from engine.kafka.client.tls.context import tls_failure
 
                 raise await tls_failure(wire.lost_by, self._security.tls, self.host, self.port) from error
             hint = "does security.protocol name the protocol of this listener?"

@@ -242,7 +242,7 @@ class SessionKeeper:
             self._spawn(self._explain_tls_failure(host, port, error))
 
     async def _explain_tls_failure(self, host: str, port: int, error: Exception) -> None:
-        from engine.kafka.client.tls.failures import tls_failure
+        from engine.kafka.client.tls.context import tls_failure
 
         assert self._security.tls is not None
         failure = await tls_failure(error, self._security.tls, host, port)

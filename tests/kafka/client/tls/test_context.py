@@ -17,8 +17,7 @@ from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_an
 
 from engine.common.errors import ConfigError
 from engine.kafka.client.security import security_of
-from engine.kafka.client.tls.context import client_context, own_chain, server_context, tls_settings
-from engine.kafka.client.tls.failures import tls_failure
+from engine.kafka.client.tls.context import client_context, own_chain, server_context, tls_failure, tls_settings
 
 CA = Authority()
 
