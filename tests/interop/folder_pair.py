@@ -22,8 +22,8 @@ from wire_client import LATEST, controller_address, wait_until_led
 
 from engine.common.errors import ErrorCode
 from engine.kafka.formats.index_entries import iter_aborted_transactions, iter_offset_index, iter_time_index
+from engine.kafka.formats.log_dir_names import offset_of_file_name
 from engine.kafka.formats.producer_snapshot import decode_producer_snapshot
-from engine.kafka.formats.segment_files import offset_of_file_name
 from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from engine.kafka.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from engine.kafka.protocol.apis.offset_for_leader_epoch import (

@@ -40,10 +40,7 @@ from engine.kafka.formats.control_records import (
     control_record_type_id,
     decode_end_transaction_marker,
 )
-from engine.kafka.formats.meta_properties import META_PROPERTIES_FILE, decode_meta_properties
-from engine.kafka.formats.partition_metadata import PARTITION_METADATA_FILE, decode_partition_metadata
-from engine.kafka.formats.producer_snapshot import ProducerSnapshotEntry, decode_producer_snapshot
-from engine.kafka.formats.segment_files import (
+from engine.kafka.formats.log_dir_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     LOG_SUFFIX,
@@ -54,6 +51,9 @@ from engine.kafka.formats.segment_files import (
     TRANSACTION_INDEX_SUFFIX,
     offset_of_file_name,
 )
+from engine.kafka.formats.meta_properties import META_PROPERTIES_FILE, decode_meta_properties
+from engine.kafka.formats.partition_metadata import PARTITION_METADATA_FILE, decode_partition_metadata
+from engine.kafka.formats.producer_snapshot import ProducerSnapshotEntry, decode_producer_snapshot
 from engine.kafka.protocol.records.attributes import Codec
 from engine.kafka.protocol.records.checksum import verify_crc
 from engine.kafka.protocol.records.decode import iter_batch_records

@@ -26,7 +26,7 @@ from engine.kafka.formats.index_entries import (
     iter_offset_index,
     iter_time_index,
 )
-from engine.kafka.formats.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, offset_of_file_name, segment_file_name
+from engine.kafka.formats.log_dir_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, offset_of_file_name, segment_file_name
 from engine.kafka.protocol.records.decode import iter_batch_records
 
 

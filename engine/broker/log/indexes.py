@@ -22,7 +22,7 @@ from engine.kafka.formats.index_entries import (
     encode_aborted_transaction,
     iter_aborted_transactions,
 )
-from engine.kafka.formats.segment_files import (
+from engine.kafka.formats.log_dir_names import (
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,

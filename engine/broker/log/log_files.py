@@ -15,7 +15,7 @@ from engine.broker.log.segment_list import SegmentList
 from engine.broker.log.segment_swap import NewSegment, swap_in
 from engine.common.errors import StorageError
 from engine.kafka.config.log_config import LogConfig
-from engine.kafka.formats.segment_files import CLEANED_SUFFIX, DELETED_SUFFIX, SEGMENT_SUFFIXES, SegmentPaths
+from engine.kafka.formats.log_dir_names import CLEANED_SUFFIX, DELETED_SUFFIX, SEGMENT_SUFFIXES, SegmentPaths
 
 logger = logging.getLogger(__name__)
 

@@ -27,9 +27,8 @@ from engine.broker.log.small_files import is_blank_text, sync_path
 from engine.common.errors import CorruptFileError
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.formats.checkpoints import LOG_START_OFFSET_CHECKPOINT
-from engine.kafka.formats.log_dir_names import LogDirKind, parse_log_dir_name
+from engine.kafka.formats.log_dir_names import CLEANED_SUFFIX, DELETED_SUFFIX, LogDirKind, parse_log_dir_name
 from engine.kafka.formats.partition_metadata import PARTITION_METADATA_FILE, decode_partition_metadata
-from engine.kafka.formats.segment_files import CLEANED_SUFFIX, DELETED_SUFFIX
 
 logger = logging.getLogger(__name__)
 

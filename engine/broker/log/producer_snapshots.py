@@ -13,12 +13,12 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from engine.broker.log.file_range import write_fully
+from engine.kafka.formats.log_dir_names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, offset_of_file_name, segment_file_name
 from engine.kafka.formats.producer_snapshot import (
     ProducerSnapshotEntry,
     decode_producer_snapshot,
     encode_producer_snapshot,
 )
-from engine.kafka.formats.segment_files import DELETED_SUFFIX, SNAPSHOT_SUFFIX, offset_of_file_name, segment_file_name
 from engine.runtime.descriptors import open_file
 
 

@@ -15,7 +15,7 @@ from engine.broker.log.batch_scan import find_batch, scan_batches
 from engine.broker.log.file_range import OpenFile, write_fully
 from engine.broker.log.indexes import NO_TIMESTAMP, OffsetIndex, TimeIndex, TransactionIndex
 from engine.kafka.formats.index_entries import RELATIVE_OFFSET_MAX, AbortedTransaction, TimestampOffset
-from engine.kafka.formats.segment_files import INDEX_SUFFIXES, LOG_SUFFIX, SEGMENT_SUFFIXES, SegmentPaths
+from engine.kafka.formats.log_dir_names import INDEX_SUFFIXES, LOG_SUFFIX, SEGMENT_SUFFIXES, SegmentPaths
 from engine.kafka.protocol.records.header import BatchHeader
 from engine.runtime.descriptors import is_out_of_descriptors, open_file
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from engine.broker.log.batch_scan import scan_batches
 from engine.broker.log.small_files import TEMPORARY_SUFFIX
-from engine.kafka.formats.segment_files import (
+from engine.kafka.formats.log_dir_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIXES,

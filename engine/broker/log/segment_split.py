@@ -16,7 +16,7 @@ from engine.broker.log.segment import LogSegment
 from engine.broker.log.segment_swap import NewSegment
 from engine.common.errors import KafkaError, KlammError
 from engine.kafka.formats.index_entries import RELATIVE_OFFSET_MAX
-from engine.kafka.formats.segment_files import CLEANED_SUFFIX, LOG_SUFFIX, SegmentPaths
+from engine.kafka.formats.log_dir_names import CLEANED_SUFFIX, LOG_SUFFIX, SegmentPaths
 from engine.kafka.protocol.records.decode import iter_batch_records
 from engine.kafka.protocol.records.header import BatchHeader
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.broker.log.segment import LogSegment
-from engine.kafka.formats.segment_files import DELETED_SUFFIX, SWAP_SUFFIX
+from engine.kafka.formats.log_dir_names import DELETED_SUFFIX, SWAP_SUFFIX
 
 
 @dataclass(frozen=True, slots=True)

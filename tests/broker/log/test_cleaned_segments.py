@@ -15,7 +15,7 @@ from engine.broker.log.cleaner.messages import CleaningLimits
 from engine.broker.log.indexes import TransactionIndex
 from engine.broker.log.segment import LogSegment
 from engine.kafka.formats.index_entries import RELATIVE_OFFSET_MAX, AbortedTransaction
-from engine.kafka.formats.segment_files import (
+from engine.kafka.formats.log_dir_names import (
     CLEANED_SUFFIX,
     INDEX_SUFFIXES,
     LOG_SUFFIX,

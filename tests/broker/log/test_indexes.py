@@ -12,7 +12,7 @@ from engine.broker.log import indexes
 from engine.broker.log.indexes import OffsetIndex, TimeIndex, TransactionIndex
 from engine.common.errors import StorageError
 from engine.kafka.formats.index_entries import AbortedTransaction, iter_offset_index, iter_time_index
-from engine.kafka.formats.segment_files import SegmentPaths
+from engine.kafka.formats.log_dir_names import SegmentPaths
 
 BASE = 1_000_000_000_000
 

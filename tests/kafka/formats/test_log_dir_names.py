@@ -6,8 +6,14 @@ import pytest
 
 from engine.common.errors import StorageError
 from engine.common.model import TopicPartition
-from engine.kafka.formats.log_dir_names import LogDirKind, log_dir_name, parse_log_dir_name, suffixed_log_dir_name
-from engine.kafka.formats.segment_files import offset_of_file_name, segment_file_name
+from engine.kafka.formats.log_dir_names import (
+    LogDirKind,
+    log_dir_name,
+    offset_of_file_name,
+    parse_log_dir_name,
+    segment_file_name,
+    suffixed_log_dir_name,
+)
 
 UNIQUE = "af3679591fd1434684800313fa806c83"
 

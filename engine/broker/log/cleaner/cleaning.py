@@ -35,7 +35,7 @@ from engine.broker.log.segment_swap import NewSegment
 from engine.broker.log.small_files import sync_path
 from engine.common.errors import CorruptFileError
 from engine.kafka.formats.index_entries import AbortedTransaction
-from engine.kafka.formats.segment_files import (
+from engine.kafka.formats.log_dir_names import (
     CLEANED_SUFFIX,
     INDEX_SUFFIXES,
     LOG_SUFFIX,
