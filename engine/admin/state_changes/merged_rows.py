@@ -18,7 +18,7 @@ from engine.admin.state_changes.log_files import LogFile
 from engine.admin.state_changes.merge import Batch, MergePlan
 from engine.admin.state_changes.zones import UtcClock, moment_of
 from engine.kafka.formats.state_change_lines import controller_epoch_in, is_start, parse_entry
-from engine.kafka.formats.state_change_partitions import partitions_in
+from engine.kafka.formats.state_change_sentences import partitions_in
 
 _MINUTE_BYTES = 17
 

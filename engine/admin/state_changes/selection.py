@@ -10,7 +10,7 @@ from engine.admin.cluster.errors import BadRequest
 from engine.admin.state_changes.zones import shifted
 from engine.common.listing import repeated
 from engine.common.topic_names import invalid_topic_name
-from engine.kafka.formats.state_change_partitions import mention_of
+from engine.kafka.formats.state_change_sentences import mention_of
 
 ORDER_SLACK = timedelta(minutes=61)
 """How far a log may be out of order: enough for clocks that are put back by an hour."""

@@ -17,7 +17,7 @@ from engine.kafka.formats.state_change_lines import (
     start_of,
     without_merged_prefixes,
 )
-from engine.kafka.formats.state_change_partitions import mention_of, partitions_in
+from engine.kafka.formats.state_change_sentences import mention_of, partitions_in
 from engine.kafka.formats.state_change_states import PrintedState, state_in
 
 START = b"[2015-03-01 10:00:00,123]"
