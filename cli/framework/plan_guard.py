@@ -25,7 +25,8 @@ async def minds_plan(
     Raises:
         LockHeld: there is one, the session is not interactive, and the user has not forced it.
     """
-    from engine.admin.reassignment.lock import LockHeld, plan_in_the_way
+    from engine.admin.reassignment.lock import plan_in_the_way
+    from engine.admin.reassignment.lock_holder import LockHeld
     from engine.common.acl import AclOperation, Requirement, ResourceType
 
     holder = await plan_in_the_way(cluster, topics)

@@ -18,7 +18,7 @@ from cli.output.printer import json_text
 from cli.output.report import Column, Fields, Kind, Report, Section, Table
 from cli.output.values import human_duration
 from engine.admin.reassignment.journal import JournalRecord
-from engine.admin.reassignment.lock import Holder
+from engine.admin.reassignment.lock_holder import Holder
 from engine.admin.reassignment.wave_progress import Outcome, Step, WaveProgress, WavesResult
 from engine.admin.reassignment.waves import Standing, Wave
 from engine.common.model import TopicPartition

@@ -24,9 +24,10 @@ from patience import wait_for
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.reassignment.journal import read_journal
-from engine.admin.reassignment.lock import Holder, LockHeld, operator_lock, read_holder
+from engine.admin.reassignment.lock import operator_lock, read_holder
 from engine.admin.reassignment.lock_by_group import GROUP as LOCK_GROUP
 from engine.admin.reassignment.lock_by_znode import PATH as LOCK_ZNODE
+from engine.admin.reassignment.lock_holder import Holder, LockHeld
 from engine.admin.reassignment.throttle_settings import FOLLOWER_RATE
 from engine.common.snapshot import LogDirSnapshot
 from engine.local.cluster import LocalCluster

@@ -26,7 +26,7 @@ from cli.views import plan_execution
 from cli.views.plan_execution import ExecutionView, plan_status_report, progress_line, waves_report, waves_result_report
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 from engine.admin.reassignment.journal import JournalRecord, open_journal
-from engine.admin.reassignment.lock import Holder
+from engine.admin.reassignment.lock_holder import Holder
 from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState
 from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.reassignment.plan_runs import PlanRun, Verb, is_led_back, what_is_left

@@ -59,7 +59,7 @@ READ_THE_HOUR = {
     "engine/admin/perf/results.py": "when a run began",
     "engine/admin/perf/suite_run.py": "processes begin at the same moment",
     "engine/admin/reassignment/journal.py": "the time of an entry",
-    "engine/admin/reassignment/lock.py": "since when a lock is held",
+    "engine/admin/reassignment/lock_holder.py": "since when a lock is held",
     "engine/admin/state_changes/merge.py": "the year, which a log line leaves out",
     "engine/local/security.py": "from when and until when a certificate is valid",
     "engine/spark/sink.py": "the time of a record",

@@ -17,7 +17,8 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.target import ClusterTarget, Origin, parse_addresses
 from engine.admin.reassignment.journal import read_journal
-from engine.admin.reassignment.lock import Holder, operator_lock
+from engine.admin.reassignment.lock import operator_lock
+from engine.admin.reassignment.lock_holder import Holder
 from engine.admin.reassignment.plan_runs import Verb
 from engine.admin.watch.live_feed import LiveFeed
 from engine.common.model import TopicPartition

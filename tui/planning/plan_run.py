@@ -7,7 +7,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 
-from engine.admin.reassignment.lock import Holder
+from engine.admin.reassignment.lock_holder import Holder
 from engine.admin.reassignment.plan_runs import PlanRun, Verb
 from engine.admin.reassignment.wave_progress import Outcome, Step, WaveProgress, WavesResult
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, Refused, Unknown, Unreachable
 from engine.admin.groups.group_reading import find_coordinators, offsets_topic
-from engine.admin.reassignment.lock import Holder, LockHeld
+from engine.admin.reassignment.lock_holder import Holder, LockHeld
 from engine.common.acl import ResourceType
 from engine.common.errors import ErrorCode, KlammError, error_code
 from engine.kafka.protocol.api_keys import ApiKey

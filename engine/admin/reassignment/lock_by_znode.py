@@ -8,7 +8,7 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest, Unreachable
 from engine.admin.cluster.remedies import NAME_ZOOKEEPER
 from engine.admin.cluster.zookeeper import open_zookeeper
-from engine.admin.reassignment.lock import Holder, LockHeld
+from engine.admin.reassignment.lock_holder import Holder, LockHeld
 from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.errors import NodeExists, NoNode, SessionLost
 

@@ -16,7 +16,8 @@ from engine.admin.cluster.errors import AdminError, BadRequest
 from engine.admin.cluster.remedies import Do, Operation, Phrase
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 from engine.admin.reassignment.journal import JournalRecord, read_journal
-from engine.admin.reassignment.lock import SESSION_TIMEOUT_S, Holder, refuse_while_held
+from engine.admin.reassignment.lock import SESSION_TIMEOUT_S, refuse_while_held
+from engine.admin.reassignment.lock_holder import Holder
 from engine.admin.reassignment.log_dirs import read_log_dirs
 from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.reassignment.wave_execution import execute_waves

@@ -22,7 +22,8 @@ from engine.admin.reassignment.access import reassignment_changer, reassignment_
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 from engine.admin.reassignment.execute import says_that_nothing_began
 from engine.admin.reassignment.journal import Journal, open_journal
-from engine.admin.reassignment.lock import Holder, LockHeld, OperatorLock, operator_lock
+from engine.admin.reassignment.lock import OperatorLock, operator_lock
+from engine.admin.reassignment.lock_holder import Holder, LockHeld
 from engine.admin.reassignment.log_dirs import (
     check_can_move,
     check_log_dirs,

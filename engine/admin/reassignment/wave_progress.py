@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Protocol
 
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
-from engine.admin.reassignment.lock import SESSION_TIMEOUT_S, Holder
+from engine.admin.reassignment.lock import SESSION_TIMEOUT_S
+from engine.admin.reassignment.lock_holder import Holder
 from engine.common.model import TopicPartition
 
 WINDOW_S = 60.0

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from engine.admin.cluster.connection import Cluster
 from engine.admin.reassignment.access import reassignment_reader
 from engine.admin.reassignment.journal import JournalRecord
-from engine.admin.reassignment.lock import Holder
+from engine.admin.reassignment.lock_holder import Holder
 from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState
 from engine.admin.reassignment.running import read_partitions
 from engine.admin.reassignment.verify import read_statuses

@@ -17,9 +17,10 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import Unreachable
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.reassignment import lock
-from engine.admin.reassignment.lock import Holder, LockHeld, operator_lock
+from engine.admin.reassignment.lock import operator_lock
 from engine.admin.reassignment.lock_by_group import GroupLock
 from engine.admin.reassignment.lock_by_znode import PATH, ZnodeLock
+from engine.admin.reassignment.lock_holder import Holder, LockHeld
 from engine.common.errors import ErrorCode
 from engine.kafka.protocol.apis.find_coordinator import FindCoordinatorRequest
 from engine.kafka.zk.client import ZkClient

@@ -23,7 +23,7 @@ from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.reassignment import throttles, wave_execution, wave_standings, wave_throttle
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 from engine.admin.reassignment.journal import read_journal
-from engine.admin.reassignment.lock import Holder, LockHeld
+from engine.admin.reassignment.lock_holder import Holder, LockHeld
 from engine.admin.reassignment.moves import PartitionStatus
 from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.reassignment.throttle_settings import (

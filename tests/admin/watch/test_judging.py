@@ -18,7 +18,7 @@ from engine.admin.groups.values import GroupListing, GroupState, GroupType, List
 from engine.admin.health.report import Check, HealthReport, Severity
 from engine.admin.lag.results import LagAnswer
 from engine.admin.lag.verdicts import LagStatus
-from engine.admin.reassignment.lock import Holder
+from engine.admin.reassignment.lock_holder import Holder
 from engine.admin.watch.by_wire import GroupReader, unmeasured
 from engine.admin.watch.frame import BrokerWords, Frame, Link, LinkState, Stage, StageStatus
 from engine.admin.watch.judging import CATCHING_UP_MS, HealthMemory

@@ -25,7 +25,7 @@ from engine.admin.reassignment.journal import (
     read_journals,
     unfinished_plans,
 )
-from engine.admin.reassignment.lock import Holder
+from engine.admin.reassignment.lock_holder import Holder
 from engine.admin.reassignment.plan_runs import PlanRun, Verb
 from engine.admin.reassignment.wave_progress import Outcome, Step, WaveProgress, WavesResult
 from engine.admin.reassignment.waves import WaveCaps
