@@ -235,7 +235,7 @@ def has_utf8(encoding: str | None) -> bool:
 
 
 MODULES = (
-    "engine.admin.configs.quotas",
+    "engine.admin.configs.quota_reading",
     "engine.admin.records.consume",
     "engine.admin.state_changes.partition_log",
     "engine.admin.znodes.tree",

@@ -61,7 +61,7 @@ async def list_quotas(invocation: Invocation) -> Report:
     """List every quota that is set, and whose it is."""
     from cli.framework.cluster_session import open_cluster
     from cli.views.quotas import quotas_report
-    from engine.admin.configs.quotas import all_quotas
+    from engine.admin.configs.quota_reading import all_quotas
 
     async with open_cluster(invocation) as cluster:
         quotas = await all_quotas(cluster)
@@ -89,7 +89,7 @@ async def describe(
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.quotas import in_force_report
-    from engine.admin.configs.quotas import quotas_that_count
+    from engine.admin.configs.quota_reading import quotas_that_count
 
     entity = whose.entity()
     async with open_cluster(invocation) as cluster:
@@ -207,7 +207,7 @@ async def _alter(invocation: Invocation, entity: Entity, additions: dict[str, st
     from cli.views.configs import altered_report
     from engine.admin.configs.access import alter_entity
     from engine.admin.configs.changes import read_changes
-    from engine.admin.configs.quotas import quotas_of
+    from engine.admin.configs.quota_reading import quotas_of
 
     async with open_cluster(invocation, for_change=True) as cluster:
         if not additions and not deletions:

@@ -8,7 +8,7 @@ from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
 from cli.views.brokers_metrics import SAY_WHERE
 from engine.admin.brokers.quota_usage import QuotaUsage, UsageOfBrokers
-from engine.admin.configs.quotas import OwnedQuota
+from engine.admin.configs.quota_reading import OwnedQuota
 from engine.admin.configs.values import Entity
 from engine.common.quantities import size_text
 

@@ -163,7 +163,7 @@ class Work:
                 self._screen.run_in_background(look(), name=name, group=name)
 
     async def _look_for_quota(self) -> None:
-        from engine.admin.configs.quotas import quotas_of
+        from engine.admin.configs.quota_reading import quotas_of
         from tui.operations.settings import ALL_CLIENTS
 
         session, board = self._screen.dashboard.session, self._screen.dashboard.board

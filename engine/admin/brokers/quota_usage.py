@@ -15,7 +15,8 @@ from engine.admin.brokers.metrics import QUOTA_TYPES, quota_patterns
 from engine.admin.brokers.metrics_sources import ReadJmx
 from engine.admin.brokers.reading_metrics import BrokerReading, read_beans
 from engine.admin.cluster.connection import Cluster
-from engine.admin.configs.quotas import OwnedQuota, all_quotas, in_force, user_and_client
+from engine.admin.configs.quota_reading import OwnedQuota, all_quotas, in_force
+from engine.admin.configs.quotas import user_and_client
 from engine.admin.configs.values import Entity, EntityType
 
 _KEYS: Final = dict(

@@ -9,7 +9,7 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError
 from engine.admin.configs.access import config_reader, describe_entity
 from engine.admin.configs.credentials import is_credential
-from engine.admin.configs.quotas import described_quotas
+from engine.admin.configs.quota_reading import described_quotas
 from engine.admin.configs.values import ConfigChange, ConfigEntry, Entity, EntityConfigs, EntityType, may_cost_records
 from engine.kafka.config.dynamic_keys import is_password
 

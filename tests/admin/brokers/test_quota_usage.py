@@ -7,7 +7,7 @@ import pytest
 from engine.admin.brokers.metrics import bean_of, beans_of_page
 from engine.admin.brokers.quota_usage import QuotaUsage, usages_of
 from engine.admin.brokers.reading_metrics import BrokerReading
-from engine.admin.configs.quotas import DEFAULT, OwnedQuota
+from engine.admin.configs.quota_reading import DEFAULT, OwnedQuota
 
 QUOTAS = [
     OwnedQuota("alice@corp", None, None, "producer_byte_rate", 1000.0),
