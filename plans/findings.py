@@ -1,4 +1,4 @@
-"""What a check of a plan finds: values only."""
+"""What a check of a plan finds, and the lines of a plan file's parts that a finding points at. Pure."""
 
 from __future__ import annotations
 

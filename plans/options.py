@@ -1,4 +1,7 @@
-"""The input of the planner: the strategy, and everything that bounds it. Values only."""
+"""The input of the planner: the strategy, everything that bounds it, and how people write both. Pure.
+
+Where a function reads a text, ``option`` names the option or the field in the message about a wrong one.
+"""
 
 from __future__ import annotations
 

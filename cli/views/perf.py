@@ -1,4 +1,8 @@
-"""Figures of performance tests: the lines of Kafka's tools while they come, or rows and documents for scripts."""
+"""Figures of performance tests: the lines of Kafka's tools while they come, or rows and documents for scripts.
+
+A suite is a table with bars per experiment in the terminal, and the same as SVG or HTML. Where the articles published a
+rate, it stands beside the one that was measured.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Reassignments as rows: generated, verified, cancelled, under way."""
+"""Reassignments as rows: generated, verified, cancelled, under way.
+
+Those under way have bars, and under them the partitions that take longest. On a terminal the lines are rewritten in
+place; elsewhere the first line is printed at a bounded pace.
+"""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from engine.admin.cluster.errors import BadRequest
 from engine.common.quantities import parse_duration_s, parse_rate, parse_size
-from plans import option_texts
+from plans import options
 from plans.errors import BadOption
 from plans.options import BrokerCapacity, LogDirCapacity, PlanOptions, Strategy, parse_capacities
 from tui.operations.topics import quantity, whole_number
@@ -72,11 +72,11 @@ class _Argument:
 
 
 def _brokers(text: str, what: str) -> dict[str, Any]:
-    return {"brokers": option_texts.broker_ids(text, what)}
+    return {"brokers": options.broker_ids(text, what)}
 
 
 def _replacements(text: str, what: str) -> dict[str, Any]:
-    return {"replacements": option_texts.replacements(text, what)}
+    return {"replacements": options.replacements(text, what)}
 
 
 def _factor(text: str, what: str) -> dict[str, Any]:
@@ -108,12 +108,12 @@ def _wish(strategy: Strategy, folder: Path, values: Mapping[str, str]) -> PlanWi
         return PlanWish(
             strategy,
             PlanOptions(
-                aim=option_texts.aims(aim, "level what") if aim.strip() else None,
+                aim=options.aims(aim, "level what") if aim.strip() else None,
                 topics=_regexes(values["topics"]),
                 exclude_topics=_regexes(values["exclude_topics"]),
-                exclude_brokers=option_texts.broker_ids(excluded, "brokers left out") if excluded.strip() else (),
+                exclude_brokers=options.broker_ids(excluded, "brokers left out") if excluded.strip() else (),
                 pins=tuple(values["pins"].split()),
-                minimise=option_texts.minimise(least, "fewest") if least else None,
+                minimise=options.minimise(least, "fewest") if least else None,
                 max_moves=whole_number("moves at most", values["max_moves"]),
                 max_bytes=quantity(parse_size, "bytes at most", values["max_bytes"]),
                 throttle=quantity(parse_rate, "the throttle", values["throttle"]) or None,

@@ -1,4 +1,9 @@
-"""What kafka-console-consumer prints: the lines of its formatters, and the texts that Kafka's deserializers make."""
+"""What kafka-console-consumer prints: the lines of its formatters, and the texts that Kafka's deserializers make.
+
+Formatters of internal topics have two names in Kafka 3.9. By the new one they print JSON; by the one of earlier
+releases they print what those printed. Where Kafka prints a set in the order of its hashes, this is the order of the
+record.
+"""
 
 from __future__ import annotations
 

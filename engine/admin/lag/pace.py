@@ -3,6 +3,10 @@
 A reader that commits once a minute does not move most of the time, and is fine. So a reader that seems to stand still
 is measured by its own last commits: the longest time that records waited for one of them. Only after twice that time
 does klamm say that it stands still.
+
+A consumer reads its partitions one after the other while there is a backlog: a broker fills an answer from the first
+partition that has enough. So a partition that does not move is judged by its member: while other partitions of the
+member advance through a backlog, this one waits for its turn. A member that keeps up elsewhere has no such excuse.
 """
 
 from __future__ import annotations

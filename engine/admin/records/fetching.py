@@ -1,4 +1,8 @@
-"""One Fetch: the records of some partitions from one broker. The caller decides whom to ask, and when to ask again."""
+"""One Fetch: the records of some partitions from one broker. The caller decides whom to ask, and when to ask again.
+
+Readers of committed records do not see every batch (KIP-98): with each answer the broker lists the aborted transactions
+in the range, as producer and first offset. A transaction's records run from there to its abort marker.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The types of settings: reading a value's text and writing it back. Not the settings themselves.
+"""The types of settings (reading a value's text and writing it back), and what a value may be. Not the settings.
 
 Source of the rules: ConfigDef of Kafka 3.9. The texts of the errors are Kafka's, because clients and operators know
-them.
+them. ``str()`` of a validator gives the valid values as Kafka's documentation shows them, e.g. ``[14,...]``.
 """
 
 from __future__ import annotations

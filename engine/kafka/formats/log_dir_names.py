@@ -1,7 +1,7 @@
-"""Names of partition folders in a log dir: ``<topic>-<n>`` and three types with a suffix.
+"""Names in a log dir: partition folders, and the files in them (segments, their indexes, snapshots). Only names.
 
-``<topic>-<n>.<32 hex>-delete`` waits for its removal, ``-future`` is a replica moving from another log dir, and
-``-stray`` is a replica that the cluster no longer knows.
+Folders are ``<topic>-<n>`` and three types with a suffix: ``<topic>-<n>.<32 hex>-delete`` waits for its removal,
+``-future`` is a replica moving from another log dir, and ``-stray`` is a replica that the cluster no longer knows.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 ``[2015-03-01 10:00:00,123] TRACE [Controller id=1 epoch=3] Changed partition … (state.change.logger)`` since Kafka 1.0;
 ``Controller 1 epoch 3 changed …`` and ``Broker 2 handling …`` before. An *entry* is such a line with the lines that
 belong to it: a stack trace, or the rest of a wrapped message. ``state_change_sentences`` knows what the sentences
-mean, and ``state_change_partitions`` which partitions they name.
+mean, and which partitions they name.
 
 Everything here works on bytes, many lines at a time where it can: logs are large.
 """

@@ -1,7 +1,11 @@
-"""Reads the event in a line of ``state-change.log``, in every wording since Kafka 0.8.2.
+"""Reads the event in a line of ``state-change.log``, and the partitions that it names, since Kafka 0.8.2.
 
 The wordings differ little: capitals and brackets came with 1.0, summaries per request with 2.6. Lines that say
 nothing about a partition or a request (``Stopped fetchers …``, ``Finished LeaderAndIsr request …``) have no event.
+
+Partitions are ``[t,0]`` until 0.11, ``t-0`` since, ``topicName='t', partitionIndex=0`` inside requests since 2.4, and
+the older form of printed answers. A topic's name may contain dots, hyphens and digits, so the last hyphen counts. Lists
+of brokers such as ``isr=[0, 1]`` only look like the old spelling, as dates and epochs look like the new one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The ``ssl.*`` properties of Kafka's clients, and the ``ssl.SSLContext`` that they ask for."""
+"""The ``ssl.*`` properties of Kafka's clients, and the ``ssl.SSLContext`` for them; what a failed handshake means."""
 
 from __future__ import annotations
 
