@@ -1,7 +1,7 @@
 """The rows of a dump of Kafka's files, one plain value per line, and their texts as kafka-dump-log prints them.
 
-``kind`` tells rows apart. Timestamps are milliseconds since 1970 as in the files, -1 for none. Kinds of files that Kafka's tool does not
-know get lines of the same style.
+``kind`` tells rows apart. Timestamps are milliseconds since 1970 as in the files, -1 for none. Kinds of files that
+Kafka's tool does not know get lines of the same style.
 """
 
 from __future__ import annotations
