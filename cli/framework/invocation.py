@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -13,7 +12,7 @@ from cli.framework.failure import Failure, failure_of
 from cli.framework.stdout import data_stream, drawing_stream
 from cli.framework.talk import Talk
 from cli.output.format import OutputFormat
-from cli.output.report import Nothing, Report
+from cli.output.report import Advice, Nothing, Report
 
 if TYPE_CHECKING:
     from engine.admin.cluster.connection import Cluster
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from engine.admin.cluster.target import ClusterTarget, Naming
     from engine.common.acl import Requirement
 
-_ENDS_WITH_COMMAND = re.compile(r": klamm [^;,()]+$")
 _DETAILS_MAX = 20
 
 _SIDES = {
@@ -371,7 +369,7 @@ class Invocation:
         with drawing_stream() as stream:
             print_report(report, self.output, stream)
         for note in report.notes:
-            said = self.pasteable(note) if _ENDS_WITH_COMMAND.search(note) else note
+            said = self.pasteable(note) if isinstance(note, Advice) else note
             self.talk.say(f"{said}{self.as_seen_by}" if isinstance(note, Nothing) else said)
 
     @property

@@ -163,6 +163,10 @@ class Nothing(str):
     """A note that there is nothing of a kind, as far as the principal may see: who logs in may not see all."""
 
 
+class Advice(str):
+    """A note that ends with a command of klamm about the same cluster: it gets the options that named the cluster."""
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """What a command returns.

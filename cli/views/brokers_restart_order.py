@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cli.exit_codes import ExitCode
-from cli.output.report import Column, Kind, Report, Section, Table, Tone
+from cli.output.report import Advice, Column, Kind, Report, Section, Table, Tone
 from engine.admin.analysis.restart_order import RestartAdvice, RestartBoard, Verdict
 from engine.common.quantities import plural
 
@@ -60,10 +60,8 @@ def restart_order_report(board: RestartBoard) -> Report:
     notes = [note]
     if down := [str(broker.broker) for broker in board.brokers if broker.verdict is Verdict.DOWN]:
         it_never, its = ("it never comes", "its") if len(down) == 1 else ("they never come", "their")
-        notes.append(
-            f"start {plural('broker', len(down))} {', '.join(down)} first; if {it_never} back, "
-            f"move {its} replicas away: klamm plan decommission {','.join(down)}"
-        )
+        first = f"start {plural('broker', len(down))} {', '.join(down)} first; if {it_never} back, "
+        notes.append(Advice(f"{first}move {its} replicas away: klamm plan decommission {','.join(down)}"))
     if any(broker.only_here and broker.verdict is not Verdict.DONE for broker in brokers):
         notes.append(_ONE_REPLICA)
     code = ExitCode.DONE if is_done or board.next_broker is not None else ExitCode.BAD_ANSWER

@@ -17,7 +17,7 @@ from cli.framework.invocation import Invocation
 from cli.framework.talk import Talk, Verbosity
 from cli.output.drawing import gauge
 from cli.output.format import TerminalView, can_show_blocks, is_terminal
-from cli.output.report import Column, Kind, Report, Section, Table, Tone, cells_of
+from cli.output.report import Advice, Column, Kind, Report, Section, Table, Tone, cells_of
 from cli.output.values import human_duration
 from cli.views.kafka.reassignment import running_text
 from engine.admin.cluster.errors import Refused
@@ -115,7 +115,7 @@ def statuses_report(statuses: Sequence[PartitionStatus], notes: Sequence[str] = 
     tally = ", ".join(f"{count} {state.value.replace('_', ' ')}" for state, count in counts.items() if count)
     summary = f"{counted(len(statuses), 'partition')}: {tally}" if tally else "nothing is under way"
     if any(status.reason is not None and status.reason.startswith(HELD_UP) for status in statuses):
-        notes = (*notes, "it goes on when the broker is back; to stop it: klamm reassign cancel")
+        notes = (*notes, Advice("it goes on when the broker is back; to stop it: klamm reassign cancel"))
     code = ExitCode.DONE
     if counts[ReassignmentState.IN_PROGRESS] or counts[ReassignmentState.WAITING]:
         code = ExitCode.UNDER_WAY

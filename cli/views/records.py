@@ -15,7 +15,7 @@ from typing import Any
 from cli.exit_codes import ExitCode
 from cli.output.format import OutputFormat
 from cli.output.printer import csv_line, json_text
-from cli.output.report import Column, Kind, Report, Section, Table, Tone
+from cli.output.report import Advice, Column, Kind, Report, Section, Table, Tone
 from cli.output.values import iso_time, machine_text
 from cli.views.kafka import brokers as kafka
 from cli.views.kafka.records import formatter, prints_values_alone
@@ -239,7 +239,7 @@ def deletions_report(deletions: Sequence[RecordsDeletion]) -> Report:
     notes: tuple[str, ...] = ()
     if DeletionResult.UNDER_WAY in results:
         code = ExitCode.UNDER_WAY
-        notes = ("some replicas have not followed yet; see who is out of sync: klamm topics describe",)
+        notes = (Advice("some replicas have not followed yet; see who is out of sync: klamm topics describe"),)
     if DeletionResult.FAILED in results:
         code = ExitCode.REFUSED
     shown = table.with_only({column.name for column in _COLUMNS} - {"start_offset", "low_watermark"})

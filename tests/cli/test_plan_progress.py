@@ -21,7 +21,7 @@ from cli.commands.reassignment.run import _how_to_go_on
 from cli.framework.invocation import Invocation, TargetOptions
 from cli.framework.talk import Talk
 from cli.output.format import OutputFormat
-from cli.output.report import Fields
+from cli.output.report import Advice, Fields
 from cli.views import plan_execution
 from cli.views.plan_execution import ExecutionView, plan_status_report, progress_line, waves_report, waves_result_report
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
@@ -283,6 +283,7 @@ def test_of_a_run_that_ended_early_it_is_told_ended_early(events: Sequence[Mappi
     status = PartitionStatus("t", 0, ReassignmentState.FAILED, (0, 1), (0, 2))
     (line,) = _ended_early([status], record_of(*events), "p.json")
     assert line == f"the last run of the plan ended early; to go on: klamm plan {told} p.json"
+    assert isinstance(line, Advice), "it gets the options that name the cluster"
     assert _ended_early([replace(status, state=ReassignmentState.COMPLETE)], record_of(*events), "p.json") == []
 
 
@@ -312,7 +313,9 @@ def test_what_the_states_mean_for_the_whole_plan(states: str, is_begun: bool, to
         PartitionStatus("t", index, ReassignmentState(state), (0, 1), (0, 2), reason=AS_BEFORE)
         for index, state in enumerate(states.split())
     ]
-    assert _what_it_means(statuses, "p.json", is_begun=is_begun) == told
+    notes = _what_it_means(statuses, "p.json", is_begun=is_begun)
+    assert notes == told
+    assert [isinstance(note, Advice) for note in notes] == ["klamm" in note for note in notes]
 
 
 @pytest.mark.parametrize(

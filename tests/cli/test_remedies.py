@@ -20,13 +20,15 @@ from cli.framework.root import load
 from cli.framework.talk import Talk
 from cli.main import root_command
 from cli.output.format import OutputFormat
-from cli.output.report import Report, Table
+from cli.output.report import Advice, Report, Table
 from cli.table_of_commands import ENTRIES
 from cli.views.health import health_report
+from cli.views.records import deletions_report
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.remedies import Do, Give, Operation, Parameter, Phrase, words
 from engine.admin.configs.values import Entity, EntityType, not_set
 from engine.admin.health.report import Check, HealthStatus, report_of
+from engine.admin.records.deletion import DeletionResult, RecordsDeletion
 
 _NAMES = "|".join(name for entry in ENTRIES for name in (entry.name, *entry.aliases))
 _SPELLED = re.compile(rf"--[A-Za-z]|(?<![\w-])-[A-Za-z](?![\w-])|\bklamm (?:{_NAMES})\b")
@@ -176,12 +178,18 @@ def test_a_hint_names_the_cluster_that_the_command_named(capsys: pytest.CaptureF
 def test_a_note_that_ends_with_a_command_names_the_cluster(capsys: pytest.CaptureFixture[str]) -> None:
     invocation = Invocation(OutputFormat.PLAIN, Talk(), target_options=TargetOptions(bootstrap_server="h:1"))
     notes = (
-        "go on: klamm plan resume p.json",
+        Advice("go on: klamm plan resume 'p, (1); next.json'"),
         "give it more (klamm plan factor), or wait",
         "see: klamm a -b x; then b",
     )
     invocation.print(Report([], Table((), ()), notes=notes))
     assert capsys.readouterr().err.splitlines() == [f"{notes[0]} --bootstrap-server h:1", *notes[1:]]
+
+
+def test_whoever_waits_for_replicas_is_told_where_to_look() -> None:
+    waiting = RecordsDeletion("t", 0, 2, 0, 90, 80, 80, None, DeletionResult.UNDER_WAY, 0, "REQUEST_TIMED_OUT")
+    (note,) = deletions_report([waiting]).notes
+    assert isinstance(note, Advice) and note.endswith(": klamm topics describe")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,9 @@ from guest_cluster import GuestCluster
 from klamm_program import in_process
 from patience import wait_for
 
+from cli.framework.invocation import Invocation, TargetOptions
+from cli.framework.talk import Talk
+from cli.output.format import OutputFormat
 from cli.views.brokers_restart_order import restart_order_report
 from engine.admin.analysis.restart_order import RestartAdvice, RestartBoard, Verdict
 from engine.local.cluster import LocalCluster
@@ -36,7 +39,7 @@ def test_the_next_one_comes_first_and_the_controller_after_the_others() -> None:
     assert report.table.rows[3][-1] == "1 partition would have no leader; broker 9 is down"
 
 
-def test_nobody_to_restart_is_a_bad_answer() -> None:
+def test_nobody_to_restart_is_a_bad_answer(capsys: pytest.CaptureFixture[str]) -> None:
     brokers = (advice(0, Verdict.WAIT, "broker 1 is down"), advice(1, Verdict.DOWN, registered_s=None))
     report = restart_order_report(RestartBoard(brokers, next_broker=None))
     start = "start broker 1 first; if it never comes back, move its replicas away: klamm plan decommission 1"
@@ -49,6 +52,8 @@ def test_nobody_to_restart_is_a_bad_answer() -> None:
     report = restart_order_report(RestartBoard(brokers, next_broker=None))
     start = "start brokers 1, 2 first; if they never come back, move their replicas away: klamm plan decommission 1,2"
     assert report.notes == ("no broker can be restarted now", start)
+    Invocation(OutputFormat.PLAIN, Talk(), target_options=TargetOptions(cluster="prod")).print(report)
+    assert f"{start} --cluster prod\n" in capsys.readouterr().err, "not for another cluster"
     brokers = (advice(0, Verdict.DONE), advice(1, Verdict.DONE))
     report = restart_order_report(RestartBoard(brokers, next_broker=None))
     assert (report.exit_code, report.notes) == (0, ("all brokers have been restarted",))

@@ -24,7 +24,7 @@ from cli.framework.failure import Failure
 from cli.framework.invocation import Invocation, Stop
 from cli.framework.option_values import seconds_option
 from cli.framework.options import Asks, Needs
-from cli.output.report import Report
+from cli.output.report import Advice, Report
 from engine.common.quantities import counted
 from engine.runtime.input_files import name_of
 
@@ -357,7 +357,7 @@ def _ended_early(statuses: Sequence[PartitionStatus], record: JournalRecord, fil
     if all(status.state is ReassignmentState.COMPLETE for status in statuses):
         return []
     verb = "rollback" if record.is_of_rollback else "resume"
-    return [f"the last run of the plan ended early; to go on: {shlex.join(['klamm', 'plan', verb, file])}"]
+    return [Advice(f"the last run of the plan ended early; to go on: {shlex.join(['klamm', 'plan', verb, file])}")]
 
 
 def _what_it_means(statuses: Sequence[PartitionStatus], file: str, *, is_begun: bool) -> list[str]:
@@ -370,13 +370,12 @@ def _what_it_means(statuses: Sequence[PartitionStatus], file: str, *, is_begun: 
 
     states = {status.state for status in statuses}
     if states == {ReassignmentState.NOT_BEGUN} and not is_begun:
-        return [f"the plan has not begun; to begin it: {shlex.join(['klamm', 'plan', 'apply', file])}"]
+        return [Advice(f"the plan has not begun; to begin it: {shlex.join(['klamm', 'plan', 'apply', file])}")]
     if states == {ReassignmentState.NOT_BEGUN, ReassignmentState.COMPLETE} and not is_begun:
         left = sum(status.state is ReassignmentState.NOT_BEGUN for status in statuses)
         where = f"of {counted(len(statuses), 'partition')}, {left} where it was before"
-        return [
-            f"a part of the plan is carried out: {where}; to go on: {shlex.join(['klamm', 'plan', 'resume', file])}"
-        ]
+        go_on = shlex.join(["klamm", "plan", "resume", file])
+        return [Advice(f"a part of the plan is carried out: {where}; to go on: {go_on}")]
     if states == {ReassignmentState.ROLLED_BACK}:
         return ["the plan was rolled back: every partition is where it was before"]
     if ReassignmentState.FAILED not in states or states & {ReassignmentState.IN_PROGRESS, ReassignmentState.WAITING}:
