@@ -10,8 +10,7 @@ from functools import partial
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, KafkaText, Kind, Nothing, Report, Section, Table, Tone, cells_of
 from cli.views.kafka import groups as kafka
-from engine.admin.groups.deleting import DeletedGroup, DeletionResult
-from engine.admin.groups.deleting_offsets import DeletedOffset
+from engine.admin.groups.deleting import DeletedGroup, DeletedOffset, DeletionResult
 from engine.admin.groups.describing import GroupsListed
 from engine.admin.groups.description import DescribedGroup, DescribedMember, PartitionProgress
 from engine.admin.groups.reset_plan import PartitionReset, ResetResult

@@ -26,8 +26,7 @@ from cli.views.groups import (
     states_report,
 )
 from engine.admin.cluster.errors import Unknown
-from engine.admin.groups.deleting import DeletedGroup, DeletionResult
-from engine.admin.groups.deleting_offsets import DeletedOffset
+from engine.admin.groups.deleting import DeletedGroup, DeletedOffset, DeletionResult
 from engine.admin.groups.describing import GroupsListed
 from engine.admin.groups.description import DescribedGroup, described_group, described_old_group
 from engine.admin.groups.old_consumers import OldGroup

@@ -9,8 +9,15 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.rollback_file import new_rollback_path
 from engine.admin.groups.committing import execute_reset
-from engine.admin.groups.deleting import DeletionResult, delete_groups, find_groups_to_delete
-from engine.admin.groups.deleting_offsets import delete_offsets, doubts_of, find_offsets_to_delete, refusals_of
+from engine.admin.groups.deleting import (
+    DeletionResult,
+    delete_groups,
+    delete_offsets,
+    doubts_of,
+    find_groups_to_delete,
+    find_offsets_to_delete,
+    refusals_of,
+)
 from engine.admin.groups.reset_plan import (
     ResetResult,
     ResetSpec,

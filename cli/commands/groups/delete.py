@@ -67,15 +67,15 @@ async def delete_offsets(
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.groups import deleted_offsets_report
-    from engine.admin.groups.deleting import DeletionResult
-    from engine.admin.groups.deleting_offsets import (
+    from engine.admin.groups.deleting import (
+        DeletionResult,
         absences_of,
         doubts_of,
         existing_partitions,
         find_offsets_of_groups,
         refusals_of,
     )
-    from engine.admin.groups.deleting_offsets import delete_offsets as delete
+    from engine.admin.groups.deleting import delete_offsets as delete
     from engine.admin.groups.reset_plan import parse_topic_scope
 
     if not named.names or not topic:

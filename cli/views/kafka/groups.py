@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from cli.output.report import KafkaText
 from cli.views.kafka.hash_order import in_hash_order
-from engine.admin.groups.deleting import DeletedGroup, DeletionResult
-from engine.admin.groups.deleting_offsets import DeletedOffset
+from engine.admin.groups.deleting import DeletedGroup, DeletedOffset, DeletionResult
 from engine.admin.groups.description import DescribedGroup, DescribedMember, PartitionProgress
 from engine.admin.groups.reset_plan import PartitionReset
 from engine.admin.groups.values import GroupState, ListedGroup

@@ -17,8 +17,14 @@ from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, Outcom
 from engine.admin.cluster.remedies import Operation, Phrase
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.groups.committing import reset_offsets
-from engine.admin.groups.deleting import DeletionResult, delete_groups, find_groups_to_delete
-from engine.admin.groups.deleting_offsets import NothingCommitted, doubts_of, find_offsets_of_groups
+from engine.admin.groups.deleting import (
+    DeletionResult,
+    NothingCommitted,
+    delete_groups,
+    doubts_of,
+    find_groups_to_delete,
+    find_offsets_of_groups,
+)
 from engine.admin.groups.describing import Wanted, describe, list_consumer_groups, parse_filter
 from engine.admin.groups.group_reading import list_groups
 from engine.admin.groups.reset_plan import ResetResult, ResetSpec, ResetTo, TopicScope, parse_topic_scope
