@@ -329,7 +329,7 @@ class PlanDesk:
         self._control = WaveControl()
         self._shown.run = PlanRunState(run, len(waves), clock=lambda: round(time.time() * 1000), changed=self._changed)
         self._execution = asyncio.create_task(self._execute(self._shown.run, waves), name="plan-run")
-        self._screen.dashboard.board.stopped_plan = None
+        self._screen.dashboard.board.note_plan(None)
         self._screen.go_to(Location("plans"))
 
     async def _execute(self, state: PlanRunState, waves: Sequence[Wave]) -> None:

@@ -193,7 +193,7 @@ class Work:
             except EXPECTED:
                 # It is not known whether it is being carried out.
                 return
-        board.stopped_plan = plan
+        board.note_plan(plan)
 
     def read_znodes(self, path: str) -> None:
         """Read a znode and its children."""

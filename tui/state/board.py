@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, overload
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 from engine.admin.analysis.disks import DirTrend, dir_trends, note_filling
 from engine.admin.analysis.history import History
@@ -32,6 +32,9 @@ from engine.common.acl import AclOperation, ResourceType
 from engine.common.model import BrokerInfo, TopicPartition, address_text
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 from tui.drawing.table_model import Picked
+
+if TYPE_CHECKING:
+    from tui.state.problems import Problem
 
 HISTORY_MAX = 600
 _NO_ANSWER = "no answer"
@@ -150,6 +153,8 @@ class Board:
         self._moves: MovesBoard | None = None
         self._throttles: list[ThrottleAdvice] | None = None
         self._all_items: list[PartitionItem] | None = None
+        self.problems: Sequence[Problem] | None = None
+        """What is wrong, once somebody has asked; until something else is known."""
 
     def turns(self, frame: Frame) -> Iterator[None]:
         """Count a frame in turns of an event loop; after the last one ``take`` has little to do."""
@@ -170,7 +175,7 @@ class Board:
             # What is wrong now began in between, nobody saw when.
             self._has_judged.clear()
         is_same_cluster = frame.cluster is self.frame.cluster
-        before = self.topics
+        before, self.problems = self.topics, None
         self.frame = frame = self.standstills.take(frame)
         if not is_same_cluster:
             self._replicas = None
@@ -225,7 +230,11 @@ class Board:
         """
         if quota != self.producer_quota and self._has_read_quota:
             self._quota_changed_ms, self._dir_trends = self.frame.at_ms, None
-        self.producer_quota, self._has_read_quota = quota, True
+        self.producer_quota, self._has_read_quota, self.problems = quota, True, None
+
+    def note_plan(self, plan: UnfinishedPlan | None) -> None:
+        """Take the newest plan that was begun and is not being carried out now."""
+        self.stopped_plan, self.problems = plan, None
 
     # What is known
 

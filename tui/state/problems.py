@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -92,59 +92,44 @@ class Problem:
 
 
 def problems_of(board: Board) -> Sequence[Problem]:
-    """Return what is wrong, the gravest first: what offline partitions wait for, these, what follows, late readers."""
-    return _gravest_first(
-        board,
-        [
-            *_of_cluster(board),
-            *_of_moves(board),
-            *_of_plans(board),
-            *_of_quota(board),
-            *_doubts(board),
-            *_of_groups(board, board.frame.groups),
-            *_of_queries(board),
-        ],
-    )
+    """Return what is wrong, the gravest first: what offline partitions wait for, these, what follows, late readers.
+
+    It is worked out once for each frame: every drawing and every key ask.
+    """
+    if board.problems is None:
+        parts = (_of_cluster, _of_moves, _of_plans, _of_quota, _doubts, _of_groups, _of_queries)
+        causes = {f"broker {broker}" for broker in board.total.last_in_sync}
+        board.problems = sorted(
+            (problem for part in parts for problem in part(board)),
+            key=lambda problem: (
+                problem.key not in causes,
+                problem.key != Check.OFFLINE_PARTITIONS.value,
+                problem.tone is not Tone.BAD,
+                not problem.is_of_cluster,
+            ),
+        )
+    return board.problems
 
 
 def problem_of(board: Board, page: str, row: Any) -> Problem | None:
-    """Return what is wrong with a row of a screen, the gravest first; None if nothing is, or the screen has no such.
-
-    Each key that is pressed asks: it does not look at all that is wrong.
-    """
-    keys: tuple[str, ...]
+    """Return what is wrong with a row of a screen, the gravest first; None if nothing is, or the screen has no such."""
     match page:
         case "brokers":
-            keys, problems = (f"broker {row.id}", f"disks of broker {row.id}"), _of_cluster(board)
+            keys = {f"broker {row.id}", f"disks of broker {row.id}"}
         case "groups":
-            keys, problems = (f"group {row.name}",), _of_groups(board, (row,))
+            keys = {f"group {row.name}"}
         case "spark":
-            keys, problems = (f"query {row.job.path}",), _of_queries(board)
+            keys = {f"query {row.job.path}"}
         case "reassignments":
-            keys, problems = (row.state,), _of_moves(board)
+            keys = {row.state}
         case _:
             return None
-    return next((problem for problem in _gravest_first(board, problems) if problem.key in keys), None)
+    return next((problem for problem in problems_of(board) if problem.key in keys), None)
 
 
 def problem_of_moves(board: Board) -> Problem | None:
     """Return the gravest problem that the screen of moves shows."""
-    problems = _gravest_first(board, (*_of_cluster(board), *_of_moves(board)))
-    return next((problem for problem in problems if problem.opens.page == "reassignments"), None)
-
-
-def _gravest_first(board: Board, problems: Iterable[Problem]) -> list[Problem]:
-    causes = {f"broker {broker}" for broker in board.total.last_in_sync}
-    first = Check.OFFLINE_PARTITIONS.value
-    return sorted(
-        problems,
-        key=lambda problem: (
-            problem.key not in causes,
-            problem.key != first,
-            problem.tone is not Tone.BAD,
-            not problem.is_of_cluster,
-        ),
-    )
+    return next((problem for problem in problems_of(board) if problem.opens.page == "reassignments"), None)
 
 
 def _of_cluster(board: Board) -> Iterator[Problem]:
@@ -435,9 +420,9 @@ def _doubts(board: Board) -> Iterator[Problem]:
         yield Problem(subject, Tone.BAD, subject, plain(finding.evidence), None, opens)
 
 
-def _of_groups(board: Board, groups: Iterable[WatchedGroup]) -> Iterator[Problem]:
+def _of_groups(board: Board) -> Iterator[Problem]:
     changes = changes_of_members(board.events, board.frame.at_ms)
-    for group in (group for group in groups if group.lag.status.is_trouble):
+    for group in (group for group in board.frame.groups if group.lag.status.is_trouble):
         status = status_cell(group.lag.status)
         lag = at_least(short_count(group.lag.lag), is_least=group.lag.has_unknown_lag)
         still_s = board.standstills.still_s(group)
