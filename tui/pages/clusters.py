@@ -34,13 +34,14 @@ _GRAVEST_FIRST = (HealthStatus.CRITICAL, None, HealthStatus.WARNING, HealthStatu
 
 
 def health_of(member: Member, now_ms: int | None = None) -> tuple[str, Tone]:
-    """Return how a cluster is, in the words of its own header; or why that is not known."""
+    """Return how a cluster is, in the words of its own header, as short as they can be; or why that is not known."""
     standing = member.standing(now_ms)
     if standing is None:
         return "✖ bad profile", Tone.BAD
     if not member.board.has_metadata and standing in _UNSEEN:
         return _UNSEEN[standing]
-    return health_word(member.board, is_seen=standing.is_seen)
+    word, tone = health_word(member.board, is_seen=standing.is_seen)
+    return word.removesuffix(" when last seen"), tone  # it says so in the header; here it would widen the column
 
 
 def _status_seen(member: Member, now_ms: int | None) -> HealthStatus | None:
@@ -115,7 +116,7 @@ def _columns(now_ms: int | None) -> tuple[Column, ...]:
 
     return (
         Column("cluster", "CLUSTER", _name_cell, lambda m: m.name, width=12),
-        Column("health", "HEALTH", lambda m: Cell(*health_of(m, now_ms)), lambda m: health_of(m, now_ms)[0], width=13),
+        Column("health", "HEALTH", lambda m: Cell(*health_of(m, now_ms)), lambda m: health_of(m, now_ms)[0], width=14),
         figure("controller", "CTRL", _controller, lambda id_: "none" if id_ == NO_CONTROLLER else str(id_), rank=3,
                tone=lambda m: Tone.BAD if _controller(m) == NO_CONTROLLER else Tone.PLAIN),
         Column("brokers", "BROKERS", _brokers_cell, lambda m: (_brokers(m.board) or (None,))[0], is_figure=True),
