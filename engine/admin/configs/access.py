@@ -136,8 +136,7 @@ async def alter_entity(
         return
     if entity.type is EntityType.BROKER_LOGGER:
         raise BadRequest("loggers are not in ZooKeeper", hint=USE_BROKERS)
-    from engine.admin.configs.by_znode import alter_configs_zk
-    from engine.admin.configs.quotas_by_znode import alter_quotas_zk
+    from engine.admin.configs.by_znode import alter_configs_zk, alter_quotas_zk
     from engine.kafka.zk.kafka_client import KafkaZkClient
 
     kafka = KafkaZkClient(await cluster.zookeeper())
@@ -159,7 +158,7 @@ async def list_credentials(cluster: Cluster, user: str | None = None) -> list[Us
 
     kind = EntityType.USER
     if cluster.source is Source.WIRE:
-        from engine.admin.configs.quotas_by_wire import describe_clients
+        from engine.admin.configs.by_wire import describe_clients
 
         entity = None if user is None else Entity(kind, user)
         return credentials_in(await describe_clients(await cluster.wire(), kind, entity, has_quotas=False))
@@ -186,8 +185,7 @@ async def _alter_credentials(
 async def _alter_by_wire(
     wire: WireCluster, entity: Entity, additions: Mapping[str, str], deletions: Sequence[str], *, validate_only: bool
 ) -> None:
-    from engine.admin.configs.by_wire import alter_configs
-    from engine.admin.configs.quotas_by_wire import alter_quotas
+    from engine.admin.configs.by_wire import alter_configs, alter_quotas
 
     alter = alter_quotas if entity.type.is_of_clients else alter_configs
     await alter(wire, entity, additions, deletions, validate_only=validate_only)

@@ -1,4 +1,4 @@
-"""Settings through the znodes: what is set for an entity. They do not hold what brokers have in their files.
+"""Settings, quotas and credentials through the znodes: what is set for an entity, not what brokers have in their files.
 
 A change is written, then announced to all brokers by a change notification. This checks it as a broker would, except
 for what depends on a broker's own file.
@@ -7,12 +7,21 @@ for what depends on a broker's own file.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 
 from engine.admin.cluster.advice import advice_for
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.remedies import SEE_TOPICS, USE_BROKERS, Operation, Phrase
 from engine.admin.cluster.waits import Observer, ignore_line
+from engine.admin.configs.quotas import (
+    SCRAM_MECHANISMS,
+    check_dropped,
+    client_entity_configs,
+    entity_of,
+    parse_quotas,
+    parts_of,
+)
 from engine.admin.configs.values import (
     ConfigEntry,
     ConfigSource,
@@ -26,10 +35,12 @@ from engine.common.errors import ConfigError, ErrorCode
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.dynamic_keys import is_password, validate_dynamic_config
 from engine.kafka.config.password_encoder import PasswordEncoder, encoded
+from engine.kafka.config.quota_keys import QuotaKey
 from engine.kafka.config.topic_config_values import validate_topic_config
 from engine.kafka.config.topic_configs import TOPIC_CONFIG_DEF
+from engine.kafka.config.values import double_text
 from engine.kafka.zk.client import ZkClient
-from engine.kafka.zk.configs import DEFAULT_ENTITY, ConfigType
+from engine.kafka.zk.configs import DEFAULT_ENTITY, ConfigType, desanitized, sanitized
 from engine.kafka.zk.errors import NoAuth, ZnodeFormatError
 from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.kafka.zk.reads import or_raise
@@ -47,8 +58,6 @@ class ZkConfigReader:
 
     async def describe_all(self, kind: EntityType, *, include_all: bool) -> list[EntityConfigs]:
         if kind.is_of_clients:
-            from engine.admin.configs.quotas_by_znode import describe_clients_zk
-
             return await describe_clients_zk(self._kafka, kind, None)
         entities = await self._entities(kind)
         _refuse_all_of(kind, include_all=include_all)
@@ -76,8 +85,6 @@ class ZkConfigReader:
 
     async def describe(self, entity: Entity, *, include_all: bool) -> EntityConfigs:
         if entity.type.is_of_clients:
-            from engine.admin.configs.quotas_by_znode import describe_clients_zk
-
             (described,) = await describe_clients_zk(self._kafka, entity.type, entity)
             return described
         path = entity_path(entity)
@@ -203,3 +210,111 @@ async def encoded_broker_configs(configs: Mapping[str, str], *, is_default: bool
     except ConfigError as error:
         hint = Phrase("what is set now: ", Operation.DESCRIBE_BROKER_CONFIGS)
         raise BadRequest(str(error), hint=hint) from error
+
+
+_CLIENT_TYPES = {
+    EntityType.USER: (ConfigType.USER, "user"),
+    EntityType.CLIENT: (ConfigType.CLIENT, "client-id"),
+    EntityType.IP: (ConfigType.IP, "ip"),
+}
+_ITERATIONS = re.compile(r"(?:^|,)iterations=(\d+)")
+
+
+async def describe_clients_zk(kafka: KafkaZkClient, kind: EntityType, entity: Entity | None) -> list[EntityConfigs]:
+    """Return what is set for one entity, or (None) for all of a kind that have anything.
+
+    Raises:
+        ZnodeFormatError: what is set for the one cannot be understood.
+        NoAuth: it may not be read.
+    """
+    if entity is not None:
+        wanted = {_client_path(entity): entity}
+    elif kind is EntityType.USER_CLIENT:
+        wanted = await _clients_of_users(kafka)
+    else:
+        wanted = await _all_of(kafka, kind)
+    described = []
+    for path, read in (await kafka.configs.get_entities_configs(list(wanted))).items():
+        if isinstance(read, ZnodeFormatError | NoAuth) and entity is None:
+            described.append(EntityConfigs(kind, wanted[path].name, (), str(read)))
+            continue
+        settings = or_raise(read)
+        if settings or entity is not None:
+            described.append(_described_client(wanted[path], settings))
+    return described
+
+
+async def _all_of(kafka: KafkaZkClient, kind: EntityType) -> dict[str, Entity]:
+    entity_type, part = _CLIENT_TYPES[kind]
+    names = await kafka.configs.get_entity_names(entity_type)
+    entities = {name: entity_of([(part, _named(name))]) for name in names}
+    return {f"{entity_type.value}/{name}": quotas for name, quotas in entities.items() if quotas is not None}
+
+
+async def _clients_of_users(kafka: KafkaZkClient) -> dict[str, Entity]:
+    entities = {}
+    for user, client in await kafka.configs.get_clients_of_users():
+        entity = entity_of([("user", _named(user)), ("client-id", _named(client))])
+        if entity is not None:
+            entities[_path_of_client(user, client)] = entity
+    return entities
+
+
+async def alter_quotas_zk(
+    kafka: KafkaZkClient,
+    entity: Entity,
+    additions: Mapping[str, str],
+    deletions: Sequence[str],
+    *,
+    validate_only: bool = False,
+) -> None:
+    """Set and drop quotas of one entity, all or none, and notify the brokers.
+
+    Raises:
+        BadRequest: something is not a quota, not a number, or not set.
+    """
+    wanted = parse_quotas(entity, additions)
+    path = _client_path(entity)
+    present = await kafka.configs.get_entity_configs(path)
+    check_dropped(entity, deletions, present)
+    if validate_only:
+        return
+    kept = {key: text for key, text in present.items() if key not in deletions}
+    kept |= {key: str(int(value)) if QuotaKey(key).is_whole else double_text(value) for key, value in wanted.items()}
+    await kafka.configs.change_entity_configs(path, kept, check_controller=await kafka.controller.controller_exists())
+
+
+def _client_path(entity: Entity) -> str:
+    """Return the path of an entity's settings below ``/config``."""
+    parts = [DEFAULT_ENTITY if name is None else sanitized(name) for _, name in parts_of(entity)]
+    if entity.type is EntityType.USER_CLIENT:
+        return _path_of_client(*parts)
+    return f"{_CLIENT_TYPES[entity.type][0].value}/{parts[0]}"
+
+
+def _path_of_client(user: str, client: str) -> str:
+    return f"{ConfigType.USER.value}/{user}/{ConfigType.CLIENT.value}/{client}"
+
+
+def _named(znode: str) -> str | None:
+    return None if znode == DEFAULT_ENTITY else desanitized(znode)
+
+
+def _described_client(entity: Entity, settings: Mapping[str, str]) -> EntityConfigs:
+    quotas: dict[str, str] = {}
+    credentials: dict[str, int | None] = {}
+    for key, text in settings.items():
+        if key in SCRAM_MECHANISMS.values():
+            match = _ITERATIONS.search(text)
+            credentials[key] = None if match is None else int(match[1])
+        else:
+            quotas[key] = _as_by_wire(text)
+    return client_entity_configs(entity, quotas, credentials)
+
+
+def _as_by_wire(text: str) -> str:
+    """Return a quota as brokers report it, always with a fraction; anything but a number stays as it is."""
+    try:
+        return str(float(text))
+    except ValueError:
+        return text

@@ -74,7 +74,7 @@ async def described_quotas(cluster: Cluster, kind: EntityType, entity: Entity | 
     for by themselves: they need another right.
     """
     if cluster.source is Source.WIRE:
-        from engine.admin.configs.quotas_by_wire import describe_clients
+        from engine.admin.configs.by_wire import describe_clients
 
         return await describe_clients(await cluster.wire(), kind, entity, has_credentials=False)
     if entity is None:

@@ -24,7 +24,7 @@ from engine.admin.cluster.errors import (
 )
 from engine.admin.cluster.remedies import GIVE_TIME, Operation
 from engine.admin.cluster.wire import WireCluster
-from engine.admin.configs.quotas_by_wire import describe_clients
+from engine.admin.configs.by_wire import describe_clients
 from engine.admin.configs.values import EntityType
 from engine.admin.topics.by_wire import create_topic, delete_topics
 from engine.admin.topics.changes import NewTopic, TopicOutcome

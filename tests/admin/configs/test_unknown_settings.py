@@ -26,8 +26,13 @@ from engine.admin.cluster.target import ClusterTarget, Origin, Side
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.configs import by_wire
 from engine.admin.configs.access import SnapshotConfigReader
-from engine.admin.configs.by_wire import WireConfigReader, alter_configs, read_effective, read_overrides
-from engine.admin.configs.quotas_by_wire import describe_clients
+from engine.admin.configs.by_wire import (
+    WireConfigReader,
+    alter_configs,
+    describe_clients,
+    read_effective,
+    read_overrides,
+)
 from engine.admin.configs.values import Entity, EntityType
 from engine.admin.health.checks import assess
 from engine.admin.health.report import Check, HealthFacts
