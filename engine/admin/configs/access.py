@@ -23,7 +23,6 @@ from engine.admin.configs.values import (
 from engine.common.snapshot import ClusterSnapshot
 
 if TYPE_CHECKING:
-    from engine.admin.cluster.wire import WireCluster
     from engine.admin.configs.credentials import UserCredential
 
 
@@ -132,17 +131,16 @@ async def alter_entity(
             return
     if cluster.changes_by is Side.WIRE:
         with _pointing_to_zookeeper(cluster, entity):
-            await _alter_by_wire(await cluster.wire(), entity, additions, deletions, validate_only=validate_only)
+            from engine.admin.configs.by_wire import alter_configs
+
+            await alter_configs(await cluster.wire(), entity, additions, deletions, validate_only=validate_only)
         return
     if entity.type is EntityType.BROKER_LOGGER:
         raise BadRequest("loggers are not in ZooKeeper", hint=USE_BROKERS)
-    from engine.admin.configs.by_znode import alter_configs_zk, alter_quotas_zk
+    from engine.admin.configs.by_znode import alter_configs_zk
     from engine.kafka.zk.kafka_client import KafkaZkClient
 
     kafka = KafkaZkClient(await cluster.zookeeper())
-    if entity.type.is_of_clients:
-        await alter_quotas_zk(kafka, entity, additions, deletions, validate_only=validate_only)
-        return
     if entity.type is EntityType.TOPIC and not await kafka.topics.topic_exists(entity.name or ""):
         raise NotFound(f"topic {entity.name!r} does not exist", hint=SEE_TOPICS)
     await alter_configs_zk(kafka, entity, additions, deletions, validate_only=validate_only)
@@ -180,15 +178,6 @@ async def _alter_credentials(
         await change_credentials(cluster, user, wanted, removed)
     others = {key: value for key, value in additions.items() if not is_credential(key)}
     return others, [key for key in deletions if not is_credential(key)]
-
-
-async def _alter_by_wire(
-    wire: WireCluster, entity: Entity, additions: Mapping[str, str], deletions: Sequence[str], *, validate_only: bool
-) -> None:
-    from engine.admin.configs.by_wire import alter_configs, alter_quotas
-
-    alter = alter_quotas if entity.type.is_of_clients else alter_configs
-    await alter(wire, entity, additions, deletions, validate_only=validate_only)
 
 
 def told_of(cluster: Cluster, entities: list[EntityConfigs]) -> list[EntityConfigs]:

@@ -293,10 +293,13 @@ async def alter_configs(
     """Set and delete settings of an entity, all or none.
 
     Raises:
-        BadRequest: a setting to be deleted is not set.
+        BadRequest: a setting to be deleted is not set, or a quota is none or has a bad value.
         NotFound: there is no such topic or broker.
         Refused: the cluster rejects it; the message is the cluster's.
     """
+    if entity.type.is_of_clients:
+        await _alter_quotas(wire, entity, additions, deletions, validate_only=validate_only)
+        return
     if deletions:
         await _check_deletions(wire, entity, deletions)
     changes = [AlterableConfig(name=key, config_operation=_SET, value=value) for key, value in additions.items()]
@@ -362,20 +365,9 @@ async def describe_clients(
     ]
 
 
-async def alter_quotas(
-    wire: WireCluster,
-    entity: Entity,
-    additions: Mapping[str, str],
-    deletions: Sequence[str],
-    *,
-    validate_only: bool = False,
+async def _alter_quotas(
+    wire: WireCluster, entity: Entity, additions: Mapping[str, str], deletions: Sequence[str], *, validate_only: bool
 ) -> None:
-    """Set and drop quotas of one entity, all or none.
-
-    Raises:
-        BadRequest: something is not a quota, not a number, or not set.
-        Refused: the cluster rejects it.
-    """
     wanted = parse_quotas(entity, additions)
     if deletions:
         check_dropped(entity, deletions, (await _quotas(wire, entity.type, entity)).get(entity, {}))

@@ -144,6 +144,9 @@ async def alter_configs_zk(
     Raises:
         BadRequest: a setting to be deleted is not set, or one to be set is unknown or has a bad value.
     """
+    if entity.type.is_of_clients:
+        await _alter_quotas(kafka, entity, additions, deletions, validate_only=validate_only)
+        return
     path = entity_path(entity)
     if entity.type is EntityType.TOPIC:
         configs = await topic_configs_after(kafka, entity.name or "", additions, deletions)
@@ -260,19 +263,9 @@ async def _clients_of_users(kafka: KafkaZkClient) -> dict[str, Entity]:
     return entities
 
 
-async def alter_quotas_zk(
-    kafka: KafkaZkClient,
-    entity: Entity,
-    additions: Mapping[str, str],
-    deletions: Sequence[str],
-    *,
-    validate_only: bool = False,
+async def _alter_quotas(
+    kafka: KafkaZkClient, entity: Entity, additions: Mapping[str, str], deletions: Sequence[str], *, validate_only: bool
 ) -> None:
-    """Set and drop quotas of one entity, all or none, and notify the brokers.
-
-    Raises:
-        BadRequest: something is not a quota, not a number, or not set.
-    """
     wanted = parse_quotas(entity, additions)
     path = _client_path(entity)
     present = await kafka.configs.get_entity_configs(path)

@@ -58,7 +58,7 @@ async def test_a_broker_whose_certificate_has_expired_gets_a_new_one_through_zoo
     async def refused(*_: object, **__: object) -> None:
         raise LoginRefused("the certificate has expired", where="k:9093", hint="the broker needs a new one")
 
-    monkeypatch.setattr("engine.admin.configs.access._alter_by_wire", refused)
+    monkeypatch.setattr("engine.admin.configs.by_wire.alter_configs", refused)
     target = ClusterTarget("t", Origin.OPTIONS, zookeeper=connect, bootstrap=NOBODY, via=Side.WIRE)
     async with Cluster(target, timeout_s=10) as cluster:
         way_back = f"; the settings of a broker that cannot be asked are in ZooKeeper: {via}"
