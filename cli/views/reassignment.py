@@ -23,10 +23,16 @@ from cli.views.kafka.reassignment import running_text
 from engine.admin.cluster.errors import Refused
 from engine.admin.reassignment.cancel import CancelledPartition, CancelledReassignments, CancelResult
 from engine.admin.reassignment.generate import GeneratedPlan
-from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState, Refusal, RunningReassignment
+from engine.admin.reassignment.moves import (
+    MoveProgress,
+    PartitionStatus,
+    ReassignmentProgress,
+    ReassignmentState,
+    Refusal,
+    RunningReassignment,
+)
 from engine.admin.reassignment.plan_file import plan_document, plan_text
 from engine.admin.reassignment.prepare import PlannedMove, PreparedReassignment
-from engine.admin.reassignment.progress import MoveProgress, ReassignmentProgress
 from engine.admin.reassignment.room import RoomShortage
 from engine.admin.reassignment.throttles import ClearedThrottles
 from engine.admin.reassignment.verify import HELD_UP

@@ -10,7 +10,7 @@ import pytest
 
 from cli.framework.talk import Talk
 from cli.views.reassignment import ProgressView, progress_lines
-from engine.admin.reassignment.progress import MoveProgress, ReassignmentProgress
+from engine.admin.reassignment.moves import MoveProgress, ReassignmentProgress
 from engine.common.model import TopicPartition
 
 
