@@ -10,11 +10,11 @@ from typing import ClassVar
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest
+from engine.admin.reassignment.access import list_running
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 from engine.admin.reassignment.journal import NO_END, JournalRecord, past_runs, read_journals
 from engine.admin.reassignment.lock import read_holder, refuse_while_held
 from engine.admin.reassignment.plan_runs import PlanRun, Verb, what_is_left
-from engine.admin.reassignment.running import list_running
 from engine.admin.reassignment.waves import Standing, Wave, WaveCaps
 from engine.admin.snapshots.taking import read_snapshot
 from engine.common.model import TopicPartition

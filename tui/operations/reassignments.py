@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.configs.values import Entity, EntityType
+from engine.admin.reassignment.access import list_running
 from engine.admin.reassignment.cancel import (
     CancelledPartition,
     CancelResult,
@@ -19,7 +20,6 @@ from engine.admin.reassignment.cancel import (
 )
 from engine.admin.reassignment.plan_file import PartitionMove, plan_document
 from engine.admin.reassignment.prepare import prepare_reassignment
-from engine.admin.reassignment.running import list_running
 from engine.admin.reassignment.throttle_settings import Throttle
 from engine.admin.reassignment.throttles import ClearedThrottles, delete_throttles, set_throttle
 from engine.admin.reassignment.verify import preview_unneeded_throttles, verify_reassignment

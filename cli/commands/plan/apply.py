@@ -295,9 +295,9 @@ async def status(invocation: Invocation, file: PlanArgument, journal: JournalOpt
     """Show how far a plan or its rollback has got, who holds the lock, and what the journal says. Changes nothing."""
     from cli.framework.cluster_session import open_cluster
     from cli.views.plan_execution import plan_status_report
+    from engine.admin.reassignment.access import check_planned_for
     from engine.admin.reassignment.lock import read_holder
     from engine.admin.reassignment.plan_runs import is_led_back
-    from engine.admin.reassignment.running import check_planned_for
     from engine.admin.reassignment.wave_standings import read_standings
     from engine.admin.reassignment.waves import turned_round
 
@@ -325,8 +325,8 @@ async def verify(invocation: Invocation, file: PlanArgument) -> Report:
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.reassignment import statuses_report, throttle_notes
+    from engine.admin.reassignment.access import check_planned_for
     from engine.admin.reassignment.lock import read_holder
-    from engine.admin.reassignment.running import check_planned_for
     from engine.admin.reassignment.throttles import ClearedThrottles
     from engine.admin.reassignment.verify import read_statuses
     from engine.admin.reassignment.wave_execution import clear_leftovers

@@ -102,7 +102,7 @@ async def list_reassignments(invocation: Invocation, watch: Watch = False, inter
     """List the partitions that are being reassigned."""
     from cli.framework.cluster_session import open_cluster
     from cli.views.reassignment import running_report
-    from engine.admin.reassignment.running import list_running
+    from engine.admin.reassignment.access import list_running
 
     async with open_cluster(invocation) as cluster:
 

@@ -58,7 +58,7 @@ class ReadPlan:
 
     async def check_cluster(self, cluster: Cluster) -> None:
         """Refuse a file that was written for another cluster."""
-        from engine.admin.reassignment.running import check_planned_for
+        from engine.admin.reassignment.access import check_planned_for
 
         await check_planned_for(cluster, self.cluster_id, str(self.path))
 

@@ -13,7 +13,7 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.members import read_members
 from engine.admin.cluster.remedies import Parameter
-from engine.admin.reassignment.running import read_topics
+from engine.admin.reassignment.access import read_topics
 from engine.admin.topics.access import topic_reader
 from engine.admin.topics.selection import TopicSelection, topic_not_found
 from engine.common.assignment import Draw, RackAwareMode, assign_replicas, usable_racks

@@ -10,7 +10,7 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, BadRequest, FailureKind, NotFound, Refused
 from engine.admin.cluster.members import holds_replicas, read_members
 from engine.admin.cluster.remedies import USE_BROKERS, Operation, Parameter, Phrase, Words
-from engine.admin.reassignment.access import reassignment_changer, reassignment_reader
+from engine.admin.reassignment.access import read_topics, reassignment_changer, reassignment_reader, require_partitions
 from engine.admin.reassignment.log_dirs import (
     Replica,
     ReplicaPlace,
@@ -20,7 +20,6 @@ from engine.admin.reassignment.log_dirs import (
 )
 from engine.admin.reassignment.moves import Flows, RunningReassignments, flows_of
 from engine.admin.reassignment.plan_file import ANY_LOG_DIR, PartitionMove, plan_document
-from engine.admin.reassignment.running import read_topics, require_partitions
 from engine.admin.reassignment.throttle_settings import Throttle, ThrottleSettings
 from engine.admin.reassignment.throttles import plan_throttle
 from engine.admin.topics.access import topic_reader

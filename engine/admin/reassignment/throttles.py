@@ -17,12 +17,16 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import NotFound, Unreachable
 from engine.admin.configs.access import alter_entity, config_reader
 from engine.admin.configs.values import Entity, EntityType, known_configs, settings_of
-from engine.admin.reassignment.access import delete_broker_settings, reassignment_changer, reassignment_reader
+from engine.admin.reassignment.access import (
+    delete_broker_settings,
+    read_topics,
+    reassignment_changer,
+    reassignment_reader,
+)
 from engine.admin.reassignment.lock import plan_in_the_way
 from engine.admin.reassignment.log_dirs import read_log_dirs
 from engine.admin.reassignment.moves import Flows, brokers_of
 from engine.admin.reassignment.plan_file import PartitionMove
-from engine.admin.reassignment.running import read_topics
 from engine.admin.reassignment.throttle_settings import (
     LOG_DIRS_RATE,
     RATES,

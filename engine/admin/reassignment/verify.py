@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError
-from engine.admin.reassignment.access import reassignment_reader
+from engine.admin.reassignment.access import read_partitions, reassignment_reader, running_moves
 from engine.admin.reassignment.log_dirs import LogDirs, read_log_dirs, with_log_dirs
 from engine.admin.reassignment.moves import (
     PartitionStatus,
@@ -20,7 +20,6 @@ from engine.admin.reassignment.moves import (
     status_of,
 )
 from engine.admin.reassignment.plan_file import PartitionMove
-from engine.admin.reassignment.running import read_partitions, running_moves
 from engine.admin.reassignment.throttles import ClearedThrottles, clear_throttles
 from engine.admin.topics.access import topic_reader
 from engine.common.model import ReplicaAssignment, TopicPartition

@@ -18,7 +18,7 @@ from engine.admin.cluster.members import read_members
 from engine.admin.cluster.rollback_file import new_rollback_path, write_rollback
 from engine.admin.elections.running import preview_election, run_election
 from engine.admin.elections.scope_and_result import ElectionResult, ElectionScope, ElectionType
-from engine.admin.reassignment.access import reassignment_changer, reassignment_reader
+from engine.admin.reassignment.access import read_partitions, reassignment_changer, reassignment_reader
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 from engine.admin.reassignment.execute import says_that_nothing_began
 from engine.admin.reassignment.journal import Journal, open_journal
@@ -33,7 +33,6 @@ from engine.admin.reassignment.log_dirs import (
 )
 from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState, Refusal
 from engine.admin.reassignment.plan_file import plan_document, plan_text
-from engine.admin.reassignment.running import read_partitions
 from engine.admin.reassignment.throttles import ClearedThrottles, clear_throttles
 from engine.admin.reassignment.verify import read_statuses
 from engine.admin.reassignment.wave_progress import (

@@ -7,11 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from engine.admin.cluster.connection import Cluster
-from engine.admin.reassignment.access import reassignment_reader
+from engine.admin.reassignment.access import read_partitions, reassignment_reader
 from engine.admin.reassignment.journal import JournalRecord
 from engine.admin.reassignment.lock_holder import Holder
 from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState
-from engine.admin.reassignment.running import read_partitions
 from engine.admin.reassignment.verify import read_statuses
 from engine.admin.reassignment.waves import Standing, Wave, WaveMove, standing_of
 from engine.admin.topics.access import topic_reader

@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.offsets.listing import ask_offsets
-from engine.admin.reassignment.access import reassignment_reader
+from engine.admin.reassignment.access import read_partitions, reassignment_reader
 from engine.admin.reassignment.adaptive_throttle import AdaptiveThrottle, ThrottleRange
 from engine.admin.reassignment.journal import Journal
 from engine.admin.reassignment.moves import flows_of
-from engine.admin.reassignment.running import read_partitions
 from engine.admin.reassignment.throttle_settings import Throttle, ThrottleSettings
 from engine.admin.reassignment.throttles import (
     clear_throttles,

@@ -20,6 +20,7 @@ from engine.admin.cluster.wire import WireCluster
 from engine.admin.reassignment.access import (
     SnapshotReassignments,
     delete_broker_settings,
+    list_running,
     reassignment_changer,
     reassignment_reader,
 )
@@ -28,7 +29,6 @@ from engine.admin.reassignment.by_znode import ReassignmentInProgress, ZnodeReas
 from engine.admin.reassignment.moves import ReassignmentState, RunningReassignments
 from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.reassignment.prepare import WaitsForDeadBroker, prepare_reassignment
-from engine.admin.reassignment.running import list_running
 from engine.admin.reassignment.throttle_settings import FOLLOWER_RATE, LEADER_RATE, Throttle
 from engine.admin.reassignment.throttles import clear_throttles
 from engine.admin.reassignment.verify import read_statuses, verify_reassignment

@@ -17,13 +17,13 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AnswerLost, BadRequest, NotFound, Refused
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.reassignment import execute
+from engine.admin.reassignment.access import check_planned_for, list_running
 from engine.admin.reassignment.cancel import CancelResult, cancel_reassignments, prepare_cancellation
 from engine.admin.reassignment.execute import ExecutedReassignment, execute_reassignment
 from engine.admin.reassignment.generate import generate_reassignment
 from engine.admin.reassignment.moves import ReassignmentProgress, ReassignmentState, Refusal
 from engine.admin.reassignment.plan_file import PartitionMove, parse_plan, planned_cluster_id
 from engine.admin.reassignment.prepare import PreparedReassignment, prepare_reassignment
-from engine.admin.reassignment.running import check_planned_for, list_running
 from engine.admin.reassignment.throttle_settings import REPLICA_LISTS, Throttle, read_list
 from engine.admin.reassignment.throttles import set_throttle
 from engine.admin.reassignment.verify import follow_reassignment, verify_reassignment
