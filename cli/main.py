@@ -21,9 +21,8 @@ from cli.framework.failure import Failure, interrupted
 from cli.framework.root import RootGroup
 from cli.framework.stdout import closed_pipe
 from cli.framework.talk import Talk
-from cli.table_of_absent_tools import ABSENT_TOOLS
 from cli.table_of_commands import ENTRIES
-from cli.table_of_kafka_tools import TOOLS
+from cli.table_of_kafka_tools import ABSENT_TOOLS, TOOLS
 from engine.common.version import VERSION
 
 _HELP = """An operator's toolkit for Kafka on ZooKeeper, with a broker engine of its own.

@@ -18,9 +18,8 @@ from cli.framework.options import CLUSTER_PANEL, COMMON_PANEL
 from cli.framework.root import Entry, load
 from cli.main import root_command
 from cli.output.format import OutputFormat
-from cli.table_of_absent_tools import ABSENT_TOOLS
 from cli.table_of_commands import ENTRIES
-from cli.table_of_kafka_tools import TOOLS
+from cli.table_of_kafka_tools import ABSENT_TOOLS, TOOLS
 from cli.table_of_rights import RIGHTS, ZNODES, needs_of, znode_needs_of
 from plans.plan_file import plan_schema_text
 

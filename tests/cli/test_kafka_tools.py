@@ -16,9 +16,8 @@ from cli.framework.kafka_tools import Drop, Milliseconds, Minutes, Properties, R
 from cli.framework.root import load
 from cli.main import root_command
 from cli.reference import TOOLS_PAGE, tools_page
-from cli.table_of_absent_tools import ABSENT_TOOLS
 from cli.table_of_commands import ENTRIES
-from cli.table_of_kafka_tools import TOOLS
+from cli.table_of_kafka_tools import ABSENT_TOOLS, TOOLS
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "kafka-tools"
 ABSENT_OPTIONS = json.loads((FIXTURES / "absent-options.json").read_text("utf-8"))
