@@ -365,7 +365,7 @@ def _additions(path: Path | None, texts: Sequence[str]) -> dict[str, str]:
 
 
 def _warn_of_unknown(invocation: Invocation, additions: Mapping[str, str]) -> None:
-    from engine.kafka.config.broker_warnings import unknown_settings
+    from engine.kafka.config.broker import unknown_settings
 
     for name, near in unknown_settings(additions).items():
         meant = "" if near is None else f"; did you mean {near}?"

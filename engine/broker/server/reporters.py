@@ -22,8 +22,7 @@ from typing import Final, NamedTuple, Protocol
 from engine.broker.metrics.mbean import MBean
 from engine.broker.server.metrics import BrokerMetrics
 from engine.common.errors import ConfigError
-from engine.kafka.config.broker import BrokerConfig
-from engine.kafka.config.broker_warnings import CSV_REPORTER
+from engine.kafka.config.broker import CSV_REPORTER, BrokerConfig
 
 logger = logging.getLogger("kafka.server.KafkaServer")
 metrics_logger = logging.getLogger("klamm.metrics")
