@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from engine.kafka.config.definition import ConfigDef
-from engine.kafka.config.dynamic import DynamicConfigs
+from engine.kafka.config.dynamic import DynamicConfigs, check_reconfiguration
 from engine.kafka.config.dynamic_keys import validate_dynamic_config
-from engine.kafka.config.reconfiguration import check_reconfiguration
 from engine.kafka.config.values import ConfigType, InvalidConfigurationError
 
 
