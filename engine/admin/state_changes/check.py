@@ -40,6 +40,7 @@ from engine.kafka.formats.state_change_events import (
     PartitionMoved,
     PartitionSent,
     PartitionsForgotten,
+    PrintedState,
     Reassigned,
     Refusal,
     Refused,
@@ -53,7 +54,6 @@ from engine.kafka.formats.state_change_events import (
 )
 from engine.kafka.formats.state_change_lines import StateChangeLine, parse_entry
 from engine.kafka.formats.state_change_sentences import events_of
-from engine.kafka.formats.state_change_states import PrintedState
 
 DEFAULT_WINDOW = timedelta(minutes=10)
 _ERROR_LEVELS = frozenset({"ERROR", "FATAL"})

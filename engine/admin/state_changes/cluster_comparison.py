@@ -12,7 +12,7 @@ from engine.admin.state_changes.findings import Check, FindingBook
 from engine.admin.topics.access import TopicReader
 from engine.common.model import TopicPartition
 from engine.common.snapshot import PartitionSnapshot
-from engine.kafka.formats.state_change_states import PrintedState
+from engine.kafka.formats.state_change_events import PrintedState
 
 FindHidden = Callable[[Set[str], Iterable[str]], Awaitable[Iterable[str]]]
 """Returns which of the topics that a list lacks this login may not see, whether they exist or not."""

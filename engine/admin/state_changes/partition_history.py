@@ -22,12 +22,12 @@ from engine.kafka.formats.state_change_events import (
     PartitionDeleted,
     PartitionMoved,
     PartitionsForgotten,
+    PrintedState,
     Reassigned,
     RoleStarted,
     StateSeen,
     UncleanlyElected,
 )
-from engine.kafka.formats.state_change_states import PrintedState
 
 _NEW, _ONLINE, _OFFLINE, _GONE = "New", "Online", "Offline", "NonExistent"
 _MOMENT = timedelta(seconds=1)

@@ -14,10 +14,9 @@ from engine.admin.state_changes.merge import MergeWish, plan_merge
 from engine.admin.state_changes.merged_rows import MergedRow, Role, epoch_ms, row_of, row_tag
 from engine.admin.state_changes.zones import Zone, shifted
 from engine.common.model import TopicPartition
-from engine.kafka.formats.state_change_events import StateSeen
+from engine.kafka.formats.state_change_events import PrintedState, StateSeen
 from engine.kafka.formats.state_change_lines import parse_entry
 from engine.kafka.formats.state_change_sentences import events_of
-from engine.kafka.formats.state_change_states import PrintedState
 from engine.runtime.offload import in_daemon_thread
 
 LOOK_BACK = timedelta(hours=24)

@@ -36,9 +36,10 @@ from engine.kafka.formats.state_change_events import (
     StateRole,
     StateSeen,
     UncleanlyElected,
+    broker_ids,
+    state_in,
 )
 from engine.kafka.formats.state_change_lines import StateChangeLine
-from engine.kafka.formats.state_change_states import broker_ids, state_in
 
 _NAME = rb"[A-Za-z0-9._-]{1,249}"
 _END = rb"(?=[\s,;:)\]'=]|\.(?:\s|$)|$)"

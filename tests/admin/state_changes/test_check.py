@@ -19,7 +19,7 @@ from engine.admin.state_changes.findings import Check, Finding, FindingBook, Sev
 from engine.admin.state_changes.merged_rows import row_tag
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.common.snapshot import PartitionSnapshot
-from engine.kafka.formats.state_change_states import PrintedState
+from engine.kafka.formats.state_change_events import PrintedState
 
 RECORDED = Path(__file__).parents[3] / "fixtures" / "state-changes"
 SECOND = 1000

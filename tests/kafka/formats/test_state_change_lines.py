@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.common.model import TopicPartition
+from engine.kafka.formats.state_change_events import PrintedState, state_in
 from engine.kafka.formats.state_change_lines import (
     StateChangeLine,
     are_starts,
@@ -18,7 +19,6 @@ from engine.kafka.formats.state_change_lines import (
     without_merged_prefixes,
 )
 from engine.kafka.formats.state_change_sentences import mention_of, partitions_in
-from engine.kafka.formats.state_change_states import PrintedState, state_in
 
 START = b"[2015-03-01 10:00:00,123]"
 

@@ -19,6 +19,7 @@ from engine.kafka.formats.state_change_events import (
     PartitionMoved,
     PartitionSent,
     PartitionsForgotten,
+    PrintedState,
     Reassigned,
     Refusal,
     Refused,
@@ -34,7 +35,6 @@ from engine.kafka.formats.state_change_events import (
 )
 from engine.kafka.formats.state_change_lines import parse_entry
 from engine.kafka.formats.state_change_sentences import events_of
-from engine.kafka.formats.state_change_states import PrintedState
 
 T0 = TopicPartition("t", 0)
 START = b"[2015-03-01 10:00:00,123]"
