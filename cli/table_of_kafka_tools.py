@@ -1,5 +1,8 @@
 """Kafka's command-line tools, and what each is here. The only list of them; translated by ``framework.kafka_tools``.
 
+Tools that have no command here are refused under their own names, and none is taken for another: what to do instead
+stands tool by tool and option by option.
+
 Sources: the tools' own help of Kafka 3.9.1, and of earlier releases for what 3.9 no longer has.
 """
 

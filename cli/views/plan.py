@@ -1,4 +1,7 @@
-"""A plan for a person: a sentence, the score card, the brokers as heat before and after, the largest moves."""
+"""A plan for a person: a sentence, the score card, the brokers as heat before and after, the largest moves.
+
+Then findings of ``plan check``, as a table and in the forms that code hosts read; and two plans side by side.
+"""
 
 from __future__ import annotations
 

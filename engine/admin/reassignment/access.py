@@ -1,4 +1,4 @@
-"""The interfaces to read and to change a cluster's reassignments, and the only place that chooses the side for each.
+"""What is under way in a cluster, and the only place that chooses how it is read and how it is changed.
 
 Only the side that is used is loaded.
 """

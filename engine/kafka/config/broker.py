@@ -1,5 +1,7 @@
 """BrokerConfig: the settings of a broker, read from a ``server.properties`` and the command line, checked and typed.
 
+``broker_warnings`` is what an operator should know although the broker starts: keys that do nothing.
+
 It is a value: changes at run time make a new one (see ``dynamic``). Files are read by the caller.
 """
 

@@ -3,6 +3,9 @@
 It belongs to the broker's event loop. Other code reads ``/config/<type>/<name>`` and passes the content to ``apply``;
 this provides the settings in force and passes changes to its followers. Precedence: topic override, this broker's
 dynamic settings, those of all brokers, the broker's file, Kafka's default (KIP-226).
+
+``check_reconfiguration`` is what a change of a running broker's settings must respect beyond each value's own limits.
+Source: the reconfigurables of DynamicBrokerConfig in Kafka 3.9; the texts of the errors are Kafka's.
 """
 
 from __future__ import annotations

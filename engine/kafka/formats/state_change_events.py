@@ -1,6 +1,8 @@
 """The events in ``state-change.log``, one class per type. ``state_change_sentences`` reads them.
 
-They are tuples, because a log has millions.
+They are tuples, because a log has millions. A partition's state in them is one value of six notations since Kafka
+0.8.2: of ``LeaderIsrAndControllerEpoch`` (``(Leader:1,ISR:1,2,LeaderEpoch:5,…)``), of ``LeaderAndIsr`` (JSON until 1.0,
+``LeaderAndIsr(leader=1, …)`` since), and of the partition states in LeaderAndIsr and UpdateMetadata requests.
 """
 
 from __future__ import annotations
