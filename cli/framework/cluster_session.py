@@ -51,7 +51,10 @@ async def open_cluster(
             except AdminError as error:
                 if error.topics:
                     from engine.admin.log_dirs.describing import hidden_matches
+                    from engine.admin.topics.deletion import being_deleted
 
+                    if (deletion := await being_deleted(cluster, error.topics)) is not None:
+                        raise deletion from error
                     error.topics = (*error.topics, *await hidden_matches(cluster, error.topics))
                 raise
             finally:

@@ -92,6 +92,10 @@ def test_an_unclean_election_is_asked_for_twice(
                 again = klamm("topics", "create", doomed[name], *shape, *words, *where)
                 assert (again.code, "is marked for deletion" in again.err) == (4, True), (name, again.err)
                 assert "--if-not-exists" not in again.err
+        gone = doomed["wire"]
+        for asked in (["topics", "describe", gone], ["offsets", gone], ["configs", "describe", "--topic", gone]):
+            unknown = by_wire(*asked)
+            assert (unknown.code, f"brokers do not know {gone} any more" in unknown.err) == (2, True), unknown.err
         offline = by_wire("cluster", "health", "-o", "json")
         assert "offline_partitions" in {reason["check"] for reason in offline.json["reasons"]}
         words = ("elect", "unclean", "--topic", topic_name)

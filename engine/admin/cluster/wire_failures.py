@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from engine.admin.cluster.errors import AnswerLost, LoginRefused, NotFound, OutcomeUnknown, Refused, Unreachable
 from engine.admin.cluster.remedies import GIVE_TIME, SEE_TOPICS, Give, Operation, Parameter, Phrase
@@ -86,11 +86,11 @@ def unreachable(error: NetworkError) -> Unreachable | Refused:
     return Unreachable(message, where=error.address)
 
 
-def refuse(code: int, message: str | None, where: str) -> None:
-    """Raise what an error code in an answer means; do nothing if it is NONE."""
+def refuse(code: int, message: str | None, where: str, *, topics: Sequence[str] = ()) -> None:
+    """Raise what an error code in an answer means; do nothing if it is NONE. ``topics`` are those asked about."""
     known = error_code(code)
     if known is ErrorCode.NONE:
         return
     if known is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        raise NotFound(message or "does not exist", where=where, hint=SEE_TOPICS)
+        raise NotFound(message or "does not exist", where=where, hint=SEE_TOPICS, topics=topics)
     raise Refused(known, message, where=where)

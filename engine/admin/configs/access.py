@@ -142,7 +142,7 @@ async def alter_entity(
 
     kafka = KafkaZkClient(await cluster.zookeeper())
     if entity.type is EntityType.TOPIC and not await kafka.topics.topic_exists(entity.name or ""):
-        raise NotFound(f"topic {entity.name!r} does not exist", hint=SEE_TOPICS)
+        raise NotFound(f"topic {entity.name!r} does not exist", hint=SEE_TOPICS, topics=entity.topics)
     await alter_configs_zk(kafka, entity, additions, deletions, validate_only=validate_only)
 
 
@@ -201,7 +201,7 @@ class SnapshotConfigReader:
         if entity.type is EntityType.TOPIC:
             topic = self._snapshot.topic(entity.name or "")
             if topic is None:
-                raise NotFound(f"topic {entity.name!r} does not exist", hint=SEE_TOPICS)
+                raise NotFound(f"topic {entity.name!r} does not exist", hint=SEE_TOPICS, topics=entity.topics)
             return _described(entity, known_configs(topic))
         broker_id = None if entity.name is None else int(entity.name)
         return _described(entity, self._snapshot.broker_configs.get(broker_id, {}))

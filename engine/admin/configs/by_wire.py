@@ -133,7 +133,7 @@ async def describe_entity(
         async with answer_limit(wire, int(entity.name)):
             response = await wire.call_broker(int(entity.name), request)
     (result,) = response.results
-    refuse(result.error_code, result.error_message, str(entity))
+    refuse(result.error_code, result.error_message, str(entity), topics=entity.topics)
     return _described(entity, result, include_all=include_all)
 
 
@@ -313,7 +313,7 @@ async def alter_configs(
     else:
         response = await wire.call_broker(int(entity.name), request)
     (result,) = response.responses
-    refuse(result.error_code, result.error_message, str(entity))
+    refuse(result.error_code, result.error_message, str(entity), topics=entity.topics)
 
 
 async def _check_deletions(wire: WireCluster, entity: Entity, deletions: Sequence[str]) -> None:

@@ -89,7 +89,7 @@ class ZkConfigReader:
             return described
         path = entity_path(entity)
         if entity.type is EntityType.TOPIC and not await self._kafka.topics.topic_exists(entity.name or ""):
-            raise NotFound(f"topic {entity.name!r} does not exist", hint=SEE_TOPICS)
+            raise NotFound(f"topic {entity.name!r} does not exist", hint=SEE_TOPICS, topics=entity.topics)
         settings = await self._kafka.configs.get_entity_configs(path)
         self._observe(f"ZooKeeper reported {len(settings)} settings of {entity}")
         _refuse_all_of(entity.type, include_all=include_all)

@@ -50,6 +50,11 @@ class Entity:
     type: EntityType
     name: str | None
 
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topic that it is; nothing if it is something else."""
+        return (self.name or "",) if self.type is EntityType.TOPIC else ()
+
     def check(self) -> None:
         """Raise BadRequest if such an entity cannot have this name."""
         if self.type is EntityType.TOPIC and self.name is None:

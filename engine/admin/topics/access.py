@@ -103,7 +103,7 @@ async def topic_changer(cluster: Cluster, *, is_rack_aware: bool = True) -> Topi
         return ZkTopicChanger(cluster, await cluster.zookeeper(), is_rack_aware=is_rack_aware)
     from engine.admin.topics.by_wire import WireTopicChanger
 
-    return WireTopicChanger(cluster, await cluster.wire(), sees_marks=cluster.target.may_ask_zookeeper)
+    return WireTopicChanger(cluster, await cluster.wire())
 
 
 async def with_warnings(cluster: Cluster, entity: Entity, changes: list[ConfigChange]) -> list[ConfigChange]:

@@ -30,7 +30,7 @@ from engine.admin.topics.changes import (
 )
 from engine.admin.topics.deletion import (
     known_topics,
-    marked_by_wire,
+    marked_topics,
     refused_while_marked,
     still_being_deleted,
     wait_until_gone,
@@ -201,16 +201,11 @@ MARK_SHARE = 0.2
 
 
 class WireTopicChanger:
-    """Changes topics through the controller.
+    """Changes topics through the controller."""
 
-    Args:
-        sees_marks: ZooKeeper may be asked which topics are still marked for deletion.
-    """
-
-    def __init__(self, cluster: Cluster, wire: WireCluster, *, sees_marks: bool) -> None:
+    def __init__(self, cluster: Cluster, wire: WireCluster) -> None:
         self._cluster = cluster
         self._wire = wire
-        self._sees_marks = sees_marks
         # Give the controller less time than the command, so that its answer comes before the command gives up.
         self._timeout_ms = int(cluster.timeout_s * 800)
 
@@ -308,18 +303,7 @@ class WireTopicChanger:
             raise still_being_deleted(name)
 
     async def _marked(self, names: Sequence[str]) -> Collection[str]:
-        """Return which topics are marked for deletion, as ZooKeeper says, or else as brokers show it."""
-        names = [name for name in names if invalid_topic_name(name) is None]
-        if self._sees_marks:
-            from engine.kafka.zk.kafka_client import KafkaZkClient
-
-            kafka = KafkaZkClient(await self._cluster.zookeeper())
-            return set(await kafka.admin.get_topic_deletions()) & set(names)
-        try:
-            return await marked_by_wire(self._wire, names, limit_s=self._timeout_ms * MARK_SHARE / 1000)
-        except AdminError as error:
-            self._cluster.observe(f"it is not known whether a deletion is done: {error}")
-            return []
+        return await marked_topics(self._cluster, names, limit_s=self._timeout_ms * MARK_SHARE / 1000)
 
     async def _before_change(self, what_goes_on: Words) -> None:
         """Find the controller, then note that what is sent now may be carried out whatever happens to this process."""

@@ -9,18 +9,24 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence, Set
 
-from engine.admin.cluster.errors import Refused, StillUnderWay
+from engine.admin.cluster.asking import FAILURES
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import AdminError, NotFound, Refused, StillUnderWay
 from engine.admin.cluster.remedies import Operation, Phrase
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster
-from engine.common.errors import ErrorCode
+from engine.common.errors import CoordinationError, ErrorCode
+from engine.common.topic_names import invalid_topic_name
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest
 
 Replicas = Mapping[str, Set[int]]
 """The brokers that hold replicas of each topic."""
 
+_DELAYED = Phrase("dead brokers with its replicas delay it; see who is alive: ", Operation.LIST_BROKERS)
+_LOOK_SHARE = 0.1
+"""The share of a command's time for asking why brokers do not know a topic."""
 _VALIDATES_SINCE = 1
 """From this version on CreateTopics can be asked to check only (Kafka 0.10.2)."""
 
@@ -47,7 +53,37 @@ async def wait_until_gone(
         left = await marked_of(list(left))
 
 
-async def marked_by_wire(wire: WireCluster, names: Sequence[str], *, limit_s: float) -> list[str]:
+async def marked_topics(cluster: Cluster, names: Iterable[str], *, limit_s: float) -> Collection[str]:
+    """Return which of these are marked for deletion, as ZooKeeper says, or else as brokers show it."""
+    names = [name for name in names if invalid_topic_name(name) is None]
+    if not names:
+        return []
+    if cluster.target.may_ask_zookeeper:
+        from engine.kafka.zk.kafka_client import KafkaZkClient
+
+        kafka = KafkaZkClient(await cluster.zookeeper())
+        return set(await kafka.admin.get_topic_deletions()).intersection(names)
+    try:
+        return await _marked_by_wire(await cluster.wire(), names, limit_s=limit_s)
+    except AdminError as error:
+        cluster.observe(f"it is not known whether a deletion is done: {error}")
+        return []
+
+
+async def being_deleted(cluster: Cluster, names: Sequence[str]) -> NotFound | None:
+    """Return the error for topics that brokers do not know, if some of them are still being deleted."""
+    limit_s = cluster.timeout_s * _LOOK_SHARE
+    try:
+        async with asyncio.timeout(limit_s):
+            marked = await marked_topics(cluster, names, limit_s=limit_s)
+    except (TimeoutError, CoordinationError, *FAILURES):
+        return None
+    if not marked:
+        return None
+    return NotFound(f"brokers do not know {', '.join(sorted(marked))} any more: marked for deletion", hint=_DELAYED)
+
+
+async def _marked_by_wire(wire: WireCluster, names: Sequence[str], *, limit_s: float) -> list[str]:
     """Return which topics that brokers do not know any more still block their names.
 
     Raises:
@@ -78,8 +114,7 @@ async def known_topics(wire: WireCluster, names: Sequence[str]) -> dict[str, fro
 
 def still_being_deleted(name: str) -> StillUnderWay:
     """Return the error for a topic that brokers do not know any more, while its name is not free yet."""
-    hint = Phrase("dead brokers with its replicas delay it; see who is alive: ", Operation.LIST_BROKERS)
-    return StillUnderWay(f"topic {name!r} is marked for deletion already", hint=hint)
+    return StillUnderWay(f"topic {name!r} is marked for deletion already", hint=_DELAYED)
 
 
 def refused_while_marked(name: str, dead: Sequence[int] = ()) -> Refused:
