@@ -133,6 +133,7 @@ class _Execution:
     _deadline: float | None = None
     _start: ClusterHealth | None = None
     _meter: WaveMeter | None = None
+    _noted_wave: int = 0
     _seen_moving: set[TopicPartition] = field(default_factory=set)
 
     @property
@@ -303,8 +304,7 @@ class _Execution:
                 await changer.check(targets)
                 refusals = await changer.alter(targets)
             if wanted_dirs or len(refusals) < len(targets):
-                # Who resumes later can tell from this that a partition at its old place has been led back.
-                self.journal.write("moving", wave=self.wave)
+                self._note_moving()
         except AdminError as error:
             if says_that_nothing_began(error) and not isinstance(error, Unreachable):
                 raise
@@ -313,6 +313,12 @@ class _Execution:
         await self._throttle.renew()
         self.watcher.step(Step.STARTED, self.wave)
         return refusals
+
+    def _note_moving(self) -> None:
+        """Write once a wave that it moves: who resumes can tell that a partition at its old place was led back."""
+        if self._noted_wave != self.wave:
+            self._noted_wave = self.wave
+            self.journal.write("moving", wave=self.wave)
 
     async def _is_there(self, move: WaveMove) -> bool:
         """Whether a partition already has its replicas, and only its log dirs will change."""
@@ -379,6 +385,8 @@ class _Execution:
                 self.done.add(status.name)
             elif status.state is ReassignmentState.IN_PROGRESS:
                 self._seen_moving.add(status.name)
+                # The answer to its start may have been lost, or that of an earlier run.
+                self._note_moving()
                 remaining[status.name] = status.remaining_bytes
         now = time.monotonic()
         progress = self._meter.update(self.wave, frozenset(self.done), remaining, self._throttle.rate, now)

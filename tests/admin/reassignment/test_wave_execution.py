@@ -185,6 +185,8 @@ async def test_a_lost_answer_to_the_start_is_looked_after(stage: Stage, /, is_ca
     assert (result.outcome, result.done) == (Outcome.DONE, 1)
     assert "no answer to the start of wave 1" in stage.watcher.said[0]
     assert stage.log.count("start t-0") == 1, "what is carried out is not asked for twice"
+    assert stage.journal()[-3:] == ["moving", "wave_done", "done"]
+    assert stage.journal().count("moving") == 1
     assert stage.moves.throttled() == []
 
 
