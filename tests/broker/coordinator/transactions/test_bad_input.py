@@ -412,8 +412,8 @@ async def test_a_marker_waits_while_the_disk_of_its_partition_is_full(world: Tra
 # -- very many ids
 
 MANY = 100_000
-HOLD_S_MAX = 0.25
-"""Far less than all of them take; the machine may be busy."""
+HOLD_S_MAX = 0.05
+"""Of CPU. All of them together take half a second."""
 
 
 @in_event_loop
@@ -434,7 +434,7 @@ async def test_very_many_ids_take_little_memory_and_hold_nobody_when_they_expire
         owned.states[name] = Transaction(name, number, producer_epoch=0, timeout_ms=60_000, last_update_ms=old_ms)
     size = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    assert size / MANY < 1_000, f"{size / MANY} bytes for each"
+    assert size / MANY < 400, f"{size / MANY} bytes for each"
     open_ = TopicPartition("a", 0)
     owned.states["open"] = Transaction(
         "open",
