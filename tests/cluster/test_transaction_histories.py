@@ -134,7 +134,7 @@ def test_histories_hold_under_faults(cluster: FaultCluster) -> None:
         _wait_for_more(clients, 5)
         history = clients.finish()
         context = f"round {number}, {fault and fault.text}: {_counts(history)}"
-        print(context, *clients.slow_steps(), flush=True)
+        print(context, *clients.slow_steps(), dict(sorted(clients.walked.items())), flush=True)
         broken = violations(history)
         if broken or clients.still:
             _tell(clients, cluster)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -19,6 +20,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from heard_by_clients import Heard
 from klamm_program import klamm
 from transaction_promises import History, Outcome, Written
+from transaction_walker import Walker
 from wire_client import ConnectionClosed, WireClient
 
 from engine.common.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
@@ -43,7 +45,7 @@ _POLLED_MS_MAX = 15_000
 
 
 class Clients:
-    """Two writers, a writer that others replace, two workers and a watcher, in threads, until ``stop``."""
+    """Two writers, one that others replace, a walker, two workers and a watcher, in threads, until ``finish``."""
 
     def __init__(self, bootstrap: str, source: str, target: str, seed: int) -> None:
         self.history = History(stable={partition: [] for partition in range(PARTITIONS)})
@@ -58,7 +60,10 @@ class Clients:
         self._drained = threading.Event()
         self._lock = threading.Lock()
         writers = [self._thread(self._write, f"{source}-w{number}") for number in range(2)]
-        self._writers = [*writers, self._thread(self._replace, f"{source}-z")]
+        replaced, walking = self._thread(self._replace, f"{source}-z"), self._thread(self._walk, f"{source}-q")
+        self._writers = [*writers, replaced, walking]
+        self.walked: Counter[str] = Counter()
+        """How often the broker answered each random step with each error."""
         self._workers = [self._thread(self._work, f"{source}-r{number}") for number in range(2)]
         self._watcher = self._thread(self._watch, "watcher")
 
@@ -228,6 +233,15 @@ class Clients:
             except KafkaException as error:
                 self.told.append(f"{name}: {error}")
                 producer = None
+
+    def _walk(self, name: str) -> None:
+        def note(written: Written) -> None:
+            with self._lock:
+                self.history.written.append(written)
+
+        walker = Walker(self._bootstrap, self._source, PARTITIONS, name, seed=f"{self._seed} {name}", note=note)
+        walker.walk(self._stopping.is_set)
+        self.walked = walker.answers
 
     def _replace(self, name: str) -> None:
         """A zombie that goes on after another producer has taken its transactional id, and a batch that comes late."""
