@@ -407,7 +407,8 @@ class TransactionCoordinator:
             if error is NO_ERROR:
                 transaction.complete(transition)
                 return
-            logger.info("The completion of %s could not be written and is tried again: %s", transaction, error.name)
+            if ending.is_news(error):
+                logger.info("The completion of %s is tried until it is written: %s", transaction, error.name)
             self._loop.call_later(RETRY_BACKOFF_MS / 1000, self._try_completion, ending)
 
         now_ms = self._clock.now_ms()

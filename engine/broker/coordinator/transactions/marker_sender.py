@@ -41,7 +41,7 @@ _NEEDLESS: Final = (ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPOR
 class Ending:
     """A transaction whose outcome is in the log. ``transition`` follows once all partitions have their markers."""
 
-    __slots__ = ("is_commit", "owned", "transaction", "transition")
+    __slots__ = ("_logged", "is_commit", "owned", "transaction", "transition")
 
     def __init__(
         self, owned: OwnedPartition[Transaction], transaction: Transaction, transition: Transition, *, is_commit: bool
@@ -50,6 +50,13 @@ class Ending:
         self.transaction = transaction
         self.transition = transition
         self.is_commit = is_commit
+        self._logged: set[object] = set()
+
+    def is_news(self, what: object) -> bool:
+        """Return whether the log lacks this yet. A disk may be full for hours, and each write is tried again soon."""
+        is_news = what not in self._logged
+        self._logged.add(what)
+        return is_news
 
     @property
     def marker(self) -> Marker:
@@ -209,9 +216,13 @@ class MarkerSender:
             if error in _FENCED:
                 logger.info("The markers of %s are given up partition=%s: %s", transaction, partition, error.name)
                 return
-            logger.info(
-                "The marker of %s is sent again partition=%s: %s", transaction.transactional_id, partition, error.name
-            )
+            if ending.is_news((partition, error)):
+                logger.info(
+                    "The marker of %s is sent until it is written partition=%s: %s",
+                    transaction.transactional_id,
+                    partition,
+                    error.name,
+                )
         if failed:
             self._try_again(ending, failed)
         self._check_completed(ending)

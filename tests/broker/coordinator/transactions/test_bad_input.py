@@ -397,16 +397,35 @@ async def test_a_disk_that_is_full_at_any_write_loses_no_outcome(
 
 
 @staged(play)
-async def test_a_marker_waits_while_the_disk_of_its_partition_is_full(world: TransactionWorld, /) -> None:
+async def test_a_marker_waits_while_the_disk_of_its_partition_is_full(
+    world: TransactionWorld, /, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
     a, b = world.add("a", partitions=2)
     producer = await world.begun([a, b])
     world.led[a].refusal = E.KAFKA_STORAGE_ERROR
     assert world.end(producer) == [E.NONE]
     await asyncio.sleep(10)
     assert world.found().state is S.PREPARE_COMMIT and world.found().partitions == {a}
+    assert caplog.text.count(E.KAFKA_STORAGE_ERROR.name) == 1, "it is tried 200 times, and the log says so once"
     world.led[a].refusal = None
     await world.until(S.COMPLETE_COMMIT)
     assert [len(world.led[p].markers) for p in (a, b)] == [1, 1]
+
+
+@staged(play)
+async def test_a_completion_waits_while_the_disk_is_full(
+    world: TransactionWorld, /, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    producer = await world.begun(world.add("a"))
+    assert world.end(producer) == [E.NONE]
+    world.state.refusal = E.KAFKA_STORAGE_ERROR
+    await asyncio.sleep(10)
+    assert world.found().state is S.PREPARE_COMMIT and not world.found().partitions
+    assert caplog.text.count(E.KAFKA_STORAGE_ERROR.name) == 1, "it is tried 200 times, and the log says so once"
+    world.state.refusal = None
+    await world.until(S.COMPLETE_COMMIT)
 
 
 # -- very many ids
