@@ -21,7 +21,5 @@ class AddOffsetsToTxnRequest(Request, key=ApiKey.ADD_OFFSETS_TO_TXN):
 
 
 class AddOffsetsToTxnResponse(Response, key=ApiKey.ADD_OFFSETS_TO_TXN):
-    """Whether it was added."""
-
     throttle_time_ms: int = field(INT32)
     error_code: int = field(INT16)

@@ -13,15 +13,11 @@ from engine.kafka.protocol.types import BOOL, INT16, INT32, INT64, STRING, Array
 
 
 class AddPartitionsToTxnTopic(Struct):
-    """One topic's partitions."""
-
     name: str = field(STRING)
     partitions: list[int] = field(Array(INT32))
 
 
 class AddPartitionsToTxnTransaction(Struct):
-    """One transaction and its new partitions."""
-
     transactional_id: str = field(STRING, since=4)
     producer_id: int = field(INT64, since=4)
     producer_epoch: int = field(INT16, since=4)
@@ -31,8 +27,6 @@ class AddPartitionsToTxnTransaction(Struct):
 
 
 class AddPartitionsToTxnRequest(Request, key=ApiKey.ADD_PARTITIONS_TO_TXN):
-    """Add these partitions."""
-
     transactions: list[AddPartitionsToTxnTransaction] = field(
         Array(AddPartitionsToTxnTransaction), since=4, ignorable=False
     )
@@ -44,29 +38,21 @@ class AddPartitionsToTxnRequest(Request, key=ApiKey.ADD_PARTITIONS_TO_TXN):
 
 
 class AddPartitionsToTxnPartitionResult(Struct):
-    """The outcome for one partition."""
-
     partition_index: int = field(INT32)
     partition_error_code: int = field(INT16)
 
 
 class AddPartitionsToTxnTopicResult(Struct):
-    """One topic's partitions."""
-
     name: str = field(STRING)
     results_by_partition: list[AddPartitionsToTxnPartitionResult] = field(Array(AddPartitionsToTxnPartitionResult))
 
 
 class AddPartitionsToTxnResult(Struct):
-    """One transaction's topics."""
-
     transactional_id: str = field(STRING, since=4)
     topic_results: list[AddPartitionsToTxnTopicResult] = field(Array(AddPartitionsToTxnTopicResult), since=4)
 
 
 class AddPartitionsToTxnResponse(Response, key=ApiKey.ADD_PARTITIONS_TO_TXN):
-    """Result per partition."""
-
     throttle_time_ms: int = field(INT32)
     error_code: int = field(INT16, since=4)
     results_by_transaction: list[AddPartitionsToTxnResult] = field(

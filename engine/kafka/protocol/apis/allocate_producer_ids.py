@@ -16,8 +16,6 @@ class AllocateProducerIdsRequest(Request, key=ApiKey.ALLOCATE_PRODUCER_IDS):
 
 
 class AllocateProducerIdsResponse(Response, key=ApiKey.ALLOCATE_PRODUCER_IDS):
-    """The block."""
-
     throttle_time_ms: int = field(INT32)
     error_code: int = field(INT16)
     producer_id_start: int = field(INT64)

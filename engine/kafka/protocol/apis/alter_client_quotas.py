@@ -37,8 +37,6 @@ class RequestEntryData(Struct):
 
 
 class AlterClientQuotasRequest(Request, key=ApiKey.ALTER_CLIENT_QUOTAS):
-    """Make these changes."""
-
     entries: list[RequestEntryData] = field(Array(RequestEntryData))
     validate_only: bool = field(BOOL)
 
@@ -60,7 +58,5 @@ class ResponseEntryData(Struct):
 
 
 class AlterClientQuotasResponse(Response, key=ApiKey.ALTER_CLIENT_QUOTAS):
-    """Result per entity."""
-
     throttle_time_ms: int = field(INT32)
     entries: list[ResponseEntryData] = field(Array(ResponseEntryData))

@@ -34,8 +34,6 @@ class AlterConfigsRequest(Request, key=ApiKey.ALTER_CONFIGS):
 
 
 class AlterConfigsResourceResponse(Struct):
-    """The outcome for one resource."""
-
     error_code: int = field(INT16)
     error_message: str | None = field(STRING, nullable_since=0)
     resource_type: int = field(INT8)
@@ -43,7 +41,5 @@ class AlterConfigsResourceResponse(Struct):
 
 
 class AlterConfigsResponse(Response, key=ApiKey.ALTER_CONFIGS):
-    """Result per resource."""
-
     throttle_time_ms: int = field(INT32)
     responses: list[AlterConfigsResourceResponse] = field(Array(AlterConfigsResourceResponse))

@@ -37,8 +37,6 @@ class RequestPartitionData(Struct):
 
 
 class RequestTopicData(Struct):
-    """One topic's partitions."""
-
     topic_name: str = field(STRING, until=1)
     """In versions 0 and 1; then ``topic_id``."""
     topic_id: bytes = field(UUID, since=2)
@@ -46,8 +44,6 @@ class RequestTopicData(Struct):
 
 
 class AlterPartitionRequest(Request, key=ApiKey.ALTER_PARTITION):
-    """Change these ISRs."""
-
     broker_id: int = field(INT32)
     broker_epoch: int = field(INT64, default=-1)
     """czxid of the sender's registration."""
@@ -68,8 +64,6 @@ class ResponsePartitionData(Struct):
 
 
 class ResponseTopicData(Struct):
-    """One topic's partitions."""
-
     topic_name: str = field(STRING, until=1)
     """In versions 0 and 1; then ``topic_id``."""
     topic_id: bytes = field(UUID, since=2)
@@ -77,8 +71,6 @@ class ResponseTopicData(Struct):
 
 
 class AlterPartitionResponse(Response, key=ApiKey.ALTER_PARTITION):
-    """State per partition."""
-
     throttle_time_ms: int = field(INT32)
     error_code: int = field(INT16)
     topics: list[ResponseTopicData] = field(Array(ResponseTopicData))

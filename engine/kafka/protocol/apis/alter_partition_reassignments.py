@@ -8,38 +8,28 @@ from engine.kafka.protocol.types import INT16, INT32, STRING, Array
 
 
 class ReassignablePartition(Struct):
-    """One partition's new replicas."""
-
     partition_index: int = field(INT32)
     replicas: list[int] | None = field(Array(INT32), default=None, nullable_since=0)
     """None: cancel the reassignment under way."""
 
 
 class ReassignableTopic(Struct):
-    """One topic's partitions."""
-
     name: str = field(STRING)
     partitions: list[ReassignablePartition] = field(Array(ReassignablePartition))
 
 
 class AlterPartitionReassignmentsRequest(Request, key=ApiKey.ALTER_PARTITION_REASSIGNMENTS):
-    """Reassign these partitions."""
-
     timeout_ms: int = field(INT32, default=60000)
     topics: list[ReassignableTopic] = field(Array(ReassignableTopic))
 
 
 class ReassignablePartitionResponse(Struct):
-    """The outcome for one partition."""
-
     partition_index: int = field(INT32)
     error_code: int = field(INT16)
     error_message: str | None = field(STRING, nullable_since=0)
 
 
 class ReassignableTopicResponse(Struct):
-    """One topic's partitions."""
-
     name: str = field(STRING)
     partitions: list[ReassignablePartitionResponse] = field(Array(ReassignablePartitionResponse))
 

@@ -12,8 +12,6 @@ from engine.kafka.protocol.types import INT16, INT32, STRING, Array
 
 
 class AlterReplicaLogDirTopic(Struct):
-    """One topic's partitions."""
-
     name: str = field(STRING)
     partitions: list[int] = field(Array(INT32))
 
@@ -26,27 +24,19 @@ class AlterReplicaLogDir(Struct):
 
 
 class AlterReplicaLogDirsRequest(Request, key=ApiKey.ALTER_REPLICA_LOG_DIRS):
-    """Move these replicas."""
-
     dirs: list[AlterReplicaLogDir] = field(Array(AlterReplicaLogDir))
 
 
 class AlterReplicaLogDirPartitionResult(Struct):
-    """The outcome for one replica."""
-
     partition_index: int = field(INT32)
     error_code: int = field(INT16)
 
 
 class AlterReplicaLogDirTopicResult(Struct):
-    """One topic's partitions."""
-
     topic_name: str = field(STRING)
     partitions: list[AlterReplicaLogDirPartitionResult] = field(Array(AlterReplicaLogDirPartitionResult))
 
 
 class AlterReplicaLogDirsResponse(Response, key=ApiKey.ALTER_REPLICA_LOG_DIRS):
-    """Result per partition."""
-
     throttle_time_ms: int = field(INT32)
     results: list[AlterReplicaLogDirTopicResult] = field(Array(AlterReplicaLogDirTopicResult))

@@ -8,16 +8,12 @@ from engine.kafka.protocol.types import BYTES, INT8, INT16, INT32, STRING, Array
 
 
 class ScramCredentialDeletion(Struct):
-    """One credential to delete."""
-
     name: str = field(STRING)
     mechanism: int = field(INT8)
     """1 SCRAM-SHA-256, 2 SCRAM-SHA-512."""
 
 
 class ScramCredentialUpsertion(Struct):
-    """One credential to set."""
-
     name: str = field(STRING)
     mechanism: int = field(INT8)
     """1 SCRAM-SHA-256, 2 SCRAM-SHA-512."""
@@ -28,22 +24,16 @@ class ScramCredentialUpsertion(Struct):
 
 
 class AlterUserScramCredentialsRequest(Request, key=ApiKey.ALTER_USER_SCRAM_CREDENTIALS):
-    """Make these changes."""
-
     deletions: list[ScramCredentialDeletion] = field(Array(ScramCredentialDeletion))
     upsertions: list[ScramCredentialUpsertion] = field(Array(ScramCredentialUpsertion))
 
 
 class AlterUserScramCredentialsResult(Struct):
-    """The outcome for one user's credentials."""
-
     user: str = field(STRING)
     error_code: int = field(INT16)
     error_message: str | None = field(STRING, default="", nullable_since=0)
 
 
 class AlterUserScramCredentialsResponse(Response, key=ApiKey.ALTER_USER_SCRAM_CREDENTIALS):
-    """Result per user."""
-
     throttle_time_ms: int = field(INT32)
     results: list[AlterUserScramCredentialsResult] = field(Array(AlterUserScramCredentialsResult))

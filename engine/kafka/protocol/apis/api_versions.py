@@ -15,8 +15,6 @@ from engine.kafka.protocol.types import BOOL, INT16, INT32, INT64, STRING, Array
 
 
 class ApiVersionsRequest(Request, key=ApiKey.API_VERSIONS):
-    """List the APIs."""
-
     client_software_name: str = field(STRING, since=3)
     client_software_version: str = field(STRING, since=3)
 

@@ -11,15 +11,11 @@ from engine.kafka.protocol.types import BOOL, INT16, INT32, STRING, UUID, Array
 
 
 class ConsumerGroupDescribeRequest(Request, key=ApiKey.CONSUMER_GROUP_DESCRIBE):
-    """Describe these groups."""
-
     group_ids: list[str] = field(Array(STRING))
     include_authorized_operations: bool = field(BOOL)
 
 
 class ConsumerGroupTopicPartitions(Struct):
-    """Partitions of one topic."""
-
     topic_id: bytes = field(UUID)
     topic_name: str = field(STRING)
     partitions: list[int] = field(Array(INT32))
@@ -32,8 +28,6 @@ class ConsumerGroupAssignment(Struct):
 
 
 class ConsumerGroupMember(Struct):
-    """One member."""
-
     member_id: str = field(STRING)
     instance_id: str | None = field(STRING, nullable_since=0)
     rack_id: str | None = field(STRING, nullable_since=0)
@@ -64,7 +58,5 @@ class ConsumerGroupDescribed(Struct):
 
 
 class ConsumerGroupDescribeResponse(Response, key=ApiKey.CONSUMER_GROUP_DESCRIBE):
-    """One entry per group."""
-
     throttle_time_ms: int = field(INT32)
     groups: list[ConsumerGroupDescribed] = field(Array(ConsumerGroupDescribed))

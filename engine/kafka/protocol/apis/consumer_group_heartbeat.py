@@ -11,8 +11,6 @@ from engine.kafka.protocol.types import INT16, INT32, STRING, UUID, Array
 
 
 class ConsumerGroupHeartbeatTopicPartitions(Struct):
-    """Partitions of one topic."""
-
     topic_id: bytes = field(UUID)
     partitions: list[int] = field(Array(INT32))
 

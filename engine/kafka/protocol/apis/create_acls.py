@@ -24,14 +24,10 @@ class AclCreation(Struct):
 
 
 class CreateAclsRequest(Request, key=ApiKey.CREATE_ACLS):
-    """Add these rules."""
-
     creations: list[AclCreation] = field(Array(AclCreation))
 
 
 class AclCreationResult(Struct):
-    """The outcome for one rule."""
-
     error_code: int = field(INT16)
     error_message: str | None = field(STRING, default="", nullable_since=0)
 

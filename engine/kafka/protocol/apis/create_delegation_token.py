@@ -19,8 +19,6 @@ class CreatableRenewers(Struct):
 
 
 class CreateDelegationTokenRequest(Request, key=ApiKey.CREATE_DELEGATION_TOKEN):
-    """Create a token."""
-
     owner_principal_type: str | None = field(STRING, since=3, nullable_since=3, ignorable=False)
     """None, with the name: the requester."""
     owner_principal_name: str | None = field(STRING, since=3, nullable_since=3, ignorable=False)
@@ -30,8 +28,6 @@ class CreateDelegationTokenRequest(Request, key=ApiKey.CREATE_DELEGATION_TOKEN):
 
 
 class CreateDelegationTokenResponse(Response, key=ApiKey.CREATE_DELEGATION_TOKEN):
-    """The token."""
-
     error_code: int = field(INT16)
     principal_type: str = field(STRING)
     principal_name: str = field(STRING)

@@ -18,8 +18,6 @@ class CreatePartitionsAssignment(Struct):
 
 
 class CreatePartitionsTopic(Struct):
-    """One topic's new partitions."""
-
     name: str = field(STRING)
     count: int = field(INT32)
     """The new total."""
@@ -28,8 +26,6 @@ class CreatePartitionsTopic(Struct):
 
 
 class CreatePartitionsRequest(Request, key=ApiKey.CREATE_PARTITIONS):
-    """Add these partitions."""
-
     topics: list[CreatePartitionsTopic] = field(Array(CreatePartitionsTopic))
     timeout_ms: int = field(INT32)
     validate_only: bool = field(BOOL)
@@ -37,15 +33,11 @@ class CreatePartitionsRequest(Request, key=ApiKey.CREATE_PARTITIONS):
 
 
 class CreatePartitionsTopicResult(Struct):
-    """The outcome for one topic."""
-
     name: str = field(STRING)
     error_code: int = field(INT16)
     error_message: str | None = field(STRING, nullable_since=0)
 
 
 class CreatePartitionsResponse(Response, key=ApiKey.CREATE_PARTITIONS):
-    """Result per topic."""
-
     throttle_time_ms: int = field(INT32)
     results: list[CreatePartitionsTopicResult] = field(Array(CreatePartitionsTopicResult))

@@ -20,15 +20,11 @@ class CreatableReplicaAssignment(Struct):
 
 
 class CreatableTopicConfig(Struct):
-    """One setting of the topic."""
-
     name: str = field(STRING)
     value: str | None = field(STRING, nullable_since=0)
 
 
 class CreatableTopic(Struct):
-    """One topic to create."""
-
     name: str = field(STRING)
     num_partitions: int = field(INT32)
     """-1: the broker's default, or as many as are assigned."""
@@ -40,8 +36,6 @@ class CreatableTopic(Struct):
 
 
 class CreateTopicsRequest(Request, key=ApiKey.CREATE_TOPICS):
-    """Create these topics."""
-
     topics: list[CreatableTopic] = field(Array(CreatableTopic))
     timeout_ms: int = field(INT32, default=60000)
     """How long to wait until the topics exist."""
@@ -61,8 +55,6 @@ class CreatableTopicConfigs(Struct):
 
 
 class CreatableTopicResult(Struct):
-    """The outcome for one topic."""
-
     name: str = field(STRING)
     topic_id: bytes = field(UUID, since=7)
     error_code: int = field(INT16)
@@ -75,7 +67,5 @@ class CreatableTopicResult(Struct):
 
 
 class CreateTopicsResponse(Response, key=ApiKey.CREATE_TOPICS):
-    """Result per topic."""
-
     throttle_time_ms: int = field(INT32, since=2)
     topics: list[CreatableTopicResult] = field(Array(CreatableTopicResult))

@@ -24,8 +24,6 @@ class DeleteAclsFilter(Struct):
 
 
 class DeleteAclsRequest(Request, key=ApiKey.DELETE_ACLS):
-    """Remove what these filters match."""
-
     filters: list[DeleteAclsFilter] = field(Array(DeleteAclsFilter))
 
 
@@ -44,8 +42,6 @@ class DeleteAclsMatchingAcl(Struct):
 
 
 class DeleteAclsFilterResult(Struct):
-    """What one filter matched."""
-
     error_code: int = field(INT16)
     error_message: str | None = field(STRING, nullable_since=0)
     matching_acls: list[DeleteAclsMatchingAcl] = field(Array(DeleteAclsMatchingAcl))

@@ -12,20 +12,14 @@ from engine.kafka.protocol.types import INT16, INT32, STRING, Array
 
 
 class DeleteGroupsRequest(Request, key=ApiKey.DELETE_GROUPS):
-    """Delete these groups."""
-
     groups_names: list[str] = field(Array(STRING))
 
 
 class DeletableGroupResult(Struct):
-    """The outcome for one group."""
-
     group_id: str = field(STRING)
     error_code: int = field(INT16)
 
 
 class DeleteGroupsResponse(Response, key=ApiKey.DELETE_GROUPS):
-    """Result per group."""
-
     throttle_time_ms: int = field(INT32)
     results: list[DeletableGroupResult] = field(Array(DeletableGroupResult))

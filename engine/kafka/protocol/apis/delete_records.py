@@ -20,23 +20,17 @@ class DeleteRecordsPartition(Struct):
 
 
 class DeleteRecordsTopic(Struct):
-    """One topic's partitions."""
-
     name: str = field(STRING)
     partitions: list[DeleteRecordsPartition] = field(Array(DeleteRecordsPartition))
 
 
 class DeleteRecordsRequest(Request, key=ApiKey.DELETE_RECORDS):
-    """Delete these records."""
-
     topics: list[DeleteRecordsTopic] = field(Array(DeleteRecordsTopic))
     timeout_ms: int = field(INT32)
     """How long to wait until all replicas have done so."""
 
 
 class DeleteRecordsPartitionResult(Struct):
-    """The outcome for one partition."""
-
     partition_index: int = field(INT32)
     low_watermark: int = field(INT64)
     """Lowest log start offset of the live replicas; -1 with an error."""
@@ -44,14 +38,10 @@ class DeleteRecordsPartitionResult(Struct):
 
 
 class DeleteRecordsTopicResult(Struct):
-    """One topic's partitions."""
-
     name: str = field(STRING)
     partitions: list[DeleteRecordsPartitionResult] = field(Array(DeleteRecordsPartitionResult))
 
 
 class DeleteRecordsResponse(Response, key=ApiKey.DELETE_RECORDS):
-    """Result per partition."""
-
     throttle_time_ms: int = field(INT32)
     topics: list[DeleteRecordsTopicResult] = field(Array(DeleteRecordsTopicResult))

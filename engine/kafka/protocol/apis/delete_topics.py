@@ -19,8 +19,6 @@ class DeleteTopicState(Struct):
 
 
 class DeleteTopicsRequest(Request, key=ApiKey.DELETE_TOPICS):
-    """Delete these topics."""
-
     topics: list[DeleteTopicState] = field(Array(DeleteTopicState), since=6, ignorable=False)
     topic_names: list[str] = field(Array(STRING), until=5)
     """Until version 5; then ``topics``."""
@@ -29,8 +27,6 @@ class DeleteTopicsRequest(Request, key=ApiKey.DELETE_TOPICS):
 
 
 class DeletableTopicResult(Struct):
-    """The outcome for one topic."""
-
     name: str | None = field(STRING, nullable_since=6)
     """None if an unknown id was given."""
     topic_id: bytes = field(UUID, since=6)
@@ -39,7 +35,5 @@ class DeletableTopicResult(Struct):
 
 
 class DeleteTopicsResponse(Response, key=ApiKey.DELETE_TOPICS):
-    """Result per topic."""
-
     throttle_time_ms: int = field(INT32, since=1)
     responses: list[DeletableTopicResult] = field(Array(DeletableTopicResult))

@@ -28,8 +28,6 @@ class DescribeAclsRequest(Request, key=ApiKey.DESCRIBE_ACLS):
 
 
 class AclDescription(Struct):
-    """One rule."""
-
     principal: str = field(STRING)
     host: str = field(STRING)
     operation: int = field(INT8)
@@ -37,8 +35,6 @@ class AclDescription(Struct):
 
 
 class DescribeAclsResource(Struct):
-    """One resource pattern's rules."""
-
     resource_type: int = field(INT8)
     resource_name: str = field(STRING)
     pattern_type: int = field(INT8, since=1, default=3, ignorable=False)

@@ -12,8 +12,6 @@ from engine.kafka.protocol.types import BOOL, INT8, INT16, INT32, STRING, Array
 
 
 class DescribeClusterRequest(Request, key=ApiKey.DESCRIBE_CLUSTER):
-    """Describe the cluster."""
-
     include_cluster_authorized_operations: bool = field(BOOL)
     endpoint_type: int = field(INT8, since=1, default=1, ignorable=False)
     """1 brokers, 2 controllers."""
@@ -29,8 +27,6 @@ class DescribeClusterBroker(Struct):
 
 
 class DescribeClusterResponse(Response, key=ApiKey.DESCRIBE_CLUSTER):
-    """The cluster."""
-
     throttle_time_ms: int = field(INT32)
     error_code: int = field(INT16)
     error_message: str | None = field(STRING, nullable_since=0)

@@ -12,8 +12,6 @@ from engine.kafka.protocol.types import BOOL, INT8, INT16, INT32, STRING, Array
 
 
 class DescribeConfigsResource(Struct):
-    """One resource."""
-
     resource_type: int = field(INT8)
     """2 topic, 4 broker, 8 broker's loggers, 16 client metrics."""
     resource_name: str = field(STRING)
@@ -23,8 +21,6 @@ class DescribeConfigsResource(Struct):
 
 
 class DescribeConfigsRequest(Request, key=ApiKey.DESCRIBE_CONFIGS):
-    """Describe these resources."""
-
     resources: list[DescribeConfigsResource] = field(Array(DescribeConfigsResource))
     include_synonyms: bool = field(BOOL, since=1, ignorable=False)
     include_documentation: bool = field(BOOL, since=3, ignorable=False)
@@ -57,8 +53,6 @@ class DescribeConfigsResourceResult(Struct):
 
 
 class DescribeConfigsResult(Struct):
-    """One resource's settings."""
-
     error_code: int = field(INT16)
     error_message: str | None = field(STRING, nullable_since=0)
     resource_type: int = field(INT8)
@@ -67,7 +61,5 @@ class DescribeConfigsResult(Struct):
 
 
 class DescribeConfigsResponse(Response, key=ApiKey.DESCRIBE_CONFIGS):
-    """One entry per resource."""
-
     throttle_time_ms: int = field(INT32)
     results: list[DescribeConfigsResult] = field(Array(DescribeConfigsResult))

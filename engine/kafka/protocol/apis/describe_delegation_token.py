@@ -12,15 +12,11 @@ from engine.kafka.protocol.types import BYTES, INT16, INT32, INT64, STRING, Arra
 
 
 class DescribeDelegationTokenOwner(Struct):
-    """One owner."""
-
     principal_type: str = field(STRING)
     principal_name: str = field(STRING)
 
 
 class DescribeDelegationTokenRequest(Request, key=ApiKey.DESCRIBE_DELEGATION_TOKEN):
-    """List the tokens of these owners."""
-
     owners: list[DescribeDelegationTokenOwner] | None = field(Array(DescribeDelegationTokenOwner), nullable_since=0)
     """None: all that the requester may see."""
 
@@ -48,8 +44,6 @@ class DescribedDelegationToken(Struct):
 
 
 class DescribeDelegationTokenResponse(Response, key=ApiKey.DESCRIBE_DELEGATION_TOKEN):
-    """The tokens."""
-
     error_code: int = field(INT16)
     tokens: list[DescribedDelegationToken] = field(Array(DescribedDelegationToken))
     throttle_time_ms: int = field(INT32)

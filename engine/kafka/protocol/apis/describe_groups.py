@@ -12,15 +12,11 @@ from engine.kafka.protocol.types import BOOL, BYTES, INT16, INT32, STRING, Array
 
 
 class DescribeGroupsRequest(Request, key=ApiKey.DESCRIBE_GROUPS):
-    """Describe these groups."""
-
     groups: list[str] = field(Array(STRING))
     include_authorized_operations: bool = field(BOOL, since=3, ignorable=False)
 
 
 class DescribedGroupMember(Struct):
-    """One member."""
-
     member_id: str = field(STRING)
     group_instance_id: str | None = field(STRING, since=4, nullable_since=4)
     client_id: str = field(STRING)
@@ -47,7 +43,5 @@ class DescribedGroup(Struct):
 
 
 class DescribeGroupsResponse(Response, key=ApiKey.DESCRIBE_GROUPS):
-    """One entry per group."""
-
     throttle_time_ms: int = field(INT32, since=1)
     groups: list[DescribedGroup] = field(Array(DescribedGroup))

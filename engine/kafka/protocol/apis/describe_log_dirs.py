@@ -12,22 +12,16 @@ from engine.kafka.protocol.types import BOOL, INT16, INT32, INT64, STRING, Array
 
 
 class DescribableLogDirTopic(Struct):
-    """One topic's partitions."""
-
     topic: str = field(STRING)
     partitions: list[int] = field(Array(INT32))
 
 
 class DescribeLogDirsRequest(Request, key=ApiKey.DESCRIBE_LOG_DIRS):
-    """Describe all log dirs."""
-
     topics: list[DescribableLogDirTopic] | None = field(Array(DescribableLogDirTopic), nullable_since=0)
     """None: all replicas."""
 
 
 class DescribeLogDirsPartition(Struct):
-    """One replica in the directory."""
-
     partition_index: int = field(INT32)
     partition_size: int = field(INT64)
     """Bytes of its segments."""
@@ -38,15 +32,11 @@ class DescribeLogDirsPartition(Struct):
 
 
 class DescribeLogDirsTopic(Struct):
-    """One topic's replicas."""
-
     name: str = field(STRING)
     partitions: list[DescribeLogDirsPartition] = field(Array(DescribeLogDirsPartition))
 
 
 class DescribeLogDirsResult(Struct):
-    """One directory."""
-
     error_code: int = field(INT16)
     log_dir: str = field(STRING)
     topics: list[DescribeLogDirsTopic] = field(Array(DescribeLogDirsTopic))
@@ -57,8 +47,6 @@ class DescribeLogDirsResult(Struct):
 
 
 class DescribeLogDirsResponse(Response, key=ApiKey.DESCRIBE_LOG_DIRS):
-    """The directories."""
-
     throttle_time_ms: int = field(INT32)
     error_code: int = field(INT16, since=3)
     results: list[DescribeLogDirsResult] = field(Array(DescribeLogDirsResult))

@@ -8,15 +8,11 @@ from engine.kafka.protocol.types import INT16, INT32, INT64, STRING, Array
 
 
 class TopicRequest(Struct):
-    """One topic's partitions."""
-
     name: str = field(STRING)
     partition_indexes: list[int] = field(Array(INT32))
 
 
 class DescribeProducersRequest(Request, key=ApiKey.DESCRIBE_PRODUCERS):
-    """Describe the producers of these partitions."""
-
     topics: list[TopicRequest] = field(Array(TopicRequest))
 
 
@@ -35,8 +31,6 @@ class ProducerState(Struct):
 
 
 class PartitionResponse(Struct):
-    """One partition's producers."""
-
     partition_index: int = field(INT32)
     error_code: int = field(INT16)
     error_message: str | None = field(STRING, nullable_since=0)
@@ -44,14 +38,10 @@ class PartitionResponse(Struct):
 
 
 class TopicResponse(Struct):
-    """One topic's partitions."""
-
     name: str = field(STRING)
     partitions: list[PartitionResponse] = field(Array(PartitionResponse))
 
 
 class DescribeProducersResponse(Response, key=ApiKey.DESCRIBE_PRODUCERS):
-    """Producers per partition."""
-
     throttle_time_ms: int = field(INT32)
     topics: list[TopicResponse] = field(Array(TopicResponse))

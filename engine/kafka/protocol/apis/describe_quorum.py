@@ -14,8 +14,6 @@ from engine.kafka.protocol.types import INT16, INT32, INT64, STRING, Array
 
 
 class QuorumPartitionAsked(Struct):
-    """One partition."""
-
     partition_index: int = field(INT32)
 
 
@@ -27,8 +25,6 @@ class QuorumTopicAsked(Struct):
 
 
 class DescribeQuorumRequest(Request, key=ApiKey.DESCRIBE_QUORUM):
-    """Describe the quorum of these partitions."""
-
     topics: list[QuorumTopicAsked] = field(Array(QuorumTopicAsked))
 
 
@@ -54,14 +50,10 @@ class QuorumPartition(Struct):
 
 
 class QuorumTopic(Struct):
-    """One topic."""
-
     topic_name: str = field(STRING)
     partitions: list[QuorumPartition] = field(Array(QuorumPartition))
 
 
 class DescribeQuorumResponse(Response, key=ApiKey.DESCRIBE_QUORUM):
-    """The quorum."""
-
     error_code: int = field(INT16)
     topics: list[QuorumTopic] = field(Array(QuorumTopic))

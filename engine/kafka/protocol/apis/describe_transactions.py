@@ -8,8 +8,6 @@ from engine.kafka.protocol.types import INT16, INT32, INT64, STRING, Array
 
 
 class DescribeTransactionsRequest(Request, key=ApiKey.DESCRIBE_TRANSACTIONS):
-    """Describe these transactional ids."""
-
     transactional_ids: list[str] = field(Array(STRING))
 
 
@@ -21,8 +19,6 @@ class TopicData(Struct):
 
 
 class TransactionState(Struct):
-    """One transaction."""
-
     error_code: int = field(INT16)
     transactional_id: str = field(STRING)
     transaction_state: str = field(STRING)
@@ -37,7 +33,5 @@ class TransactionState(Struct):
 
 
 class DescribeTransactionsResponse(Response, key=ApiKey.DESCRIBE_TRANSACTIONS):
-    """One entry per transactional id."""
-
     throttle_time_ms: int = field(INT32)
     transaction_states: list[TransactionState] = field(Array(TransactionState))

@@ -8,14 +8,10 @@ from engine.kafka.protocol.types import INT8, INT16, INT32, STRING, Array
 
 
 class UserName(Struct):
-    """One user."""
-
     name: str = field(STRING)
 
 
 class DescribeUserScramCredentialsRequest(Request, key=ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS):
-    """Describe these users."""
-
     users: list[UserName] | None = field(Array(UserName), nullable_since=0)
     """None or empty: all."""
 
@@ -29,8 +25,6 @@ class CredentialInfo(Struct):
 
 
 class DescribeUserScramCredentialsResult(Struct):
-    """One user's credentials."""
-
     user: str = field(STRING)
     error_code: int = field(INT16)
     error_message: str | None = field(STRING, default="", nullable_since=0)
@@ -38,8 +32,6 @@ class DescribeUserScramCredentialsResult(Struct):
 
 
 class DescribeUserScramCredentialsResponse(Response, key=ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS):
-    """One entry per user."""
-
     throttle_time_ms: int = field(INT32)
     error_code: int = field(INT16)
     error_message: str | None = field(STRING, default="", nullable_since=0)

@@ -12,15 +12,11 @@ from engine.kafka.protocol.types import INT8, INT16, INT32, STRING, Array
 
 
 class TopicPartitions(Struct):
-    """One topic's partitions."""
-
     topic: str = field(STRING)
     partitions: list[int] = field(Array(INT32))
 
 
 class ElectLeadersRequest(Request, key=ApiKey.ELECT_LEADERS):
-    """Elect leaders of these partitions."""
-
     election_type: int = field(INT8, since=1, ignorable=False)
     """0 preferred, 1 unclean."""
     topic_partitions: list[TopicPartitions] | None = field(Array(TopicPartitions), nullable_since=0)
@@ -29,23 +25,17 @@ class ElectLeadersRequest(Request, key=ApiKey.ELECT_LEADERS):
 
 
 class PartitionResult(Struct):
-    """The outcome for one partition."""
-
     partition_id: int = field(INT32)
     error_code: int = field(INT16)
     error_message: str | None = field(STRING, nullable_since=0)
 
 
 class ReplicaElectionResult(Struct):
-    """One topic's partitions."""
-
     topic: str = field(STRING)
     partition_result: list[PartitionResult] = field(Array(PartitionResult))
 
 
 class ElectLeadersResponse(Response, key=ApiKey.ELECT_LEADERS):
-    """Result per partition."""
-
     throttle_time_ms: int = field(INT32)
     error_code: int = field(INT16, since=1, ignorable=False)
     replica_election_results: list[ReplicaElectionResult] = field(Array(ReplicaElectionResult))

@@ -12,8 +12,6 @@ from engine.kafka.protocol.types import BOOL, INT16, INT32, INT64, STRING
 
 
 class EndTxnRequest(Request, key=ApiKey.END_TXN):
-    """End this transaction."""
-
     transactional_id: str = field(STRING)
     producer_id: int = field(INT64)
     producer_epoch: int = field(INT16)

@@ -12,16 +12,12 @@ from engine.kafka.protocol.types import BYTES, INT16, INT32, INT64
 
 
 class ExpireDelegationTokenRequest(Request, key=ApiKey.EXPIRE_DELEGATION_TOKEN):
-    """Expire this token."""
-
     hmac: bytes = field(BYTES)
     expiry_time_period_ms: int = field(INT64)
     """From now; negative: at once."""
 
 
 class ExpireDelegationTokenResponse(Response, key=ApiKey.EXPIRE_DELEGATION_TOKEN):
-    """The new expiry time."""
-
     error_code: int = field(INT16)
     expiry_timestamp_ms: int = field(INT64)
     throttle_time_ms: int = field(INT32)

@@ -39,8 +39,6 @@ class FetchPartition(Struct):
 
 
 class FetchTopic(Struct):
-    """One topic's partitions."""
-
     topic: str = field(STRING, until=12)
     """Name, until version 12."""
     topic_id: bytes = field(UUID, since=13)
@@ -132,8 +130,6 @@ class PartitionData(Struct):
 
 
 class FetchableTopicResponse(Struct):
-    """One topic's partitions."""
-
     topic: str = field(STRING, until=12)
     """Name, until version 12."""
     topic_id: bytes = field(UUID, since=13)

@@ -23,8 +23,6 @@ class KeyType(IntEnum):
 
 
 class FindCoordinatorRequest(Request, key=ApiKey.FIND_COORDINATOR):
-    """Find these keys' coordinators."""
-
     key: str = field(STRING, until=3, ignorable=False)
     """Until version 3; then ``coordinator_keys``."""
     key_type: int = field(INT8, since=1, ignorable=False)
@@ -44,8 +42,6 @@ class Coordinator(Struct):
 
 
 class FindCoordinatorResponse(Response, key=ApiKey.FIND_COORDINATOR):
-    """Address per key."""
-
     throttle_time_ms: int = field(INT32, since=1)
     error_code: int = field(INT16, until=3, ignorable=False)
     error_message: str | None = field(STRING, since=1, until=3, nullable_since=1)

@@ -12,8 +12,6 @@ from engine.kafka.protocol.types import INT16, INT32, STRING
 
 
 class HeartbeatRequest(Request, key=ApiKey.HEARTBEAT):
-    """Keep this member."""
-
     group_id: str = field(STRING)
     generation_id: int = field(INT32)
     member_id: str = field(STRING)

@@ -12,8 +12,6 @@ from engine.kafka.protocol.types import BOOL, INT8, INT16, INT32, STRING, Array
 
 
 class AlterableConfig(Struct):
-    """One change."""
-
     name: str = field(STRING)
     config_operation: int = field(INT8)
     """0 set, 1 delete, 2 append, 3 subtract."""
@@ -29,15 +27,11 @@ class AlterConfigsResource(Struct):
 
 
 class IncrementalAlterConfigsRequest(Request, key=ApiKey.INCREMENTAL_ALTER_CONFIGS):
-    """Make these changes."""
-
     resources: list[AlterConfigsResource] = field(Array(AlterConfigsResource))
     validate_only: bool = field(BOOL)
 
 
 class AlterConfigsResourceResponse(Struct):
-    """The outcome for one resource."""
-
     error_code: int = field(INT16)
     error_message: str | None = field(STRING, nullable_since=0)
     resource_type: int = field(INT8)
@@ -45,7 +39,5 @@ class AlterConfigsResourceResponse(Struct):
 
 
 class IncrementalAlterConfigsResponse(Response, key=ApiKey.INCREMENTAL_ALTER_CONFIGS):
-    """Result per resource."""
-
     throttle_time_ms: int = field(INT32)
     responses: list[AlterConfigsResourceResponse] = field(Array(AlterConfigsResourceResponse))

@@ -13,8 +13,6 @@ from engine.kafka.protocol.types import INT16, INT32, INT64, STRING
 
 
 class InitProducerIdRequest(Request, key=ApiKey.INIT_PRODUCER_ID):
-    """Give this producer an id."""
-
     transactional_id: str | None = field(STRING, nullable_since=0)
     """None for a producer that is only idempotent."""
     transaction_timeout_ms: int = field(INT32)
@@ -24,8 +22,6 @@ class InitProducerIdRequest(Request, key=ApiKey.INIT_PRODUCER_ID):
 
 
 class InitProducerIdResponse(Response, key=ApiKey.INIT_PRODUCER_ID):
-    """Id and epoch."""
-
     throttle_time_ms: int = field(INT32)
     error_code: int = field(INT16)
     producer_id: int = field(INT64, default=-1)

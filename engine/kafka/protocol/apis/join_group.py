@@ -22,8 +22,6 @@ class JoinGroupRequestProtocol(Struct):
 
 
 class JoinGroupRequest(Request, key=ApiKey.JOIN_GROUP):
-    """Let this member join."""
-
     group_id: str = field(STRING)
     session_timeout_ms: int = field(INT32)
     """After this long without a heartbeat, the member is dead."""
@@ -48,8 +46,6 @@ class JoinGroupResponseMember(Struct):
 
 
 class JoinGroupResponse(Response, key=ApiKey.JOIN_GROUP):
-    """The new generation."""
-
     throttle_time_ms: int = field(INT32, since=2)
     error_code: int = field(INT16)
     generation_id: int = field(INT32, default=-1)

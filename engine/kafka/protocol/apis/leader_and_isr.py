@@ -14,8 +14,6 @@ from engine.kafka.protocol.types import BOOL, INT8, INT16, INT32, INT64, STRING,
 
 
 class LeaderAndIsrPartitionState(Struct):
-    """The new state of one partition."""
-
     topic_name: str = field(STRING, until=1)
     """In versions 0 and 1 only."""
     partition_index: int = field(INT32)
@@ -38,8 +36,6 @@ class LeaderAndIsrPartitionState(Struct):
 
 
 class LeaderAndIsrTopicState(Struct):
-    """One topic's partitions."""
-
     topic_name: str = field(STRING, since=2)
     topic_id: bytes = field(UUID, since=5)
     partition_states: list[LeaderAndIsrPartitionState] = field(Array(LeaderAndIsrPartitionState), since=2)
@@ -72,8 +68,6 @@ class LeaderAndIsrRequest(Request, key=ApiKey.LEADER_AND_ISR):
 
 
 class LeaderAndIsrPartitionError(Struct):
-    """The outcome for one partition."""
-
     topic_name: str = field(STRING, until=4)
     """Until version 4."""
     partition_index: int = field(INT32)
@@ -81,15 +75,11 @@ class LeaderAndIsrPartitionError(Struct):
 
 
 class LeaderAndIsrTopicError(Struct):
-    """One topic's partitions."""
-
     topic_id: bytes = field(UUID, since=5)
     partition_errors: list[LeaderAndIsrPartitionError] = field(Array(LeaderAndIsrPartitionError), since=5)
 
 
 class LeaderAndIsrResponse(Response, key=ApiKey.LEADER_AND_ISR):
-    """Result per partition."""
-
     error_code: int = field(INT16)
     partition_errors: list[LeaderAndIsrPartitionError] = field(
         Array(LeaderAndIsrPartitionError), until=4, ignorable=False

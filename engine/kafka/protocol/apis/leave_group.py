@@ -21,8 +21,6 @@ class MemberIdentity(Struct):
 
 
 class LeaveGroupRequest(Request, key=ApiKey.LEAVE_GROUP):
-    """Remove these members."""
-
     group_id: str = field(STRING)
     member_id: str = field(STRING, until=2, ignorable=False)
     """Until version 2; then ``members``."""
@@ -30,16 +28,12 @@ class LeaveGroupRequest(Request, key=ApiKey.LEAVE_GROUP):
 
 
 class MemberResponse(Struct):
-    """The outcome for one member."""
-
     member_id: str = field(STRING, since=3)
     group_instance_id: str | None = field(STRING, since=3, nullable_since=3)
     error_code: int = field(INT16, since=3)
 
 
 class LeaveGroupResponse(Response, key=ApiKey.LEAVE_GROUP):
-    """Result per member."""
-
     throttle_time_ms: int = field(INT32, since=1)
     error_code: int = field(INT16)
     members: list[MemberResponse] = field(Array(MemberResponse), since=3, ignorable=False)

@@ -12,8 +12,6 @@ from engine.kafka.protocol.types import INT16, INT32, STRING, Array
 
 
 class ListGroupsRequest(Request, key=ApiKey.LIST_GROUPS):
-    """List the groups."""
-
     states_filter: list[str] = field(Array(STRING), since=4, ignorable=False)
     """Empty: all."""
     types_filter: list[str] = field(Array(STRING), since=5, ignorable=False)
@@ -21,8 +19,6 @@ class ListGroupsRequest(Request, key=ApiKey.LIST_GROUPS):
 
 
 class ListedGroup(Struct):
-    """One group."""
-
     group_id: str = field(STRING)
     protocol_type: str = field(STRING)
     group_state: str = field(STRING, since=4)

@@ -26,15 +26,11 @@ class ListOffsetsPartition(Struct):
 
 
 class ListOffsetsTopic(Struct):
-    """One topic's partitions."""
-
     name: str = field(STRING)
     partitions: list[ListOffsetsPartition] = field(Array(ListOffsetsPartition))
 
 
 class ListOffsetsRequest(Request, key=ApiKey.LIST_OFFSETS):
-    """Find offsets by time."""
-
     replica_id: int = field(INT32)
     """The follower's broker id; -1 for a consumer, -2 for a debugging one."""
     isolation_level: int = field(INT8, since=2, ignorable=False)
@@ -43,8 +39,6 @@ class ListOffsetsRequest(Request, key=ApiKey.LIST_OFFSETS):
 
 
 class ListOffsetsPartitionResponse(Struct):
-    """What was found in one partition."""
-
     partition_index: int = field(INT32)
     error_code: int = field(INT16)
     old_style_offsets: list[int] = field(Array(INT64), until=0, ignorable=False)
@@ -57,14 +51,10 @@ class ListOffsetsPartitionResponse(Struct):
 
 
 class ListOffsetsTopicResponse(Struct):
-    """One topic's partitions."""
-
     name: str = field(STRING)
     partitions: list[ListOffsetsPartitionResponse] = field(Array(ListOffsetsPartitionResponse))
 
 
 class ListOffsetsResponse(Response, key=ApiKey.LIST_OFFSETS):
-    """One offset per partition."""
-
     throttle_time_ms: int = field(INT32, since=2)
     topics: list[ListOffsetsTopicResponse] = field(Array(ListOffsetsTopicResponse))

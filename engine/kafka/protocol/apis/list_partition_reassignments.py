@@ -8,15 +8,11 @@ from engine.kafka.protocol.types import INT16, INT32, STRING, Array
 
 
 class ListPartitionReassignmentsTopics(Struct):
-    """One topic's partitions."""
-
     name: str = field(STRING)
     partition_indexes: list[int] = field(Array(INT32))
 
 
 class ListPartitionReassignmentsRequest(Request, key=ApiKey.LIST_PARTITION_REASSIGNMENTS):
-    """List the reassignments of these partitions."""
-
     timeout_ms: int = field(INT32, default=60000)
     topics: list[ListPartitionReassignmentsTopics] | None = field(
         Array(ListPartitionReassignmentsTopics), default=None, nullable_since=0
@@ -25,8 +21,6 @@ class ListPartitionReassignmentsRequest(Request, key=ApiKey.LIST_PARTITION_REASS
 
 
 class OngoingPartitionReassignment(Struct):
-    """One reassignment."""
-
     partition_index: int = field(INT32)
     replicas: list[int] = field(Array(INT32))
     """All replicas, including the adding and removing ones."""
@@ -35,15 +29,11 @@ class OngoingPartitionReassignment(Struct):
 
 
 class OngoingTopicReassignment(Struct):
-    """One topic's partitions."""
-
     name: str = field(STRING)
     partitions: list[OngoingPartitionReassignment] = field(Array(OngoingPartitionReassignment))
 
 
 class ListPartitionReassignmentsResponse(Response, key=ApiKey.LIST_PARTITION_REASSIGNMENTS):
-    """The reassignments."""
-
     throttle_time_ms: int = field(INT32)
     error_code: int = field(INT16)
     error_message: str | None = field(STRING, default="", nullable_since=0)

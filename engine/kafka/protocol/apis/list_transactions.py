@@ -12,8 +12,6 @@ from engine.kafka.protocol.types import INT16, INT32, INT64, STRING, Array
 
 
 class ListTransactionsRequest(Request, key=ApiKey.LIST_TRANSACTIONS):
-    """List the transactions."""
-
     state_filters: list[str] = field(Array(STRING))
     """Empty: all."""
     producer_id_filters: list[int] = field(Array(INT64))
@@ -23,8 +21,6 @@ class ListTransactionsRequest(Request, key=ApiKey.LIST_TRANSACTIONS):
 
 
 class TransactionState(Struct):
-    """One transaction."""
-
     transactional_id: str = field(STRING)
     producer_id: int = field(INT64)
     transaction_state: str = field(STRING)

@@ -22,8 +22,6 @@ class MetadataRequestTopic(Struct):
 
 
 class MetadataRequest(Request, key=ApiKey.METADATA):
-    """Describe these topics."""
-
     topics: list[MetadataRequestTopic] | None = field(Array(MetadataRequestTopic), nullable_since=1)
     """None: all topics; empty: none (version 0: all)."""
     allow_auto_topic_creation: bool = field(BOOL, since=4, default=True, ignorable=False)
@@ -69,8 +67,6 @@ class MetadataResponseTopic(Struct):
 
 
 class MetadataResponse(Response, key=ApiKey.METADATA):
-    """The cluster as this broker knows it."""
-
     throttle_time_ms: int = field(INT32, since=3)
     brokers: list[MetadataResponseBroker] = field(Array(MetadataResponseBroker))
     cluster_id: str | None = field(STRING, since=2, nullable_since=2)

@@ -14,8 +14,6 @@ from engine.kafka.protocol.types import INT16, INT32, INT64, STRING, Array
 
 
 class OffsetCommitRequestPartition(Struct):
-    """One partition's offset."""
-
     partition_index: int = field(INT32)
     committed_offset: int = field(INT64)
     """The next offset to read."""
@@ -28,15 +26,11 @@ class OffsetCommitRequestPartition(Struct):
 
 
 class OffsetCommitRequestTopic(Struct):
-    """One topic's partitions."""
-
     name: str = field(STRING)
     partitions: list[OffsetCommitRequestPartition] = field(Array(OffsetCommitRequestPartition))
 
 
 class OffsetCommitRequest(Request, key=ApiKey.OFFSET_COMMIT):
-    """Store these offsets."""
-
     group_id: str = field(STRING)
     generation_id_or_member_epoch: int = field(INT32, since=1, default=-1)
     """Generation of the group; -1 from clients that assign partitions themselves."""
@@ -49,21 +43,15 @@ class OffsetCommitRequest(Request, key=ApiKey.OFFSET_COMMIT):
 
 
 class OffsetCommitResponsePartition(Struct):
-    """The outcome for one partition's offset."""
-
     partition_index: int = field(INT32)
     error_code: int = field(INT16)
 
 
 class OffsetCommitResponseTopic(Struct):
-    """One topic's partitions."""
-
     name: str = field(STRING)
     partitions: list[OffsetCommitResponsePartition] = field(Array(OffsetCommitResponsePartition))
 
 
 class OffsetCommitResponse(Response, key=ApiKey.OFFSET_COMMIT):
-    """Result per partition."""
-
     throttle_time_ms: int = field(INT32, since=3)
     topics: list[OffsetCommitResponseTopic] = field(Array(OffsetCommitResponseTopic))

@@ -8,42 +8,30 @@ from engine.kafka.protocol.types import INT16, INT32, STRING, Array
 
 
 class OffsetDeleteRequestPartition(Struct):
-    """One partition."""
-
     partition_index: int = field(INT32)
 
 
 class OffsetDeleteRequestTopic(Struct):
-    """One topic's partitions."""
-
     name: str = field(STRING)
     partitions: list[OffsetDeleteRequestPartition] = field(Array(OffsetDeleteRequestPartition))
 
 
 class OffsetDeleteRequest(Request, key=ApiKey.OFFSET_DELETE):
-    """Forget these offsets."""
-
     group_id: str = field(STRING)
     topics: list[OffsetDeleteRequestTopic] = field(Array(OffsetDeleteRequestTopic))
 
 
 class OffsetDeleteResponsePartition(Struct):
-    """The outcome for one partition's offset."""
-
     partition_index: int = field(INT32)
     error_code: int = field(INT16)
 
 
 class OffsetDeleteResponseTopic(Struct):
-    """One topic's partitions."""
-
     name: str = field(STRING)
     partitions: list[OffsetDeleteResponsePartition] = field(Array(OffsetDeleteResponsePartition))
 
 
 class OffsetDeleteResponse(Response, key=ApiKey.OFFSET_DELETE):
-    """Result per partition."""
-
     error_code: int = field(INT16)
     throttle_time_ms: int = field(INT32)
     topics: list[OffsetDeleteResponseTopic] = field(Array(OffsetDeleteResponseTopic))

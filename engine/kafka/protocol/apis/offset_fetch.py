@@ -38,8 +38,6 @@ class OffsetFetchRequestGroup(Struct):
 
 
 class OffsetFetchRequest(Request, key=ApiKey.OFFSET_FETCH):
-    """Read these groups' offsets."""
-
     group_id: str = field(STRING, until=7, ignorable=False)
     """Until version 7; then ``groups``."""
     topics: list[OffsetFetchRequestTopic] | None = field(
@@ -90,16 +88,12 @@ class OffsetFetchResponseTopics(Struct):
 
 
 class OffsetFetchResponseGroup(Struct):
-    """One group's offsets."""
-
     group_id: str = field(STRING, since=8)
     topics: list[OffsetFetchResponseTopics] = field(Array(OffsetFetchResponseTopics), since=8)
     error_code: int = field(INT16, since=8)
 
 
 class OffsetFetchResponse(Response, key=ApiKey.OFFSET_FETCH):
-    """Offsets per partition."""
-
     throttle_time_ms: int = field(INT32, since=3)
     topics: list[OffsetFetchResponseTopic] = field(Array(OffsetFetchResponseTopic), until=7, ignorable=False)
     """Until version 7; then ``groups``."""

@@ -21,15 +21,11 @@ class OffsetForLeaderPartition(Struct):
 
 
 class OffsetForLeaderTopic(Struct):
-    """One topic's partitions."""
-
     topic: str = field(STRING)
     partitions: list[OffsetForLeaderPartition] = field(Array(OffsetForLeaderPartition))
 
 
 class OffsetForLeaderEpochRequest(Request, key=ApiKey.OFFSET_FOR_LEADER_EPOCH):
-    """Find the ends of these epochs."""
-
     replica_id: int = field(INT32, since=3, default=-2)
     """The follower's broker id; -1 for a consumer, -2 for a debugging one."""
     topics: list[OffsetForLeaderTopic] = field(Array(OffsetForLeaderTopic))
@@ -47,14 +43,10 @@ class EpochEndOffset(Struct):
 
 
 class OffsetForLeaderTopicResult(Struct):
-    """One topic's partitions."""
-
     topic: str = field(STRING)
     partitions: list[EpochEndOffset] = field(Array(EpochEndOffset))
 
 
 class OffsetForLeaderEpochResponse(Response, key=ApiKey.OFFSET_FOR_LEADER_EPOCH):
-    """End offset per partition."""
-
     throttle_time_ms: int = field(INT32, since=2)
     topics: list[OffsetForLeaderTopicResult] = field(Array(OffsetForLeaderTopicResult))

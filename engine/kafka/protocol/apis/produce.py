@@ -15,22 +15,16 @@ from engine.kafka.protocol.types import INT16, INT32, INT64, RECORDS, STRING, Ar
 
 
 class PartitionProduceData(Struct):
-    """The batches for one partition."""
-
     index: int = field(INT32)
     records: Records = field(RECORDS, nullable_since=0)
 
 
 class TopicProduceData(Struct):
-    """One topic's partitions."""
-
     name: str = field(STRING)
     partition_data: list[PartitionProduceData] = field(Array(PartitionProduceData))
 
 
 class ProduceRequest(Request, key=ApiKey.PRODUCE):
-    """Append these batches."""
-
     transactional_id: str | None = field(STRING, since=3, nullable_since=3, ignorable=False)
     """None unless the batches are part of a transaction."""
     acks: int = field(INT16)
@@ -56,8 +50,6 @@ class LeaderIdAndEpoch(Struct):
 
 
 class PartitionProduceResponse(Struct):
-    """The outcome for one partition's batches."""
-
     index: int = field(INT32)
     error_code: int = field(INT16)
     base_offset: int = field(INT64)
@@ -72,8 +64,6 @@ class PartitionProduceResponse(Struct):
 
 
 class TopicProduceResponse(Struct):
-    """One topic's partitions."""
-
     name: str = field(STRING)
     partition_responses: list[PartitionProduceResponse] = field(Array(PartitionProduceResponse))
 
@@ -88,8 +78,6 @@ class NodeEndpoint(Struct):
 
 
 class ProduceResponse(Response, key=ApiKey.PRODUCE):
-    """Result per partition."""
-
     responses: list[TopicProduceResponse] = field(Array(TopicProduceResponse))
     throttle_time_ms: int = field(INT32, since=1)
     node_endpoints: list[NodeEndpoint] = field(Array(NodeEndpoint), since=10, tag=0, ignorable=False)

@@ -12,16 +12,12 @@ from engine.kafka.protocol.types import BYTES, INT16, INT32, INT64
 
 
 class RenewDelegationTokenRequest(Request, key=ApiKey.RENEW_DELEGATION_TOKEN):
-    """Renew this token."""
-
     hmac: bytes = field(BYTES)
     renew_period_ms: int = field(INT64)
     """-1: the broker's setting."""
 
 
 class RenewDelegationTokenResponse(Response, key=ApiKey.RENEW_DELEGATION_TOKEN):
-    """The new expiry time."""
-
     error_code: int = field(INT16)
     expiry_timestamp_ms: int = field(INT64)
     throttle_time_ms: int = field(INT32)

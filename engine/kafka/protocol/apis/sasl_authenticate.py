@@ -12,8 +12,6 @@ from engine.kafka.protocol.types import BYTES, INT16, INT64, STRING
 
 
 class SaslAuthenticateRequest(Request, key=ApiKey.SASL_AUTHENTICATE):
-    """The client's token."""
-
     auth_bytes: bytes = field(BYTES)
 
 

@@ -12,8 +12,6 @@ from engine.kafka.protocol.types import INT16, STRING, Array
 
 
 class SaslHandshakeRequest(Request, key=ApiKey.SASL_HANDSHAKE):
-    """Authenticate with this mechanism."""
-
     mechanism: str = field(STRING)
 
 

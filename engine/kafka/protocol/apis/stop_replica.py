@@ -27,8 +27,6 @@ class StopReplicaTopicV1(Struct):
 
 
 class StopReplicaPartitionState(Struct):
-    """One replica to stop."""
-
     partition_index: int = field(INT32, since=3)
     leader_epoch: int = field(INT32, since=3, default=-1)
     """-1 if unknown, -2 if the topic is being deleted; neither is checked."""
@@ -37,15 +35,11 @@ class StopReplicaPartitionState(Struct):
 
 
 class StopReplicaTopicState(Struct):
-    """One topic's replicas."""
-
     topic_name: str = field(STRING, since=3)
     partition_states: list[StopReplicaPartitionState] = field(Array(StopReplicaPartitionState), since=3)
 
 
 class StopReplicaRequest(Request, key=ApiKey.STOP_REPLICA):
-    """Stop these replicas."""
-
     controller_id: int = field(INT32)
     is_kraft_controller: bool = field(BOOL, since=4, ignorable=False)
     controller_epoch: int = field(INT32)
@@ -59,15 +53,11 @@ class StopReplicaRequest(Request, key=ApiKey.STOP_REPLICA):
 
 
 class StopReplicaPartitionError(Struct):
-    """The outcome for one replica."""
-
     topic_name: str = field(STRING)
     partition_index: int = field(INT32)
     error_code: int = field(INT16)
 
 
 class StopReplicaResponse(Response, key=ApiKey.STOP_REPLICA):
-    """Result per partition."""
-
     error_code: int = field(INT16)
     partition_errors: list[StopReplicaPartitionError] = field(Array(StopReplicaPartitionError))

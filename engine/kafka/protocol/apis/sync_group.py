@@ -20,8 +20,6 @@ class SyncGroupRequestAssignment(Struct):
 
 
 class SyncGroupRequest(Request, key=ApiKey.SYNC_GROUP):
-    """Return this member's part."""
-
     group_id: str = field(STRING)
     generation_id: int = field(INT32)
     member_id: str = field(STRING)
@@ -33,8 +31,6 @@ class SyncGroupRequest(Request, key=ApiKey.SYNC_GROUP):
 
 
 class SyncGroupResponse(Response, key=ApiKey.SYNC_GROUP):
-    """The member's part."""
-
     throttle_time_ms: int = field(INT32, since=1)
     error_code: int = field(INT16)
     protocol_type: str | None = field(STRING, since=5, nullable_since=5)

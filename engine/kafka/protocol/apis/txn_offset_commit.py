@@ -12,8 +12,6 @@ from engine.kafka.protocol.types import INT16, INT32, INT64, STRING, Array
 
 
 class TxnOffsetCommitRequestPartition(Struct):
-    """One partition's offset."""
-
     partition_index: int = field(INT32)
     committed_offset: int = field(INT64)
     """The next offset to read."""
@@ -22,8 +20,6 @@ class TxnOffsetCommitRequestPartition(Struct):
 
 
 class TxnOffsetCommitRequestTopic(Struct):
-    """One topic's partitions."""
-
     name: str = field(STRING)
     partitions: list[TxnOffsetCommitRequestPartition] = field(Array(TxnOffsetCommitRequestPartition))
 
@@ -43,21 +39,15 @@ class TxnOffsetCommitRequest(Request, key=ApiKey.TXN_OFFSET_COMMIT):
 
 
 class TxnOffsetCommitResponsePartition(Struct):
-    """The outcome for one partition's offset."""
-
     partition_index: int = field(INT32)
     error_code: int = field(INT16)
 
 
 class TxnOffsetCommitResponseTopic(Struct):
-    """One topic's partitions."""
-
     name: str = field(STRING)
     partitions: list[TxnOffsetCommitResponsePartition] = field(Array(TxnOffsetCommitResponsePartition))
 
 
 class TxnOffsetCommitResponse(Response, key=ApiKey.TXN_OFFSET_COMMIT):
-    """Result per partition."""
-
     throttle_time_ms: int = field(INT32)
     topics: list[TxnOffsetCommitResponseTopic] = field(Array(TxnOffsetCommitResponseTopic))

@@ -12,8 +12,6 @@ from engine.kafka.protocol.types import BOOL, INT8, INT16, INT32, STRING, Array
 
 
 class FeatureUpdateKey(Struct):
-    """One feature's new level."""
-
     feature: str = field(STRING)
     max_version_level: int = field(INT16)
     """Below 1: delete the feature."""
@@ -23,24 +21,18 @@ class FeatureUpdateKey(Struct):
 
 
 class UpdateFeaturesRequest(Request, key=ApiKey.UPDATE_FEATURES):
-    """Change these features."""
-
     timeout_ms: int = field(INT32, default=60000)
     feature_updates: list[FeatureUpdateKey] = field(Array(FeatureUpdateKey))
     validate_only: bool = field(BOOL, since=1, ignorable=False)
 
 
 class UpdatableFeatureResult(Struct):
-    """The outcome for one feature."""
-
     feature: str = field(STRING)
     error_code: int = field(INT16)
     error_message: str | None = field(STRING, nullable_since=0)
 
 
 class UpdateFeaturesResponse(Response, key=ApiKey.UPDATE_FEATURES):
-    """Result per feature."""
-
     throttle_time_ms: int = field(INT32)
     error_code: int = field(INT16)
     error_message: str | None = field(STRING, nullable_since=0)

@@ -14,8 +14,6 @@ from engine.kafka.protocol.types import BOOL, INT8, INT16, INT32, INT64, STRING,
 
 
 class UpdateMetadataPartitionState(Struct):
-    """The state of one partition."""
-
     topic_name: str = field(STRING, until=4)
     """Until version 4."""
     partition_index: int = field(INT32)
@@ -32,8 +30,6 @@ class UpdateMetadataPartitionState(Struct):
 
 
 class UpdateMetadataTopicState(Struct):
-    """One topic's partitions."""
-
     topic_name: str = field(STRING, since=5)
     topic_id: bytes = field(UUID, since=7)
     partition_states: list[UpdateMetadataPartitionState] = field(Array(UpdateMetadataPartitionState), since=5)
@@ -50,8 +46,6 @@ class UpdateMetadataEndpoint(Struct):
 
 
 class UpdateMetadataBroker(Struct):
-    """One live broker."""
-
     id: int = field(INT32)
     v0_host: str = field(STRING, until=0)
     """Version 0 only; then ``endpoints``."""

@@ -13,15 +13,11 @@ from engine.kafka.protocol.types import BOOL, INT16, INT32, INT64, STRING, Array
 
 
 class WritableTxnMarkerTopic(Struct):
-    """One topic's partitions."""
-
     name: str = field(STRING)
     partition_indexes: list[int] = field(Array(INT32))
 
 
 class WritableTxnMarker(Struct):
-    """One producer's marker."""
-
     producer_id: int = field(INT64)
     producer_epoch: int = field(INT16)
     transaction_result: bool = field(BOOL)
@@ -32,33 +28,23 @@ class WritableTxnMarker(Struct):
 
 
 class WriteTxnMarkersRequest(Request, key=ApiKey.WRITE_TXN_MARKERS):
-    """Write these markers."""
-
     markers: list[WritableTxnMarker] = field(Array(WritableTxnMarker))
 
 
 class WritableTxnMarkerPartitionResult(Struct):
-    """The outcome for one partition's marker."""
-
     partition_index: int = field(INT32)
     error_code: int = field(INT16)
 
 
 class WritableTxnMarkerTopicResult(Struct):
-    """One topic's partitions."""
-
     name: str = field(STRING)
     partitions: list[WritableTxnMarkerPartitionResult] = field(Array(WritableTxnMarkerPartitionResult))
 
 
 class WritableTxnMarkerResult(Struct):
-    """One producer's topics."""
-
     producer_id: int = field(INT64)
     topics: list[WritableTxnMarkerTopicResult] = field(Array(WritableTxnMarkerTopicResult))
 
 
 class WriteTxnMarkersResponse(Response, key=ApiKey.WRITE_TXN_MARKERS):
-    """Result per partition."""
-
     markers: list[WritableTxnMarkerResult] = field(Array(WritableTxnMarkerResult))
