@@ -44,7 +44,7 @@ def command(invocation: Invocation) -> Report | Awaitable[Report]:
 async def _walked(invocation: Invocation) -> Report:
     from cli.framework.cluster_session import open_cluster
     from cli.views.doctor import walk_report
-    from engine.admin.brokers.walk import walk
+    from engine.admin.brokers.doctor import walk
 
     async with open_cluster(invocation, may_be_absent=True) as cluster:
         return walk_report([step async for step in walk(cluster)])

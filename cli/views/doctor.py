@@ -13,7 +13,7 @@ from engine.local.doctor import Check, CheckStatus
 
 if TYPE_CHECKING:
     # It imports the clients, which a look at this machine does not need.
-    from engine.admin.brokers.walk import Step
+    from engine.admin.brokers.doctor import Step
 
 _TONES = {
     CheckStatus.OK: Tone.GOOD,

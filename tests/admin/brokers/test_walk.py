@@ -14,7 +14,7 @@ from certificates import Authority
 from event_loop import in_event_loop, staged
 from scripted_brokers import HANG_UP, ScriptedCluster, scripted_cluster
 
-from engine.admin.brokers.walk import Step, walk
+from engine.admin.brokers.doctor import Step, walk
 from engine.admin.cluster.client_properties import client_properties
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import FailureKind
