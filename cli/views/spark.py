@@ -11,7 +11,7 @@ from cli.output.values import human_duration
 from cli.views.groups import reset_report
 from cli.views.lag import status_tone
 from engine.admin.groups.reset_plan import PartitionReset
-from engine.admin.lag.lake_history import CompactedDay, LagHistory, Moment, ReaderHistory
+from engine.admin.lag.history_reading import CompactedDay, LagHistory, Moment, ReaderHistory
 from engine.admin.lag.spark_queries import Job
 from engine.common.quantities import counted
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from engine.admin.lag.lake import Lake
-from engine.admin.lag.lake_sampling import ChunkDone, ChunkTask, Part, Watched, plan_chunks, sample_chunk
+from engine.admin.lag.history_folder import Lake
+from engine.admin.lag.history_sampling import ChunkDone, ChunkTask, Part, Watched, plan_chunks, sample_chunk
 from engine.admin.lag.stores import needs_spark, whole_place
 from engine.spark.hadoop_jvm import share_settings
 from engine.spark.hadoop_store import HadoopStore

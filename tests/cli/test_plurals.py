@@ -8,7 +8,7 @@ import pytest
 
 from cli.commands.reassignment.run import _summary
 from cli.views.spark import compacted_report, history_report
-from engine.admin.lag.lake_history import CompactedDay, LagHistory, ReaderHistory
+from engine.admin.lag.history_reading import CompactedDay, LagHistory, ReaderHistory
 from engine.admin.lag.verdicts import LagStatus
 from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.reassignment.prepare import PreparedReassignment

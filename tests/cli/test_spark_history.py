@@ -11,8 +11,8 @@ from golden import Seen, check_json
 from klamm_program import Program
 
 from cli.views.spark import plot_lines
-from engine.admin.lag.lake import COLUMNS, Lake
-from engine.admin.lag.lake_history import Moment
+from engine.admin.lag.history_folder import COLUMNS, Lake
+from engine.admin.lag.history_reading import Moment
 from engine.admin.lag.verdicts import LagStatus
 
 MINUTE = 60_000

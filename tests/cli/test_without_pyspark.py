@@ -13,7 +13,7 @@ from group_members import fill
 from klamm_program import environment
 from spark_traces import RECORDED, restore
 
-from engine.admin.lag.lake import COLUMNS, Lake
+from engine.admin.lag.history_folder import COLUMNS, Lake
 from engine.local.cluster import LocalCluster
 
 PROGRAM = """\

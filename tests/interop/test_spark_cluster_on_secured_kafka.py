@@ -18,7 +18,7 @@ from secured_kafka import secured_kafka
 from spark_sessions import SETTINGS
 from standalone_spark import standalone, submitted
 
-from engine.admin.lag.lake import COLUMNS, Lake
+from engine.admin.lag.history_folder import COLUMNS, Lake
 
 KEY_PASSWORD = "k3y-Secr3t"
 JOB = """\

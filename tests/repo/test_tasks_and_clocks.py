@@ -51,7 +51,7 @@ READ_THE_HOUR = {
     "engine/admin/cluster/rollback_file.py": "the name of a file",
     "engine/admin/groups/reset_plan.py": "a time such as 2h counts back from now",
     "engine/admin/lag/spark_queries.py": "the age of samples",
-    "engine/admin/lag/lake_sampling.py": "the time of a sample",
+    "engine/admin/lag/history_sampling.py": "the time of a sample",
     "engine/admin/lag/measuring.py": "the time of a sample",
     "engine/admin/lag/sampling.py": "the time of a sample",
     "engine/admin/offsets/selection.py": "a time such as 2h counts back from now",

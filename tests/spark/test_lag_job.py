@@ -24,9 +24,9 @@ from spark_traces import one_source, write_checkpoint
 
 import engine.spark.lag_job as lag_job
 from engine.admin.cluster.target import Naming, resolve_target
-from engine.admin.lag.lake import COLUMNS, Lake
-from engine.admin.lag.lake_history import Objective, read_lake
-from engine.admin.lag.lake_sampling import ChunkTask, Watched
+from engine.admin.lag.history_folder import COLUMNS, Lake
+from engine.admin.lag.history_reading import Objective, read_lake
+from engine.admin.lag.history_sampling import ChunkTask, Watched
 from engine.local.cluster import LocalCluster
 from engine.spark.lag_job import LagJob, SampleTold, run_lag_job
 

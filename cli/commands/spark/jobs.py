@@ -90,7 +90,7 @@ async def commit(
     from cli.framework.cluster_session import open_cluster
     from cli.views.groups import planned_lines
     from cli.views.spark import commit_report
-    from engine.admin.lag.lake import mirror, plan_mirror
+    from engine.admin.lag.history_folder import mirror, plan_mirror
 
     query = await _the_query(invocation, place)
     code = ExitCode.DONE

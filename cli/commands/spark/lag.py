@@ -20,7 +20,7 @@ from cli.output.report import Report
 from engine.common.quantities import counted
 
 if TYPE_CHECKING:
-    from engine.admin.lag.lake_sampling import Watched
+    from engine.admin.lag.history_sampling import Watched
     from engine.spark.lag_job import SampleTold
 
 
@@ -65,7 +65,7 @@ def lag(
     """
     import asyncio
 
-    from engine.admin.lag.lake import Lake
+    from engine.admin.lag.history_folder import Lake
     from engine.spark.lag_job import LagJob, run_lag_job
 
     if not out:
@@ -117,7 +117,7 @@ def _clusters(
     from pathlib import Path
 
     from engine.admin.cluster.target import Naming, resolve_target
-    from engine.admin.lag.lake_sampling import Watched
+    from engine.admin.lag.history_sampling import Watched
 
     if profiles:
         if checkpoints or event_logs:
@@ -176,11 +176,11 @@ def history(
     while samples are taken and read: it leaves today (UTC) alone.
     """
     from cli.views.spark import compacted_report, history_report
-    from engine.admin.lag.lake import Lake
-    from engine.admin.lag.lake_history import Objective, read_lake
+    from engine.admin.lag.history_folder import Lake
+    from engine.admin.lag.history_reading import Objective, read_lake
 
     if compact:
-        from engine.admin.lag.lake_history import compact as compact_lake
+        from engine.admin.lag.history_reading import compact as compact_lake
 
         return compacted_report(compact_lake(Lake(path), time.time_ns() // 1_000_000))
     span_s = seconds_option("--since", since)

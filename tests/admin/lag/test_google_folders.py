@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from store_servers import BUCKET, PLACE, gs_server
 
-from engine.admin.lag.lake import COLUMNS, Lake
+from engine.admin.lag.history_folder import COLUMNS, Lake
 from engine.admin.lag.stores import ArrowStore
 
 

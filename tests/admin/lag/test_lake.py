@@ -13,9 +13,9 @@ import pytest
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.target import Naming, resolve_target
 from engine.admin.groups.values import GroupType
-from engine.admin.lag.lake import COLUMNS, Lake, Rows, chunk_of
-from engine.admin.lag.lake_history import CompactedDay, Moment, Objective, compact, read_lake
-from engine.admin.lag.lake_sampling import Watched, plan_chunks, sample_chunk
+from engine.admin.lag.history_folder import COLUMNS, Lake, Rows, chunk_of
+from engine.admin.lag.history_reading import CompactedDay, Moment, Objective, compact, read_lake
+from engine.admin.lag.history_sampling import Watched, plan_chunks, sample_chunk
 from engine.admin.lag.verdicts import LagStatus, Point
 from engine.common.model import TopicPartition
 

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Final
 
 from engine.admin.groups.scope import is_pattern
-from engine.admin.lag.lake import Lake, SampleFile, day_of
+from engine.admin.lag.history_folder import Lake, SampleFile, day_of
 from engine.admin.lag.verdicts import LagStatus
 
 _COLUMNS: Final = (

@@ -1,4 +1,4 @@
-"""Takes one sample of some groups and queries and writes it into a lake. Runs anywhere: in a worker of Spark, too."""
+"""Takes one sample of some groups and queries and writes it into their history. Runs anywhere: in a worker of Spark, too."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError
 from engine.admin.cluster.target import ClusterTarget
 from engine.admin.groups.scope import FoundGroups, GroupScope, find_groups
-from engine.admin.lag.lake import CLUSTER_KIND, COLUMNS, Lake, LakePoints, Rows, chunk_of
+from engine.admin.lag.history_folder import CLUSTER_KIND, COLUMNS, Lake, LakePoints, Rows, chunk_of
 from engine.admin.lag.results import (
     Followed,
     GroupLag,
