@@ -26,8 +26,8 @@ from engine.admin.lag.results import GroupLag
 from engine.admin.lag.verdicts import LagStatus
 from engine.admin.offsets.listing import FoundOffset, ask_offsets
 from engine.admin.topics.values import MIN_ISR
-from engine.admin.watch.board import failure_of
 from engine.admin.watch.frame import BrokerWords, WatchedGroup
+from engine.admin.watch.link_states import failure_of
 from engine.common.model import LATEST_TIMESTAMP, NO_LEADER, TopicPartition
 from engine.common.snapshot import ClusterSnapshot, TopicSnapshot
 from engine.common.turns import pieces_of

@@ -21,9 +21,9 @@ from engine.admin.cluster.errors import Unreachable
 from engine.admin.cluster.target import Side
 from engine.admin.cluster.zookeeper import open_zookeeper, servers_down
 from engine.admin.health.reading import zookeeper_delay_ms
-from engine.admin.watch.board import Board, Failure, failure_of
 from engine.admin.watch.frame import BrokerRegistration, Stage, StageSource
 from engine.admin.watch.knowledge import Knowledge
+from engine.admin.watch.link_states import Board, Failure, failure_of
 from engine.admin.watch.merging import Assignments
 from engine.admin.watch.schedule import BACK_OFF_MAX_MS, BACK_OFF_MS, Rotation
 from engine.common.clock import Clock

@@ -22,10 +22,10 @@ from engine.admin.cluster.remedies import START_IT, Parameter, Phrase
 from engine.admin.cluster.rights import Right
 from engine.admin.cluster.target import ClusterTarget, Side
 from engine.admin.watch import by_wire
-from engine.admin.watch.board import Board, Failure, failure_of
 from engine.admin.watch.feed import FeedStatus, FrameBox, Playback, interval_within_bounds
 from engine.admin.watch.frame import Frame, LinkState, Stage, StageSource
 from engine.admin.watch.knowledge import Knowledge
+from engine.admin.watch.link_states import Board, Failure, failure_of
 from engine.admin.watch.schedule import StageSchedule
 from engine.admin.watch.shared_cluster import BROKERS_NOT_ASKED
 from engine.admin.watch.silence import LOOK_MS, Listener

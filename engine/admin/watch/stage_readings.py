@@ -32,10 +32,10 @@ from engine.admin.log_dirs.describing import NOT_ALLOWED, note_hidden_topics, re
 from engine.admin.reassignment.lock import plan_in_the_way
 from engine.admin.topics.by_wire import read_reassignments
 from engine.admin.watch import by_wire
-from engine.admin.watch.board import Board
 from engine.admin.watch.by_wire import unmeasured
 from engine.admin.watch.frame import Stage, WatchedGroup, WatchedQuery
 from engine.admin.watch.knowledge import Knowledge
+from engine.admin.watch.link_states import Board
 from engine.admin.watch.shared_cluster import SharedCluster
 from engine.common.clock import Clock
 from engine.common.errors import ErrorCode
