@@ -22,10 +22,10 @@ from fake_cluster import FakeCluster, big_cluster
 from fake_feed import FakeFeed
 
 from engine.admin.analysis.causes import missing_brokers
+from engine.admin.analysis.clocks_and_epochs import SanityCheck
 from engine.admin.analysis.history import History
 from engine.admin.analysis.moves import moves_board
 from engine.admin.analysis.restart_order import restart_board
-from engine.admin.analysis.sanity import SanityCheck
 from engine.admin.analysis.tallies import Tallies
 from engine.admin.cluster.target import ClusterTarget, Origin, Side, parse_addresses
 from engine.admin.cluster.wire import WireCluster

@@ -15,8 +15,8 @@ from event_loop import staged
 from fake_cluster import FakeCluster
 from fake_feed import FakeFeed, fake_feed
 
+from engine.admin.analysis.clocks_and_epochs import Doubt, Finding
 from engine.admin.analysis.incidents import RUNS_MAX, Run, Runs
-from engine.admin.analysis.sanity import Doubt, Finding
 from engine.admin.analysis.standstills import may_step_over
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.configs.values import Entity, EntityType

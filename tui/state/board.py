@@ -11,12 +11,12 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, overload
 
+from engine.admin.analysis.clocks_and_epochs import Finding, SanityCheck
 from engine.admin.analysis.disks import DirTrend, dir_trends, note_filling
 from engine.admin.analysis.history import History
 from engine.admin.analysis.incidents import Incident, Run
 from engine.admin.analysis.moves import MovesBoard, moves_board
 from engine.admin.analysis.rates import Rates
-from engine.admin.analysis.sanity import Finding, SanityCheck
 from engine.admin.analysis.standstills import Standstills
 from engine.admin.analysis.tallies import Tallies, Tally
 from engine.admin.analysis.throttles import ThrottleAdvice, throttle_advice

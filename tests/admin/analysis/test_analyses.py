@@ -10,9 +10,9 @@ import pytest
 from fake_cluster import START_MS, FakeCluster, small_cluster
 
 from engine.admin.analysis.causes import Cause, missing_brokers
+from engine.admin.analysis.clocks_and_epochs import LASTS_MS, Doubt, Finding, SanityCheck
 from engine.admin.analysis.disks import TopicGrowth, dir_trends, room_advice, what_frees
 from engine.admin.analysis.history import History, Sample, slope_of
-from engine.admin.analysis.sanity import LASTS_MS, Doubt, Finding, SanityCheck
 from engine.admin.analysis.tallies import Tallies, Tally, tally_of
 from engine.admin.analysis.timeline import Absence, LeaderChange, timelines
 from engine.admin.health.checks import assess
