@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from engine.common.model import NO_LEADER, TopicPartition
 from engine.common.quantities import counted, plural
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot
-from plans.building import copy_size
 from plans.digest import input_digest
 from plans.findings import Check, Finding, Lack, PlanLines, cannot_tell
 from plans.plan_file import ANY_LOG_DIR, PlanEntry, PlanFile
 from plans.policy import Policy
+from plans.problem_building import copy_size
 
 NO_SIZES = "sizes are not known: take the snapshot with sizes"
 

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from plans.columns import Column, Floats, Ints, Model, Row, price
 from plans.construction import Solution
 from plans.highs import new_solver, run_limited
-from plans.nearby import Nearby
+from plans.nearby_program import Nearby
 from plans.options import Aim, Minimise
 from plans.problem import bits
 from plans.work import Work

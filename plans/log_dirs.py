@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 from engine.common.model import TopicPartition
 from engine.common.snapshot import ClusterSnapshot
-from plans.building import build_problem, unknown_log_dir
 from plans.capping import cap_note, remaining_moves, within_caps
 from plans.digest import input_digest
 from plans.errors import BadOption, Infeasible
@@ -16,6 +15,7 @@ from plans.loads import ByteLimits, held_bytes, whole_replicas
 from plans.options import Aim, Minimise, PlanOptions, Strategy
 from plans.plan_file import ANY_LOG_DIR, FORMAT, KAFKA_VERSION, Envelope, MadePlan, PlanEntry, PlanFile
 from plans.problem import Problem, ProblemBroker, ProblemPartition
+from plans.problem_building import build_problem, unknown_log_dir
 from plans.score import LogDirScore, Score, broker_scores, costs_of, measures_of
 from plans.solving import EXACT, HEURISTIC, Counted, Progress, Solved, first_figure, gap_between, solve
 from plans.work import DEFAULT_S, Work

@@ -8,7 +8,6 @@ from engine.common.collection import collector_paused
 from engine.common.listing import first_few
 from engine.common.model import NO_LEADER, ReplicaAssignment
 from engine.common.snapshot import ClusterSnapshot
-from plans.building import BuiltProblem, build_problem
 from plans.capping import cap_note, rank, remaining_moves, within_caps
 from plans.digest import input_digest
 from plans.errors import PlanError
@@ -16,6 +15,7 @@ from plans.loads import ByteLimits, byte_limits, held_bytes
 from plans.options import Minimise, PlanOptions, Strategy
 from plans.plan_file import ANY_LOG_DIR, FORMAT, KAFKA_VERSION, Envelope, MadePlan, PlanEntry, PlanFile
 from plans.problem import Problem, is_allowed, mask_of, ordered
+from plans.problem_building import BuiltProblem, build_problem
 from plans.score import Lists, Score, broker_scores, costs_of, measures_of
 from plans.solving import Progress, Solved, first_figure, gap_between, is_met, level_notes, may_use_solver, solve
 from plans.work import Work

@@ -12,7 +12,6 @@ from small_clusters import cluster
 
 from engine.common.model import BrokerInfo, TopicPartition
 from engine.common.snapshot import ClusterSnapshot, LogDirSnapshot
-from plans.building import build_problem
 from plans.checking import check_plan
 from plans.construction import Forcing
 from plans.errors import BadOption, Infeasible
@@ -22,6 +21,7 @@ from plans.plan_file import MadePlan
 from plans.planning import make_plan
 from plans.policy import parse_policy
 from plans.problem import bits
+from plans.problem_building import build_problem
 
 REPLICAS = (Aim.REPLICAS,)
 

@@ -14,12 +14,12 @@ from plan_files import hide_solver
 from small_clusters import drawn_cluster
 
 from engine.common.snapshot import ClusterSnapshot
-from plans.building import build_problem
 from plans.errors import PlanError
 from plans.loads import byte_limits, byte_room, held_bytes
 from plans.options import Aim, Minimise, PlanOptions, Strategy
 from plans.planning import make_plan
 from plans.problem import Problem, ProblemPartition, bits, is_allowed, mask_of, shared_racks, undone_of
+from plans.problem_building import build_problem
 from plans.score import costs_of
 from plans.solving import first_figure
 

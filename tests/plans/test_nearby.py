@@ -8,17 +8,17 @@ from itertools import combinations, product
 import pytest
 from small_clusters import cluster, drawn_cluster
 
-from plans.building import build_problem
 from plans.loads import byte_limits
 from plans.options import Aim, Minimise, PlanOptions, Strategy
 from plans.planning import make_plan
+from plans.problem_building import build_problem
 from plans.work import Work
 
 np = pytest.importorskip("numpy")
 pytest.importorskip("highspy")
 
 from plans.columns import Column, Floats, Model, Row, model_of  # noqa: E402
-from plans.nearby import Bools, Layout, Nearby, Pairs, RoundProgram  # noqa: E402
+from plans.nearby_program import Bools, Layout, Nearby, Pairs, RoundProgram  # noqa: E402
 
 RACKS = {1: "a", 2: "a", 3: "b", 4: "b", 5: "c", 6: "c"}
 REPLICAS, LEADERS, BYTES = Aim.REPLICAS, Aim.LEADERS, Aim.BYTES
@@ -320,7 +320,7 @@ def test_without_work_no_round_begins(monkeypatch: pytest.MonkeyPatch) -> None:
         begun.append(given)
         return RoundProgram(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("plans.nearby.RoundProgram", begin)
+    monkeypatch.setattr("plans.nearby_program.RoundProgram", begin)
     case = model([(1, 3), (1, 3)], [Row(REPLICAS, (0,), 0, 1)])
     placed = [column(0, 0, 2), column(1, 0, 2)]
     solutions = [Nearby(case, np.zeros(1), placed, None, Work(steps), lambda _: None).run() for steps in (0, 10_000)]

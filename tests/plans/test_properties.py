@@ -15,12 +15,12 @@ from small_clusters import applied, drawn_cluster
 
 from engine.common.snapshot import ClusterSnapshot
 from engine.common.snapshot_json import snapshot_to_json
-from plans.building import build_problem
 from plans.construction import Forcing, construct
 from plans.loads import byte_limits
 from plans.options import Aim, Minimise, PlanOptions, Strategy
 from plans.plan_file import encode_plan
 from plans.planning import make_plan
+from plans.problem_building import build_problem
 from plans.work import Work
 
 Rank = tuple[int, ...]

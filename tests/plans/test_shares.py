@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from small_clusters import applied, cluster, drawn_cluster
 
-from plans.building import build_problem
 from plans.levels import fixed_counts, leader_items, levels_of
 from plans.loads import byte_limits
 from plans.options import Aim, Minimise, PlanOptions, Strategy
 from plans.planning import make_plan
+from plans.problem_building import build_problem
 from plans.summary import Units, summary
 
 UNITS = Units(lambda size: f"{size} B", str)

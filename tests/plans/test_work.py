@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from small_clusters import applied, drawn_cluster, skewed_cluster
 
-from plans.building import build_problem
 from plans.loads import byte_limits, held_bytes
 from plans.options import Aim, Minimise, PlanOptions, Strategy
 from plans.planning import make_plan
+from plans.problem_building import build_problem
 from plans.solving import solve
 from plans.work import Work
 
