@@ -10,9 +10,9 @@ from engine.kafka.acls import AclEntry, PatternType, Permission, ResourcePattern
 from engine.kafka.zk.acl_policy import AclPolicy
 from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.errors import BadVersion, MultiFailed, NodeExists, NoNode, ZnodeFormatError
-from engine.kafka.zk.fields import Fields, decode_text, encode_json
 from engine.kafka.zk.operations import Create, Delete, Operation, SetData
 from engine.kafka.zk.reads import children_or_empty, decoded, or_raise, read_znode
+from engine.kafka.zk.znode_json import Fields, decode_text, encode_json
 
 
 class ResourceZNode:

@@ -10,9 +10,9 @@ from engine.kafka.zk.acl_policy import AclPolicy
 from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.controller import raise_first, write_guarded
 from engine.kafka.zk.errors import NoNode
-from engine.kafka.zk.fields import Fields, encode_json
 from engine.kafka.zk.operations import Create, Delete, SetData
 from engine.kafka.zk.reads import children_or_empty, or_raise, read_znode
+from engine.kafka.zk.znode_json import Fields, encode_json
 
 
 class DeleteTopicsZNode:

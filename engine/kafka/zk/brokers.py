@@ -14,9 +14,9 @@ from engine.common.model import BrokerInfo, Endpoint, SecurityProtocol
 from engine.kafka.zk.acl_policy import AclPolicy
 from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.errors import MultiFailed, NodeExists, NoNode, ZnodeFormatError
-from engine.kafka.zk.fields import Fields, encode_json
 from engine.kafka.zk.operations import Create, Operation, SetData, ZnodeStat
 from engine.kafka.zk.reads import Decode, children_or_empty, decoded, or_raise, read_znode, wait_until_gone
+from engine.kafka.zk.znode_json import Fields, encode_json
 
 _ENDPOINT = re.compile(r"(?P<listener>[^:/]+)://(?:\[(?P<ipv6>[^\]]*)\]|(?P<host>[^\[\]]*)):(?P<port>-?\d+)")
 

@@ -12,8 +12,8 @@ from engine.common.errors import CoordinationError
 from engine.kafka.zk.acl_policy import AclPolicy
 from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.errors import BadVersion, NodeExists, NoNode
-from engine.kafka.zk.fields import Fields, encode_json
 from engine.kafka.zk.reads import read_znode
+from engine.kafka.zk.znode_json import Fields, encode_json
 
 PRODUCER_IDS_BLOCK_SIZE = 1000
 """Producer ids that a broker gets in one block (KIP-730)."""

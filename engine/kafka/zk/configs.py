@@ -26,9 +26,9 @@ from engine.kafka.zk.errors import (
     ZnodeFormatError,
     ZooKeeperError,
 )
-from engine.kafka.zk.fields import Fields, encode_json
 from engine.kafka.zk.operations import Check, Create, Delete, SetData
 from engine.kafka.zk.reads import children_or_empty, decoded, or_raise, read_znode
+from engine.kafka.zk.znode_json import Fields, encode_json
 
 DEFAULT_ENTITY = "<default>"
 """Name of the znode whose settings apply to all entities without their own."""

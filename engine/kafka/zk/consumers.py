@@ -11,9 +11,9 @@ from engine.common.model import TopicPartition
 from engine.kafka.zk.acl_policy import AclPolicy
 from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.errors import NodeExists, NoNode, ZooKeeperError
-from engine.kafka.zk.fields import Fields, decode_number, decode_text, encode_json
 from engine.kafka.zk.operations import Create, Operation, SetData
 from engine.kafka.zk.reads import Decode, decoded
+from engine.kafka.zk.znode_json import Fields, decode_number, decode_text, encode_json
 
 
 class ConsumerPathZNode:

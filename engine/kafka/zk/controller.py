@@ -11,9 +11,9 @@ from engine.common.clock import Clock
 from engine.kafka.zk.acl_policy import AclPolicy
 from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.errors import BadVersion, ControllerMoved, MultiFailed, NodeExists, NoNode, ZooKeeperError
-from engine.kafka.zk.fields import Fields, decode_number, encode_json
 from engine.kafka.zk.operations import Check, Create, Delete, Operation, OperationResult, SetData, ZnodeStat
 from engine.kafka.zk.reads import read_znode
+from engine.kafka.zk.znode_json import Fields, decode_number, encode_json
 
 NO_KRAFT_EPOCH = -1
 """``kraftControllerEpoch`` of a ZooKeeper-based controller."""

@@ -11,10 +11,10 @@ from engine.kafka.zk.admin_nodes import decode_partition_list, partition_list
 from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.controller import raise_first, write_guarded
 from engine.kafka.zk.errors import NoNode, ZnodeFormatError
-from engine.kafka.zk.fields import Fields, encode_json
 from engine.kafka.zk.operations import Delete
 from engine.kafka.zk.partitions import Notifications
 from engine.kafka.zk.reads import children_or_empty, decoded, or_raise
+from engine.kafka.zk.znode_json import Fields, encode_json
 
 
 class IsrChangeNotificationZNode:

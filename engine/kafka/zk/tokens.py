@@ -10,8 +10,8 @@ from engine.kafka.zk.acl_policy import AclPolicy
 from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.configs import desanitized, sanitized
 from engine.kafka.zk.errors import NoNode
-from engine.kafka.zk.fields import Fields, decode_text, encode_json
 from engine.kafka.zk.reads import children_or_empty, decoded, read_znode
+from engine.kafka.zk.znode_json import Fields, decode_text, encode_json
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,9 @@ from engine.kafka.zk.client import ReadOutcome, ZkClient
 from engine.kafka.zk.configs import ConfigEntityZNode, ConfigType
 from engine.kafka.zk.controller import raise_first, write_guarded
 from engine.kafka.zk.errors import BadVersion, NoNode, NotEmpty, ZnodeFormatError, ZooKeeperError
-from engine.kafka.zk.fields import Fields, encode_json
 from engine.kafka.zk.operations import ANY_VERSION, Delete, SetData, ZnodeStat
 from engine.kafka.zk.reads import Decode, children_or_empty, decoded, read_znode
+from engine.kafka.zk.znode_json import Fields, encode_json
 from engine.runtime.offload import MANY, beside_loop, beside_loop_if_many
 
 
