@@ -1,4 +1,4 @@
-"""Takes one sample of some groups and queries and writes it into their history. Runs anywhere: in a worker of Spark, too."""
+"""Takes one sample of some groups and queries into their history. Runs anywhere: in a worker of Spark, too."""
 
 from __future__ import annotations
 

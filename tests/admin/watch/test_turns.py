@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from fake_cluster import FakeCluster, big_cluster
 
-from engine.admin.analysis import sanity, tallies
+from engine.admin.analysis import clocks_and_epochs, tallies
 from engine.admin.health import topic_checks
 from engine.admin.watch.diff import diff, diff_in_turns
 from engine.admin.watch.judging import HealthMemory
@@ -49,7 +49,7 @@ def test_the_dashboard_counts_in_turns_and_nothing_is_left_to_count(
     at_once_counted.take(frame)
     assert len(list(board.turns(frame))) == 2 * TURNS
     monkeypatch.setattr(tallies, "tally_of", None)
-    monkeypatch.setattr(sanity, "_look_at", None)
+    monkeypatch.setattr(clocks_and_epochs, "_look_at", None)
     board.take(frame)
     assert board.total == at_once_counted.total
     assert board.findings == at_once_counted.findings
