@@ -1,1 +1,1 @@
-"""Snapshots of a whole cluster: taken from a live one, and kept in a file."""
+"""Snapshots of a whole cluster: taken from a live one; ``cluster.snapshot_file`` keeps them on disk."""
