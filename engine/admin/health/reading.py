@@ -22,8 +22,7 @@ from engine.admin.cluster.members import ClusterMembers, read_members
 from engine.admin.cluster.rights import Right, missing_rights
 from engine.admin.cluster.target import Source
 from engine.admin.cluster.waits import Complain, Waits
-from engine.admin.health.checks import ZOOKEEPER_SLOW_MS, assess
-from engine.admin.health.leftover_throttles import has_throttles
+from engine.admin.health.checks import ZOOKEEPER_SLOW_MS, assess, has_throttles
 from engine.admin.health.report import (
     EXAMPLES_MAX,
     HealthFacts,

@@ -21,7 +21,7 @@ from engine.admin.cluster.target import ClusterTarget, Side
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.groups.scope import FoundGroups, GroupScope
 from engine.admin.groups.values import GroupState, GroupType
-from engine.admin.health.leftover_throttles import has_throttles
+from engine.admin.health.checks import has_throttles
 from engine.admin.health.reading import holding_of, read_holding
 from engine.admin.lag.measuring import LagMeter, LagOptions
 from engine.admin.lag.results import GroupLag, QueryLag

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from cli.framework.remedies import spelled
-from engine.admin.health.checks import assess
-from engine.admin.health.leftover_throttles import Throttle, has_throttles
+from engine.admin.health.checks import Throttle, assess, has_throttles
 from engine.admin.health.report import Check, HealthFacts, HealthStatus, Severity
 from engine.common.model import NO_LEADER, BrokerInfo, ReplicaAssignment
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, SnapshotSource, TopicSnapshot
