@@ -229,7 +229,7 @@ async def _warn_of_room(
     """Warn of brokers that have too little room for what is not copied yet, as far as sizes are known."""
     from cli.views.reassignment import shortage_text
     from engine.admin.brokers.reading_load import read_volumes
-    from engine.admin.reassignment.room import of_wave, room_shortages
+    from engine.admin.reassignment.prepare import of_wave, room_shortages
     from engine.admin.reassignment.waves import Standing
 
     ahead = [

@@ -315,7 +315,7 @@ async def _sizes_with_warnings(
 
     from cli.views.reassignment import shortage_text
     from engine.admin.brokers.reading_load import read_sizes, read_volumes
-    from engine.admin.reassignment.room import room_shortages
+    from engine.admin.reassignment.prepare import room_shortages
 
     planned = prepared.planned
     # Each may wait for a silent broker up to its limit, so they run side by side.

@@ -13,8 +13,14 @@ from engine.admin.brokers.reading_load import read_sizes, read_volumes
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.reassignment.plan_file import PartitionMove
-from engine.admin.reassignment.prepare import PlannedDir, PlannedMove, prepare_reassignment
-from engine.admin.reassignment.room import RoomShortage, of_wave, room_shortages
+from engine.admin.reassignment.prepare import (
+    PlannedDir,
+    PlannedMove,
+    RoomShortage,
+    of_wave,
+    prepare_reassignment,
+    room_shortages,
+)
 from engine.admin.reassignment.throttle_settings import Throttle
 from engine.admin.reassignment.waves import WaveMove
 from engine.common.model import TopicPartition
