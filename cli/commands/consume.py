@@ -15,6 +15,7 @@ from cli.commands.console_tools import begins_at_oldest, client_settings, file_p
 from cli.framework.command import single_command
 from cli.framework.completing import complete_groups, complete_topics
 from cli.framework.invocation import Invocation
+from cli.framework.option_values import isolation_option
 from cli.framework.options import Asks, Needs
 from cli.framework.stdout import check_reader, write_bytes
 from cli.output.format import OutputFormat
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from engine.admin.records.fetching import ConsumedRecord, ConsumedRecords
     from engine.admin.records.group_consume import GroupConsumer
     from engine.admin.records.positions import ConsumeOptions
-
-_ISOLATIONS = {"read-uncommitted": 0, "read_uncommitted": 0, "read-committed": 1, "read_committed": 1}
 
 READER_CHECK_S = 0.5
 
@@ -159,12 +158,9 @@ async def command(
     --timeout-ms, Ctrl-C, or when nobody reads the output any more.
     """
     from engine.admin.records.positions import ConsumeOptions
-    from engine.common.model import IsolationLevel
 
     settings = client_settings(invocation, "--consumer-property", consumer_config, consumer_property)
-    isolation = isolation or settings.get("isolation.level", "read-uncommitted")
-    if isolation not in _ISOLATIONS:
-        raise UsageError(f"--isolation must be read-uncommitted or read-committed, not {isolation!r}")
+    level = isolation_option(isolation or settings.get("isolation.level", "read-uncommitted"))
     if sum((from_beginning, offset is not None, from_time is not None)) > 1:
         raise UsageError("--from-beginning, --offset and --from-time exclude each other")
     texts = [*(names or ()), *(topic or ())]
@@ -183,7 +179,7 @@ async def command(
         start.offset,
         start.tail,
         start.time_ms,
-        IsolationLevel(_ISOLATIONS[isolation]),
+        level,
         until_end,
         None if end.offset < 0 else end.offset,
         end.tail,

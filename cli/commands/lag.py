@@ -13,7 +13,7 @@ from typer._click.exceptions import UsageError
 
 from cli.framework.command import single_command
 from cli.framework.invocation import Invocation
-from cli.framework.option_values import Checkpoints, EventLogs, address_option, seconds_option
+from cli.framework.option_values import Checkpoints, EventLogs, address_option, isolation_option, seconds_option
 from cli.framework.options import Asks, Needs
 from cli.output.report import Report
 from engine.common.quantities import counted
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from engine.admin.lag.stores import OtherStore
     from engine.admin.lag.verdicts import LagStatus
     from engine.admin.topics.selection import TopicSelection
-    from engine.common.model import IsolationLevel
 
 _LOOKS = 3
 _FAIL_ON = ("stall", "warn", "unknown")
@@ -136,7 +135,7 @@ async def command(
         looks_are_fixed=samples is not None,
         with_times=not no_time_lag,
         history=history,
-        isolation=_isolation(isolation),
+        isolation=isolation_option(isolation),
     )
     view = _View(invocation, topics, fails_on, partitions, not_ok, are_named=bool(named))
     async with open_cluster(invocation) as cluster, _stores(invocation) as others:
@@ -285,15 +284,6 @@ async def _watch(meter: LagMeter, view: _View, interval_s: float) -> None:
         report = view.draw(answer)
         view.invocation.tell_failures(answer.failures)
         print_anew(view.invocation, report)
-
-
-def _isolation(word: str) -> IsolationLevel:
-    from engine.common.model import IsolationLevel
-
-    try:
-        return IsolationLevel[word.replace("-", "_").upper()]
-    except KeyError:
-        raise UsageError(f"--isolation must be read-uncommitted or read-committed, not {word!r}") from None
 
 
 def _fails_on(word: str) -> LagStatus:

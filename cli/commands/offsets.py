@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from typer._click.exceptions import UsageError
 
 from cli.framework.command import single_command
 from cli.framework.completing import complete_topics, one_of
 from cli.framework.invocation import Invocation
+from cli.framework.option_values import isolation_option
 from cli.framework.options import Asks, Needs
 from cli.output.format import OutputFormat
 from cli.output.report import Report
-
-_ISOLATIONS = {"read-uncommitted": 0, "read-committed": 1}
 
 
 @single_command(
@@ -75,10 +73,8 @@ async def command(
     from engine.admin.log_dirs.describing import note_topics_left_out
     from engine.admin.offsets.listing import choose_partitions, look_up
     from engine.admin.offsets.selection import parse_offset_time, select_partitions
-    from engine.common.model import IsolationLevel
 
-    if isolation not in _ISOLATIONS:
-        raise UsageError(f"--isolation must be read-uncommitted or read-committed, not {isolation!r}")
+    level = isolation_option(isolation)
     wanted = parse_offset_time(time)
     named = [*(topics or ()), *(topic or ())]
     selection = select_partitions(named, partitions, topic_partitions, exclude_internal=exclude_internal)
@@ -88,5 +84,5 @@ async def command(
         if selection.topics is None and invocation.output is not OutputFormat.KAFKA:
             listed = {partition.topic for partition in leaders}
             await note_topics_left_out(cluster, listed, selection.choose_topics)
-        offsets = await look_up(wire, leaders, wanted, isolation=IsolationLevel(_ISOLATIONS[isolation]))
+        offsets = await look_up(wire, leaders, wanted, isolation=level)
     return offsets_report(offsets, by_time=wanted.timestamp >= 0 or wanted.name == "max-timestamp")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer._click.exceptions import UsageError
+
+if TYPE_CHECKING:
+    from engine.common.model import IsolationLevel
 
 Checkpoints = Annotated[
     list[str] | None,
@@ -54,6 +57,20 @@ def seconds_option(name: str, text: str) -> float:
     if not seconds > 0:
         raise UsageError(f"{name} must be a time above 0")
     return seconds
+
+
+def isolation_option(text: str) -> IsolationLevel:
+    """Return the isolation level that --isolation means, in the words of klamm or of Kafka.
+
+    Raises:
+        UsageError: it is none.
+    """
+    from engine.common.model import IsolationLevel
+
+    try:
+        return IsolationLevel[text.replace("-", "_").upper()]
+    except KeyError:
+        raise UsageError(f"--isolation must be read-uncommitted or read-committed, not {text!r}") from None
 
 
 def address_option(name: str, text: str) -> tuple[str, int]:
