@@ -28,7 +28,7 @@ from engine.admin.brokers.metrics import (
 from engine.admin.brokers.metrics_sources import Reading, ReadJmx, Source, read_http, resolved_pattern, sources_of
 from engine.admin.cluster.asking import FAILURES, answer_limit
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import AdminError, NotFound, Unreachable
+from engine.admin.cluster.errors import AdminError, Unreachable, no_live_broker
 from engine.admin.cluster.members import read_members
 from engine.common.model import BrokerInfo
 from engine.kafka.client.tls.context import tls_settings
@@ -109,8 +109,7 @@ async def read_beans(
         pattern = resolved_pattern(pattern)
     brokers = {member.id: member for member in (await read_members(cluster)).brokers}
     if unknown := sorted(set(ids) - set(brokers)):
-        named, live = ", ".join(map(str, unknown)), ", ".join(map(str, sorted(brokers))) or "none"
-        raise NotFound(f"no live broker has the id {named}", hint=f"live brokers: {live}")
+        raise no_live_broker(", ".join(map(str, unknown)), brokers)
     registered = {} if pattern is not None else await broker_reader(cluster).registrations()
     ports = {broker: registration.jmx_port for broker, registration in registered.items()}
     sources = await _sources(cluster, [brokers[broker_id] for broker_id in sorted(set(ids) or brokers)], pattern, ports)

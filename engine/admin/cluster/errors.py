@@ -8,7 +8,7 @@ travels inside ``Refused``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -69,6 +69,12 @@ class NotFound(AdminError):
     """A thing that the caller named does not exist."""
 
     kind = FailureKind.NOT_FOUND
+
+
+def no_live_broker(broker_id: object, live: Iterable[int], where: Part | None = None) -> NotFound:
+    """Return the error for a broker that is not among the live ones."""
+    known = ", ".join(map(str, sorted(live))) or "none"
+    return NotFound(f"no live broker has the id {broker_id}", where=where, hint=f"live brokers: {known}")
 
 
 class Unreachable(AdminError):

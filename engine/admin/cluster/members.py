@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import NotFound
+from engine.admin.cluster.errors import no_live_broker
 from engine.admin.cluster.target import Source
 from engine.common.model import NO_CONTROLLER, BrokerInfo, Endpoint, SecurityProtocol
 
@@ -61,8 +61,7 @@ async def check_broker_lives(cluster: Cluster, broker_id: int) -> None:
     """Raise NotFound if no live broker has this id."""
     live = [broker.id for broker in (await read_members(cluster)).brokers]
     if broker_id not in live:
-        known = ", ".join(map(str, live)) or "none"
-        raise NotFound(f"no live broker has the id {broker_id}", hint=f"live brokers: {known}")
+        raise no_live_broker(broker_id, live)
 
 
 async def holds_replicas(cluster: Cluster, broker_id: int) -> bool:

@@ -21,7 +21,7 @@ from engine.admin.cluster.broker_connections import (
     FindAddresses,
 )
 from engine.admin.cluster.client_properties import ClientProperties
-from engine.admin.cluster.errors import LoginRefused, NotFound, Unreachable
+from engine.admin.cluster.errors import LoginRefused, Unreachable, no_live_broker
 from engine.admin.cluster.remedies import Operation, Parameter, Phrase
 from engine.admin.cluster.rights import Right, missing_rights
 from engine.admin.cluster.settings_silence import UNKNOWN_SETTINGS_HINT, SettingsSilence
@@ -403,8 +403,7 @@ class WireCluster:
             await self.metadata([])
             node = self._nodes.get(broker_id)
         if node is None:
-            known = ", ".join(str(known_id) for known_id in sorted(self._nodes)) or "none"
-            raise NotFound(f"no live broker has the id {broker_id}", hint=f"live brokers: {known}")
+            raise no_live_broker(broker_id, self._nodes)
         return await self._connections.client((node.host, node.port))
 
     async def version(self, client: BrokerClient, key: ApiKey) -> int:

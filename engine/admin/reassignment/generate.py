@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.cluster.errors import BadRequest, no_live_broker
 from engine.admin.cluster.members import read_members
 from engine.admin.cluster.remedies import Parameter
 from engine.admin.reassignment.access import read_topics
@@ -92,10 +92,7 @@ def generate_plan(
     racks = {broker.id: broker.rack for broker in brokers}
     dead = sorted(set(broker_list) - set(racks))
     if dead:
-        known = ", ".join(map(str, sorted(racks))) or "none"
-        raise NotFound(
-            f"no live broker has the id {dead[0]}", where=Parameter.BROKER_LIST, hint=f"live brokers: {known}"
-        )
+        raise no_live_broker(dead[0], racks, Parameter.BROKER_LIST)
     with collector_paused():
         proposed = _proposed(
             topics, {broker: racks[broker] for broker in broker_list}, is_rack_aware, draw, fixed_start_index

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.cluster.errors import BadRequest, no_live_broker
 from engine.admin.cluster.remedies import Give, Parameter, Phrase
 from engine.admin.configs.values import plain_value
 from engine.common.listing import repeated
@@ -161,9 +161,7 @@ def check_brokers(assignment: ReplicaLists, live: Collection[int]) -> None:
     """
     unknown = sorted({broker for replicas in assignment for broker in replicas} - set(live))
     if unknown:
-        known = ", ".join(map(str, sorted(live))) or "none"
-        message = f"no live broker has the id {unknown[0]}"
-        raise NotFound(message, where=Parameter.REPLICA_ASSIGNMENT, hint=f"live brokers: {known}")
+        raise no_live_broker(unknown[0], live, Parameter.REPLICA_ASSIGNMENT)
 
 
 def parse_replica_assignment(text: str) -> ReplicaLists:
