@@ -1,4 +1,4 @@
-"""The writers of the fault tests do what every program must do where librdkafka leaves it to the program."""
+"""The clients of the fault tests do what every program must do where librdkafka leaves it to the program."""
 
 from __future__ import annotations
 
@@ -6,9 +6,16 @@ import asyncio
 
 from event_loop import in_event_loop
 from scripted_brokers import SILENCE, scripted_cluster
-from sequence_writers import LibrdkafkaSender
+from sequence_writers import LibrdkafkaSender, read_topic
 
+from engine.common.model import NO_LEADER
 from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from engine.kafka.protocol.apis.metadata import MetadataRequest
 from engine.kafka.protocol.apis.produce import ProduceRequest
 
@@ -43,3 +50,33 @@ async def test_a_topic_that_a_new_broker_does_not_know_yet_is_asked_for_again() 
                 await sending
         finally:
             await asyncio.to_thread(sender.close)
+
+
+@in_event_loop
+async def test_a_partition_that_had_no_leader_for_a_moment_is_read() -> None:
+    """librdkafka keeps what it heard of a topic, and asks for the ends of a partition without a leader no more."""
+
+    def no_records(request: ListOffsetsRequest) -> ListOffsetsResponse:
+        topics = [
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ListOffsetsPartitionResponse(partition_index=p.partition_index, offset=0) for p in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+        return ListOffsetsResponse(topics=topics)
+
+    async with scripted_cluster(1) as cluster:
+        (broker,) = cluster.brokers
+        broker.answers[ApiKey.LIST_OFFSETS] = no_records
+        cluster.leaders["t"] = [broker.id, NO_LEADER]
+        reading = asyncio.create_task(
+            asyncio.to_thread(read_topic, f"{broker.host}:{broker.port}", "t", 2, timeout_s=15)
+        )
+        async with asyncio.timeout(30):
+            while not broker.requests(ListOffsetsRequest):
+                await asyncio.sleep(0.01)
+        cluster.leaders["t"] = [broker.id, broker.id]
+        assert await reading == [[], []]

@@ -16,6 +16,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -312,7 +313,10 @@ def read_topic(
 
 
 def _watermarks(consumer: Consumer, partition: TopicPartition, deadline: float) -> tuple[int, int]:
-    """Return start and end. librdkafka gives up when the leader changes meanwhile, as it may in any slow minute."""
+    """Return start and end. librdkafka gives up when the leader changes meanwhile, as it may in any slow minute.
+
+    What it has heard of a partition without a leader it believes until it is made to ask again.
+    """
     while True:
         try:
             start, end = consumer.get_watermark_offsets(partition, timeout=5.0)
@@ -320,6 +324,8 @@ def _watermarks(consumer: Consumer, partition: TopicPartition, deadline: float) 
             if time.monotonic() > deadline:
                 raise AssertionError(f"{partition}: {error}") from error
             time.sleep(0.1)
+            with suppress(KafkaException):
+                consumer.list_topics(partition.topic, timeout=5.0)
         else:
             return start, end
 
