@@ -224,3 +224,16 @@ def test_a_lag_that_was_never_there_has_no_chart() -> None:
 
     assert "Records in/s" in charts(0) and "Lag of groups" not in charts(0)
     assert "Lag of groups" in charts(100)
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 19), (80, 12), (120, 19)])
+def test_with_four_problems_there_is_room_for_what_to_do(width: int, height: int) -> None:
+    """A terminal of 24 lines leaves 19 for the overview, one of 16 leaves 12."""
+    feed = fake_feed("live", plays=False)
+    board = board_of(feed, 8)
+    feed.cluster.kill(2)
+    board_of(feed, 4, board)
+    assert len(problems_of(board)) == 4
+    shown = texts(overview_lines(board, width, height))
+    assert any("what to do  start it, or move its replicas away" in text for text in shown), shown
+    assert len(shown) == height

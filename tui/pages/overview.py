@@ -68,19 +68,24 @@ def overview_of(
     is_wide = width >= _WIDE
     charts = max(_CHARTS_WIDTH, width * 2 // 5 - 6)
     main = width - charts if is_wide else width
-    strip = min(max(len(board.broker_ids), 1) + 3, max(4, room * (2 if problems else 3) // 5))
-    events = max(4, room // 4)
-    if not is_wide:
-        rest = room - strip - max(4 if problems else 6, min(len(problems), 6) + 2)
-        # What to do is worth more than older changes; and what has not happened needs no room.
-        events = max(3, rest - _ADVICE_LINES if problems and rest - _ADVICE_LINES >= 3 else rest)
-        events = min(events, max(1, sum(1 for _ in board.history.incidents.runs)) + 2)
+    all_brokers = max(len(board.broker_ids), 1) + 3
+    strip = min(all_brokers, max(4, room * (2 if problems else 3) // 5))
+    # How many brokers there are stands above; a panel that says no more is worth no room.
+    strip = 0 if strip == 4 < all_brokers else strip
+    # What to do is worth more than older changes; and what has not happened needs no room.
+    spare = room - strip - (min(len(problems), 6) + 2 + _ADVICE_LINES if problems else 6)
+    least = 4 if is_wide else 3
+    wished = room // 4 if is_wide else max(1, sum(1 for _ in board.history.incidents.runs)) + 2
+    events = max(least, min(spare, wished)) if spare >= least or not problems else 0
     upper = room - strip - events
     rows, top = _problem_lines(board, problems, main - 2, upper - 2, cursor)
     count_shown = len(rows)
     rows += _more_of_them(problems, cursor, board, main - 2, upper - 2 - len(rows))
-    if is_wide:
+    if is_wide and events:
         events = min(max(events, room - strip - max(len(rows) + 3, _UPPER_MIN)), _EVENTS_MAX)
+        upper = room - strip - events
+    elif problems and strip:
+        strip = min(all_brokers, strip + upper - 2 - len(rows))
         upper = room - strip - events
     if problems or not board.has_metadata:
         title = f"Problems {len(problems)}" if len(problems) > count_shown else "Problems"
@@ -242,12 +247,12 @@ def _problem_lines(
 
 def _more_of_them(problems: Sequence[Problem], cursor: int, board: Board, width: int, lines_max: int) -> list[Line]:
     """Return more of the problem under the cursor in the room that is left, and of others as far as they fit whole."""
-    if not problems or lines_max <= 2:
+    if not problems or lines_max < 2:
         return []
     at = min(cursor, len(problems) - 1)
     lines = _more_of(problems[at], board, width)
     if len(lines) > lines_max:
-        lines[lines_max - 1] = line(*lines[lines_max - 1], ("…", Tone.QUIET))
+        lines[lines_max - 1 :] = [line(*lines[lines_max - 1], ("…", Tone.QUIET))]
     for other in (*problems[at + 1 :], *problems[:at]):
         more = _more_of(other, board, width)
         if 1 < len(more) <= lines_max - len(lines):
@@ -377,7 +382,7 @@ def _add_courses(board: Board, rows: list[Line], ids: Sequence[int], width: int)
 
 def _bottom(board: Board, width: int, height: int) -> list[Line]:
     """Return what moves, who reads, and what happened: side by side where there is room."""
-    if width < _WIDE:
+    if width < _WIDE or not height:
         return _changes(board, width, height)
     moving = bool(board.total.moving)
     left = width * 21 // 40
