@@ -23,7 +23,7 @@ from tui.state.board import Board
 from tui.state.location import Location, Only
 from tui.state.problems import problems_of
 from tui.state.status import status_lines
-from tui.widgets.lines_view import LinesView
+from tui.widgets.lines_view import LinesView, RowsView
 
 HUGE = (200, 60)
 
@@ -357,3 +357,13 @@ async def test_on_a_small_terminal_what_to_do_takes_the_room_of_what_has_not_hap
     assert driven.lines_with("none since the dashboard started")
     assert driven.lines_with("what to do  start its consumers")
     assert driven.lines_with("1.5M behind, read by …"), "what is cut says so"
+
+
+@staged(shown, "broker-down", size=(60, 24))
+async def test_the_chosen_problem_is_drawn_while_its_columns_are_those_of_a_wider_terminal(driven: Driven, /) -> None:
+    """A terminal may be drawn between its change of size and the lines for it."""
+    await driven.tick(2)
+    view = driven.main.query_one("#overview", RowsView)
+    for columns in ((1, 119), (61, 119)):
+        view.set_rows({3: 0}, columns, 0)
+        assert view.render_line(3).cell_length == 60

@@ -127,10 +127,11 @@ class RowsView(LinesView):
         strip = super().render_line(y)
         if y != self._chosen:
             return strip
-        left, right = self._columns
-        before, row, after = strip.divide([left, right, self.size.width])
+        # The columns may be those of a wider terminal still.
+        left, right = (min(column, strip.cell_length) for column in self._columns)
+        row = strip.crop(left, right)
         chosen = Strip(Segment(text, (style or Style()) + self.behind("selected")) for text, style, _ in row)
-        return Strip.join([before, chosen, after])
+        return Strip.join([strip.crop(0, left), chosen, strip.crop(right)])
 
     def on_click(self, event: events.Click) -> None:
         left, right = self._columns
