@@ -113,14 +113,17 @@ def generated_text(plan: GeneratedPlan) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def statuses_report(statuses: Sequence[PartitionStatus], notes: Sequence[str] = ()) -> Report:
-    """One row per partition; the exit code distinguishes done, failed and still moving."""
+def statuses_report(statuses: Sequence[PartitionStatus], notes: Sequence[str], *, stop: str) -> Report:
+    """One row per partition; the exit code distinguishes done, failed and still moving.
+
+    ``stop`` is the command that stops what waits for a dead broker.
+    """
     table = Table.of(_STATUS, statuses)
     counts = {state: sum(status.state is state for status in statuses) for state in ReassignmentState}
     tally = ", ".join(f"{count} {state.value.replace('_', ' ')}" for state, count in counts.items() if count)
     summary = f"{counted(len(statuses), 'partition')}: {tally}" if tally else "nothing is under way"
     if any(status.reason is not None and status.reason.startswith(HELD_UP) for status in statuses):
-        notes = (*notes, Advice("it goes on when the broker is back; to stop it: klamm reassign cancel"))
+        notes = (*notes, Advice(f"it goes on when the broker is back; to stop it: {stop}"))
     code = ExitCode.DONE
     if counts[ReassignmentState.IN_PROGRESS] or counts[ReassignmentState.WAITING]:
         code = ExitCode.UNDER_WAY

@@ -286,7 +286,7 @@ def test_a_target_that_dies_is_named_while_it_is_waited_for(
         said
     )
     assert "; waits for dead broker 2\n" in said, "the live view has told it too"
-    stop = f"klamm reassign cancel {' '.join(where)}"
+    stop = f"klamm reassign cancel {' '.join(map(str, (*files, *where)))}"
     assert said.splitlines()[-1] == f"it goes on when the broker is back; to stop it: {stop}"
     assert by_wire("reassign", "execute", *files, "--additional", "--throttle", "90000000").code in (0, 5)
     assert by_znodes("reassign", "verify", *files, "--wait", "--timeout", str(WAIT_S)).code == 0

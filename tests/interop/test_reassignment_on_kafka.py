@@ -145,7 +145,7 @@ def test_a_target_that_goes_is_named_while_it_is_waited_for(kafka: Cluster, caps
         kafka.brokers[2].start()
         wait_until_all_know_each_other(kafka.brokers)
     assert (held.code, held.json[0]["reason"]) == (5, "waits for dead broker 2"), held.err
-    stop = f"klamm reassign cancel {' '.join(kafka.by_wire)}"
+    stop = f"klamm reassign cancel {' '.join(map(str, (*files, *kafka.by_wire)))}"
     assert held.err.splitlines()[-1] == f"it goes on when the broker is back; to stop it: {stop}"
     again = klamm("reassign", "execute", *files, "--additional", "--throttle", "90000000", "--wait", "--timeout", "90")
     assert again.code == 0, again.err

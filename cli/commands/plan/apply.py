@@ -344,10 +344,12 @@ async def verify(invocation: Invocation, file: PlanArgument) -> Report:
     record = None if str(file) == "-" else _journal_of(loaded.beside(".journal"))
     statuses = seen_from_before(statuses, loaded.moves, record, holder)
     is_begun = record is not None and record.is_under_way
-    notes += _what_it_means(statuses, "FILE" if str(file) == "-" else str(file), is_begun=is_begun)
+    name = "FILE" if str(file) == "-" else str(file)
+    notes += _what_it_means(statuses, name, is_begun=is_begun)
     if record is not None and record.is_under_way and holder is None:
         notes += _ended_early(statuses, record, str(file))
-    return statuses_report(statuses, notes)
+    back = "resume" if record is not None and record.is_of_rollback else "rollback"
+    return statuses_report(statuses, notes, stop=shlex.join(["klamm", "plan", back, name]))
 
 
 def _ended_early(statuses: Sequence[PartitionStatus], record: JournalRecord, file: str) -> list[str]:

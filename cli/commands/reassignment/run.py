@@ -121,7 +121,9 @@ async def execute(
             invocation.talk.warn(warning)
         if not prepared.has_work:
             invocation.talk.say("nothing to move: all partitions are there already, or on their way")
-            report = await _followed(invocation, cluster, plan.moves, waits=wait and not invocation.is_dry_run)
+            report = await _followed(
+                invocation, cluster, plan.moves, reassignment_json_file, waits=wait and not invocation.is_dry_run
+            )
             return _started(report, prepared, Throttle(), is_done=started_is_done and not wait)
         async with asyncio.timeout(invocation.timeout_s):
             sizes = await _sizes_with_warnings(invocation, cluster, prepared)
@@ -142,24 +144,34 @@ async def execute(
             waits=wait,
             limit_s=follow_limit_s(invocation),
         )
-    report = statuses_report(executed.statuses, throttle_notes(executed.cleared)).ending(view.code)
+    stop = _cancel(reassignment_json_file)
+    report = statuses_report(executed.statuses, throttle_notes(executed.cleared), stop=stop).ending(view.code)
     limits = Throttle() if prepared.throttle is None else limits
     return _started(report, prepared, None if executed.refusals else limits, is_done=started_is_done and not wait)
 
 
+def _scope(path: Path | None) -> str:
+    return "--all" if path is None else f"--reassignment-json-file {shlex.quote(str(path))}"
+
+
+def _cancel(path: Path | None) -> str:
+    return f"klamm reassign cancel {_scope(path)}"
+
+
 def _how_to_go_on(invocation: Invocation, path: Path | None, *, is_throttled: bool) -> str:
     """Return what to do with what continues without us; a throttle would outlive it, too."""
-    file = f"--reassignment-json-file {shlex.quote(str(path))}"
-    follow = f"klamm reassign verify {file}"
+    follow = f"klamm reassign verify {_scope(path)}"
     if not is_throttled:
         return f"follow it: {follow}"
-    lift, cancel = invocation.pasteable(f"{follow} --wait"), invocation.pasteable(f"klamm reassign cancel {file}")
+    lift, cancel = invocation.pasteable(f"{follow} --wait"), invocation.pasteable(_cancel(path))
     return (
         f"it goes on under the throttle; to follow it, and lift the throttle at the end: {lift}; to undo it: {cancel}"
     )
 
 
-async def _followed(invocation: Invocation, cluster: Cluster, moves: Sequence[PartitionMove], *, waits: bool) -> Report:
+async def _followed(
+    invocation: Invocation, cluster: Cluster, moves: Sequence[PartitionMove], path: Path | None, *, waits: bool
+) -> Report:
     """Report on a plan that is there already or on its way; ``waits`` until it has arrived."""
     from cli.views.reassignment import ProgressView, statuses_report, throttle_notes
     from engine.admin.reassignment.verify import verify_reassignment
@@ -171,7 +183,7 @@ async def _followed(invocation: Invocation, cluster: Cluster, moves: Sequence[Pa
         limit_s=follow_limit_s(invocation),
         keeps_throttles=not waits,
     )
-    return statuses_report(verified.statuses, throttle_notes(verified.cleared))
+    return statuses_report(verified.statuses, throttle_notes(verified.cleared), stop=_cancel(path))
 
 
 def _started(report: Report, prepared: PreparedReassignment, limits: Throttle | None, *, is_done: bool) -> Report:
@@ -230,7 +242,8 @@ async def verify(
             limit_s=follow_limit_s(invocation),
             keeps_throttles=preserve_throttles or invocation.is_dry_run,
         )
-        report = statuses_report(verified.statuses, throttle_notes(verified.cleared))
+        stop = _cancel(reassignment_json_file)
+        report = statuses_report(verified.statuses, throttle_notes(verified.cleared), stop=stop)
         if plan is None or invocation.output is not OutputFormat.KAFKA:
             return report
         left = None if preserve_throttles else verified.cleared.left
