@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from engine.common.assignment import lacking_rack
 from engine.common.listing import first_few
 from engine.common.model import TopicPartition
 from engine.common.quantities import counted
@@ -111,9 +112,8 @@ class _Builder:
         known = sorted(set(live) | holders)
         self._check_ids(set(live), set(known))
         has_racks = bool(live) and all(rack is not None for rack in live.values())
-        if not has_racks and any(rack is not None for rack in live.values()):
-            lacking = [str(broker) for broker, rack in sorted(live.items()) if rack is None]
-            without = ", ".join(lacking)
+        if lacking := lacking_rack(live):
+            without = ", ".join(map(str, lacking))
             if self.strategy is Strategy.RACKS:
                 which = f"broker {without} has" if len(lacking) == 1 else f"brokers {without} have"
                 raise Infeasible(

@@ -21,6 +21,7 @@ _GUIDES: Mapping[Check, str] = {
     Check.OFFLINE_LOG_DIRS: "a-disk-is-full",
     Check.FULL_LOG_DIRS: "a-disk-is-full",
     Check.RACK_VIOLATIONS: "repair-racks",
+    Check.BROKERS_WITHOUT_RACK: "repair-racks",
     Check.RUNNING_REASSIGNMENTS: "move-a-topic",
     Check.UNDER_REPLICATED_MOVING: "move-a-topic",
 }

@@ -61,16 +61,22 @@ class RackAwareMode(Enum):
     """Ignore racks always."""
 
 
+def lacking_rack(brokers: Mapping[int, str | None]) -> list[int]:
+    """Return the brokers without a rack; none if no broker has one."""
+    lacking = sorted(broker for broker, rack in brokers.items() if rack is None)
+    return lacking if len(lacking) < len(brokers) else []
+
+
 def usable_racks(brokers: Mapping[int, str | None], mode: RackAwareMode) -> dict[int, str | None]:
     """Return broker id -> rack as the assignment should see it: all racks, or none.
 
     Raises:
         KafkaError: UNKNOWN_SERVER_ERROR, as Kafka answers, if ``mode`` is ENFORCED and only some have a rack.
     """
-    with_rack = sum(rack is not None for rack in brokers.values())
-    if mode is RackAwareMode.DISABLED or (mode is RackAwareMode.SAFE and with_rack < len(brokers)):
+    lacking = lacking_rack(brokers)
+    if mode is RackAwareMode.DISABLED or (mode is RackAwareMode.SAFE and lacking):
         return dict.fromkeys(sorted(brokers))
-    if 0 < with_rack < len(brokers):
+    if lacking:
         raise KafkaError(
             ErrorCode.UNKNOWN_SERVER_ERROR,
             "Not all brokers have rack information. Add --disable-rack-aware in command line"
@@ -157,7 +163,7 @@ def _arranged(brokers: tuple[tuple[int, str | None], ...]) -> tuple[list[int], d
 
 def _all_or_no_racks(brokers: Mapping[int, str | None]) -> dict[int, str]:
     racks = {broker: rack for broker, rack in brokers.items() if rack is not None}
-    if racks and len(racks) < len(brokers):
+    if lacking_rack(brokers):
         raise KafkaError(
             ErrorCode.UNKNOWN_SERVER_ERROR,
             "Not all brokers have rack information for replica rack aware assignment.",

@@ -72,6 +72,7 @@ KINDS: Mapping[Check, Kind] = {
     Check.RACK_VIOLATIONS: Kind(
         "{} partition in too few racks", "{} partitions in too few racks", _of(Only.AGAINST_RACKS),
     ),
+    Check.BROKERS_WITHOUT_RACK: Kind("{} broker without a rack", "{} brokers without a rack", Location("brokers")),
     Check.PREFERRED_LEADER_IMBALANCE: Kind(
         "{} broker leads too few", "{} brokers lead too few", _of(Only.NOT_PREFERRED), ("leader.elect",),
         EventKind.LEADER_CHANGED,

@@ -25,6 +25,7 @@ from engine.admin.health.report import (
 )
 from engine.admin.health.topic_checks import TopicFindings, TopicMemory
 from engine.admin.reassignment.throttle_settings import RATES, REPLICA_LISTS, is_mark_alone, marked_rates, read_list
+from engine.common.assignment import lacking_rack
 from engine.common.model import NO_CONTROLLER
 from engine.common.quantities import counted, plural
 from engine.common.snapshot import ClusterSnapshot, SnapshotSource
@@ -93,6 +94,7 @@ def assess(
             (Check.HANGING_TRANSACTIONS, _hanging(facts)),
             (Check.LONG_TRANSACTIONS, _long_transactions(facts)),
             (Check.RACK_VIOLATIONS, lines.get(Check.RACK_VIOLATIONS, [])),
+            (Check.BROKERS_WITHOUT_RACK, _without_rack(facts)),
             (Check.PREFERRED_LEADER_IMBALANCE, _imbalance(topics)),
             (Check.RUNNING_REASSIGNMENTS, _running(facts, topics)),
             (Check.LEAKED_THROTTLES, [str(throttle) for throttle in throttles]),
@@ -245,6 +247,12 @@ def _imbalance(topics: TopicFindings) -> list[str]:
         for broker, count in sorted(topics.elsewhere.items(), key=lambda item: (-item[1], item[0]))
         if count * 100 > topics.preferred[broker] * IMBALANCE_PERCENT_MAX
     ]
+
+
+def _without_rack(facts: HealthFacts) -> list[str]:
+    """Return the brokers that keep the controller from placing replicas; that of KRaft places them all the same."""
+    lacking = lacking_rack({broker.id: broker.rack for broker in facts.snapshot.brokers})
+    return [] if facts.is_kraft else [f"broker {broker}" for broker in lacking]
 
 
 def _running(facts: HealthFacts, topics: TopicFindings) -> list[str]:

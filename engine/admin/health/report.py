@@ -47,6 +47,7 @@ class Check(StrEnum):
     OFFLINE_LOG_DIRS = "offline_log_dirs"
     FULL_LOG_DIRS = "full_log_dirs"
     RACK_VIOLATIONS = "rack_violations"
+    BROKERS_WITHOUT_RACK = "brokers_without_rack"
     PREFERRED_LEADER_IMBALANCE = "preferred_leader_imbalance"
     RUNNING_REASSIGNMENTS = "running_reassignments"
     LEAKED_THROTTLES = "leaked_throttles"
@@ -81,6 +82,7 @@ _WARNINGS = frozenset(
         Check.FULL_LOG_DIRS,
         Check.PREFERRED_LEADER_IMBALANCE,
         Check.RACK_VIOLATIONS,
+        Check.BROKERS_WITHOUT_RACK,
         Check.RUNNING_REASSIGNMENTS,
         Check.LEAKED_THROTTLES,
         Check.LONG_TRANSACTIONS,
@@ -121,6 +123,8 @@ _ADVICE: Mapping[Check, Words] = {
         "the disk has failed or is full: make room or replace it, then restart the broker; or move its replicas away"
     ),
     Check.FULL_LOG_DIRS: "a full disk fails: move partitions away, or shorten the retention of large topics",
+    Check.BROKERS_WITHOUT_RACK: "other brokers have racks, so Kafka places no new replicas, not even those of its own "
+    "topics: set broker.rack and restart them",
     Check.RACK_VIOLATIONS: "a failing rack takes more copies with it than it should: move replicas to other racks",
     Check.PREFERRED_LEADER_IMBALANCE: Phrase(Operation.ELECT_PREFERRED_OF_ALL),
     Check.RUNNING_REASSIGNMENTS: Phrase(Operation.LIST_REASSIGNMENTS, "; ", Operation.AWAIT_REASSIGNMENT),

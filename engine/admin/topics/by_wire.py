@@ -13,7 +13,7 @@ from contextlib import suppress
 from engine.admin.cluster.asking import ONLY_ANSWER_SHARE, beside_limit_s
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, FailureKind, NotFound, Refused, StillUnderWay, Unreachable
-from engine.admin.cluster.remedies import SEE_TOPICS, Do, Operation, Phrase, Words
+from engine.admin.cluster.remedies import SEE_TOPICS, Do, Give, Operation, Parameter, Phrase, Words
 from engine.admin.cluster.waits import Complain, Observer, ignore_line
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster, answer_limit_ms
 from engine.admin.cluster.wire_failures import refuse
@@ -37,6 +37,7 @@ from engine.admin.topics.deletion import (
 )
 from engine.admin.topics.selection import select_topics, topic_not_found
 from engine.admin.topics.values import DEFAULT_MIN_ISR, TopicName, topic_name
+from engine.common.assignment import lacking_rack
 from engine.common.errors import ErrorCode
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
@@ -230,7 +231,7 @@ class WireTopicChanger:
             change = await create_topic(self._wire, topic, timeout_ms=self._timeout_ms, validate_only=validate_only)
         except Refused as refusal:
             if refusal.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                raise
+                raise await self._for_want_of_racks(refusal) from refusal.__cause__
             if topic.name in await self._marked([topic.name]):
                 raise refused_while_marked(topic.name) from refusal
             if not if_not_exists:
@@ -254,9 +255,12 @@ class WireTopicChanger:
             if not validate_only:
                 look = Do(Operation.DESCRIBE_TOPIC, wanted.name)
                 await self._before_change(Phrase("partitions may still be added: ", look))
-            await add_partitions(
-                self._wire, wanted.name, count, assignment, timeout_ms=self._timeout_ms, validate_only=validate_only
-            )
+            try:
+                await add_partitions(
+                    self._wire, wanted.name, count, assignment, timeout_ms=self._timeout_ms, validate_only=validate_only
+                )
+            except Refused as refusal:
+                raise await self._for_want_of_racks(refusal) from refusal.__cause__
             if not validate_only:
                 await self._wait_until_known([wanted.name], lambda known: known is not None and known >= count)
         if wanted.changes_configs:
@@ -296,6 +300,14 @@ class WireTopicChanger:
         accepted = [change.topic for change in changes]
         left = await wait_until_gone(accepted, replicas, left_of, self._wire.live_brokers, limit_s)
         return [marked_or_gone(change, left) for change in changes], refusals
+
+    async def _for_want_of_racks(self, refusal: Refused) -> Refused:
+        """Add to a refusal which brokers have no rack while others do: Kafka does not say why it places no replicas."""
+        lacking = lacking_rack({broker: node.rack for broker, node in (await self._wire.nodes()).items()})
+        if refusal.code is ErrorCode.UNKNOWN_SERVER_ERROR and lacking:
+            which = f"other brokers have racks and {', '.join(map(str, lacking))} none, so Kafka places no replicas: "
+            refusal.hint = Phrase(which, "set broker.rack and restart, or give ", Give(Parameter.REPLICA_ASSIGNMENT))
+        return refusal
 
     async def _refuse_marked(self, names: Sequence[str]) -> None:
         """Raise StillUnderWay if one of these topics, which brokers do not know, is marked for deletion."""

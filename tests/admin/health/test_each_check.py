@@ -18,7 +18,7 @@ MOVING = ReplicaAssignment((2, 0, 1), (2,), (1,))
 def of(
     *partitions: PartitionSnapshot,
     live: tuple[int, ...] = (0, 1, 2),
-    racks: tuple[str, ...] = (),
+    racks: tuple[str | None, ...] = (),
     controller_id: int = 0,
     configs: dict[str, str] | None = {},  # noqa: B006 - nobody changes it
     **more: object,
@@ -70,6 +70,7 @@ CLUSTERS: dict[Check, tuple[HealthFacts, HealthFacts]] = {
         of(WELL, holding=(HoldingTransaction("t-0", 7, 4001, 299_999, False, "pay-1", "Ongoing"),)),
     ),
     Check.RACK_VIOLATIONS: (of(WELL, racks=("a", "a", "b")), of(WELL, racks=("a", "b", "b"))),
+    Check.BROKERS_WITHOUT_RACK: (of(WELL, racks=("a", None, "b")), of(WELL, racks=("a", None, "b"), is_kraft=True)),
     Check.PREFERRED_LEADER_IMBALANCE: (of(*[WELL] * 8, *[ELSEWHERE] * 2), of(*[WELL] * 9, ELSEWHERE)),
     Check.RUNNING_REASSIGNMENTS: (of(PartitionSnapshot(0, MOVING, 0, (0, 1))), of(led((2, 0), (2, 0)))),
     Check.LEAKED_THROTTLES: (

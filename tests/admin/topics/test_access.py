@@ -9,16 +9,17 @@ from event_loop import in_event_loop
 from scripted_brokers import scripted_cluster
 
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import StillUnderWay
+from engine.admin.cluster.errors import Refused, StillUnderWay
 from engine.admin.cluster.snapshot_file import save_snapshot
 from engine.admin.cluster.target import ClusterTarget, Origin, Side
 from engine.admin.topics.access import SnapshotTopicReader, topic_changer, topic_reader
 from engine.admin.topics.by_wire import WireTopicChanger, WireTopicReader
 from engine.admin.topics.by_znode import ZkTopicChanger, ZkTopicReader
-from engine.admin.topics.changes import TopicOutcome
+from engine.admin.topics.changes import NewTopic, TopicAlteration, TopicOutcome
 from engine.common.errors import ErrorCode
 from engine.common.snapshot import ClusterSnapshot, SnapshotSource
 from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
 from engine.kafka.protocol.apis.create_topics import CreatableTopicResult, CreateTopicsResponse
 from engine.kafka.protocol.apis.delete_topics import DeletableTopicResult, DeleteTopicsResponse
 from engine.kafka.zk.client import ZkClient
@@ -106,3 +107,27 @@ async def test_a_topic_that_waits_for_its_deletion_is_not_called_unknown(zk_chro
             with pytest.raises(StillUnderWay, match="'t' is marked for deletion already"):
                 await changer.exists("t", if_exists=False)
             assert await changer.to_be_deleted(["t"], if_exists=True) == []
+
+
+@pytest.mark.parametrize(("racks", "which"), [({1: "r"}, "0 none"), ({}, None), ({0: "r", 1: "s"}, None)])
+@in_event_loop
+async def test_a_refusal_without_a_word_names_the_brokers_without_a_rack(
+    racks: dict[int, str], which: str | None
+) -> None:
+    """Kafka answers like this, because it cannot spread replicas over racks if it knows only some."""
+    refused = CreatableTopicResult(name="new", error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+    grown = CreatePartitionsTopicResult(name="t", error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+    async with scripted_cluster(2) as brokers:
+        brokers.racks, brokers.leaders = racks, {"t": [0]}
+        for broker in brokers.brokers:
+            broker.answers[ApiKey.CREATE_TOPICS] = lambda _: CreateTopicsResponse(topics=[refused])
+            broker.answers[ApiKey.CREATE_PARTITIONS] = lambda _: CreatePartitionsResponse(results=[grown])
+        async with Cluster(ClusterTarget("t", Origin.OPTIONS, bootstrap=tuple(brokers.bootstrap))) as cluster:
+            changer = await topic_changer(cluster)
+            with pytest.raises(Refused) as creation:
+                await changer.create(NewTopic("new", 1, 1))
+            with pytest.raises(Refused) as growth:
+                await changer.alter(TopicAlteration("t", partition_count=2))
+    for refusal in (creation.value, growth.value):
+        assert (which is None) == (refusal.hint is None), refusal.hint
+        assert which is None or f"other brokers have racks and {which}" in str(refusal.hint)

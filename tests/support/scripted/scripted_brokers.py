@@ -122,6 +122,7 @@ class ScriptedCluster:
     def __init__(self, brokers: list[ScriptedBroker]) -> None:
         self.brokers = brokers
         self.controller_id = brokers[0].id
+        self.racks: dict[int, str] = {}
         self.leaders: dict[str, list[int]] = {}
         """Leader of each partition, by topic."""
         self.topic_ids: dict[str, bytes] = {}
@@ -140,7 +141,10 @@ class ScriptedCluster:
     def _metadata(self, request: Any) -> MetadataResponse:
         names = list(self.leaders) if request.topics is None else [topic.name for topic in request.topics]
         return MetadataResponse(
-            brokers=[MetadataResponseBroker(node_id=b.id, host=b.host, port=b.port) for b in self.brokers],
+            brokers=[
+                MetadataResponseBroker(node_id=b.id, host=b.host, port=b.port, rack=self.racks.get(b.id))
+                for b in self.brokers
+            ],
             cluster_id="scripted",
             controller_id=self.controller_id,
             topics=[self._topic(name) for name in names],
