@@ -80,7 +80,8 @@ def assess(
             Check.MISSING_BROKERS: _go_on_first(facts),
             Check.SILENT_BROKERS: _after_refusals(facts),
             Check.UNDER_REPLICATED_LAGGING: _failed_below(facts, topics),
-            Check.OFFLINE_PARTITIONS: _mend_first(topics),
+            Check.OFFLINE_PARTITIONS: _mend_first(facts, topics),
+            Check.UNDER_REPLICATED_DEAD_BROKER: f"{facts.start} each dead broker again",
         },
         findings=[
             *_controller(facts),
@@ -185,17 +186,17 @@ def _failed_below(facts: HealthFacts, topics: TopicFindings) -> Words:
     return f"a failed log dir took its replicas with it ({'; '.join(failed)}): fix that first{others}"
 
 
-def _mend_first(topics: TopicFindings) -> Words:
+def _mend_first(facts: HealthFacts, topics: TopicFindings) -> Words:
     """Return what brings offline partitions back, and an unclean election only if it can elect anybody.
 
     A broker whose log dir failed is up, so neither a start nor (Kafka 3.9) an unclean election of it helps.
     """
-    way = START_ONE
+    way = start_one = START_ONE.replace("start", facts.start, 1)
     if topics.stranded:
         who = ", ".join(map(str, sorted(topics.stranded_on)))
         repair = f"repair the failed log dir of broker {who}, then restart it"
         is_all = len(topics.found.get(Check.OFFLINE_PARTITIONS, ())) <= topics.stranded
-        way = repair if is_all else f"{START_ONE}; or {repair}"
+        way = repair if is_all else f"{start_one}; or {repair}"
     return Phrase(f"{way}; {LAST_RESORT}", Operation.ELECT_UNCLEAN) if topics.spare else way
 
 

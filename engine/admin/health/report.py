@@ -269,6 +269,11 @@ class HealthFacts:
     holding: tuple[HoldingTransaction, ...] = ()
     awaits_leaders: bool = False
 
+    @property
+    def start(self) -> str:
+        """What to do with a broker that is missing: the process of one that hangs has not ended."""
+        return "continue or start" if self.hung_addresses else "start"
+
 
 def used_percent(total_bytes: int | None, usable_bytes: int | None) -> float | None:
     """Return how full a volume is; None if its broker does not say (before Kafka 3.3)."""

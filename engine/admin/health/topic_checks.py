@@ -25,6 +25,7 @@ class _Setting:
     awaits_leaders: bool = False
     failed: frozenset[int] = frozenset()
     """Brokers with a failed log dir: what they have there they cannot lead."""
+    start: str = "start"
 
     @staticmethod
     def of(facts: HealthFacts) -> _Setting:
@@ -33,7 +34,7 @@ class _Setting:
         known = racks if len(racks) == len(snapshot.brokers) else {}
         live, hidden = frozenset(snapshot.live_broker_ids), facts.hidden_settings
         failed = frozenset(facts.offline_log_dirs)
-        return _Setting(live, known, facts.caps_min_isr, hidden, facts.awaits_leaders, failed)
+        return _Setting(live, known, facts.caps_min_isr, hidden, facts.awaits_leaders, failed, facts.start)
 
 
 @dataclass(slots=True)
@@ -245,7 +246,7 @@ def _offline(partition: PartitionSnapshot, setting: _Setting) -> str:
         return f"{line}; a log dir of broker {', '.join(map(str, stranded))}, last in sync, has failed"
     line += ", all down" if live.isdisjoint(partition.replicas) else ""
     last = ", ".join(map(str, partition.last_in_sync(live)))
-    return f"{line}; start broker {last}, last in sync" if last else line
+    return f"{line}; {setting.start} broker {last}, last in sync" if last else line
 
 
 def _shares_rack(partition: PartitionSnapshot, racks: Mapping[int, str]) -> bool:

@@ -109,6 +109,16 @@ def test_what_is_offline_with_a_log_dir_is_not_brought_back_by_an_election() -> 
     assert told(alone, partition((3,), (3,), -1)) == f"{start}; or {mend}"
 
 
+def test_a_broker_whose_process_hangs_is_to_be_continued_rather_than_started() -> None:
+    wrong = facts(partition((3,), (3,), -1), partition((0, 3), (0,), 0))
+    for hung, verb in ((("10.0.0.3:9092",), "continue or start"), ((), "start")):
+        reasons = {reason.check: reason for reason in assess(replace(wrong, hung_addresses=hung)).reasons}
+        offline = reasons[Check.OFFLINE_PARTITIONS]
+        assert offline.examples == (f"t-0 (leader none, replicas 3, all down; {verb} broker 3, last in sync)",)
+        assert spelled(offline.advice) == f"{verb} a broker that has a replica"
+        assert spelled(reasons[Check.UNDER_REPLICATED_DEAD_BROKER].advice) == f"{verb} each dead broker again"
+
+
 def test_nobody_can_be_elected_among_replicas_that_are_all_down() -> None:
     seen = found(facts(partition((3,), (3,), -1), partition((3, 4), (), -1)))
     assert seen[Check.OFFLINE_PARTITIONS] == (
