@@ -6,7 +6,8 @@ Behaviour
   OPERATION_NOT_ATTEMPTED.
 * Brokers send v4 and v5 to ask whether partitions belong to transactions (KIP-890): TRANSACTION_ABORTABLE for those
   that do not.
-* CONCURRENT_TRANSACTIONS while the transaction before is still being ended; clients ask again.
+* If the transaction before is still being ended, the answer waits for that; after 50 ms it is CONCURRENT_TRANSACTIONS,
+  and clients ask again.
 
 Version notes
 * v2 PRODUCER_FENCED   * v3 flexible   * v4 several transactions, from brokers   * v5 TRANSACTION_ABORTABLE

@@ -47,6 +47,15 @@ _TOMBSTONES_PER_BATCH: Final = 1_000
 _TOMBSTONE_BYTES_PER_BATCH: Final = 500_000
 """An id may have 32 kB, and a batch no more than the topic's ``max.message.bytes``, by default 1 MB."""
 
+ENDING_WAIT_MS: Final = 50
+"""How long a request for the next transaction waits at most for the end of the one before.
+
+Kafka answers CONCURRENT_TRANSACTIONS at once, after which Kafka's clients and librdkafka wait for 20 ms. Markers take a
+few milliseconds.
+"""
+
+CONCURRENT: Final = ErrorCode.CONCURRENT_TRANSACTIONS
+
 Done = Callable[[ErrorCode], None]
 
 
@@ -109,6 +118,8 @@ class TransactionCoordinator:
         )
         self._endings: dict[str, Ending] = {}
         """Transactions whose markers are on their way."""
+        self._waiting: dict[str, Callable[[], None]] = {}
+        """Requests for the next transaction of an id, one of each, that wait for these; a call looks again."""
         self._loop = asyncio.get_running_loop()
         self._supervisor = Supervisor("transaction-coordinator")
 
@@ -205,14 +216,39 @@ class TransactionCoordinator:
     def add_partitions(
         self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Collection[TopicPartition], done: Done
     ) -> None:
-        """Let a transaction write to partitions, and begin it if none is open."""
+        """Let a transaction write to partitions, and begin it if none is open.
+
+        If the transaction before is being ended, the answer waits for that a moment.
+        """
+        self._add_partitions(transactional_id, producer, partitions, done, may_wait=True)
+
+    def _add_partitions(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Collection[TopicPartition],
+        done: Done,
+        *,
+        may_wait: bool,
+    ) -> None:
         error, owned = self._locate(transactional_id)
         if owned is None:
             done(error)
             return
         transaction = owned.states.get(transactional_id)
         decision = state_machine.add_partitions(transaction, producer, partitions, self._clock.now_ms())
-        self._carry_out(owned, transaction, decision, done)
+        is_early = decision is CONCURRENT and transaction is not None and transaction.state in ENDING
+        if not is_early or not may_wait or transactional_id in self._waiting:
+            self._carry_out(owned, transaction, decision, done)
+            return
+
+        def ask_again() -> None:
+            timer.cancel()
+            del self._waiting[transactional_id]
+            self._add_partitions(transactional_id, producer, partitions, done, may_wait=False)
+
+        self._waiting[transactional_id] = ask_again
+        timer = self._loop.call_later(ENDING_WAIT_MS / 1000, ask_again)
 
     def verify_partitions(
         self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
@@ -406,6 +442,8 @@ class TransactionCoordinator:
                 return
             if error is NO_ERROR:
                 transaction.complete(transition)
+                if self._waiting and (ask_again := self._waiting.get(transaction.transactional_id)) is not None:
+                    ask_again()
                 return
             if ending.is_news(error):
                 logger.info("The completion of %s is tried until it is written: %s", transaction, error.name)
@@ -425,6 +463,8 @@ class TransactionCoordinator:
     def _unloaded(self, owned: OwnedPartition[Transaction]) -> None:
         """Forget what was being ended: the next coordinator ends it."""
         self._endings = {name: ending for name, ending in self._endings.items() if ending.owned is not owned}
+        for ask_again in list(self._waiting.values()):
+            ask_again()
 
 
 def _told(error: ErrorCode) -> ErrorCode:

@@ -9,6 +9,7 @@ import pytest
 from event_loop import staged
 from transaction_world import ANSWER_S, HERE, STATE_PARTITION, THERE, TransactionWorld, play
 
+from engine.broker.coordinator.transactions.coordinator import ENDING_WAIT_MS
 from engine.broker.coordinator.transactions.marker_sender import RETRY_BACKOFF_MS
 from engine.broker.coordinator.transactions.state_machine import ProducerIdAndEpoch
 from engine.common.errors import ErrorCode
@@ -389,11 +390,62 @@ async def test_the_last_record_of_a_transaction_is_tried_again_until_it_is_writt
     world.state.refusal = E.NOT_ENOUGH_REPLICAS
     world.replicate(world.led[a])
     await asyncio.sleep(10 * RETRY_BACKOFF_MS / 1000)
-    assert world.add_partitions(producer, [a]) == [E.CONCURRENT_TRANSACTIONS]
     world.state.refusal = None
     await asyncio.sleep(0.99 * RETRY_BACKOFF_MS / 1000)
     assert states(world)[-1] is S.PREPARE_COMMIT
     await world.until(S.COMPLETE_COMMIT)
+
+
+# -- the next transaction
+
+
+@staged(play)
+async def test_the_next_transaction_begins_when_the_one_before_has_its_markers(world: TransactionWorld, /) -> None:
+    (a,) = world.add("a", leader=THERE)
+    producer = await world.begun([a])
+    assert world.end(producer) == [E.NONE]
+    answers = world.add_partitions(producer, [a])
+    assert answers == [], "the answer waits"
+    assert world.add_partitions(producer, [a]) == [E.CONCURRENT_TRANSACTIONS], "one request waits, not two"
+    await asyncio.sleep(2 * ANSWER_S)
+    assert answers == [E.NONE]
+    assert states(world)[-2:] == [S.COMPLETE_COMMIT, S.ONGOING]
+    await asyncio.sleep(2 * ENDING_WAIT_MS / 1000)
+    assert answers == [E.NONE], "it is answered once"
+
+
+@staged(play)
+async def test_the_next_transaction_does_not_wait_for_long(world: TransactionWorld, /) -> None:
+    (a,) = world.add("a")
+    producer = await world.begun([a])
+    world.led[a].refusal = E.NOT_ENOUGH_REPLICAS
+    assert world.end(producer) == [E.NONE]
+    answers = world.add_partitions(producer, [a])
+    await asyncio.sleep(0.99 * ENDING_WAIT_MS / 1000)
+    assert answers == []
+    await asyncio.sleep(0.02 * ENDING_WAIT_MS / 1000)
+    assert answers == [E.CONCURRENT_TRANSACTIONS]
+    world.led[a].refusal = None
+    await world.until(S.COMPLETE_COMMIT)
+    assert answers == [E.CONCURRENT_TRANSACTIONS] and states(world)[-1] is S.COMPLETE_COMMIT
+
+
+@staged(play)
+async def test_who_waits_to_begin_learns_at_once_that_the_coordinator_has_moved(world: TransactionWorld, /) -> None:
+    (a,) = world.add("a", leader=THERE)
+    producer = await world.begun([a])
+    world.end(producer)
+    answers = world.add_partitions(producer, [a])
+    world.resign()
+    assert answers == [E.NOT_COORDINATOR]
+
+
+@staged(play)
+async def test_who_is_fenced_does_not_wait_to_begin(world: TransactionWorld, /) -> None:
+    (a,) = world.add("a", leader=THERE)
+    producer = await world.begun([a])
+    world.end(producer)
+    assert world.add_partitions(producer._replace(producer_epoch=9), [a]) == [E.PRODUCER_FENCED]
 
 
 # -- moves
