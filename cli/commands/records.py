@@ -66,7 +66,7 @@ async def delete(
     the disk.
     """
     from cli.framework.cluster_session import open_cluster
-    from cli.views.records import deletion_lines, deletions_report
+    from cli.views.records_deletion import deletion_lines, deletions_report
     from engine.admin.records.deletion import DeletionResult, delete_records, preview_deletion, refused
     from engine.common.acl import AclOperation
 

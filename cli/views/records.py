@@ -1,7 +1,7 @@
-r"""Records as lines: the value alone, in a format of the user's, or with all their fields.
+"""Records as lines: the value alone, in a format of the user's, or with all their fields.
 
 Formats are those of kcat: %t topic, %p partition, %o offset, %T timestamp in ms, %k key, %s value, %h headers,
-%K and %S their lengths (-1 is null), %% a percent sign; \n, \t, \0 and \xHH as elsewhere.
+%K and %S their lengths (-1 is null), %% a percent sign; \\n, \\t, \\0 and \\xHH as elsewhere.
 """
 
 from __future__ import annotations
@@ -12,18 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from cli.exit_codes import ExitCode
 from cli.output.format import OutputFormat
 from cli.output.printer import csv_line, json_text
-from cli.output.report import Advice, Column, Kind, Report, Section, Table, Tone
+from cli.output.report import Kind
 from cli.output.values import iso_time, machine_text
-from cli.views.kafka import brokers as kafka
 from cli.views.kafka.records import formatter, prints_values_alone
-from engine.admin.records.deletion import DeletionResult, RecordsDeletion
 from engine.admin.records.fetching import ConsumedRecord
 from engine.common.errors import ConfigError
 from engine.common.moments import calendar_time
-from engine.common.quantities import size_text
 from engine.common.topic_names import GROUP_METADATA_TOPIC, INTERNAL_TOPICS
 from engine.kafka.protocol.records.record import Record
 
@@ -203,51 +199,3 @@ def _header(key: str, value: bytes | None) -> bytes:
 def _time(timestamp_ms: int) -> str | int | None:
     time = None if timestamp_ms < 0 else calendar_time(timestamp_ms)
     return iso_time(time) if isinstance(time, datetime) else time
-
-
-_COLUMNS = (
-    Column("topic"),
-    Column("partition", Kind.NUMBER),
-    Column("result", tone={DeletionResult.FAILED: Tone.BAD, DeletionResult.UNDER_WAY: Tone.WARNING}),
-    Column("start_offset", Kind.NUMBER, title="Start"),
-    Column("before_offset", Kind.NUMBER, title="Before"),
-    Column("end_offset", Kind.NUMBER, title="End"),
-    Column("records", Kind.NUMBER),
-    Column("estimated_bytes", Kind.BYTES, title="About"),
-    Column("low_watermark", Kind.NUMBER, title="Low watermark"),
-    Column("error", falls_below=True),
-)
-
-
-def deletion_lines(deletions: Sequence[RecordsDeletion]) -> list[str]:
-    """Say for each partition what would be deleted."""
-    return [_line(deletion) for deletion in deletions]
-
-
-def _line(deletion: RecordsDeletion) -> str:
-    size = "" if deletion.estimated_bytes is None else f", about {size_text(deletion.estimated_bytes)} of each replica"
-    left = deletion.end_offset - deletion.before_offset
-    offsets = f"offsets {deletion.start_offset} to {deletion.before_offset - 1}"
-    return f"  {deletion.name}: {offsets}: {deletion.records}{size}; {left} stay"
-
-
-def deletions_report(deletions: Sequence[RecordsDeletion]) -> Report:
-    """A row per partition; code 4 if a broker refused, 5 if a replica has not followed yet."""
-    table = Table.of(_COLUMNS, deletions)
-    results = {d.result for d in deletions}
-    code = ExitCode.DONE
-    notes: tuple[str, ...] = ()
-    if DeletionResult.UNDER_WAY in results:
-        code = ExitCode.UNDER_WAY
-        notes = (Advice("some replicas have not followed yet; see who is out of sync: klamm topics describe"),)
-    if DeletionResult.FAILED in results:
-        code = ExitCode.REFUSED
-    shown = table.with_only({column.name for column in _COLUMNS} - {"start_offset", "low_watermark"})
-    return Report(
-        deletions,
-        table,
-        (Section(body=shown.unless_empty("error", "estimated_bytes")),),
-        notes,
-        code,
-        as_kafka=lambda: kafka.deletions_text(deletions),
-    )

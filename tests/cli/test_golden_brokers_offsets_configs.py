@@ -13,7 +13,7 @@ from cli.output.report import Report
 from cli.views.brokers import broker_details_report, log_dirs_report, totals_report
 from cli.views.brokers_load import load_report
 from cli.views.offsets import offsets_report
-from cli.views.records import deletions_report
+from cli.views.records_deletion import deletions_report
 from engine.admin.brokers.description import BrokerDetails, BrokerPartitions, ListenerDescription
 from engine.admin.brokers.load import BrokerLoad
 from engine.admin.brokers.self_report import DirSummary, OfferedApi, SelfReport

@@ -16,7 +16,7 @@ from plan_files import plan_of
 from small_clusters import cluster
 
 from cli.output.report import Table
-from cli.views.plan import diff_report
+from cli.views.plan_check import diff_report
 from engine.common.model import BrokerInfo, ReplicaAssignment, TopicPartition
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, ReplicaLog, SnapshotSource, TopicSnapshot
 from engine.common.snapshot_json import snapshot_to_json

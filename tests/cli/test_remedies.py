@@ -23,7 +23,7 @@ from cli.output.format import OutputFormat
 from cli.output.report import Advice, Report, Table
 from cli.table_of_commands import ENTRIES
 from cli.views.health import health_report
-from cli.views.records import deletions_report
+from cli.views.records_deletion import deletions_report
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.remedies import Do, Give, Operation, Parameter, Phrase, words
 from engine.admin.configs.values import Entity, EntityType, not_set

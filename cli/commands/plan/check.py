@@ -64,7 +64,7 @@ async def check(
     a plan that has already been carried out. -o markdown is the report of --format markdown.
     """
     from cli.output.format import OutputFormat
-    from cli.views.plan import check_report, errors_of, formatted
+    from cli.views.plan_check import check_report, errors_of, formatted
     from plans.checking import check_plan
     from plans.findings import plan_lines
 
@@ -98,7 +98,8 @@ def show(invocation: Invocation, file: PlanArgument) -> Report | None:
     the description of a pull request.
     """
     from cli.output.format import OutputFormat
-    from cli.views.plan import plan_markdown, show_report
+    from cli.views.plan import show_report
+    from cli.views.plan_check import plan_markdown
 
     plan = load_plan(file).plan
     if invocation.output is not OutputFormat.MARKDOWN:
@@ -118,7 +119,7 @@ def diff(
     after: Annotated[Path, typer.Argument(metavar="NEW", allow_dash=True, help="Another plan.")],
 ) -> Report:
     """Show how two plans differ, partition by partition and in their figures. Exits with 1 if they do."""
-    from cli.views.plan import diff_report
+    from cli.views.plan_check import diff_report
     from plans.comparing import compare_plans
 
     return diff_report(compare_plans(load_plan(before).plan, load_plan(after).plan))
