@@ -15,7 +15,7 @@ from cli.exit_codes import ExitCode
 from cli.framework.command import CommandGroup
 from cli.framework.completing import complete_brokers, complete_topics, one_of
 from cli.framework.invocation import Invocation
-from cli.framework.option_values import MetricsUrl
+from cli.framework.option_values import MetricsUrl, RollbackFile
 from cli.framework.options import Asks, Needs
 from cli.framework.plan_guard import BesidePlan, minds_plan
 from cli.framework.watching import Interval, Watch
@@ -34,6 +34,12 @@ group = CommandGroup(
     "The brokers and what each holds; take leadership away from one.",
     action_flags={"--list": "list"},
 )
+
+
+Ids = Annotated[
+    list[int] | None,
+    typer.Argument(metavar="ID", help="Which brokers. All if you name none.", autocompletion=complete_brokers),
+]
 
 
 @group.command(
@@ -63,10 +69,7 @@ async def list_brokers(invocation: Invocation) -> Report:
 )
 async def describe(
     invocation: Invocation,
-    ids: Annotated[
-        list[int] | None,
-        typer.Argument(metavar="ID", help="Which brokers. All if you name none.", autocompletion=complete_brokers),
-    ] = None,
+    ids: Ids = None,
     api_versions: Annotated[
         bool,
         typer.Option("--api-versions", help="Also show the APIs that each offers, like kafka-broker-api-versions."),
@@ -212,10 +215,7 @@ async def log_dirs(
 )
 async def metrics(
     invocation: Invocation,
-    ids: Annotated[
-        list[int] | None,
-        typer.Argument(metavar="ID", help="Which brokers. All if you name none.", autocompletion=complete_brokers),
-    ] = None,
+    ids: Ids = None,
     requests: Annotated[bool, typer.Option("--requests", help="Also show the slowest requests of each API.")] = False,
     topics: Annotated[bool, typer.Option("--topics", help="Also show the traffic of each topic.")] = False,
     metrics_url: MetricsUrl = None,
@@ -316,9 +316,7 @@ async def restore(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", allow_dash=True, help="The file that klamm brokers demote wrote.")
     ],
-    rollback_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where to write the rollback.  [default: rollback-TIME.json]")
-    ] = None,
+    rollback_file: RollbackFile = None,
     force: BesidePlan = False,
 ) -> Report:
     """Give brokers back the leadership that klamm brokers demote took from them.

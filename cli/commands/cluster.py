@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer._click.exceptions import UsageError
 
-from cli.commands.topics import TopicOptions, TopicTexts
 from cli.exit_codes import ExitCode
 from cli.framework.command import CommandGroup
 from cli.framework.invocation import Invocation
-from cli.framework.option_values import MetricsUrl
+from cli.framework.option_values import MetricsUrl, TopicOptions, TopicTexts
 from cli.framework.options import Needs
 from cli.framework.watching import Interval, Watch, watch_reports
 from cli.output.format import OutputFormat

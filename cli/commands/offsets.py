@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from cli.framework.command import single_command
-from cli.framework.completing import complete_topics, one_of
+from cli.framework.completing import one_of
 from cli.framework.invocation import Invocation
-from cli.framework.option_values import isolation_option
+from cli.framework.option_values import TopicOptions, TopicTexts, isolation_option
 from cli.framework.options import Asks, Needs
 from cli.output.format import OutputFormat
 from cli.output.report import Report
@@ -26,15 +26,8 @@ from cli.output.report import Report
 )
 async def command(
     invocation: Invocation,
-    topics: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="TOPIC",
-            help="Names, or regular expressions that match whole names. All if you name none.",
-            autocompletion=complete_topics,
-        ),
-    ] = None,
-    topic: Annotated[list[str] | None, typer.Option("--topic", hidden=True, autocompletion=complete_topics)] = None,
+    topics: TopicTexts = None,
+    topic: TopicOptions = None,
     partitions: Annotated[
         str | None, typer.Option("--partitions", metavar="0,1,2", help="Only these partitions of the topics.")
     ] = None,

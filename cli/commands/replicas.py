@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from cli.framework.command import CommandGroup
 from cli.framework.invocation import Invocation
+from cli.framework.option_values import VerifiedTopics
 from cli.framework.options import Asks, Needs
 from cli.output.report import Report
 
@@ -24,10 +21,7 @@ group = CommandGroup("replicas", "Compare the replicas of partitions.")
 )
 async def verify(
     invocation: Invocation,
-    topic: Annotated[
-        list[str] | None,
-        typer.Option("--topic", "--topics-include", metavar="REGEX", help="Names or patterns.  [default: all]"),
-    ] = None,
+    topic: VerifiedTopics = None,
 ) -> Report:
     """Compare every replica of every partition once, batch by batch.
 

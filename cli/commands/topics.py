@@ -13,6 +13,7 @@ from cli.exit_codes import ExitCode
 from cli.framework.command import CommandGroup
 from cli.framework.completing import complete_topics
 from cli.framework.invocation import Invocation
+from cli.framework.option_values import NamedTopics, TopicOptions, TopicTexts
 from cli.framework.options import Needs
 from cli.framework.plan_guard import BesidePlan, minds_plan
 from cli.framework.watching import Interval, Watch, watch_reports
@@ -37,23 +38,6 @@ group = CommandGroup(
     action_flags={f"--{word}": word for word in ("list", "describe", "create", "alter", "delete")},
 )
 
-TopicTexts = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="TOPIC",
-        help="Names, or regular expressions that match whole names. All if you name none.",
-        autocompletion=complete_topics,
-    ),
-]
-NamedTopics = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="TOPIC",
-        help="Names, or regular expressions that match whole names.",
-        autocompletion=complete_topics,
-    ),
-]
-TopicOptions = Annotated[list[str] | None, typer.Option("--topic", hidden=True, autocompletion=complete_topics)]
 ExcludeInternal = Annotated[bool, typer.Option("--exclude-internal", help="Leave Kafka's own topics out.")]
 IfExists = Annotated[bool, typer.Option("--if-exists", help="A topic that does not exist is not an error.")]
 

@@ -1,15 +1,42 @@
-"""Values of options: durations with units or as plain seconds, addresses to listen at, places of Spark and brokers."""
+"""Options that some commands share, and how values are read: durations (units or seconds), addresses to listen at."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer._click.exceptions import UsageError
 
+from cli.framework.completing import complete_topics
+
 if TYPE_CHECKING:
     from engine.common.model import IsolationLevel
 
+TopicTexts = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="TOPIC",
+        help="Names, or regular expressions that match whole names. All if you name none.",
+        autocompletion=complete_topics,
+    ),
+]
+NamedTopics = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="TOPIC",
+        help="Names, or regular expressions that match whole names.",
+        autocompletion=complete_topics,
+    ),
+]
+TopicOptions = Annotated[list[str] | None, typer.Option("--topic", hidden=True, autocompletion=complete_topics)]
+VerifiedTopics = Annotated[
+    list[str] | None,
+    typer.Option("--topic", "--topics-include", metavar="REGEX", help="Names or patterns.  [default: all]"),
+]
+RollbackFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Where to write the rollback.  [default: rollback-TIME.json]")
+]
 Checkpoints = Annotated[
     list[str] | None,
     typer.Option(

@@ -11,8 +11,8 @@ import typer
 from typer._click.exceptions import UsageError
 
 from cli.commands.reassignment.shared import Plot, group, heat_of
-from cli.framework.completing import complete_topics
 from cli.framework.invocation import Invocation
+from cli.framework.option_values import NamedTopics
 from cli.framework.options import Needs
 from cli.framework.stdout import data_stream
 from cli.framework.watching import Interval, Watch, watch_reports
@@ -33,14 +33,7 @@ from engine.runtime.input_files import name_of, read_input
 async def generate(
     invocation: Invocation,
     broker_list: Annotated[str, typer.Option(metavar="0,1,2", help="The brokers that are to hold the topics.")],
-    topics: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="TOPIC",
-            help="Names, or regular expressions that match whole names.",
-            autocompletion=complete_topics,
-        ),
-    ] = None,
+    topics: NamedTopics = None,
     topics_to_move_json_file: Annotated[
         Path | None,
         typer.Option(

@@ -25,6 +25,7 @@ from cli.commands.reassignment.shared import (
 )
 from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
+from cli.framework.option_values import RollbackFile
 from cli.framework.options import Needs
 from cli.framework.plan_guard import BesidePlan, minds_plan
 from cli.output.format import OutputFormat
@@ -83,9 +84,7 @@ async def execute(
     additional: Additional = False,
     allow_replication_factor_change: FactorChange = False,
     started_is_done: StartedIsDone = False,
-    rollback_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where to write the rollback.  [default: rollback-TIME.json]")
-    ] = None,
+    rollback_file: RollbackFile = None,
     wait: Wait = False,
     plot: Plot = True,
     force: BesidePlan = False,

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from cli.commands.spark.shared import SessionOptions, group, open_spark, tasks_shown
 from cli.framework.invocation import Invocation
+from cli.framework.option_values import VerifiedTopics
 from cli.framework.options import Asks, Needs
 from cli.output.report import Report
 
@@ -23,10 +20,7 @@ from cli.output.report import Report
 def verify(
     invocation: Invocation,
     *,
-    topic: Annotated[
-        list[str] | None,
-        typer.Option("--topic", "--topics-include", metavar="REGEX", help="Names or patterns.  [default: all]"),
-    ] = None,
+    topic: VerifiedTopics = None,
     session: SessionOptions,
 ) -> Report:
     """Compare every replica of every partition, batch by batch, as a Spark job.
