@@ -100,7 +100,7 @@ LONGEST = (
     "tests/cli/test_plan_dead_broker.py",
     "tests/cli/test_half_dead.py",
     "tests/plans/test_scenarios.py",
-    "tests/plans/test_nearby.py",
+    "tests/plans/test_nearby_program.py",
     *SPARK_ON_KAFKA,
     "tests/interop/test_plans_on_kafka_4.py",
     "tests/interop/test_kafka_with_silent_zookeeper.py",
