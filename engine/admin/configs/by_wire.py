@@ -160,14 +160,23 @@ async def read_overrides(
 
     ``on_unknown`` gets the topics whose settings no broker returns soon; they are left out. Without it, this raises.
     """
+    return (await read_overrides_and(wire, topics, None, on_unknown))[0]
+
+
+async def read_overrides_and(
+    wire: WireCluster, topics: Sequence[str], key: str | None, on_unknown: Complain | None = None
+) -> tuple[dict[str, dict[str, str]], dict[str, str | None]]:
+    """Return the overrides of topics, and the value in force of one setting, from the same answers."""
     overrides: dict[str, dict[str, str]] = {}
+    effective: dict[str, str | None] = {}
     async for result in _describe_topics(wire, topics, keys=None, on_unknown=on_unknown):
         overrides[result.resource_name] = {
             config.name: config.value or ""
             for config in result.configs
             if _source_of(config) is ConfigSource.DYNAMIC_TOPIC_CONFIG
         }
-    return overrides
+        effective[result.resource_name] = next((config.value for config in result.configs if config.name == key), None)
+    return overrides, effective
 
 
 async def read_set_anywhere(wire: WireCluster, topics: Sequence[str]) -> dict[str, tuple[ConfigEntry, ...]]:

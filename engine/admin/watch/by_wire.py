@@ -15,7 +15,7 @@ from engine.admin.cluster.asking import FAILURES, answer_limit
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import Refused, Unreachable
 from engine.admin.cluster.wire import WireCluster
-from engine.admin.configs.by_wire import WireConfigReader, read_effective, read_overrides
+from engine.admin.configs.by_wire import WireConfigReader, read_overrides_and
 from engine.admin.configs.values import EntityType, settings_of
 from engine.admin.groups.group_reading import list_groups
 from engine.admin.groups.scope import FoundGroups, as_error, is_of_consumers, why_without_lag
@@ -97,18 +97,14 @@ async def read_ends(
 
 async def read_wire_settings(
     wire: WireCluster, topics: Sequence[TopicSnapshot]
-) -> tuple[dict[str, Mapping[str, str]], dict[int | None, Mapping[str, str]], dict[str, int], tuple[str, ...]]:
+) -> tuple[dict[str, dict[str, str]], dict[int | None, Mapping[str, str]], dict[str, int], tuple[str, ...]]:
     """Return overrides of topics, dynamic settings of brokers, the effective min ISR, and what is missing.
 
     What this principal may not see is left out: the cluster notes which rights were missing.
     """
     names = [topic.name for topic in topics]
     missing: list[str] = []
-    overrides = await read_overrides(wire, names, missing.append)
-    readable: dict[str, Mapping[str, str]] = {
-        name: settings for name, settings in overrides.items() if settings is not None
-    }
-    effective = await read_effective(wire, list(readable), MIN_ISR, missing.append)
+    overrides, effective = await read_overrides_and(wire, names, MIN_ISR, missing.append)
     brokers: dict[int | None, Mapping[str, str]] = {}
     try:
         for described in await WireConfigReader(wire).describe_all(EntityType.BROKER, include_all=False):
@@ -119,7 +115,7 @@ async def read_wire_settings(
         if not failure_of(error).is_denied:
             raise
     min_isr = {name: int(value) for name, value in effective.items() if value is not None and value.isdecimal()}
-    return readable, brokers, min_isr, tuple(missing)
+    return overrides, brokers, min_isr, tuple(missing)
 
 
 async def read_words(cluster: Cluster, snapshot: ClusterSnapshot, silent: Iterable[int] = ()) -> dict[int, BrokerWords]:

@@ -303,7 +303,7 @@ class StageReadings:
         if not self._knowledge.assignments_by_znode:
             self._knowledge.take_settings(configs, brokers, min_isr)
             self._knowledge.forget_settings_but(self._knowledge.topics)
-        return len(topics) // 250 + len(brokers) + 2, missing
+        return len(topics) // 500 + len(brokers) + 1, missing
 
     async def _read_probes(self) -> StageResult:
         cluster = self._newest()

@@ -41,6 +41,7 @@ from engine.admin.topics.by_wire import WireTopicReader, create_topic
 from engine.admin.topics.changes import NewTopic
 from engine.admin.topics.describing import DescribeOptions, describe_topics
 from engine.admin.topics.selection import PartitionFilter, select_topics
+from engine.admin.watch.by_wire import read_wire_settings
 from engine.common.errors import ErrorCode
 from engine.common.model import BrokerInfo
 from engine.common.snapshot import ClusterSnapshot, SnapshotSource
@@ -120,6 +121,31 @@ async def test_settings_of_many_topics_are_taken_answer_by_answer(
         assert await read_overrides(wire, ["t", "u"]) == {"t": {"retention.ms": "7"}, "u": {"retention.ms": "7"}}
     finally:
         await wire.close()
+
+
+@staged(play, None)
+async def test_a_watch_asks_once_for_overrides_and_the_min_isr(
+    cluster: ScriptedCluster, reader: WireTopicReader, /
+) -> None:
+    """A second request could stay without an answer on a busy broker: the min ISR of all topics would be unknown."""
+    names: list[list[str]] = []
+
+    def answer(request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+        response = answering([ErrorCode.NONE] * len(request.resources))(request)
+        for result in response.results:
+            result.configs += [DescribeConfigsResourceResult(name="min.insync.replicas", value="2", config_source=5)]
+        names.append([resource.resource_name for resource in request.resources])
+        return response
+
+    cluster.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = answer
+    wire = WireCluster(cluster.bootstrap, properties=ClientProperties(), request_timeout_s=1.0)
+    try:
+        configs, _, min_isr, missing = await read_wire_settings(wire, await reader.topics(["t", "u"]))
+    finally:
+        await wire.close()
+    assert configs == {"t": {"retention.ms": "7"}, "u": {"retention.ms": "7"}}
+    assert (min_isr, missing) == ({"t": 2, "u": 2}, ())
+    assert names.count(["t", "u"]) == 2, "the reader of topics has asked first"
 
 
 def test_where_settings_are_waited_for_the_rest_is_told() -> None:
