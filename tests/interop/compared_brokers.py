@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import deepcopy
 
+from compared_configs import WORDS
+from compared_records import batch, write
 from compared_walks import fit
 from side_by_side import Side, SideBySide
 
+from engine.common.model import LEADER_DURING_DELETE
 from engine.kafka.protocol.api_keys import API_SPECS
 from engine.kafka.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest
 from engine.kafka.protocol.apis.alter_partition import (
@@ -22,10 +25,23 @@ from engine.kafka.protocol.apis.alter_partition import (
 )
 from engine.kafka.protocol.apis.controlled_shutdown import ControlledShutdownRequest
 from engine.kafka.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest
+from engine.kafka.protocol.apis.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from engine.kafka.protocol.apis.describe_producers import DescribeProducersRequest, TopicRequest
+from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from engine.kafka.protocol.apis.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
+)
+from engine.kafka.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from engine.kafka.protocol.apis.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
 )
 from engine.kafka.protocol.apis.stop_replica import (
     StopReplicaPartitionState,
@@ -35,6 +51,8 @@ from engine.kafka.protocol.apis.stop_replica import (
     StopReplicaTopicV1,
 )
 from engine.kafka.protocol.apis.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
@@ -56,6 +74,7 @@ def brokers_ask_each_other(both: SideBySide, epoch: Epoch) -> None:
     _ids_and_shutdowns(both)
     _controllers(both)
     _isr_changes(both, epoch)
+    _deleted_topic(both, epoch)
 
 
 def ask_in_each(both: SideBySide, what: str, build: Callable[[Side], Request], least: int = 0) -> None:
@@ -136,3 +155,44 @@ def _isr_changes(both: SideBySide, epoch: Epoch) -> None:
     for broker_epoch in (UNKNOWN, OLD, 2**62):
         context = f"ISR by epoch {broker_epoch}"
         ask_in_each(both, context, lambda side, of=broker_epoch: asked(side, "among", 0, of, {}))
+
+
+def _deleted_topic(both: SideBySide, epoch: Epoch) -> None:
+    """What is asked of a replica between the news of its topic's deletion and its own end."""
+    name = "deleted"
+    both.prepare(CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1)]), 7)
+    both.wait_until_led(name)
+    both.prepare(write((name, 0, batch())), 9)
+    state = UpdateMetadataPartitionState(
+        partition_index=0, controller_epoch=1, leader=LEADER_DURING_DELETE, leader_epoch=0, replicas=[0]
+    )
+
+    def deletion(side: Side) -> Request:
+        host, port = side.address.rsplit(":", 1)
+        endpoint = UpdateMetadataEndpoint(port=int(port), host=host, listener="PLAINTEXT")
+        of_topic = UpdateMetadataTopicState(topic_name=name, topic_id=side.id_of(name), partition_states=[state])
+        return UpdateMetadataRequest(
+            controller_epoch=1,
+            broker_epoch=epoch(side),
+            topic_states=[of_topic],
+            live_brokers=[UpdateMetadataBroker(id=0, endpoints=[endpoint])],
+        )
+
+    both.ask("news of a deletion", deletion, [8])
+    parts: dict[str, Request] = {
+        "write": write((name, 0, batch())),
+        "fetch": FetchRequest(max_wait_ms=0, topics=[FetchTopic(topic=name, partitions=[FetchPartition()])]),
+        "offsets": ListOffsetsRequest(
+            topics=[ListOffsetsTopic(name=name, partitions=[ListOffsetsPartition(timestamp=-1)])]
+        ),
+        "epochs": OffsetForLeaderEpochRequest(
+            topics=[OffsetForLeaderTopic(topic=name, partitions=[OffsetForLeaderPartition()])]
+        ),
+        "producers": DescribeProducersRequest(topics=[TopicRequest(name=name, partition_indexes=[0])]),
+        "deletion": DeleteRecordsRequest(
+            topics=[DeleteRecordsTopic(name=name, partitions=[DeleteRecordsPartition(offset=1)])]
+        ),
+    }
+    versions = {"write": [9], "fetch": [4, 12]}
+    for what, request in parts.items():
+        both.ask(f"{what} of a deleted topic", request, versions.get(what), unlike=WORDS)

@@ -117,9 +117,7 @@ def _delete(
         partition_index=topic_partition.partition, low_watermark=INVALID_LOW_WATERMARK
     )
     try:
-        if broker.metadata_cache.partition_info(topic_partition) is None:
-            # A replica of a deleted topic may still be here for a moment.
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        broker.metadata_cache.check_has(*topic_partition)
         if topic_partition.topic in INTERNAL_TOPICS:
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic_partition.topic}"

@@ -43,6 +43,7 @@ def describe_producers(context: RequestContext, request: DescribeProducersReques
 def _describe(context: RequestContext, topic_partition: TopicPartition) -> PartitionResponse:
     try:
         check_topic_name(topic_partition.topic)
+        context.broker.metadata_cache.check_has(*topic_partition)
         log = context.broker.replica_manager.partition(*topic_partition).log
         if log is None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -464,9 +464,7 @@ def _append(
     acks = request.acks
     index = data.index
     try:
-        if index not in context.broker.metadata_cache.partitions(topic):
-            # A replica of a deleted topic may still be here for a moment: what it took would be lost.
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        context.broker.metadata_cache.check_has(topic, index)
         if acks not in _ACKS:
             _refuse_acks(context, data)
         verified = outcome.verified

@@ -146,6 +146,18 @@ class MetadataCache:
     def contains(self, topic_partition: TopicPartition) -> bool:
         return topic_partition[1] in self.snapshot.topics.get(topic_partition[0], _NO_PARTITIONS)
 
+    def check_has(self, topic: str, index: int) -> None:
+        """Check that the partition exists: the replica of a deleted topic stays here until the broker has to stop it.
+
+        As in KafkaApis of Kafka 3.9, Produce, Fetch, DeleteRecords and DescribeProducers ask this before they look for
+        a replica. ListOffsets, OffsetForLeaderEpoch and AlterReplicaLogDirs do not: such a replica still answers them.
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        if index not in self.snapshot.topics.get(topic, _NO_PARTITIONS):
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
     def partitions(self, topic: str) -> Mapping[int, PartitionMetadata]:
         """Return the topic's partitions by index; empty if the topic is unknown."""
         return self.snapshot.topics.get(topic, _NO_PARTITIONS)

@@ -18,6 +18,7 @@ from engine.broker.handlers.alter_replica_log_dirs import alter_replica_log_dirs
 from engine.broker.handlers.delete_records import delete_records
 from engine.broker.handlers.describe_log_dirs import describe_log_dirs
 from engine.broker.handlers.describe_producers import describe_producers
+from engine.broker.handlers.fetch import fetch
 from engine.broker.handlers.leader_and_isr import leader_and_isr
 from engine.broker.handlers.list_offsets import list_offsets
 from engine.broker.handlers.offset_for_leader_epoch import offset_for_leader_epoch
@@ -42,6 +43,7 @@ from engine.kafka.protocol.apis.delete_records import (
 )
 from engine.kafka.protocol.apis.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from engine.kafka.protocol.apis.describe_producers import DescribeProducersRequest, TopicRequest
+from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from engine.kafka.protocol.apis.leader_and_isr import LeaderAndIsrRequest
 from engine.kafka.protocol.apis.list_offsets import (
     ListOffsetsPartition,
@@ -381,7 +383,7 @@ class TestDeleteRecords:
     async def test_an_internal_topic_that_exists_keeps_its_records(
         self, w: World, broker: StandInBroker, /, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(type(broker.metadata_cache), "partition_info", lambda *_: object())
+        monkeypatch.setattr(type(broker.metadata_cache), "check_has", lambda *_: None)
         assert await deleted(broker, 1, topic="__consumer_offsets") == (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
 
     @staged(alone, log_config=LogConfig(cleanup_policy=("compact",)))
@@ -455,6 +457,23 @@ async def test_producers_are_described_with_their_open_transactions(w: World, br
     assert (states[7].current_txn_start_offset, states[7].coordinator_epoch) == (-1, 3)
     assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert invalid.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+@staged(alone)
+async def test_who_still_hears_of_a_deleted_topic_from_its_replica(w: World, broker: StandInBroker, /) -> None:
+    """As Kafka 3.9.1: ListOffsets and OffsetForLeaderEpoch look for the replica, the others ask the metadata first."""
+    w.produce(1, b"a", b"b")
+    w.states[TP] = replace(w.states[TP], leader=LEADER_DURING_DELETE)
+    broker.metadata_cache.update(w.update_metadata(), 2)
+    asked = DescribeProducersRequest(topics=[TopicRequest(name=TP.topic, partition_indexes=[0])])
+    described = describe_producers(broker.context(ApiKey.DESCRIBE_PRODUCERS, 0), asked)
+    assert described.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    wanted = FetchRequest(topics=[FetchTopic(topic=TP.topic, partitions=[FetchPartition(partition_max_bytes=1000)])])
+    fetched: Any = fetch(broker.context(ApiKey.FETCH, 12), wanted)
+    read = fetched.responses[0].partitions[0]
+    assert (read.error_code, read.records) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, b"")
+    assert (offset(broker, LATEST).error_code, offset(broker, LATEST).offset) == (0, 2)
+    assert end(broker, 0) == (0, 0, 2)
 
 
 class TestBrokerEpochs:
