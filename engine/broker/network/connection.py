@@ -342,9 +342,14 @@ class Connection(asyncio.BufferedProtocol):
         self._is_held = True
         self._unmuting = asyncio.get_running_loop().call_later(after_ms / 1000, self._close_unheard)
 
-    def refuse(self) -> None:
-        """Close the connection, whose address has too many."""
-        logger.warning("Refused a connection: its address has as many as it may peer=%s", self.session.host)
+    def refuse(self, most: int) -> None:
+        """Close the connection: its address has ``most`` already, and may not have more."""
+        logger.warning(
+            "Refused a connection: its address already has the %d that max.connections.per.ip or "
+            "max.connections.per.ip.overrides allows it peer=%s",
+            most,
+            self.session.host,
+        )
         self.close(CloseReason.TOO_MANY)
 
     def _close_unheard(self) -> None:

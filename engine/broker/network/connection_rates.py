@@ -50,8 +50,8 @@ class Newcomer(Protocol):
     def turn_away(self, after_ms: int) -> None:
         """Close it after this time."""
 
-    def refuse(self) -> None:
-        """Close it: its address has too many."""
+    def refuse(self, most: int) -> None:
+        """Close it: its address has ``most`` already, and may not have more."""
 
 
 class _Rate:
@@ -276,8 +276,8 @@ class ConnectionRates:
         newcomer.turn_away(wait_ms)
 
     def _let_in_or_refuse(self, newcomer: Newcomer, gate: _Gate, address: str) -> None:
-        if self._inside_from[address] >= self._most_from(address):
-            newcomer.refuse()
+        if self._inside_from[address] >= (most := self._most_from(address)):
+            newcomer.refuse(most)
             return
         gate.inside += 1
         self._inside_from[address] += 1

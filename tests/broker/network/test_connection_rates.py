@@ -53,8 +53,8 @@ class Peer:
         self.after_ms = after_ms
         self._note("away")
 
-    def refuse(self) -> None:
-        self._note("refused")
+    def refuse(self, most: int) -> None:
+        self._note(f"refused beyond {most}")
 
     def _note(self, what: str) -> None:
         self._seen.append((self._name, what, round(asyncio.get_running_loop().time(), 3)))
@@ -325,5 +325,5 @@ async def test_only_connections_that_were_let_in_count_for_their_address() -> No
     assert [(name, what) for name, what, _ in seen[2:]] == [("2", "in")]
     room = 3
     rates.look_for_room()
-    assert [(name, what) for name, what, _ in seen[3:]] == [("3", "refused"), ("4", "in")]
+    assert [(name, what) for name, what, _ in seen[3:]] == [("3", "refused beyond 2"), ("4", "in")]
     assert (rates.inside, rates.waiting) == (3, 0)

@@ -754,7 +754,7 @@ def test_a_client_whose_ca_is_revoked_gets_in_no_more(tmp_path: Path) -> None:
 
 
 @staged(run)
-async def test_connections_count_before_they_shake_hands(tmp_path: Path) -> None:
+async def test_connections_count_before_they_shake_hands(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     limits = ServerLimits(max_connections_per_ip=3)
     async with serving({ApiKey.METADATA: answer_with_name}, limits, tls=listener(tmp_path)) as (server, host, port):
         silent = [await asyncio.open_connection(host, port) for _ in range(3)]
@@ -763,6 +763,7 @@ async def test_connections_count_before_they_shake_hands(tmp_path: Path) -> None
                 await asyncio.sleep(0)
             reader, writer = await asyncio.open_connection(host, port)
             assert await reader.read() == b""
+        assert "already has the 3 that max.connections.per.ip or " in caplog.text
         for _, each in [*silent, (reader, writer)]:
             each.close()
 
