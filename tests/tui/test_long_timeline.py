@@ -21,12 +21,12 @@ from engine.admin.analysis.timeline import timelines
 from engine.admin.watch.events import Event, EventKind
 from engine.common.model import TopicPartition
 from tui.drawing.lines import text_of
-from tui.drawing.table_model import Filter, TableModel
 from tui.pages import timeline
 from tui.pages.page import View
 from tui.pages.timeline import run_line, short_kind
 from tui.state.board import Board, NumberedEvents
 from tui.state.location import Location
+from tui.state.table_model import Filter, TableModel
 
 
 def present_by_rows(board: Board) -> set[tuple[int, TopicPartition, int]]:

@@ -21,8 +21,8 @@ from engine.admin.analysis.history import EVENTS_MAX
 from engine.admin.watch.events import Event, EventKind
 from engine.common.model import TopicPartition
 from tui.actions import PAGES
-from tui.drawing.table_model import NO_ROWS
 from tui.state import board
+from tui.state.table_model import NO_ROWS
 
 KEYS = (
     ("question_mark", "escape"),

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pytest
 
 from tui.drawing.cells import Cell, Column
-from tui.drawing.table_model import Filter, Rows, TableModel
 from tui.screen.saving import as_csv, as_json
+from tui.state.table_model import Filter, Rows, TableModel
 
 
 @dataclass(frozen=True)

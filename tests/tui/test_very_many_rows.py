@@ -16,7 +16,7 @@ from textual.widget import Widget
 
 from engine.common.model import TopicPartition
 from tui.drawing.cells import Cell, Column
-from tui.drawing.table_model import AT_ONCE, TURN, Filter, Rows, TableModel
+from tui.state.table_model import AT_ONCE, TURN, Filter, Rows, TableModel
 from tui.widgets.line_table import LineTable
 from tui.widgets.lines_view import RowsView
 

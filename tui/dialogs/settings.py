@@ -16,11 +16,11 @@ from engine.admin.configs.values import parse_additions, plain_value, reading_of
 from tui.dialogs.dialog import Dialog
 from tui.drawing.cells import Cell, Column, Tone
 from tui.drawing.lines import Line, folded, line
-from tui.drawing.table_model import Filter, Rows, TableModel
 from tui.drawing.units import NOTHING, plain
 from tui.operations.operation import failure_text
 from tui.operations.settings import AlterSettings, Setting, read_settings
 from tui.screen.offers import EditSettings
+from tui.state.table_model import Filter, Rows, TableModel
 from tui.widgets.line_table import LineTable
 from tui.widgets.lines_view import LinesView
 

@@ -15,11 +15,11 @@ from engine.admin.watch.frame import LinkState, Stage
 from engine.common.model import BrokerInfo
 from tui.drawing.cells import DENIED, LOADING, NO_DATA, Cell, Column, Tone, attribute, column, figure, tinted
 from tui.drawing.lines import Line, fitted, folded, line, wrapped
-from tui.drawing.table_model import Rows
 from tui.drawing.units import byte_rate, count, milliseconds, percent, plain, short_count, size, span
 from tui.pages.page import Page, View, why_empty
 from tui.state.board import Board
 from tui.state.location import Location, Only
+from tui.state.table_model import Rows
 
 _RESTART_LINES = 2
 UNANSWERED = "it gave no answer before its session ended"

@@ -14,7 +14,6 @@ from engine.admin.watch.frame import Frame, LinkState
 from engine.common.model import NO_CONTROLLER
 from tui.drawing.cells import NO_DATA, Cell, Column, Tone, column, figure, tinted
 from tui.drawing.lines import Line, cut, folded, line, text_of, wrapped
-from tui.drawing.table_model import Rows
 from tui.drawing.units import NOTHING, at_least, count, counted, plain, short_count
 from tui.pages.overview import WORDS, health_word, status_of
 from tui.pages.page import Page, View
@@ -22,6 +21,7 @@ from tui.state.board import Board
 from tui.state.fleet import Fleet, Member
 from tui.state.problems import problems_of
 from tui.state.status import Standing, cause_of, causes_of
+from tui.state.table_model import Rows
 
 _NAMED_MAX = 3
 _UNSEEN = {

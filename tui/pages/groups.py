@@ -15,12 +15,12 @@ from engine.admin.watch.frame import LinkState, Stage, WatchedGroup
 from tui.drawing.cells import DENIED, LOADING, NO_DATA, Cell, Column, Tone, attribute, column, figure
 from tui.drawing.lines import Line, line, wrapped
 from tui.drawing.sparkline import sparkline
-from tui.drawing.table_model import Rows
 from tui.drawing.units import NOTHING, at_least, clock_time, count, counted, plain, short_count, span
 from tui.operations.operation import repeated
 from tui.pages.page import Page, View, who_sees
 from tui.pages.timeline import change_text
 from tui.state.location import Location, Only
+from tui.state.table_model import Rows
 
 TALL = 30
 """From this many lines on, there is room for more of a group's past."""

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from tui.drawing.cells import NO_DATA, Cell, Column, Tone, attribute, column, figure
 from tui.drawing.lines import Line, line
-from tui.drawing.table_model import Rows
 from tui.drawing.units import clock_time, count, counted, ids, plain, size
 from tui.pages.page import Page, View
 from tui.state.log_ring import LogLine, LogRing
 from tui.state.off_board import ShownLog
+from tui.state.table_model import Rows
 
 if TYPE_CHECKING:
     from engine.admin.state_changes.partition_log import PartitionEntry

@@ -17,7 +17,6 @@ from engine.common.model import NO_CONTROLLER
 from tui.drawing.cells import Cell, Column, Tone
 from tui.drawing.lines import Line, Span, beside, fitted, folded, line, panel, table_lines, width_of, wrapped
 from tui.drawing.sparkline import ceiling_of, chart_lines, sparkline, values_in
-from tui.drawing.table_model import Rows
 from tui.drawing.units import at_least, count, counted, plain, short_count, span
 from tui.pages import brokers, reassignments
 from tui.pages.groups import status_cell, time_lag_cell, trend_cell, unknown_text
@@ -27,6 +26,7 @@ from tui.pages.why import age_text, why_lines
 from tui.state.board import Board
 from tui.state.problems import Problem, problems_of
 from tui.state.status import Standing, standing_of
+from tui.state.table_model import Rows
 
 WORDS = {HealthStatus.OK: "healthy", HealthStatus.WARNING: "warning", HealthStatus.CRITICAL: "critical"}
 _TONES = {HealthStatus.OK: Tone.GOOD, HealthStatus.WARNING: Tone.WARN, HealthStatus.CRITICAL: Tone.BAD}

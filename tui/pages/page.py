@@ -9,11 +9,11 @@ from typing import Any
 from engine.admin.cluster.target import ClusterTarget
 from engine.admin.watch.frame import Frame, Stage
 from tui.drawing.lines import Line
-from tui.drawing.table_model import Rows
 from tui.state.board import Board
 from tui.state.location import Location
 from tui.state.off_board import OffBoard
 from tui.state.status import login_of
+from tui.state.table_model import Rows
 
 
 @dataclass(frozen=True, slots=True)

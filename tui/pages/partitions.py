@@ -12,12 +12,12 @@ from engine.admin.watch.packed_logs import LogEnds, ReplicaLogs
 from engine.common.model import NO_LEADER
 from tui.drawing.cells import ITEM_ALONE, Cell, Column, Tone, column, figure
 from tui.drawing.lines import Line, line
-from tui.drawing.table_model import Rows
 from tui.drawing.units import NOTHING, count, counted, ids, plain, short_count, size, span
 from tui.pages.page import Page, View, why_empty
 from tui.pages.topics import factor_of
 from tui.state.board import Board, PartitionItem
 from tui.state.location import Location, Only
+from tui.state.table_model import Rows
 
 _BROKERS_NAMED = 12
 

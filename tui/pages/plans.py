@@ -11,13 +11,13 @@ from engine.common.model import TopicPartition
 from engine.common.quantities import counted
 from tui.drawing.cells import Cell, Column, Tone, column, figure
 from tui.drawing.lines import Line, beside, folded, line, text_of, width_of, wrapped
-from tui.drawing.table_model import Rows
 from tui.drawing.units import count, ids, size
 from tui.pages.page import View
 from tui.planning.card import CARD_WIDTH, Load, bar_lines, card_lines, loads_of, run_lines, sentence
 from tui.planning.opened_plan import OpenedPlan
 from tui.planning.plan_run import PlanRunState
 from tui.state.board import Board, PartitionItem
+from tui.state.table_model import Rows
 
 TALL = 30
 """From this many lines on, there is room for all measures and for more than one line of reasons."""

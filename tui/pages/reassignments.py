@@ -11,12 +11,12 @@ from engine.admin.watch.frame import Frame, Stage
 from engine.common.model import ReplicaAssignment, TopicPartition
 from tui.drawing.cells import DENIED, NO_DATA, Cell, Column, Tone, attribute, column, figure
 from tui.drawing.lines import Line, folded, line, wrapped
-from tui.drawing.table_model import Rows
 from tui.drawing.units import NOTHING, byte_rate, count, counted, ids, percent, plain, size, span, span_left
 from tui.pages.page import Page, View, why_empty
 from tui.state.board import Board
 from tui.state.location import Location, Only
 from tui.state.status import rights_text
+from tui.state.table_model import Rows
 
 BAR_MIN = 6
 THROTTLES_MAX = 4

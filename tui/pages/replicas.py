@@ -7,12 +7,12 @@ from typing import NamedTuple
 from engine.common.snapshot import PartitionSnapshot, ReplicaLog
 from tui.drawing.cells import Cell, Column, Tone, column, figure
 from tui.drawing.lines import Line, line
-from tui.drawing.table_model import Rows
 from tui.drawing.units import NOTHING, count, ids, plain, short_count, size
 from tui.pages.page import Page, View, why_empty
 from tui.pages.partitions import items_of, state_of
 from tui.state.board import Board, PartitionItem
 from tui.state.location import Location
+from tui.state.table_model import Rows
 
 
 class Replica(NamedTuple):

@@ -16,12 +16,12 @@ from engine.admin.lag.verdicts import LagStatus
 from engine.admin.watch.frame import Stage
 from tui.drawing.cells import NO_DATA, Cell, Column, Tone, attribute, column, figure
 from tui.drawing.lines import Line, folded, line
-from tui.drawing.table_model import Rows
 from tui.drawing.units import NOTHING, count, counted, plain, short_count, span
 from tui.operations.operation import repeated
 from tui.pages.groups import WHICH_PARTITION, lag_cell, pace_columns, status_cell, why_of
 from tui.pages.page import Page, View
 from tui.state.location import Location, QueryKey
+from tui.state.table_model import Rows
 
 _HOW = (
     "Spark keeps its offsets in checkpoints and event logs, not in the cluster. Name them:",

@@ -8,11 +8,11 @@ from engine.admin.analysis.incidents import Incident, Run
 from engine.admin.watch.events import Event, EventKind
 from tui.drawing.cells import Cell, Column, Tone, column
 from tui.drawing.lines import Line, cut, elided, folded, line, wrapped
-from tui.drawing.table_model import Rows
 from tui.drawing.units import clock_time, count, counted, ids, plain, span
 from tui.pages.page import Page, View
 from tui.state.board import Board, NumberedEvents
 from tui.state.location import Location, Only
+from tui.state.table_model import Rows
 
 _CHANGE_MAX, _WHY_MAX = 80, 40
 _NAME_MAX = 28

@@ -12,11 +12,11 @@ from engine.common.acl import AclOperation, ResourceType
 from engine.common.snapshot import TopicSnapshot
 from tui.drawing.cells import DENIED, NO_DATA, Cell, Column, Tone, figure, tinted
 from tui.drawing.lines import Line, line, wrapped
-from tui.drawing.table_model import Rows
 from tui.drawing.units import NOTHING, at_least, byte_rate, count, counted, short_count, size
 from tui.pages.page import Page, View, why_empty
 from tui.state.board import Board
 from tui.state.location import Location, Only
+from tui.state.table_model import Rows
 
 
 def _rows(view: View) -> Rows:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from tui.drawing.cells import NO_DATA, Cell, Column, Tone, figure
 from tui.drawing.lines import Line, line
-from tui.drawing.table_model import Rows
 from tui.drawing.units import plain
 from tui.pages.page import Page, View
 from tui.state.location import Location, Only
 from tui.state.off_board import ZnodeLevel
+from tui.state.table_model import Rows
 
 if TYPE_CHECKING:
     # The import for reading znodes is slow, so it waits until the screen is opened.

@@ -19,7 +19,6 @@ from tui.dialogs.dialog import Also, TextDialog
 from tui.dialogs.menu import Choice, CommandDialog, MenuDialog, parse_command, suggestions
 from tui.drawing.cells import Tone
 from tui.drawing.lines import Line, line
-from tui.drawing.table_model import Filter
 from tui.operations.operation import EXPECTED, failure_text
 from tui.pages import logs, replicas, timeline
 from tui.pages.asides import aside_of
@@ -33,6 +32,7 @@ from tui.state.fleet import Member
 from tui.state.location import Location
 from tui.state.problems import problems_of
 from tui.state.status import source_lines
+from tui.state.table_model import Filter
 
 
 def perform(screen: MainScreen, action_id: str) -> None:

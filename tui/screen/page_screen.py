@@ -16,7 +16,6 @@ from tui.actions import PAGES, Action, Group, key_label
 from tui.dialogs.dialog import Dialog, TextDialog
 from tui.drawing.cells import Tone
 from tui.drawing.lines import Line, fitted, line, width_of
-from tui.drawing.table_model import Filter, TableModel
 from tui.drawing.units import clock_time, plain
 from tui.frame_app import FrameApp
 from tui.pages import clusters, overview
@@ -33,6 +32,7 @@ from tui.state.location import History, Location
 from tui.state.off_board import OffBoard
 from tui.state.problems import Problem, problem_of, problem_of_moves
 from tui.state.status import login_of, standing_of, status_lines
+from tui.state.table_model import Filter, TableModel
 from tui.widgets.line_table import LineTable
 from tui.widgets.lines_view import KeyBar, KeyItem, LinesView, RowsView, TableRoom
 

@@ -31,7 +31,7 @@ from engine.admin.watch.packed_logs import ReplicaLogs
 from engine.common.acl import AclOperation, ResourceType
 from engine.common.model import BrokerInfo, TopicPartition, address_text
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
-from tui.drawing.table_model import Picked
+from tui.state.table_model import Picked
 
 if TYPE_CHECKING:
     from tui.state.problems import Problem

@@ -21,8 +21,8 @@ from textual.strip import Strip
 
 from tui.drawing.cells import Cell, Column, Tone
 from tui.drawing.lines import elided
-from tui.drawing.table_model import TableModel
 from tui.drawing.units import count, plain
+from tui.state.table_model import TableModel
 from tui.widgets.toned import Toned
 
 log = logging.getLogger(__name__)
