@@ -19,7 +19,7 @@ from engine.admin.watch.feed import Feed
 from engine.admin.watch.frame import Frame
 from tui.state.board import Board
 from tui.state.session import Session
-from tui.state.status import Standing, causes_of, standing_of
+from tui.state.status import StandingLog
 from tui.terminal import Terminal
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class FrameApp(App[int], inherit_bindings=False):
         self._held: Frame | None = None
         self._reader: asyncio.Task[None] | None = None
         self._told: set[str] = set()
-        self._standing: Standing | None = None
+        self._standing_log = StandingLog()
 
     def begin_reading(self, feed: Feed) -> None:
         self._reader = asyncio.create_task(self._take_frames(feed), name="dashboard-frames")
@@ -73,18 +73,8 @@ class FrameApp(App[int], inherit_bindings=False):
             self._held = replace(frame, events=(*waited, *frame.events)[-EVENTS_MAX:])
             return
         self.board.take(frame)
-        self._log_standing(frame)
-
-    def _log_standing(self, frame: Frame) -> None:
-        """Log when the dashboard loses sight of the cluster, and when it sees it again."""
-        if self.session.shows_fleet:
-            return
-        standing = standing_of(frame)
-        if standing is not self._standing:
-            self._standing = standing
-            where = f"{self.cluster_name} {'; '.join(causes_of(frame))}".rstrip()
-            level = logging.INFO if standing.is_seen else logging.WARNING
-            log.log(level, "The dashboard is %s. cluster=%s", standing, where)
+        if not self.session.shows_fleet:
+            self._standing_log.note(frame, self.cluster_name)
 
     def _tell_trouble(self) -> None:
         """Say once if the recording has ended while the view stays open."""

@@ -94,7 +94,7 @@ async def test_operations_inside_a_partition_are_about_it() -> None:
 
 def test_losing_sight_and_seeing_again_stand_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     made = feed()
-    caplog.set_level(logging.INFO, "tui.frame_app")
+    caplog.set_level(logging.INFO, "tui.state.status")
 
     async def run() -> None:
         async with dashboard(made) as driven:
@@ -106,7 +106,7 @@ def test_losing_sight_and_seeing_again_stand_in_the_log(caplog: pytest.LogCaptur
             await driven.tick(2)
 
     drive(run)
-    records = [(record.levelname, record.getMessage()) for record in caplog.records if record.name == "tui.frame_app"]
+    records = [(record.levelname, record.getMessage()) for record in caplog.records if record.name == "tui.state.status"]
     assert [level for level, _ in records] == ["INFO", "WARNING", "INFO"], records
     assert "disconnected" in records[1][1] and "connection refused" in records[1][1] and "live" in records[2][1]
 

@@ -159,7 +159,7 @@ def test_it_ends_with_its_code_and_leaves_the_terminal_as_it_was(how: str, code:
         assert b"\x1b[?25h" in top.seen[top.seen.rindex(b"\x1b[?1049l") - 200 :], "and so is the cursor"
         assert b"Traceback" not in top.seen
     kept = (tmp_path / "state" / "klamm" / "top.log").read_text("utf-8")
-    assert "WARNING tui.frame_app: The dashboard is disconnected. cluster=127.0.0.1:1" in kept
+    assert "WARNING tui.state.status: The dashboard is disconnected. cluster=127.0.0.1:1" in kept
 
 
 def test_the_screen_is_not_empty_before_the_first_picture(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from engine.admin.watch.feed import INTERVAL_MAX_S, Feed, FeedStatus, Playback, 
 from engine.admin.watch.frame import Frame, Stage
 from engine.common.clock import SystemClock
 from tui.state.board import Board
-from tui.state.status import STALE_FACTOR, Standing, causes_of, standing_of
+from tui.state.status import STALE_FACTOR, Standing, StandingLog, standing_of
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class Member:
         self.feed: Feed | None = None
         self.hurries_since_ms: int | None = 0
         """It is asked often until it was read after this time; None: it need not be."""
-        self._logged: Standing | None = None
+        self.standing_log = StandingLog()
 
     @property
     def name(self) -> str:
@@ -72,14 +72,6 @@ class Member:
         """Whether it was read after this time, or cannot be reached."""
         read_at_ms = self.board.frame.stage(Stage.METADATA).read_at_ms
         return self.standing() in _LOST or (self.is_settled and (read_at_ms or 0) >= at_ms)
-
-    def log_standing(self, frame: Frame) -> None:
-        """Log when the dashboard loses sight of it, and when it sees it again."""
-        standing = standing_of(frame)
-        if standing is not self._logged:
-            self._logged = standing
-            level = logging.INFO if standing.is_seen or standing is Standing.CONNECTING else logging.WARNING
-            log.log(level, "A cluster is %s. cluster=%s %s", standing, self.name, "; ".join(causes_of(frame)))
 
 
 class Fleet:
@@ -141,7 +133,7 @@ class Fleet:
             except Exception:
                 log.exception("a frame could not be counted. cluster=%s", member.name)
                 continue
-            member.log_standing(frame)
+            member.standing_log.note(frame, member.name)
             if member.hurries_since_ms is not None and member.is_known_since(member.hurries_since_ms):
                 member.hurries_since_ms = None
                 feed.set_interval(self._interval_s)

@@ -1,7 +1,8 @@
-"""The line under the title: the connection to the cluster, and the age of the data. Pure."""
+"""The line under the title: the connection to the cluster, and the age of the data."""
 
 from __future__ import annotations
 
+import logging
 import re
 from enum import StrEnum
 
@@ -12,6 +13,8 @@ from tui.drawing.cells import Tone
 from tui.drawing.lines import Line, Span, folded, line, wrapped
 from tui.drawing.units import NOTHING, plain, span
 from tui.remedies import spelled
+
+log = logging.getLogger(__name__)
 
 
 class Standing(StrEnum):
@@ -145,6 +148,20 @@ def _causes(frame: Frame, now_ms: int) -> list[Span]:
 def causes_of(frame: Frame) -> list[str]:
     """Return why the dashboard does not see the cluster as it should, a text for each cause."""
     return [text for text, _ in _causes(frame, frame.at_ms)]
+
+
+class StandingLog:
+    """Logs when the dashboard loses sight of a cluster, and when it sees it again."""
+
+    _last: Standing | None = None
+
+    def note(self, frame: Frame, name: str) -> None:
+        standing = standing_of(frame)
+        if standing is not self._last:
+            self._last = standing
+            level = logging.INFO if standing.is_seen or standing is Standing.CONNECTING else logging.WARNING
+            where = f"{name} {'; '.join(causes_of(frame))}".rstrip()
+            log.log(level, "The dashboard is %s. cluster=%s", standing, where)
 
 
 def _link_text(side: Side, link: Link, now_ms: int) -> str:
