@@ -209,8 +209,10 @@ def command_view(command: str, leads: str = SAME) -> LinesView:
 class ProgressDialog(Dialog[None]):
     """Shows the progress of long work. Closing it gives the work up."""
 
+    HINT: ClassVar[str] = "esc gives it up"
+
     def __init__(self, title: str, what: str) -> None:
-        super().__init__(title, "esc gives it up")
+        super().__init__(title, self.HINT)
         self._notes: list[Line] = []
         self._what = what
         self._started = time.monotonic()
@@ -240,15 +242,10 @@ class ProgressDialog(Dialog[None]):
             self.query_one("#progress", LinesView).set_lines(lines)
 
 
-class WaitDialog(Dialog[None]):
+class WaitDialog(ProgressDialog):
     """Says what is being waited for; closing it leaves the work alone."""
 
-    def __init__(self, title: str, what: str) -> None:
-        super().__init__(title, "esc goes back to the dashboard; the work goes on")
-        self._what = what
-
-    def body(self) -> list[Widget]:
-        return [LinesView([line((self._what, Tone.ACCENT))])]
+    HINT = "esc goes back to the dashboard; the work goes on"
 
     def on_key(self, event: events.Key) -> None:
         """Say that an answer comes before its question."""
