@@ -32,7 +32,7 @@ from tui.state.fleet import Member
 from tui.state.location import Location
 from tui.state.problems import problems_of
 from tui.state.status import source_lines
-from tui.state.table_model import Filter
+from tui.state.table_model import Filter, TableModel
 
 
 def perform(screen: MainScreen, action_id: str) -> None:
@@ -160,16 +160,6 @@ def _back(screen: MainScreen) -> None:
 def _forward(screen: MainScreen) -> None:
     if screen.history.forward():
         screen.arrive()
-
-
-def _sort(screen: MainScreen) -> None:
-    screen.model.sort_by_next()
-    screen.table.refresh_rows(is_new_data=False)
-
-
-def _reverse(screen: MainScreen) -> None:
-    screen.model.reverse()
-    screen.table.refresh_rows(is_new_data=False)
 
 
 def _scroll_columns(screen: MainScreen, by: int) -> None:
@@ -381,8 +371,8 @@ _HANDLERS: Mapping[str, Callable[[MainScreen], object]] = {
     "history.back": _back,
     "history.forward": _forward,
     "rows.filter": lambda screen: screen.begin_filter(),
-    "rows.sort": _sort,
-    "rows.reverse": _reverse,
+    "rows.sort": lambda screen: screen.put_in_order(TableModel.sort_by_next),
+    "rows.reverse": lambda screen: screen.put_in_order(TableModel.reverse),
     "rows.left": lambda screen: _scroll_columns(screen, -1),
     "rows.right": lambda screen: _scroll_columns(screen, 1),
     "rows.tag": _tag,

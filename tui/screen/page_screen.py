@@ -295,7 +295,10 @@ class PageScreen(Screen[None]):
             self._draw_aside()
 
     def on_line_table_header_clicked(self, event: LineTable.HeaderClicked) -> None:
-        self.model.sort_by(event.name)
+        self.put_in_order(lambda model: model.sort_by(event.name))
+
+    def put_in_order(self, change: Callable[[TableModel], None]) -> None:
+        change(self.model)
         self.table.refresh_rows(is_new_data=False)
 
     def tell(self, text: str, *, is_error: bool = False) -> None:
