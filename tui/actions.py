@@ -54,7 +54,6 @@ class Action:
     short: str = ""
 
     def is_on(self, page: str) -> bool:
-        """Whether it can be done on this screen."""
         return not self.pages or page in self.pages
 
     @property
@@ -244,7 +243,6 @@ class Registry:
         return next(action for action in self.actions if action.id == action_id)
 
     def key_of(self, page: str) -> str:
-        """Return the key that shows a screen."""
         return key_label(self.named(f"page.{page}").keys[0])
 
     @property

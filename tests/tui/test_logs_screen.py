@@ -106,7 +106,9 @@ def test_losing_sight_and_seeing_again_stand_in_the_log(caplog: pytest.LogCaptur
             await driven.tick(2)
 
     drive(run)
-    records = [(record.levelname, record.getMessage()) for record in caplog.records if record.name == "tui.state.status"]
+    records = [
+        (record.levelname, record.getMessage()) for record in caplog.records if record.name == "tui.state.status"
+    ]
     assert [level for level, _ in records] == ["INFO", "WARNING", "INFO"], records
     assert "disconnected" in records[1][1] and "connection refused" in records[1][1] and "live" in records[2][1]
 

@@ -58,7 +58,6 @@ class ConfirmDialog(Dialog[bool]):
         return widgets
 
     def on_mount(self) -> None:
-        """Put the cursor into the field, if a name is needed."""
         self.query_one("#preview" if self._prepared.typed is None else "#typed").focus()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

@@ -126,14 +126,12 @@ class Dialog(EarlyKeys[Result]):
         return []
 
     def compose(self) -> ComposeResult:
-        """Put title, body and hint into the panel."""
         with Vertical():
             yield LinesView([line((self.dialog_title, Tone.STRONG))], id="title", classes="dialog--title", folds=True)
             yield from self.body()
             yield LinesView([line((self.hint, Tone.QUIET))], id="hint", classes="dialog--hint", folds=True)
 
     def action_leave(self) -> None:
-        """Close it; nothing was chosen."""
         self.dismiss(None)
 
     def finish(self) -> None:
@@ -226,7 +224,6 @@ class ProgressDialog(Dialog[None]):
         self.set_interval(0.5, self._draw)
 
     def show(self, text: str) -> None:
-        """Show this as the current progress."""
         self._what = text
         self._draw()
 

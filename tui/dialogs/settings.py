@@ -60,7 +60,6 @@ class SettingsDialog(Dialog[AlterSettings]):
     reads = True
 
     def body(self) -> list[Widget]:
-        """Return the table, what the row under the cursor means, and the field."""
         table = LineTable(id="settings")
         return [table, LinesView(id="meaning"), Input(id="value"), LinesView(id="problem", folds=True)]
 
@@ -90,7 +89,6 @@ class SettingsDialog(Dialog[AlterSettings]):
             self._draw()
 
     def not_filled(self, why: str) -> None:
-        """Say why there are no settings."""
         self._empty = f"the settings cannot be read: {why}"
         if self.is_mounted:
             self._draw()
@@ -176,7 +174,6 @@ class SettingsDialog(Dialog[AlterSettings]):
         event.prevent_default()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Filter while it is typed."""
         if self._typing == "filter":
             self._filter(event.value)
 

@@ -21,7 +21,6 @@ def line(*parts: str | Span) -> Line:
 
 
 def width_of(spans: Line) -> int:
-    """Return how many cells a line takes."""
     return sum(cell_len(text) for text, _ in spans)
 
 
@@ -92,7 +91,6 @@ def folded(long: Line, width: int) -> list[Line]:
 
 
 def beside(left: Sequence[Line], right: Sequence[Line], *, left_width: int, gap: int = 3) -> list[Line]:
-    """Return two blocks side by side."""
     rows = []
     for index in range(max(len(left), len(right))):
         first = left[index] if index < len(left) else ()

@@ -125,7 +125,6 @@ def command_text(words: Sequence[str], target: ClusterTarget | None) -> str:
 
 
 def repeated(option: str, values: Iterable[object]) -> list[str]:
-    """Return an option once for each value."""
     return [word for value in values for word in (option, str(value))]
 
 

@@ -248,7 +248,6 @@ class PlanHistory(Operation):
 def history_outcome(
     title: str, journals: Sequence[tuple[Path, JournalRecord]], errors: Sequence[str], *notes: str
 ) -> Outcome:
-    """Return a row for each run in the journals."""
     rows = []
     for run in past_runs(journals):
         tone = Tone.GOOD if run.outcome == "done" else Tone.QUIET if run.outcome == NO_END else Tone.WARN

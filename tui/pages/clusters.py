@@ -134,7 +134,6 @@ def _is_trouble(member: Member, now_ms: int | None) -> bool:
 
 
 def page_of(fleet: Fleet | None) -> Page:
-    """Return the screen of many clusters."""
     members = () if fleet is None else fleet.members
 
     def rows(view: View) -> Rows:
@@ -162,7 +161,6 @@ def _now(view: View) -> int | None:
 
 
 def tally_line(fleet: Fleet, now_ms: int | None) -> Line:
-    """Return how many clusters there are, and how they are."""
     words = Counter(_word(member, now_ms) for member in fleet.members)
     pieces = [line((f"{counted(len(fleet.members), 'cluster')}", Tone.STRONG))]
     for word, tone in (

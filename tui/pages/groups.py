@@ -35,7 +35,6 @@ _TONES = {
 
 
 def status_cell(status: LagStatus, reason: Reason | None = None) -> Cell:
-    """Return how a reader is doing, with its tone."""
     if status is LagStatus.UNKNOWN and reason is Reason.TOO_FEW_SAMPLES:
         # A verdict follows in a few seconds. One about a reader that commits rarely may take hours.
         return Cell("measuring", Tone.QUIET)
@@ -43,7 +42,6 @@ def status_cell(status: LagStatus, reason: Reason | None = None) -> Cell:
 
 
 def lag_cell(lag: GroupLag) -> Cell:
-    """Return how many records a reader has not read."""
     if lag.lag is None:
         return NO_DATA
     text = at_least(count(lag.lag), is_least=lag.has_unknown_lag)
@@ -85,7 +83,6 @@ def _state(group: WatchedGroup) -> Cell:
 
 
 def time_lag_cell(reading: Reading | None) -> Cell:
-    """Return how long a reader has been behind."""
     if reading is None or reading.time_lag_ms is None:
         return NO_DATA
     is_least = isinstance(reading, GroupLag) and reading.has_unknown_time_lag

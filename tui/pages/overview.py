@@ -62,7 +62,6 @@ class Picture:
 def overview_of(
     board: Board, problems: Sequence[Problem], width: int, height: int, *, cursor: int = 0, is_seen: bool = True
 ) -> Picture:
-    """Return the screen for a room of ``width`` by ``height``."""
     banner = _banner(board, problems, width, is_tall=height >= _TALL, is_seen=is_seen)
     room = height - len(banner)
     is_wide = width >= _WIDE

@@ -63,7 +63,6 @@ class QueryRow(NamedTuple):
 
 
 def why_of_row(row: QueryRow) -> str:
-    """Return the reason of a source's status."""
     if row.lag is not None and row.lag.error:
         return row.lag.error.partition("\n")[0]
     return "" if row.lag is None else why_of(row.lag)

@@ -63,7 +63,6 @@ def kind_cell(event: Event) -> Cell:
 
 
 def change_text(event: Event) -> str:
-    """Return old and new."""
     if event.kind is EventKind.LEADER_CHANGED and event.before == _NOBODY:
         return f"{event.after} leads; nothing led before"
     if event.before and event.after:
@@ -169,7 +168,6 @@ def _subjects(run: Run) -> str:
 
 
 def effects_text(incident: Incident) -> str:
-    """Return what followed from a failure in one line."""
     return ", ".join(effects_of(incident))
 
 

@@ -91,7 +91,6 @@ def summary_of(level: ZnodeLevel) -> list[Line]:
 
 
 def command(view: View, items: Sequence[Any]) -> list[str]:
-    """Return the words that show the same."""
     if len(items) == 1:
         return ["zk", "get", items[0].path]
     return ["zk", "tree", view.location.path or "/", "--depth", "1"]

@@ -148,7 +148,6 @@ def flow_lines(rows: Sequence[BrokerScore]) -> list[Line]:
 
 
 def largest_lines(plan: OpenedPlan) -> list[Line]:
-    """Return the moves that copy most."""
     rows = largest(list(plan.planned), LARGEST_MAX)
     if not rows:
         return [line(("nothing is copied", Tone.QUIET))]

@@ -144,7 +144,6 @@ class PlanDesk:
         self._screen.draw(is_new_data=False)
 
     def open_named(self, text: str) -> None:
-        """Show the plan that a person named in a command."""
         try:
             self.open(path_named(self.folder, text))
         except BadRequest as error:
@@ -170,7 +169,6 @@ class PlanDesk:
             self._work.offer(self._run_offer(Verb.RESUME))
 
     def ask_what_to_open(self) -> None:
-        """Let a person name a file."""
 
         def existing(values: Mapping[str, str]) -> Path:
             path = path_named(self.folder, values["path"])
@@ -247,7 +245,6 @@ class PlanDesk:
         self._screen.app.push_screen(TextDialog(plan.name.capitalize(), lines, copied=command, is_wide=True))
 
     def explain(self) -> None:
-        """Say why the partition under the cursor moves."""
         item = self._screen.model.cursor_item
         if self._shown.plan is None or item is None:
             self._screen.tell("no plan is open, or it moves nothing", is_error=True)
@@ -258,7 +255,6 @@ class PlanDesk:
     # What the keys for plans mean
 
     def offer_for(self, action_id: str, view: View, items: Sequence[Any]) -> Offer:
-        """Return what an action about plans means."""
         if action_id in FROM_ROWS:
             return FROM_ROWS[action_id](self.folder, view, items)
         if action_id == "plan.history":
@@ -382,7 +378,6 @@ class PlanDesk:
         return None
 
     def set_throttle(self, limits: ThrottleRange) -> None:
-        """Continue the run at another rate."""
         self._control.set_throttle(limits)
         if self._shown.run is not None:
             # A later continuation keeps the rate that was chosen last.
@@ -442,7 +437,6 @@ class PlanDesk:
 
     @property
     def way_on(self) -> str:
-        """The command that continues the run, if it is stopped now."""
         run, target = self._shown.run, self._screen.dashboard.session.target
         assert run is not None and target is not None
         return command_text(running_words(run.run, run.run.goes_on_with), target)

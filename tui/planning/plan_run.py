@@ -71,7 +71,6 @@ class PlanRunState:
             self.says(message)
 
     def show(self, progress: WaveProgress) -> None:
-        """The progress has changed."""
         self.progress = progress
         self._changed()
 
@@ -79,7 +78,6 @@ class PlanRunState:
         self.says(f"the rollback is in {rollback_file}")
 
     def waits_for(self, holder: Holder) -> None:
-        """Another operator holds the lock."""
         self.says(f"the lock is held by {holder}, for {holder.what}; waiting in case that run was killed")
 
     # How it ended
@@ -95,7 +93,6 @@ class PlanRunState:
         self.says(message)
 
     def failed(self, error: str) -> None:
-        """The cluster has refused, or cannot be reached."""
         self.error = error
         self.says(error)
 

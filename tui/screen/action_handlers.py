@@ -270,7 +270,6 @@ REPLAY_SPEEDS = 1 / 64, 512.0
 
 
 def change_rate(screen: MainScreen, factor: float) -> None:
-    """Multiply the time between frames by a factor."""
     feed = screen.dashboard.session.feed
     if (playback := feed.playback) is not None:
         slowest, fastest = REPLAY_SPEEDS
@@ -320,7 +319,6 @@ def ask_for_cluster(screen: MainScreen) -> None:
 
 
 def open_member(screen: MainScreen, member: Member) -> None:
-    """Go into one of many clusters."""
     if member.target is None:
         screen.show_text(f"Cluster {member.name} cannot be opened", [line((member.error, Tone.BAD))])
     else:

@@ -66,12 +66,10 @@ class MainScreen(PageScreen):
         return self.opened_desk
 
     def arrive(self) -> None:
-        """Show the location, after a look at what only this screen shows."""
         self.read_shown()
         super().arrive()
 
     def read_shown(self) -> None:
-        """Read what only this screen shows."""
         where = self.location
         if where.page == "zookeeper":
             self.work.read_znodes(where.path or "/")

@@ -87,7 +87,6 @@ class PageScreen(Screen[None]):
 
     @property
     def problem(self) -> Problem | None:
-        """The problem under the cursor of the overview."""
         return self.model.cursor_item if self.location.page == "overview" else None
 
     @property
@@ -103,11 +102,9 @@ class PageScreen(Screen[None]):
 
     @property
     def mends(self) -> Sequence[str]:
-        """The actions that may mend that problem."""
         return () if self.problem is None else self.problem.mends
 
     def compose(self) -> ComposeResult:
-        """Put the lines one below the other."""
         yield LinesView(id="title")
         yield LinesView(id="status")
         yield KeyBar(id="tabs")
@@ -201,11 +198,9 @@ class PageScreen(Screen[None]):
 
     @property
     def is_whole(self) -> bool:
-        """Whether it can be drawn."""
         return self.is_mounted and self.has_all_parts
 
     def draw(self, *, is_new_data: bool) -> None:
-        """Draw all of it, if all of it is there."""
         if not self.is_whole:
             return
         self.draw_head()
@@ -324,7 +319,6 @@ class PageScreen(Screen[None]):
     # The filter
 
     def begin_filter(self) -> None:
-        """Let a person type a filter."""
         field = self.query_one("#filter", Input)
         field.add_class("-shown")
         field.value = self.model.filter.text
@@ -343,7 +337,6 @@ class PageScreen(Screen[None]):
         self.query_one("#filter", Input).remove_class("-shown")
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Filter while the user types."""
         if event.input.id == "filter" and event.input.has_class("-shown"):
             self.model.set_filter(Filter(event.value))
             self._draw_rows(is_new_data=False)

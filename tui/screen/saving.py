@@ -61,7 +61,6 @@ class Saving:
         )
 
     def text_of(self, choice: str) -> str:
-        """Return what a choice of the menu copies."""
         model = self._screen.model
         match choice:
             case "command":
@@ -198,7 +197,6 @@ async def copy_natively(text: str, command: list[str], environment: Mapping[str,
 
 
 def copied_text(used: str, why_not: str, size_bytes: int) -> str:
-    """Return the message that follows copying."""
     if used:
         return f"copied by {used}, and by the terminal (OSC 52)"
     if size_bytes > TERMINAL_BYTES_MAX:

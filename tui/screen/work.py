@@ -139,7 +139,6 @@ class Work:
 
     @asynccontextmanager
     async def _waiting(self, title: str, what: str) -> AsyncIterator[None]:
-        """Show a window as long as something is waited for."""
         dialog = WaitDialog(title, what)
         await self._screen.app.push_screen(dialog)
         try:
@@ -196,7 +195,6 @@ class Work:
         board.note_plan(plan)
 
     def read_znodes(self, path: str) -> None:
-        """Read a znode and its children."""
         screen = self._screen
         target = screen.dashboard.session.target
         if target is None or not target.may_ask_zookeeper or target.via is Side.WIRE:

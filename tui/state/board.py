@@ -286,7 +286,6 @@ class Board:
 
     @property
     def moves(self) -> MovesBoard:
-        """What is being copied, and how far it is."""
         if self._moves is None:
             self._moves = moves_board(self.frame, self.history)
         return self._moves
@@ -331,7 +330,6 @@ class Board:
 
     @property
     def total(self) -> Tally:
-        """The counts of the whole cluster."""
         return self._tallies.of_frame(self.frame)
 
     @property
@@ -410,7 +408,6 @@ class Board:
         return Picked(NumberedEvents(self), () if run is None else places)
 
     def incident_of(self, numbered: tuple[int, Event]) -> Incident | None:
-        """Return the incident that an event caused."""
         incidents, fold = self.history.incidents, self._fold_of(numbered[0])
         return incidents[fold] if isinstance(fold, int) and fold > 0 and fold in incidents else None
 
@@ -442,7 +439,6 @@ class Board:
         return any(not group.has_lag or group.lag.has_unknown_lag for group in self.frame.groups)
 
     def broker_bytes(self, broker: int) -> int | None:
-        """Return the bytes in a broker's log dirs."""
         dirs = [log_dir for log_dir in self._dirs(broker) if log_dir.log_dir is not None]
         return sum(log_dir.size_bytes for log_dir in dirs) if dirs else None
 

@@ -104,7 +104,6 @@ class Fleet:
 
     @property
     def has_answer(self) -> bool:
-        """Whether any cluster was read."""
         return any(member.board.has_metadata for member in self.members)
 
     async def start(self) -> None:

@@ -162,7 +162,6 @@ class TableModel:
             self.tags &= {rows.key(item) for item in rows.items}
 
     def set_filter(self, new: Filter) -> None:
-        """Show the items that another filter keeps."""
         key = self.cursor_key
         self.filter = new
         self._arrange(key)
@@ -199,7 +198,6 @@ class TableModel:
         return None if item is None else self.rows.key(item)
 
     def toggle_tag(self) -> None:
-        """Tag the row under the cursor, or remove its tag."""
         key = self.cursor_key
         if key is not None:
             self.tags ^= {key}

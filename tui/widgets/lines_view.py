@@ -64,13 +64,11 @@ class LinesView(Toned):
         self.remake()
 
     def remake(self) -> None:
-        """Make the lines for the room there is."""
         if self._make is not None:
             # Without a room it is hidden: what it showed last is old once it is seen again.
             self._show(self._make(self.size.width, self.size.height) if self.size.width else [])
 
     def on_resize(self) -> None:
-        """Make the lines for another room, and draw them all."""
         self.remake()
         self.refresh()
 
@@ -296,7 +294,6 @@ class TableRoom(Horizontal):
         aside.set_lines(lines)
 
     def on_resize(self) -> None:
-        """Ask for the text anew: while another screen hid it, there was no room."""
         self.post_message(self.Resized())
 
     def _place(self, rows: int, spare: int) -> None:

@@ -42,7 +42,6 @@ class Toned(Widget):
 
     @property
     def base_style(self) -> Style:
-        """The widget's own style."""
         if "" not in self._styles:
             self._styles[""] = self.rich_style
         return self._styles[""]
@@ -63,7 +62,6 @@ class Toned(Widget):
         return self._styles[tone]
 
     def _colour(self, name: str) -> RichColor:
-        """Return one of the theme's colours."""
         return Color.parse(self.app.theme_variables[name]).rich_color
 
     def strip_of(self, line: Line, width: int) -> Strip:
