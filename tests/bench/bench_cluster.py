@@ -49,7 +49,8 @@ def _kafka_command(folder: Path) -> list[str]:
     return [str(find_java().program), *options, "-cp", f"{fetch_jars()}/*", "kafka.Kafka"]
 
 
-def _cluster(engine: str, folder: Path) -> LocalCluster:
+def three_brokers(engine: str, folder: Path) -> LocalCluster:
+    """Return a cluster of a kind, not started yet."""
     folder.mkdir(parents=True)
     commands = {} if engine == "klamm" else dict.fromkeys(range(3), _kafka_command(folder))
     return LocalCluster(3, directory=folder / "cluster", config=SETTINGS, commands=commands, start_timeout_s=120)
@@ -59,7 +60,8 @@ def _pids(cluster: LocalCluster) -> list[int]:
     return [broker.pid for broker in cluster.brokers.values() if broker.pid is not None]
 
 
-def _cpu_s(cluster: LocalCluster) -> float:
+def cpu_s(cluster: LocalCluster) -> float:
+    """Return the CPU that its brokers have used."""
     return sum(map(cpu_seconds, _pids(cluster)))
 
 
@@ -110,12 +112,12 @@ def _idle_percent(cluster: LocalCluster) -> float:
 
 def _produce(cluster: LocalCluster, topic: str) -> tuple[float, float]:
     """Run one load; return elapsed seconds and the CPU seconds of the three brokers."""
-    before = _cpu_s(cluster)
+    before = cpu_s(cluster)
     command = [sys.executable, str(Path(__file__).with_name("rdkafka.py")), "--topic", topic, "--count", str(RECORDS)]
     command += ["--size", str(RECORD_BYTES), "--partitions", "6", f"bootstrap.servers={cluster.bootstrap_servers}"]
     command += ["queue.buffering.max.messages=1000000", *LOAD]
     said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600).stdout
-    return float(json.loads(said)["elapsed_s"]), _cpu_s(cluster) - before
+    return float(json.loads(said)["elapsed_s"]), cpu_s(cluster) - before
 
 
 def _pause_ms(cluster: LocalCluster, topic: str) -> float:
@@ -178,7 +180,7 @@ def main() -> None:
             if engine == "kafka" and (missing := missing_for_kafka()) is not None:
                 print(f"Apache Kafka is left out: {missing}")
                 continue
-            with _cluster(engine, Path(folder) / engine) as cluster:
+            with three_brokers(engine, Path(folder) / engine) as cluster:
                 figures[engine] = _measure(cluster)
                 for broker in cluster.brokers.values():
                     broker.kill()
