@@ -276,10 +276,12 @@ TESTED_BY = {
         "broker/coordinator/transactions/test_transaction_coordinator.py",
     ],
     "engine/broker/coordinator/transactions/coordinator.py": [
-        "broker/coordinator/transactions/test_transaction_coordinator.py"
+        "broker/coordinator/transactions/test_transaction_coordinator.py",
+        "broker/coordinator/transactions/test_bad_input.py",
     ],
     "engine/broker/coordinator/transactions/marker_sender.py": [
-        "broker/coordinator/transactions/test_transaction_coordinator.py"
+        "broker/coordinator/transactions/test_transaction_coordinator.py",
+        "broker/coordinator/transactions/test_bad_input.py",
     ],
     "engine/broker/coordinator/transactions/marker_writer.py": [
         "broker/coordinator/transactions/test_bad_input.py",
