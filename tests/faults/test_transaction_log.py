@@ -1,4 +1,4 @@
-"""A disk that takes no more of ``__transaction_state``: Kafka's errors, and nothing that was promised is lost."""
+"""``__transaction_state`` of a real broker: a disk that takes no more of it, and records that nobody understands."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from wire_client import WireClient, create_topic, read_all, wait_until_no_transa
 
 from engine.common.errors import ErrorCode
 from engine.common.topic_names import TRANSACTION_STATE_TOPIC
+from engine.kafka.formats.transaction_state import decode_key, encode_key
 from engine.kafka.protocol.apis.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from engine.kafka.protocol.apis.describe_transactions import DescribeTransactionsRequest
 from engine.kafka.protocol.apis.end_txn import EndTxnRequest
 from engine.kafka.protocol.apis.find_coordinator import FindCoordinatorRequest
 from engine.kafka.protocol.apis.init_producer_id import InitProducerIdRequest
 from engine.kafka.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from engine.kafka.protocol.records.decode import iter_records
 from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.header import iter_batches
 from engine.kafka.protocol.records.record import Record
 from engine.local.zookeeper import EmbeddedZooKeeper
 
@@ -40,18 +43,22 @@ SAID_ONCE = f"Error while appending records for {TRANSACTION_STATE_TOPIC}-0"
 class Producer:
     """One transactional id, whose requests are sent one by one."""
 
-    def __init__(self, cluster: GuestCluster) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: GuestCluster, name: str = NAME) -> None:
+        self._cluster, self._name = cluster, name
         self.committed: list[bytes] = []
         self._id, self._epoch, self._sequence = -1, -1, 0
 
     def ask(self, what: str) -> ErrorCode:
         """Send one request, and return its error."""
         with WireClient(self._cluster.bootstrap_servers) as client:
-            who: dict[str, Any] = {"transactional_id": NAME, "producer_id": self._id, "producer_epoch": self._epoch}
+            who: dict[str, Any] = {
+                "transactional_id": self._name,
+                "producer_id": self._id,
+                "producer_epoch": self._epoch,
+            }
             match what:
                 case "init":
-                    init = InitProducerIdRequest(transactional_id=NAME, transaction_timeout_ms=60_000)
+                    init = InitProducerIdRequest(transactional_id=self._name, transaction_timeout_ms=60_000)
                     answer = client.ask(init, 4)
                     if not answer.error_code:
                         self._id, self._epoch, self._sequence = answer.producer_id, answer.producer_epoch, 0
@@ -91,7 +98,7 @@ class Producer:
             transactional=True,
         )
         data = [TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=0, records=batch)])]
-        return ProduceRequest(transactional_id=NAME, acks=-1, timeout_ms=10_000, topic_data=data)
+        return ProduceRequest(transactional_id=self._name, acks=-1, timeout_ms=10_000, topic_data=data)
 
 
 NOT_YET = (
@@ -151,3 +158,38 @@ def test_a_log_of_transactions_that_may_not_grow(zookeeper: EmbeddedZooKeeper, t
                 values = [record.value for record in read_all(client, TOPIC) if record.key is None]
             # Markers have keys.
             assert values == producer.committed
+
+
+def test_a_log_of_transactions_with_records_that_nobody_understands(
+    zookeeper: EmbeddedZooKeeper, tmp_path: Path
+) -> None:
+    """What a downgrade or a bad disk leaves. The broker says what it skips, and coordinates all other ids."""
+    with GuestCluster(zookeeper, 1, directory=tmp_path, config=SETTINGS) as cluster:
+        address = cluster.bootstrap_servers
+        create_topic(address, TOPIC)
+        wait_for(lambda: coordinator_error(address) is ErrorCode.NONE, "the coordinator's topic is there")
+        before, after = Producer(cluster, "before"), Producer(cluster, "after")
+        before.ask_until_done("init", "add", "produce")
+        after.ask_until_done("init", "add", "produce")
+        assert cluster.stop_broker(0)
+        (log,) = tmp_path.glob(f"broker-0/*/{TRANSACTION_STATE_TOPIC}-0/*.log")
+        held = log.read_bytes()
+        (*_, (position, last)) = iter_batches(held)
+        (begun,) = iter_records(held[position:])
+        assert decode_key(begun.key or b"").transactional_id == "after"
+        later, damaged = Record(key=encode_key("later"), value=b"\0\x63" + bytes(20)), Record(key=b"\0", value=b"\0")
+        bad = encode_batch([later, damaged], base_offset=last.base_offset)
+        good = encode_batch(
+            [Record(timestamp_ms=begun.timestamp_ms, key=begun.key, value=begun.value)],
+            base_offset=last.base_offset + 2,
+        )
+        log.write_bytes(held[:position] + bad + good)
+        cluster.start_broker(0)
+        for producer in (before, after):
+            producer.ask_until_done("commit")
+        wait_until_no_transaction_is_open(address, TOPIC)
+        with WireClient(address) as client:
+            assert len([record for record in read_all(client, TOPIC) if record.key is None]) == 2
+        said = server_log(cluster.broker(0).logs_path)
+        assert said.count("Unknown version of a record while loading transaction state") == 1
+        assert said.count("A record of an internal topic cannot be read and is skipped") == 1
