@@ -563,7 +563,8 @@ def test_a_disk_that_no_retention_saves_offers_to_hold_the_producers_back_first(
         board = driven.app.board
         await driven.tick(25)
         (trend, *_) = board.filling
-        board._dir_trends, board.problems = [replace(trend, full_in_s=200.0)], None
+        board._dir_trends = [replace(trend, full_in_s=200.0)]
+        board._made.clear()
         (row, *_) = problems_of(board)
         assert row.mends == ("producers.quota", "settings.alter", "plan.rebalance")
         assert row.advice.startswith("hold the producers back, which works at once: quota (Q); then lower "), row.advice

@@ -7,9 +7,9 @@ Topics that did not change are the same objects from frame to frame, so their fi
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, overload
+from typing import Any, NamedTuple, TypeVar, overload
 
 from engine.admin.analysis.clocks_and_epochs import Finding, SanityCheck
 from engine.admin.analysis.disks import DirTrend, dir_trends, note_filling
@@ -33,8 +33,7 @@ from engine.common.model import BrokerInfo, TopicPartition, address_text
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 from tui.state.table_model import Picked
 
-if TYPE_CHECKING:
-    from tui.state.problems import Problem
+T = TypeVar("T")
 
 HISTORY_MAX = 600
 _NO_ANSWER = "no answer"
@@ -153,8 +152,7 @@ class Board:
         self._moves: MovesBoard | None = None
         self._throttles: list[ThrottleAdvice] | None = None
         self._all_items: list[PartitionItem] | None = None
-        self.problems: Sequence[Problem] | None = None
-        """What is wrong, once somebody has asked; until something else is known."""
+        self._made: dict[Callable[[Board], Any], Any] = {}
 
     def turns(self, frame: Frame) -> Iterator[None]:
         """Count a frame in turns of an event loop; after the last one ``take`` has little to do."""
@@ -175,7 +173,8 @@ class Board:
             # What is wrong now began in between, nobody saw when.
             self._has_judged.clear()
         is_same_cluster = frame.cluster is self.frame.cluster
-        before, self.problems = self.topics, None
+        before = self.topics
+        self._made.clear()
         self.frame = frame = self.standstills.take(frame)
         if not is_same_cluster:
             self._replicas = None
@@ -230,11 +229,20 @@ class Board:
         """
         if quota != self.producer_quota and self._has_read_quota:
             self._quota_changed_ms, self._dir_trends = self.frame.at_ms, None
-        self.producer_quota, self._has_read_quota, self.problems = quota, True, None
+        self.producer_quota, self._has_read_quota = quota, True
+        self._made.clear()
 
     def note_plan(self, plan: UnfinishedPlan | None) -> None:
         """Take the newest plan that was begun and is not being carried out now."""
-        self.stopped_plan, self.problems = plan, None
+        self.stopped_plan = plan
+        self._made.clear()
+
+    def once(self, make: Callable[[Board], T]) -> T:
+        """Return what ``make`` makes of the board; it is made anew once something else is known."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        made: T = self._made[make]
+        return made
 
     # What is known
 

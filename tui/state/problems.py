@@ -96,19 +96,21 @@ def problems_of(board: Board) -> Sequence[Problem]:
 
     It is worked out once for each frame: every drawing and every key ask.
     """
-    if board.problems is None:
-        parts = (_of_cluster, _of_moves, _of_plans, _of_quota, _doubts, _of_groups, _of_queries)
-        causes = {f"broker {broker}" for broker in board.total.last_in_sync}
-        board.problems = sorted(
-            (problem for part in parts for problem in part(board)),
-            key=lambda problem: (
-                problem.key not in causes,
-                problem.key != Check.OFFLINE_PARTITIONS.value,
-                problem.tone is not Tone.BAD,
-                not problem.is_of_cluster,
-            ),
-        )
-    return board.problems
+    return board.once(_problems_of)
+
+
+def _problems_of(board: Board) -> Sequence[Problem]:
+    parts = (_of_cluster, _of_moves, _of_plans, _of_quota, _doubts, _of_groups, _of_queries)
+    causes = {f"broker {broker}" for broker in board.total.last_in_sync}
+    return sorted(
+        (problem for part in parts for problem in part(board)),
+        key=lambda problem: (
+            problem.key not in causes,
+            problem.key != Check.OFFLINE_PARTITIONS.value,
+            problem.tone is not Tone.BAD,
+            not problem.is_of_cluster,
+        ),
+    )
 
 
 def problem_of(board: Board, page: str, row: Any) -> Problem | None:
