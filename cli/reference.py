@@ -92,7 +92,6 @@ also says what it has written before it was refused.
 
 
 def page() -> str:
-    """Return the whole page."""
     return _HEAD + "\n".join(
         [*_contents(), *_exit_codes(), *_formats(), *_shared_options(), *_kafka_tools(), *_commands()]
     )

@@ -30,8 +30,6 @@ class PartitionDifference:
 
 @dataclass(frozen=True, slots=True)
 class FigureDifference:
-    """One figure that differs."""
-
     name: str
     before: object
     after: object

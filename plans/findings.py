@@ -69,8 +69,6 @@ def _after(pattern: re.Pattern[str], text: str, at: int) -> int:
 
 
 class Check(StrEnum):
-    """What is checked."""
-
     CLUSTER = "cluster"
     DIGEST = "digest"
     DRIFT = "drift"
@@ -116,5 +114,4 @@ class Finding:
 
 
 def cannot_tell(check: Check, rule: str, why: str, line: int, lacks: Lack = Lack.SIZES) -> Finding:
-    """Return the finding that a rule cannot be checked."""
     return Finding(check, f"whether {rule} is kept is unknown: {why}", line, rule=rule, lacks=lacks)

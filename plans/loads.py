@@ -99,7 +99,6 @@ class ByteLimits:
 
 
 def byte_limits(problem: Problem) -> ByteLimits:
-    """Return the limits of a problem."""
     least: dict[int, int] = {}
     most: dict[int, int] = {}
     shares = _shares(problem) if Aim.BYTES in problem.aim else {}
@@ -178,7 +177,6 @@ def whole_replicas(sizes: Sequence[int], amount: int) -> int:
 
 
 def held_bytes(problem: Problem, after: Sequence[tuple[int, ...]]) -> list[int]:
-    """Return the bytes on each broker."""
     held = [0] * len(problem.brokers)
     for partition, lists in zip(problem.partitions, after, strict=True):
         for broker in lists:

@@ -101,7 +101,6 @@ def bits(mask: int) -> Iterator[int]:
 
 
 def mask_of(indexes: Sequence[int]) -> int:
-    """Return the mask with these bits."""
     mask = 0
     for index in indexes:
         mask |= 1 << index

@@ -81,7 +81,6 @@ def card_rows(score: Score) -> list[tuple[str, Figure, Figure]]:
 
 
 def moves_of(plan: PlanFile, sizes: Mapping[TopicPartition, int | None]) -> list[PlannedMove]:
-    """Return the partitions of a plan, in its order."""
     before = {entry.name: entry for entry in plan.klamm.rollback}
     moves = []
     for entry in plan.partitions:

@@ -30,8 +30,6 @@ group = CommandGroup(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceOptions:
-    """The options that name resources."""
-
     topic: Annotated[
         list[str] | None,
         typer.Option("--topic", metavar="T", help="A topic; * is every topic.", autocompletion=complete_topics),
@@ -117,7 +115,6 @@ class RuleOptions:
     ] = False
 
     def wish(self) -> Wish:
-        """Return the wish for these rules."""
         from engine.admin.acls.values import parse_operation
 
         return replace(

@@ -45,7 +45,6 @@ def pairs(option: str, texts: Sequence[str] | None) -> dict[str, str]:
 
 
 def file_pairs(path: Path | None) -> Mapping[str, str]:
-    """Return the properties of a file."""
     from engine.admin.cluster.client_properties import load_client_properties
 
     return {} if path is None else load_client_properties(path).entries

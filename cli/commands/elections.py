@@ -46,7 +46,6 @@ class ChosenPartitions:
     ] = None
 
     def scope(self) -> ElectionScope:
-        """Return the partitions that are meant."""
         from engine.admin.elections.scope_and_result import ElectionScope, parse_election_file, scope_of
 
         is_named, file = bool(self.topic or self.partition), self.path_to_json_file

@@ -57,7 +57,6 @@ class LineOptions:
     ] = None
 
     def wish(self) -> MergeWish:
-        """Return what they ask for."""
         from engine.admin.state_changes.merge import MergeWish
 
         return MergeWish(

@@ -137,8 +137,6 @@ class KlammGroup(TyperGroup):
 
 
 class CommandGroup:
-    """Declares the commands of one group."""
-
     def __init__(self, name: str, help_text: str, *, action_flags: Mapping[str, str] | None = None) -> None:
         self.click_group = KlammGroup(
             name=name,

@@ -41,7 +41,6 @@ class _Line:
         self._has_line = self._is_terminal
 
     def end(self) -> None:
-        """Remove the line."""
         if self._has_line:
             _clear_line()
             self._has_line = False

@@ -28,7 +28,6 @@ class TerminalData:
         self._stream = stream
 
     def write(self, text: str) -> None:
-        """Write lines of data."""
         self._stream.write(escape_for_terminal(text))
 
     def writelines(self, texts: Iterable[str]) -> None:

@@ -57,7 +57,6 @@ class DumpPrinter:
         self.is_damaged = False
 
     def print_file(self, path: Path, decoder: PayloadDecoder, rows: Iterable[Row]) -> None:
-        """Print the rows of one file."""
         findings: list[Finding] = []
         damaged: list[BatchRow] = []
         document: dict[str, object] = {"file": str(path), "rows": []}

@@ -340,7 +340,6 @@ def planned_lines(rows: Sequence[PartitionReset]) -> list[str]:
 
 
 def deleted_groups_report(rows: Sequence[DeletedGroup], *, exit_code: ExitCode) -> Report:
-    """One row per group."""
     columns = (Column("group"), Column("type"), *_OUTCOME)
     notes = () if rows else _nothing("no groups", exit_code)
     return _report(rows, columns, notes, exit_code, lambda: kafka.deleted_text(rows))

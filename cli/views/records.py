@@ -53,7 +53,6 @@ def prints_values(
 
 
 def value_lines(values: Sequence[bytes | None]) -> bytes:
-    """Return values as lines."""
     lines = [_NULL if value is None else value for value in values]
     return b"\n".join([*lines, b""])
 

@@ -91,7 +91,6 @@ def tell_problems(invocation: Invocation, problems: Iterable[LogProblem]) -> Exi
 
 
 def row_object(row: MergedRow) -> dict[str, object]:
-    """Return a row as JSON has it."""
     return {
         "time": iso_time(row.utc_start),
         "level": row.level,

@@ -91,7 +91,6 @@ def topics_as_kafka(
     is_filtered: bool,
     with_partitions: bool,
 ) -> Report:
-    """What kafka-topics prints."""
     text = kafka.described_text(topics, settings, is_filtered=is_filtered, with_partitions=with_partitions)
     return Report(topics, Table((), ()), as_kafka=lambda: text)
 

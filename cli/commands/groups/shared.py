@@ -49,11 +49,9 @@ class NamedGroups:
 
     @property
     def names(self) -> list[str]:
-        """All names and patterns."""
         return [*(self.groups or ()), *(self.group or ())]
 
     def scope(self) -> GroupScope:
-        """Return the groups that are meant."""
         from engine.admin.groups.scope import scope_of
 
         return scope_of(self.names, is_all=False)
@@ -66,7 +64,6 @@ class ChosenGroups(NamedGroups):
     all_groups: Annotated[bool, typer.Option("--all-groups", help="Every consumer group.")] = False
 
     def scope(self) -> GroupScope:
-        """Return the groups that are meant."""
         from engine.admin.groups.scope import scope_of
 
         return scope_of(self.names, is_all=self.all_groups)

@@ -83,7 +83,6 @@ class RunOptions:
     journal: JournalOption = None
 
     def run(self, verb: Verb, loaded: LoadedPlan, rollback_file: Path | None = None) -> PlanRun:
-        """Return the run of a plan that they describe."""
         from engine.admin.reassignment.journal import throttle_of_last_run
         from engine.admin.reassignment.plan_runs import PlanRun, Verb
         from engine.admin.reassignment.waves import WaveCaps

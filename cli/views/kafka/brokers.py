@@ -112,7 +112,6 @@ def _api(api: OfferedApi) -> str:
 
 
 def cluster_id_text(cluster_id: str | None) -> KafkaText:
-    """kafka-cluster cluster-id."""
     if cluster_id is None:
         return KafkaText("No cluster ID found. The Kafka version is probably too old.\n")
     return KafkaText(f"Cluster ID: {cluster_id}\n")

@@ -45,7 +45,6 @@ class Token:
     hmac: str | None = field(default=None, repr=False)
 
     def without_hmac(self) -> Token:
-        """Return it without what is secret."""
         return replace(self, hmac=None)
 
 

@@ -39,8 +39,6 @@ WAITING_LONG_S = 300
 
 
 class CopyState(StrEnum):
-    """The state of one copy."""
-
     DONE = "done"
     """It is in the ISR; other copies of the partition may not be."""
     MEASURING = "measuring"

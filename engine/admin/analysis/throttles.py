@@ -28,8 +28,6 @@ _TOPICS_MAX, _BROKERS_MAX = 3, 8
 
 
 class ThrottleVerdict(StrEnum):
-    """What a throttle does."""
-
     NEVER_ENDS = "the move can never finish"
     """At least as much is produced to the moving partitions as the throttle lets through."""
     IS_THE_LIMIT = "the throttle is the limit"

@@ -14,8 +14,6 @@ from engine.common.snapshot import ClusterSnapshot, LogDirSnapshot, TopicSnapsho
 
 
 class SnapshotBrokerReader:
-    """Reads from a snapshot."""
-
     def __init__(self, snapshot: ClusterSnapshot) -> None:
         self._snapshot = snapshot
 

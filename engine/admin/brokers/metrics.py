@@ -196,7 +196,6 @@ def bean_of(object_name: str) -> Bean | None:
 
 
 def numbers(attributes: Mapping[str, object]) -> dict[str, float]:
-    """Return the attributes that are finite numbers."""
     return {
         name: float(value)
         for name, value in attributes.items()

@@ -260,7 +260,6 @@ class Cluster:
 
     @property
     def zookeeper_identity(self) -> str:
-        """Who asks ZooKeeper."""
         return " and ".join(self.target.zookeeper_security.identities) or "a session without a login"
 
     def note_hidden_znode(self, full_path: str) -> None:

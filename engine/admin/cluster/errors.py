@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 
 class FailureKind(StrEnum):
-    """What kind of failure it was."""
-
     USAGE = "usage"
     """The caller asked for something invalid: bad value, bad file, options that contradict each other."""
     NOT_FOUND = "not_found"

@@ -43,7 +43,6 @@ class ClusterMembers:
 
 
 async def read_members(cluster: Cluster) -> ClusterMembers:
-    """Return who is in the cluster."""
     match cluster.source:
         case Source.SNAPSHOT:
             snapshot = cluster.snapshot()

@@ -197,7 +197,6 @@ Words = str | Phrase
 
 
 def words(part: Part) -> Words:
-    """Return one part as words."""
     return part if isinstance(part, str | Phrase) else Phrase(part)
 
 

@@ -131,8 +131,6 @@ _INTERNAL_DECODERS = {
 
 
 class FileKind(StrEnum):
-    """What kind of file it is."""
-
     SEGMENT = "segment"
     OFFSET_INDEX = "offset_index"
     TIME_INDEX = "time_index"

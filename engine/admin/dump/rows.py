@@ -44,8 +44,6 @@ FINDINGS_OF_TIMES = (FindingKind.TIMESTAMP_MISMATCH, FindingKind.TIMESTAMP_OUT_O
 
 @dataclass(frozen=True, slots=True)
 class SegmentRow:
-    """The start of a segment."""
-
     kind: str = field(default="segment", init=False)
     base_offset: int | None
     """From the file's name; None if the name has none."""
@@ -105,8 +103,6 @@ class RecordRow:
 
 @dataclass(frozen=True, slots=True)
 class OffsetIndexRow:
-    """One entry of an offset index."""
-
     kind: str = field(default="offset_index_entry", init=False)
     offset: int
     position: int
@@ -114,8 +110,6 @@ class OffsetIndexRow:
 
 @dataclass(frozen=True, slots=True)
 class TimeIndexRow:
-    """One entry of a time index."""
-
     kind: str = field(default="time_index_entry", init=False)
     timestamp_ms: int
     offset: int

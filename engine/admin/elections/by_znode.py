@@ -26,8 +26,6 @@ class ElectionInProgress(AdminError):
 
 
 class ZnodeElector:
-    """Writes the znode."""
-
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 

@@ -43,8 +43,6 @@ class DeletionResult(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DeletedGroup:
-    """One group."""
-
     group: str
     type: GroupType
     result: DeletionResult
@@ -135,7 +133,6 @@ def failed_or_under_way(why: AdminError | Unknown) -> DeletionResult:
 
 
 async def _delete_at_brokers(cluster: Cluster, wanted: GroupsToDelete) -> Mapping[str, Unknown | None]:
-    """Return why a group was not deleted; None if it was."""
     wire = await cluster.wire()
 
     async def ask(broker_id: int, groups: list[str]) -> Mapping[str, Unknown | None]:

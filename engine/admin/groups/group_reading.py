@@ -245,7 +245,6 @@ async def _some_broker(wire: WireCluster, key: ApiKey) -> tuple[int, int]:
 
 
 def is_absent(group: GroupDescription | Unknown) -> bool:
-    """Whether there is no such group."""
     return isinstance(group, GroupDescription) and group.state is GroupState.DEAD
 
 

@@ -30,8 +30,6 @@ class HealthStatus(StrEnum):
 
 
 class Check(StrEnum):
-    """What is checked."""
-
     NO_CONTROLLER = "no_controller"
     SEVERAL_CONTROLLERS = "several_controllers"
     MISSING_BROKERS = "missing_brokers"

@@ -322,7 +322,6 @@ LakePoints = dict[tuple[str, GroupType], dict[TopicPartition, list[Point]]]
 
 
 def schema() -> Any:
-    """Return the schema of a file."""
     return _chosen(list(COLUMNS))
 
 

@@ -34,7 +34,6 @@ class Objective:
     time_lag_ms: int | None = None
 
     def is_met(self, moment: Moment) -> bool | None:
-        """Whether it is met; None if that is not known."""
         if self.lag is None and self.time_lag_ms is None:
             return None if moment.status is LagStatus.UNKNOWN else not moment.status.is_bad
         known = [

@@ -278,7 +278,6 @@ def _verdict(key: _Key, name: TopicPartition, partition: PartitionSample, histor
 
 
 def _keys(asked: FoundGroups, latest: Iterable[_Key]) -> list[_Key]:
-    """Return the groups that were asked about."""
     at_brokers, old = set(asked.brokers), set(asked.zookeeper)
     return [(name, kind) for name, kind in latest if name in (old if kind is GroupType.ZOOKEEPER else at_brokers)]
 
@@ -382,7 +381,6 @@ async def _read_commits(wire: WireCluster, readers: Collection[Reader], now_ms: 
 
 
 async def _record_keys(wire: WireCluster, readers: Collection[Reader]) -> dict[TopicPartition, dict[bytes, Reader]]:
-    """Return the keys of the readers' records, by the partition that they are in."""
     count = sum(len(topic.partitions) for topic in await offsets_topic(wire))
     keys: dict[TopicPartition, dict[bytes, Reader]] = {}
     for group, name in readers if count else ():

@@ -353,7 +353,6 @@ def _lost(sample: PartitionSample) -> int | None:
 def _first_unread(
     name: TopicPartition, sample: PartitionSample, times: Times, behind: Behind
 ) -> UnreadRecord | Unknown | None:
-    """Return the first unread record; None if it is known that there is none."""
     place = place_of_unread(name, sample)
     if place is None or sample.end is None:
         return _NOT_READ

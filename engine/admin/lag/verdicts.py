@@ -75,7 +75,6 @@ class LagStatus(StrEnum):
 
     @property
     def is_fine(self) -> bool:
-        """Whether all is well."""
         return self in (LagStatus.OK, LagStatus.RUNNING)
 
     @property

@@ -182,7 +182,6 @@ async def hidden_matches(cluster: Cluster, patterns: Sequence[str]) -> list[str]
 
 
 def topics_in(dirs: Iterable[LogDir]) -> set[str]:
-    """Return the topics that have replicas in these log dirs."""
     return {replica.topic for log_dir in dirs for replica in log_dir.replicas}
 
 

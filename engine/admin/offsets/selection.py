@@ -55,7 +55,6 @@ class PartitionRule:
         return is_in_range and self.topics.means(name.topic)
 
     def __str__(self) -> str:
-        """As it is written."""
         if self.high is None:
             partitions = f":{self.low}-" if self.low else ""
         else:

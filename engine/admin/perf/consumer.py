@@ -137,7 +137,6 @@ class PerfConsumer:
 
     @property
     def totals(self) -> ConsumeFigures:
-        """What was read in all."""
         return self._figures(Span.TOTAL, self._start_s, self._end_s, (self._records, self._bytes, self._setup_s))
 
     @property

@@ -171,12 +171,10 @@ class PerfProducer:
 
     @property
     def totals(self) -> SendFigures:
-        """What was sent in all."""
         return self._total.figures(Span.TOTAL, self._end_s or self._total.start_s)
 
     @property
     def metrics(self) -> SendMetrics:
-        """How it was sent."""
         return SendMetrics(
             self._requests,
             self._batches,

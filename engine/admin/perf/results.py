@@ -101,7 +101,6 @@ class SendMeter:
 
 
 def wall_time() -> datetime:
-    """Return the time of day."""
     return datetime.now(UTC)
 
 
@@ -167,7 +166,6 @@ class LatencyTally:
         return None
 
     def summary(self) -> LatencySummary:
-        """Return their summary."""
         return LatencySummary(
             self.avg_ms,
             self.max_ms if self.count else None,

@@ -74,12 +74,10 @@ class ReassignmentChanger(Protocol):
 
 
 async def reassignment_reader(cluster: Cluster) -> ReassignmentReader:
-    """Return the reader of reassignments for this cluster."""
     return await _by(cluster, cluster.reads_from)
 
 
 async def reassignment_changer(cluster: Cluster) -> ReassignmentChanger:
-    """Return the changer of reassignments for this cluster."""
     return await _by(cluster, cluster.changes_by)
 
 

@@ -91,7 +91,6 @@ class Journal:
         self._file = file
 
     def write(self, event: str, **fields: Any) -> None:
-        """Append one event."""
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         line = json.dumps({"time": now, "event": event, **fields}, ensure_ascii=False)
         self._file.write(f"{line}\n".encode())

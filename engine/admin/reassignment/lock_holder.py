@@ -29,7 +29,6 @@ class Holder:
 
     @classmethod
     def myself(cls, what: str, topics: Collection[str] | None = None) -> Holder:
-        """Return this process as the holder."""
         try:
             user = getpass.getuser()
         except (KeyError, OSError):
@@ -57,7 +56,6 @@ class Holder:
 
     @property
     def description(self) -> str:
-        """Who holds it, and for what."""
         return f"{self}: {self.what}"
 
     def __str__(self) -> str:

@@ -142,7 +142,6 @@ class PlanRun:
 
     @property
     def directed_moves(self) -> tuple[WaveMove, ...]:
-        """The moves in the direction of this run."""
         return turned_round(self.moves) if self.verb is Verb.ROLLBACK else self.moves
 
     async def waves(self, cluster: Cluster) -> tuple[Wave, ...]:

@@ -434,7 +434,6 @@ async def next_record(wire: WireCluster, name: TopicPartition, offset: int, *, g
 
 
 def _by_partition(topics: Mapping[str, LedTopic]) -> dict[TopicPartition, int]:
-    """Return the leaders of all partitions."""
     return {
         TopicPartition(topic, index): leader for topic, some in topics.items() for index, leader in some.leaders.items()
     }

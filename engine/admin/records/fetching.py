@@ -105,13 +105,11 @@ class ConsumedRecords:
 
     @property
     def next_offset(self) -> int:
-        """The offset after all of them."""
         reached = self._batches[-1][1].next_offset
         return reached if self._stop is None else min(reached, self._stop)
 
     @cached_property
     def records(self) -> list[ConsumedRecord]:
-        """All of them."""
         wanted: list[ConsumedRecord] = []
         for place, header in self._batches:
             records: Iterable[Record] = iter_batch_records(self._buffer, place, header)

@@ -106,7 +106,6 @@ class LeaderReaders:
                 self._tasks[leader_id] = asyncio.create_task(self._run(leader_id), name=name)
 
     async def stop(self) -> None:
-        """End all readers."""
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)

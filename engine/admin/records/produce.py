@@ -79,7 +79,6 @@ class _Batch:
         return self.records.record_count if isinstance(self.records, RecordSection) else len(self.records)
 
     def listed(self) -> list[Record]:
-        """The records one by one."""
         if not isinstance(self.records, RecordSection):
             return self.records
         records = list(iter_records(encode_batch(self.records)))

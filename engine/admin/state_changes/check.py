@@ -264,7 +264,6 @@ class ControllerTracking:
         self._latest_since = b""
 
     def controller_line(self, start: bytes, broker_id: int, controller_epoch: int) -> None:
-        """A controller has written a line."""
         known = self._ids.setdefault(controller_epoch, broker_id)
         if known != broker_id:
             example = f"brokers {known} and {broker_id} both with controller epoch {controller_epoch}"
@@ -336,8 +335,6 @@ class _Request:
 
 
 class RequestTracking:
-    """Follows all requests."""
-
     def __init__(self, book: FindingBook) -> None:
         self._book = book
         self._waiting: dict[_Way, deque[_Request]] = {}

@@ -273,8 +273,6 @@ def _start(day: str | None, time: str | None, fraction: str | None, zone: str | 
 
 
 class ProblemKind(StrEnum):
-    """What kind of problem a log has."""
-
     UNREADABLE = "unreadable"
     """It could not be opened, or reading it failed."""
     NOT_A_LOG = "not_a_log"

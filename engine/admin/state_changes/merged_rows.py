@@ -70,7 +70,6 @@ def rows_of(batch: Batch[Origin], clock: UtcClock | None) -> Iterator[MergedRow]
 
 
 def row_of(utc_start: bytes, origin: Origin, entry: bytes) -> MergedRow:
-    """Parse one entry."""
     line = parse_entry(entry)
     if line is None:
         text = entry.decode("utf-8", "replace")

@@ -96,7 +96,6 @@ async def topic_reader(
 
 
 async def topic_changer(cluster: Cluster, *, is_rack_aware: bool = True) -> TopicChanger:
-    """Return the changer of topics for this cluster."""
     if cluster.changes_by is Side.ZOOKEEPER:
         from engine.admin.topics.by_znode import ZkTopicChanger
 
@@ -119,8 +118,6 @@ async def with_warnings(cluster: Cluster, entity: Entity, changes: list[ConfigCh
 
 
 class SnapshotTopicReader:
-    """Reads from a snapshot."""
-
     def __init__(self, snapshot: ClusterSnapshot) -> None:
         self._snapshot = snapshot
 

@@ -38,8 +38,6 @@ ReplicaLists = tuple[tuple[int, ...], ...]
 
 
 class TopicOutcome(StrEnum):
-    """The outcome for one topic."""
-
     CREATED = "created"
     ALTERED = "altered"
     DELETED = "deleted"

@@ -9,8 +9,6 @@ from engine.common.model import TopicPartition
 
 
 class EventKind(StrEnum):
-    """What happened."""
-
     BROKER_DOWN = "broker_down"
     BROKER_UP = "broker_up"
     BROKER_REREGISTERED = "broker_reregistered"

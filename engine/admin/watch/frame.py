@@ -265,7 +265,6 @@ class Frame:
         return bool(reported) and all(reported)
 
     def failed_log_dirs(self, broker: int) -> list[str]:
-        """Return the log dirs that a broker reports as failed."""
         return [
             log_dir.log_dir
             for log_dir in self.log_dirs

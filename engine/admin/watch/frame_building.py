@@ -52,7 +52,6 @@ class FrameBuilder:
         self._TAKERS[kind](self, *values)
 
     def made(self) -> Frame:
-        """Return the frame."""
         values = self._values
         if self._groups is not None:
             values["groups"] = tuple(self._groups[key] for key in sorted(self._groups))
@@ -68,7 +67,6 @@ class FrameBuilder:
         self._values |= self._decoded(Frame, fields)
 
     def _decoded(self, kind: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the known fields of one of these."""
         hints = self._decoders.fields_of(kind)
         return {name: self._decoders.of(hints[name])(value) for name, value in fields.items() if name in hints}
 
@@ -349,7 +347,6 @@ def _group_changes(old: tuple[WatchedGroup, ...], new: tuple[WatchedGroup, ...])
 
 
 def group_key(group: WatchedGroup) -> tuple[str, str]:
-    """Return what distinguishes groups."""
     return group.lag.group, "" if group.lag.type is None else group.lag.type.value
 
 
@@ -397,7 +394,6 @@ def _log_changes(old: ReplicaLogs, new: ReplicaLogs) -> Iterator[list[Any]]:
 
 
 def rows_by_partition(rows: Sequence[int]) -> dict[int, list[int]]:
-    """Return the rows of each partition of a topic."""
     by_partition: dict[int, list[int]] = {}
     for at in range(0, len(rows), WIDTH):
         by_partition.setdefault(rows[at], []).extend(rows[at : at + WIDTH])

@@ -26,7 +26,6 @@ class Failure:
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Return what an error means."""
     message = said_by(error)
     if isinstance(error, AdminError) and error.where:
         message = f"{message}: {error.where}"

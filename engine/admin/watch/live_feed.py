@@ -54,8 +54,6 @@ _LOOKS_AFTER_S = (0.15, 0.3, 0.6)
 
 @dataclass(frozen=True, slots=True)
 class _PolledStage:
-    """How a stage is polled."""
-
     stage: Stage
     interval_ms: int | None
     """None is the feed's tick."""

@@ -67,7 +67,6 @@ class LogEnds(Mapping[TopicPartition, PartitionOffsets]):
 
     @property
     def total(self) -> int:
-        """The sum of all ends."""
         return sum(sum(ends) + ends.count(UNKNOWN) for ends in (rows[::2] for rows in self._topics.values()))
 
     def grown(self, topic: str, before: LogEnds) -> list[int | None]:

@@ -105,7 +105,6 @@ class FrameWriter:
             self._bytes_since_key += len(data)
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
 
@@ -188,7 +187,6 @@ class Recording:
         return tuple(events)
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
     def _key_of(self, position: int) -> int:
@@ -276,8 +274,6 @@ def _lines_of(data: bytes) -> Iterator[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """The totals of a recording."""
-
     frames: int
     size_bytes: int
     seconds: float

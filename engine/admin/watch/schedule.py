@@ -119,7 +119,6 @@ class Rotation:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there are no partitions."""
         return not self._read_ms
 
     def set_partitions(self, topic: str, numbers: Set[int]) -> None:

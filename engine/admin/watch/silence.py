@@ -55,7 +55,6 @@ class Silence:
         self._asked_ms.setdefault(broker, (now_ms, self._ran_ms))
 
     def answered(self, broker: int) -> None:
-        """The broker has answered."""
         _, asked_ms = self._asked_ms.pop(broker, (0, self._ran_ms))
         self._answered_ms[broker] = asked_ms
         took_ms = min(self._ran_ms - asked_ms, self._limit_ms)

@@ -131,7 +131,6 @@ class StageReadings:
 
     @property
     def wants_metrics(self) -> bool:
-        """Whether the metrics of brokers are wanted."""
         return self._read_jmx is not None
 
     def read_old_groups(self) -> None:

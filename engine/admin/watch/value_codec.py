@@ -127,7 +127,6 @@ def _is_record(hint: Any) -> bool:
 
 
 def _defaults(kind: Any) -> dict[str, Any]:
-    """Return the fields that have a default."""
     if hasattr(kind, "_fields"):
         return dict(kind._field_defaults)
     missing = dataclasses.MISSING

@@ -57,7 +57,6 @@ says whether klamm does anything with the setting.
 
 
 def broker_page() -> str:
-    """Return the page of broker settings."""
     parts = [BROKER_INTRO]
     for subject in SUBJECTS:
         parts.append(f"## {getdoc(subject)}\n\n{_table(_BROKER_COLUMNS, ConfigDef.of(subject))}")
@@ -69,7 +68,6 @@ def broker_page() -> str:
 
 
 def topic_page() -> str:
-    """Return the page of topic settings."""
     return f"{TOPIC_INTRO}\n{_table(_TOPIC_COLUMNS, TOPIC_CONFIG_DEF)}"
 
 

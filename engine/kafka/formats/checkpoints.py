@@ -31,7 +31,6 @@ class EpochEntry(NamedTuple):
 
 
 def encode_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> str:
-    """Return the text of an offset checkpoint."""
     return _encode([f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()])
 
 
@@ -45,7 +44,6 @@ def decode_offset_checkpoint(text: str, location: str) -> dict[TopicPartition, i
 
 
 def encode_leader_epoch_checkpoint(entries: Iterable[EpochEntry]) -> str:
-    """Return the text of a leader epoch checkpoint."""
     return _encode([f"{entry.leader_epoch} {entry.start_offset}" for entry in entries])
 
 

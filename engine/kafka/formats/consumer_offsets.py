@@ -38,8 +38,6 @@ class OffsetCommitKey(Message):
 
 
 class GroupMetadataKey(Message):
-    """Key of a group."""
-
     group: str = field(STRING)
 
 
@@ -96,7 +94,6 @@ def encode_offset_key(group: str, topic: str, partition: int) -> bytes:
 
 
 def encode_group_key(group: str) -> bytes:
-    """Return the key of a group."""
     return encode_versioned(GroupMetadataKey(group=group), GROUP_KEY_VERSION)
 
 

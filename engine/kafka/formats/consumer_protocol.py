@@ -20,8 +20,6 @@ M = TypeVar("M", bound=Message)
 
 
 class ConsumerProtocolPartitions(Struct):
-    """Partitions of one topic."""
-
     topic: str = field(STRING)
     partitions: list[int] = field(Array(INT32))
 
@@ -44,12 +42,10 @@ class ConsumerProtocolAssignment(Message):
 
 
 def encode_subscription(subscription: ConsumerProtocolSubscription, version: int = VERSION_MAX) -> bytes:
-    """Return the subscription's bytes."""
     return encode_versioned(subscription, version)
 
 
 def encode_assignment(assignment: ConsumerProtocolAssignment, version: int = VERSION_MAX) -> bytes:
-    """Return the assignment's bytes."""
     return encode_versioned(assignment, version)
 
 

@@ -61,8 +61,6 @@ class SourceProgress:
 
 @dataclass(frozen=True, slots=True)
 class QueryStarted:
-    """A query has started a run."""
-
     query_id: str
     run_id: str
     name: str | None
@@ -155,7 +153,6 @@ def _time_ms(text: str) -> int:
 
 
 def is_event_log_folder(name: str) -> bool:
-    """Return whether a folder is one rolling log."""
     return name.startswith("eventlog_v2_")
 
 

@@ -20,7 +20,6 @@ class ResourceZNode:
 
     @staticmethod
     def type_path(resource_type: ResourceType, pattern_type: PatternType) -> str:
-        """Return the folder of all patterns of one type."""
         root = "/kafka-acl" if pattern_type is PatternType.LITERAL else "/kafka-acl-extended/prefixed"
         return f"{root}/{resource_type.value}"
 

@@ -69,7 +69,6 @@ class ChangeFollower(Generic[T]):
         self._supervisor.start(self._follow(), "follow")
 
     async def stop(self) -> None:
-        """Stop following changes."""
         for folder in self._folders:
             self._client.unwatch(folder, self._on_event)
         await self._supervisor.stop()

@@ -32,8 +32,6 @@ class DelegationToken:
 
 
 class DelegationTokenInfoZNode:
-    """One token."""
-
     parent_path: Final = "/delegation_token/tokens"
 
     @staticmethod
@@ -126,7 +124,6 @@ class TokenZnodes:
         )
 
     async def create(self, token: DelegationToken) -> None:
-        """Add a token."""
         path = DelegationTokenInfoZNode.path(token.token_id)
         await self._client.create(path, DelegationTokenInfoZNode.encode(token), acl=self._acl(path))
         await self._tell_brokers(token.token_id)

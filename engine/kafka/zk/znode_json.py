@@ -103,7 +103,6 @@ class Fields:
         return [Fields(self.path, value) for value in values]
 
     def complaint(self, key: str, wanted: str) -> ZnodeFormatError:
-        """Return the error for a bad field."""
         if key not in self.values:
             return ZnodeFormatError(self.path, f"no {key!r}")
         return ZnodeFormatError(self.path, f"{key!r} is not {wanted}: {str(self.values[key])[:40]!r}")
