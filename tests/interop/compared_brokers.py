@@ -195,4 +195,4 @@ def _deleted_topic(both: SideBySide, epoch: Epoch) -> None:
     }
     versions = {"write": [9], "fetch": [4, 12]}
     for what, request in parts.items():
-        both.ask(f"{what} of a deleted topic", request, versions.get(what), unlike=WORDS)
+        both.ask(f"{what} of a deleted topic", request, versions.get(what), unlike={*WORDS, "aborted_transactions"})
