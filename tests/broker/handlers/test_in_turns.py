@@ -160,7 +160,7 @@ def context() -> Any:
         delete_group=delete_group,
         partition_for=lambda _: 0,
     )
-    cache = SimpleNamespace(partitions=lambda _: {0: None}, partition_info=lambda _: None)
+    cache = SimpleNamespace(partitions=lambda _: {0: None}, partition_info=lambda _: None, check_has=lambda *_: None)
     environment = SimpleNamespace(topics=SimpleNamespace(produce_errors=Counter()))
     replicas = SimpleNamespace(
         partition=unknown_partition, delayed_delete_records=Purgatory("test"), environment=environment
