@@ -13,6 +13,7 @@ from engine.admin.watch.frame import Link, LinkState, Stage, StageSource, StageS
 from engine.common.model import TopicPartition
 from tui.drawing.lines import Line, text_of, width_of
 from tui.pages import brokers, groups, partitions, reassignments, timeline, topics
+from tui.pages.asides import aside_of
 from tui.pages.overview import overview_of
 from tui.pages.page import Page, View
 from tui.state.board import Board
@@ -237,3 +238,16 @@ def test_with_four_problems_there_is_room_for_what_to_do(width: int, height: int
     shown = texts(overview_lines(board, width, height))
     assert any("what to do  start it, or move its replicas away" in text for text in shown), shown
     assert len(shown) == height
+
+
+def test_a_chart_beside_the_rows_is_whole_or_left_out() -> None:
+    board = board_of(fake_feed("live", plays=False), 8)
+    item = brokers.items_of(board)[0]
+    for height in range(1, 40):
+        shown = texts(aside_of(View(board, Location("brokers"), height=24), "brokers", item, WIDTH, height))
+        tops, floors = ([row for row, text in enumerate(shown[:height]) if end in text] for end in ("k┤", "  0┤"))
+        assert len(tops) == len(floors), height
+        assert any("restart now" in text for text in shown)
+    assert tops, "where it fits it is there"
+    for width in (WIDTH, 120):
+        assert aside_of(View(board, Location("partition", topic="gone", partition=0)), "partition", item, width) == []

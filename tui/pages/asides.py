@@ -9,6 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import nsmallest
+from itertools import groupby
 from math import isfinite
 from typing import Any
 
@@ -72,31 +73,39 @@ NOBODY = {NO_LEADER: "nobody"}
 _NOTHING_HAPPENED = line(("nothing since the dashboard started", Tone.QUIET))
 
 
-def aside_of(view: View, page: str, item: Any, width: int) -> list[Line]:
-    """Return more about a row of a screen in lines of ``width``; nothing if its columns say it all."""
+def aside_of(view: View, page: str, item: Any, width: int, height: int = 0) -> list[Line]:
+    """Return more about a row of a screen in lines of ``width``; nothing if its columns say it all.
+
+    Charts that would be cut at ``height`` are left out: half a curve says less than what stands below it. 0: no limit.
+    """
     made = _ASIDES.get(page)
     if made is None or item is None:
         return []
     if width >= _COLUMNS_MIN and page not in _ONE_TEXT:
         half = (width - 3) // 2
         return [fitted(each, width) for each in _in_columns(made(view, item, half), half)]
-    return [fitted(text, width) for text in made(view, item, width)]
+    lines: list[Line] = []
+    for part in _parts(made(view, item, width)):
+        is_chart = any(tone is Tone.FRAME for _, tone in part[-1])
+        if not (is_chart and 0 < height < len(lines) + len(part) + 1):
+            lines += [*[()] * bool(lines), *part]
+    return [fitted(text, width) for text in lines]
+
+
+def _parts(lines: Sequence[Line]) -> list[list[Line]]:
+    """Return what stands between blank lines."""
+    return [[*part] for is_text, part in groupby(lines, bool) if is_text]
 
 
 def _in_columns(lines: Sequence[Line], width: int) -> list[Line]:
     """Return the first part, and below it the other parts in two columns of about the same height."""
-    parts: list[list[Line]] = [[]]
-    for text in lines:
-        if text:
-            parts[-1].append(text)
-        elif parts[-1]:
-            parts.append([])
+    first, *others = _parts(lines) or [[]]
     left: list[Line] = []
     right: list[Line] = []
-    for part in parts[1:]:
-        into = left if not right and 2 * len(left) < len(lines) - len(parts[0]) - len(part) else right
+    for part in others:
+        into = left if not right and 2 * len(left) < len(lines) - len(first) - len(part) else right
         into += [*[()] * bool(into), *part]
-    return [*parts[0], (), *beside(left, right, left_width=width)]
+    return [*first, *[()] * bool(others), *beside(left, right, left_width=width)]
 
 
 # Pieces

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from textual.app import ComposeResult
@@ -261,7 +262,7 @@ class PageScreen(Screen[None]):
 
     def _draw_aside(self) -> None:
         view, page, item = self.view, self.location.page, self.model.cursor_item
-        self.query_one(TableRoom).show_aside(self.size.width, lambda width: aside_of(view, page, item, width))
+        self.query_one(TableRoom).show_aside(self.size.width, partial(aside_of, view, page, item))
 
     def _show_summary(self, lines: list[Line]) -> None:
         summary = self.query_one("#summary", LinesView)

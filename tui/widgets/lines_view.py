@@ -280,14 +280,16 @@ class TableRoom(Horizontal):
         yield LineTable(id="table")
         yield LinesView(id="aside")
 
-    def show_aside(self, width: int, make: Callable[[int], list[Line]]) -> None:
-        """Show what ``make`` returns for a width; ``width`` is that of the terminal."""
+    def show_aside(self, width: int, make: Callable[[int, int], list[Line]]) -> None:
+        """Show what ``make`` returns for a width and a height; ``width`` is that of the terminal."""
         aside, table = self.query_one("#aside", LinesView), self.query_one(LineTable)
         spare = min(ASIDE_MAX, width - table.natural_width)
         rows = len(table.model.shown) + 2
         is_beside = width >= WIDE and spare >= ASIDE_MIN
-        is_below = not is_beside and self.size.height - rows >= BELOW_MIN
-        lines = make(spare - _MARGIN) if is_beside else make(width - _MARGIN) if is_below else []
+        below = self.size.height - rows
+        is_below = not is_beside and below >= BELOW_MIN
+        lines = make(spare - _MARGIN, self.size.height) if is_beside else []
+        lines = make(width - _MARGIN, below - 1) if is_below else lines
         is_below = is_below and bool(lines)
         aside.set_class(bool(lines), "-shown")
         self._place(rows if is_below else 0, spare if is_beside else 0)
