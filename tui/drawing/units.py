@@ -15,7 +15,9 @@ _ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))} |
 
 def plain(text: str) -> str:
     """Return ``text`` on one line without control characters, so that data cannot write to the terminal."""
-    return text if text.isprintable() else "".join(_printable(character) for character in text)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else _ESCAPES.get(ord(c), "\N{REPLACEMENT CHARACTER}") for c in text)
 
 
 def count(value: float | None) -> str:
@@ -97,7 +99,3 @@ def date_time(at_ms: int) -> str:
 def ids(values: tuple[int, ...]) -> str:
     """Return broker ids with commas between them."""
     return ",".join(map(str, values)) or NOTHING
-
-
-def _printable(character: str) -> str:
-    return character if character.isprintable() else _ESCAPES.get(ord(character), "\N{REPLACEMENT CHARACTER}")

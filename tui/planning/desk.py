@@ -202,7 +202,7 @@ class PlanDesk:
         """Write the open plan to a file of its own; if it is there already, leave it."""
         plan = self._shown.plan
         assert plan is not None
-        if not (path.exists() and path.read_text(encoding="utf-8", errors="replace") == plan.text):
+        if not self._is_at(path):
             write_new(path, plan.text)
         self._shown.plan = replace(plan, path=path)
         self._screen.draw(is_new_data=False)
@@ -220,14 +220,14 @@ class PlanDesk:
         path = path_named(self.folder, text)
         if not path.parent.is_dir():
             raise BadRequest(f"there is no folder {path.parent}")
-        is_same = (
-            self._shown.plan is not None
-            and path.is_file()
-            and path.read_text("utf-8", "replace") == self._shown.plan.text
-        )
-        if path.exists() and not is_same:
+        if path.exists() and not self._is_at(path):
             raise BadRequest("there is a file already", where=str(path), hint="give another name")
         return path
+
+    def _is_at(self, path: Path) -> bool:
+        """Whether this file holds the open plan."""
+        plan = self._shown.plan
+        return plan is not None and path.is_file() and path.read_text("utf-8", "replace") == plan.text
 
     # Looking at a plan
 
