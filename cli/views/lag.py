@@ -10,6 +10,7 @@ from datetime import datetime
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Nothing, Report, Section, Table, Tone, cells_of
 from cli.output.values import human_duration
+from engine.admin.groups.values import GroupState
 from engine.admin.lag.metrics import lag_metrics
 from engine.admin.lag.results import GroupLag, LagAnswer, PartitionLag, QueryLag, QueryPartitionLag
 from engine.admin.lag.spark_positions import ReaderKind
@@ -265,7 +266,7 @@ def _why_group(group: GroupLag) -> str:
         return group.error
     if group.reason is None:
         return "nothing committed"
-    words = _WORDS[group.reason]
+    words = _words(group.reason, group)
     if group.reason is Reason.BATCH_RUNS and isinstance(group, QueryLag) and group.in_flight_since is not None:
         # Files show that it was planned. Only an event log says that it has ended.
         words = f"its batch is not finished since {group.in_flight_since:%H:%M:%S} UTC"
@@ -287,7 +288,7 @@ def _group_section(group: GroupLag, is_not_ok: bool) -> Section:
             _or_unknown(partition.committed_offset),
             _or_unknown(partition.log_end_offset),
             *_shown_figures(partition),
-            _why(partition),
+            _why(partition, group),
         )
         for partition in _chosen(group, is_not_ok)
     ]
@@ -302,8 +303,18 @@ def _or_unknown(offset: int | None) -> object:
     return _UNKNOWN if offset is None else offset
 
 
-def _why(partition: PartitionLag) -> str:
-    words = partition.error or _WORDS[partition.reason]
+def _words(reason: Reason, group: GroupLag) -> str:
+    # Nobody owns a partition then, and one member that does not join again keeps all others waiting.
+    if reason is Reason.STANDS_STILL and group.state in (
+        GroupState.PREPARING_REBALANCE,
+        GroupState.COMPLETING_REBALANCE,
+    ):
+        return "does not move, because the group rebalances"
+    return _WORDS[reason]
+
+
+def _why(partition: PartitionLag, group: GroupLag) -> str:
+    words = partition.error or _words(partition.reason, group)
     if partition.lost_records is not None:
         words = f"{words}; {partition.lost_records} lost" if words else f"{partition.lost_records} lost"
     return words

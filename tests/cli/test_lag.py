@@ -169,6 +169,19 @@ def test_records_dated_ahead_of_this_clock_leave_the_time_lag_unknown_and_say_wh
     ) in shown.notes
 
 
+@pytest.mark.parametrize("state", [GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE])
+@pytest.mark.parametrize("has_partitions", [False, True])
+def test_a_group_that_rebalances_stands_still_because_of_that(state: GroupState, has_partitions: bool) -> None:
+    """A member that does not join again keeps the others from reading, for as long as max.poll.interval.ms."""
+    still = partition(0, LagStatus.STALL, Reason.STANDS_STILL, 0, 50)
+    stuck = replace(group("g", LagStatus.STALL, Reason.STANDS_STILL, (still,)), state=state)
+    shown = lag_report(
+        LagAnswer(NOW, (stuck,)), fails_on=LagStatus.STALL, has_partitions=has_partitions, is_not_ok=False
+    )
+    told = " ".join(printed(shown, OutputFormat.TABLE).split())
+    assert "does not move, because the group rebalances" in told and "somebody reads" not in told
+
+
 def test_the_tally_counts_the_sources_of_a_query_that_has_several() -> None:
     known = partition(0, LagStatus.OK, Reason.CAUGHT_UP, 0, 0)
     query_group = group("q", LagStatus.OK, Reason.CAUGHT_UP, (known,))
