@@ -97,3 +97,21 @@ def test_what_is_refused(capsys: Capture, words: list[str], message: str) -> Non
     ran = in_process("profiles", *words, capture=capsys)
     assert ran.code == 2
     assert message in ran.err
+
+
+def test_a_default_that_is_gone_keeps_nobody_from_others_nor_from_choosing_anew(
+    capsys: Capture, own_profiles: Path
+) -> None:
+    """Somebody renames a profile in an editor."""
+    own_profiles.parent.mkdir()
+    own_profiles.write_text('default = "prod"\n[clusters.new-prod]\nbootstrap_servers = "127.0.0.1:1"\n')
+    relies = in_process("topics", "list", "--timeout", "2", capture=capsys)
+    assert (relies.code, relies.err.splitlines()[0]) == (
+        2, f"error: there is no profile 'prod', which is the default: {own_profiles}",
+    )  # fmt: skip
+    assert relies.err.splitlines()[1] == "hint: known profiles: new-prod; choose another: klamm profiles default NAME"
+    named = in_process("topics", "list", "--cluster", "new-prod", "--timeout", "2", capture=capsys)
+    assert (named.code, "127.0.0.1:1" in named.err) == (3, True), named.err
+    assert in_process("profiles", "list", "-o", "json", capture=capsys).json[0]["name"] == "new-prod"
+    assert in_process("profiles", "default", "new-prod", capture=capsys).code == 0
+    assert in_process("topics", "list", "--timeout", "2", capture=capsys).code == 3

@@ -116,6 +116,8 @@ def check_parses(line: str) -> None:
         rest.append("VALUE")
     options, left, _ = command.make_parser(Context(command)).parse_args(rest)
     assert left == [], f"too many words: {line}"
+    absent = [param.name for param in command.params if param.param_type_name == "argument" and param.required]
+    assert not [name for name in absent if options.get(name) is None], f"too few words: {line}"
     assert len(options) >= sum(word.startswith("-") for word in rest)
 
 

@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.admin.cluster.errors import BadRequest, NotFound
-from engine.admin.cluster.remedies import Parameter, Phrase
+from engine.admin.cluster.remedies import Operation, Parameter, Phrase, words
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 _TEXT_KEYS = ("zookeeper", "bootstrap_servers", "command_config", "jaas_config", "metrics", "label", "colour")
@@ -101,7 +101,19 @@ class Profiles:
 
     @property
     def default(self) -> Profile | None:
-        return None if self.default_name is None else self.named(self.default_name)
+        """The profile that is used when no cluster is named.
+
+        Raises:
+            NotFound: the file names one that it does not have. Only who relies on it is kept from working.
+        """
+        if self.default_name is None:
+            return None
+        try:
+            return self.named(self.default_name)
+        except NotFound as error:
+            error.message = words(f"there is no profile {self.default_name!r}, which is the default")
+            error.hint = Phrase(error.hint or "", "; choose another: ", Operation.SET_DEFAULT_PROFILE)
+            raise
 
 
 def profiles_path(environment: Mapping[str, str]) -> Path:
@@ -140,10 +152,7 @@ def load_profiles(path: Path) -> Profiles:
     clusters = document.get("clusters", {})
     if not isinstance(clusters, dict) or not (default is None or isinstance(default, str)):
         raise BadRequest('must have default = "NAME" and tables [clusters.NAME]', where=str(path))
-    profiles = Profiles(path, tuple(_profile(path, name, entry, default) for name, entry in clusters.items()), default)
-    if default is not None:
-        profiles.named(default)
-    return profiles
+    return Profiles(path, tuple(_profile(path, name, entry, default) for name, entry in clusters.items()), default)
 
 
 def add_profile(profiles: Profiles, profile: Profile) -> None:

@@ -55,6 +55,7 @@ class Operation(Enum):
     DESCRIBE_LOG_DIRS = "the log dirs"
     LIST_EARLIEST_OFFSETS = "the earliest offsets"
     TAKE_SNAPSHOT = "a snapshot of the cluster"
+    SET_DEFAULT_PROFILE = "another default profile"
     TAKE_SNAPSHOT_WITH_SIZES = "a snapshot of the cluster with sizes"
     READ_ZNODE = "the znode"
     READ_RAW_ZNODE = "the bytes of the znode"
