@@ -22,7 +22,7 @@ from engine.admin.cluster.broker_connections import (
 )
 from engine.admin.cluster.client_properties import ClientProperties
 from engine.admin.cluster.errors import LoginRefused, Unreachable, no_live_broker
-from engine.admin.cluster.remedies import Operation, Parameter, Phrase
+from engine.admin.cluster.remedies import GIVE_TIME, Operation, Parameter, Phrase
 from engine.admin.cluster.rights import Right, missing_rights
 from engine.admin.cluster.settings_silence import UNKNOWN_SETTINGS_HINT, SettingsSilence
 from engine.admin.cluster.waits import Complain, Observer, Waits, ignore_line
@@ -283,6 +283,9 @@ class WireCluster:
         except TimeoutError as error:
             if not limit.expired():
                 raise
+            if not self._nodes:
+                asked_all = ", ".join(address_text(*address) for address in self._bootstrap)
+                raise Unreachable(f"no answer within {limit_s:g} s", where=asked_all, hint=GIVE_TIME) from error
             if asked == NO_CONTROLLER:
                 raise Unreachable("no controller answers", hint=NO_CONTROLLER_HINT) from error
             raise self._silent_controller(asked, limit_s) from error

@@ -115,6 +115,18 @@ async def test_a_change_waits_for_the_controller_after_one_that_has_died(
 
 
 @staged(play)
+async def test_brokers_that_are_silent_are_not_taken_for_a_cluster_without_a_controller(
+    cluster: ScriptedCluster, wire: WireCluster, /
+) -> None:
+    for broker in cluster.brokers:
+        broker.is_frozen = True
+    with pytest.raises(Unreachable, match=r"no answer within 0.3 s") as caught:
+        await read_reassignments(wire, limit_s=0.3)
+    where, hint = str(caught.value.where), str(caught.value.hint)
+    assert (f"{cluster.brokers[0].host}:{cluster.brokers[0].port}" in where, "elected" in hint) == (True, False)
+
+
+@staged(play)
 async def test_a_controller_that_stands_still_holds_up_nobody_for_long(
     cluster: ScriptedCluster, wire: WireCluster, /
 ) -> None:
