@@ -221,11 +221,7 @@ RIGHTS: Mapping[str, tuple[str, ...]] = {
     "records delete": ("Delete Topic",),
     "cluster describe": ("Describe Topic?", _NAMES),
     "cluster health": (*_SEEN, "Describe Cluster?: moves under way, log dirs"),
-    "cluster load": (
-        "Describe Topic?",
-        "Describe Cluster?: sizes",
-        "DescribeConfigs Cluster?: with --rates",
-    ),
+    "cluster load": ("Describe Topic?", "Describe Cluster?: sizes", "DescribeConfigs Cluster?: with --rates"),
     "cluster snapshot": _WHOLE,
     "produce": ("Write Topic", "Write TransactionalId: with --transactional-id"),
     "consume": ("Read Topic", "Read Group: with --group", _MATCHES),

@@ -53,11 +53,7 @@ def within_caps(problem: Problem, solved: Solved, limits: ByteLimits, work: Work
 
 
 def remaining_moves(
-    problem: Problem,
-    solved: Solved,
-    after: Lists,
-    limits_of: Callable[[Problem], ByteLimits],
-    work: Work,
+    problem: Problem, solved: Solved, after: Lists, limits_of: Callable[[Problem], ByteLimits], work: Work
 ) -> int:
     """Return how many moves a cap leaves: those of the whole plan, or about the fewest from where the cap ends."""
     every = list(zip(problem.partitions, after, solved.after, strict=True))

@@ -242,13 +242,7 @@ class Solved:
 
 
 def solve(
-    problem: Problem,
-    limits: ByteLimits,
-    work: Work,
-    progress: Progress,
-    *,
-    is_rough: bool = False,
-    rounds: int = 1,
+    problem: Problem, limits: ByteLimits, work: Work, progress: Progress, *, is_rough: bool = False, rounds: int = 1
 ) -> Solved:
     """Return the best placement found, with bounds.
 
@@ -335,11 +329,7 @@ class _Solver:
         return levels_of(problem, items, fixed_counts(problem, leaders=kind is Aim.LEADERS))
 
     def _improved(
-        self,
-        solution: Solution,
-        replica_levels: Levels | None,
-        leader_levels: Levels | None,
-        counted: Counted,
+        self, solution: Solution, replica_levels: Levels | None, leader_levels: Levels | None, counted: Counted
     ) -> tuple[Solution, _Proven]:
         """Let the solver try, unless counting proves that nothing can be better."""
         problem = self.problem
@@ -414,10 +404,7 @@ def level_notes(problem: Problem, solved: Solved) -> list[str]:
     """Explain shares that differ between racks, and say what is not level."""
     notes = []
     counts, leads = broker_counts(problem, solved.after)
-    for name, levels, totals in (
-        ("replicas", solved.replica_levels, counts),
-        ("leaders", solved.leader_levels, leads),
-    ):
+    for name, levels, totals in (("replicas", solved.replica_levels, counts), ("leaders", solved.leader_levels, leads)):
         if levels is None or not levels.low:
             continue
         if not levels.is_met(totals):

@@ -182,10 +182,7 @@ async def list_acls(
         "klamm acls add --deny-principal User:eve --deny-host 10.0.0.9 --cluster-resource --operation all",
     ),
 )
-async def add(
-    invocation: Invocation,
-    rule: RuleOptions,
-) -> Report:
+async def add(invocation: Invocation, rule: RuleOptions) -> Report:
     """Allow or deny something. A rule that already exists is not an error.
 
     Without rules on a resource only super users may use it, unless the brokers have allow.everyone.if.no.acl.found.

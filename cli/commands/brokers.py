@@ -30,9 +30,7 @@ if TYPE_CHECKING:
 
 
 group = CommandGroup(
-    "brokers",
-    "The brokers and what each holds; take leadership away from one.",
-    action_flags={"--list": "list"},
+    "brokers", "The brokers and what each holds; take leadership away from one.", action_flags={"--list": "list"}
 )
 
 

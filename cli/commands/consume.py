@@ -131,9 +131,7 @@ async def command(
     isolation: Annotated[
         str | None,
         typer.Option(
-            "--isolation",
-            metavar="LEVEL",
-            help="read-uncommitted or read-committed.  [default: read-uncommitted]",
+            "--isolation", metavar="LEVEL", help="read-uncommitted or read-committed.  [default: read-uncommitted]"
         ),
     ] = None,
     group: GroupToJoin = None,
@@ -332,13 +330,7 @@ async def _consumer(invocation: Invocation, cluster: Cluster, wanted: _Wanted) -
     if wanted.group is None:
         return Consumer(wire, topics, wanted.options, observe=talk.detail, complain=talk.warn)
     return GroupConsumer(
-        wire,
-        wanted.group,
-        topics,
-        wanted.options,
-        commits=wanted.commits,
-        observe=talk.detail,
-        complain=talk.warn,
+        wire, wanted.group, topics, wanted.options, commits=wanted.commits, observe=talk.detail, complain=talk.warn
     )
 
 
@@ -391,10 +383,7 @@ def _filter(wanted: _Wanted) -> Callable[[ConsumedRecord], bool]:
 
 
 async def _limited(
-    consumer: Consumer | GroupConsumer,
-    lines: _Lines,
-    wanted: _Wanted,
-    on_wait: Callable[[], None],
+    consumer: Consumer | GroupConsumer, lines: _Lines, wanted: _Wanted, on_wait: Callable[[], None]
 ) -> AsyncIterator[tuple[bytes, int]]:
     """Yield lines and their number as records come, until there are enough, or none has come for too long."""
     import asyncio

@@ -59,16 +59,13 @@ class Page:
 async def command(
     invocation: Invocation,
     listen: Annotated[
-        str,
-        typer.Option("--listen", metavar="[HOST]:PORT", help="Serve there; without HOST, to every machine."),
+        str, typer.Option("--listen", metavar="[HOST]:PORT", help="Serve there; without HOST, to every machine.")
     ] = "127.0.0.1:9308",
     topic: Annotated[
-        list[str] | None,
-        typer.Option("--topic", metavar="REGEX", help="Series of these topics only; may be repeated."),
+        list[str] | None, typer.Option("--topic", metavar="REGEX", help="Series of these topics only; may be repeated.")
     ] = None,
     group: Annotated[
-        list[str] | None,
-        typer.Option("--group", metavar="REGEX", help="Series of these groups only; may be repeated."),
+        list[str] | None, typer.Option("--group", metavar="REGEX", help="Series of these groups only; may be repeated.")
     ] = None,
     checkpoint: Checkpoints = None,
     event_log: EventLogs = None,

@@ -41,8 +41,7 @@ SampleCount = Annotated[
     typer.Option("--samples", metavar="N", min=1, help="How many samples to take.  [default: 1, or 3 if a group lags]"),
 ]
 ServeAt = Annotated[
-    str | None,
-    typer.Option("--serve", metavar="[HOST]:PORT", help="Serve metrics to Prometheus there, until Ctrl-C."),
+    str | None, typer.Option("--serve", metavar="[HOST]:PORT", help="Serve metrics to Prometheus there, until Ctrl-C.")
 ]
 HistoryFile = Annotated[
     Path | None,
@@ -158,12 +157,7 @@ def _is_meant(topics: TopicSelection) -> Callable[[str], bool]:
 
 
 def _traces(
-    cluster: Cluster,
-    checkpoints: list[str] | None,
-    event_logs: list[str] | None,
-    others: OtherStore,
-    *,
-    is_plain: bool,
+    cluster: Cluster, checkpoints: list[str] | None, event_logs: list[str] | None, others: OtherStore, *, is_plain: bool
 ) -> QueryTraces | None:
     """Return the places that options name; if they name none and no group, those of the profile."""
     from engine.admin.lag.spark_traces import QueryTraces

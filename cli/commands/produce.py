@@ -86,8 +86,7 @@ async def command(
         typer.Option("--partition", metavar="N", help="The partition for all records.  [default: by key, as in Kafka]"),
     ] = None,
     acks: Annotated[
-        str | None,
-        typer.Option("--acks", metavar="all|1|0", help="Replicas that must have a record.  [default: all]"),
+        str | None, typer.Option("--acks", metavar="all|1|0", help="Replicas that must have a record.  [default: all]")
     ] = None,
     compression: Annotated[
         str | None,

@@ -77,10 +77,7 @@ async def list_quotas(invocation: Invocation) -> Report:
         "klamm quotas describe --ip 10.0.0.7 -o json",
     ),
 )
-async def describe(
-    invocation: Invocation,
-    whose: ClientOptions,
-) -> Report:
+async def describe(invocation: Invocation, whose: ClientOptions) -> Report:
     """Show which quotas apply to a client, and at which level each of them is set.
 
     Of eight levels, the first that is set applies: a user's client id, that user's default for client ids, the user;
@@ -191,11 +188,7 @@ async def set_quotas(
         "klamm quotas remove --ip-defaults --dry-run",
     ),
 )
-async def remove(
-    invocation: Invocation,
-    whose: ClientOptions,
-    delete_config: DeleteConfig = None,
-) -> Report:
+async def remove(invocation: Invocation, whose: ClientOptions, delete_config: DeleteConfig = None) -> Report:
     """Remove quotas; from then on the next level that is set applies."""
     entity = whose.entity()
     deletions = [key.strip() for text in delete_config or () for key in text.split(",") if key.strip()]

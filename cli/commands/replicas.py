@@ -19,10 +19,7 @@ group = CommandGroup("replicas", "Compare the replicas of partitions.")
         "klamm replicas verify --topic 'orders.*' --topic payments -o json | jq '.[] | select(.first_difference)'",
     ),
 )
-async def verify(
-    invocation: Invocation,
-    topic: VerifiedTopics = None,
-) -> Report:
+async def verify(invocation: Invocation, topic: VerifiedTopics = None) -> Report:
     """Compare every replica of every partition once, batch by batch.
 
     It compares what all replicas still have, up to the current high watermark, and computes the checksums itself. In

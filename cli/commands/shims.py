@@ -16,9 +16,7 @@ _MARK = "# Written by klamm shims."
 
 
 @single_command(
-    "shims",
-    needs=Needs(changes=True),
-    examples=("klamm shims ~/kafka-names --dry-run", "klamm shims ~/kafka-names"),
+    "shims", needs=Needs(changes=True), examples=("klamm shims ~/kafka-names --dry-run", "klamm shims ~/kafka-names")
 )
 def command(
     invocation: Invocation,

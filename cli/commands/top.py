@@ -50,8 +50,7 @@ def command(
     ] = False,
     read_only: Annotated[bool, typer.Option("--read-only", help="Change nothing, whatever key you press.")] = False,
     screen: Annotated[
-        str,
-        typer.Option("--screen", metavar="NAME", help="The first screen.", autocompletion=one_of(*SCREENS)),
+        str, typer.Option("--screen", metavar="NAME", help="The first screen.", autocompletion=one_of(*SCREENS))
     ] = "overview",
     refresh: Annotated[
         float, typer.Option("--refresh", metavar="SECONDS", help="Time between two frames: 0.5 to 10.")
@@ -68,8 +67,7 @@ def command(
         Path | None, typer.Option("--replay", metavar="FILE", help="Play a recording back; no cluster is needed.")
     ] = None,
     screenshot: Annotated[
-        Path | None,
-        typer.Option("--screenshot", metavar="FILE.svg", help="Draw one frame into a file, and end."),
+        Path | None, typer.Option("--screenshot", metavar="FILE.svg", help="Draw one frame into a file, and end.")
     ] = None,
     checkpoint: Checkpoints = None,
     event_log: EventLogs = None,

@@ -45,10 +45,7 @@ IfExists = Annotated[bool, typer.Option("--if-exists", help="A topic that does n
 @group.command(
     "list",
     needs=Needs(cluster=True, kafka=True),
-    examples=(
-        "klamm topics list",
-        "klamm topics list 'orders.*' --exclude-internal --bootstrap-server 127.0.0.1:9092",
-    ),
+    examples=("klamm topics list", "klamm topics list 'orders.*' --exclude-internal --bootstrap-server 127.0.0.1:9092"),
 )
 async def list_topics(
     invocation: Invocation,

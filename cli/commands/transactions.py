@@ -102,11 +102,7 @@ async def describe(invocation: Invocation, ids: Ids = None, transactional_id: Id
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.transactions import descriptions_report
-    from engine.admin.transactions.reading import (
-        TransactionDescription,
-        describe_transactions,
-        transaction_failure,
-    )
+    from engine.admin.transactions.reading import TransactionDescription, describe_transactions, transaction_failure
 
     names = _ids(ids, transactional_id)
     async with open_cluster(invocation) as cluster:
@@ -202,11 +198,7 @@ async def find_hanging(
     selection = select_topics(topic or [])
     async with open_cluster(invocation) as cluster:
         hanging = await find(
-            await cluster.wire(),
-            selection,
-            partition=partition,
-            broker_id=broker_id,
-            older_than_ms=older_ms,
+            await cluster.wire(), selection, partition=partition, broker_id=broker_id, older_than_ms=older_ms
         )
         if selection.wants_list and cluster.may_hide_topics:
             # As brokers list them: ZooKeeper lists those too that they hide.

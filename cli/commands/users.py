@@ -29,8 +29,7 @@ User = Annotated[str, typer.Argument(metavar="NAME", help="Name of the user, wit
     examples=("klamm users list", "klamm users list alice -o json", "klamm users list --zookeeper 127.0.0.1:2181"),
 )
 async def list_users(
-    invocation: Invocation,
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Only this user.")] = None,
+    invocation: Invocation, name: Annotated[str | None, typer.Argument(metavar="NAME", help="Only this user.")] = None
 ) -> Report:
     """List who can log in by SCRAM, and how. Passwords cannot be shown: they are not stored.
 

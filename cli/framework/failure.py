@@ -56,12 +56,7 @@ class Failure:
         return escape_controls(f"{text}: {self.where}" if self.where else text)
 
     def as_json(self) -> dict[str, object]:
-        fields: dict[str, object] = {
-            "code": int(self.code),
-            "kind": self.kind,
-            "message": self.line,
-            "hint": self.hint,
-        }
+        fields: dict[str, object] = {"code": int(self.code), "kind": self.kind, "message": self.line, "hint": self.hint}
         if self.kafka_error is not None:
             fields["kafka_error"] = self.kafka_error
         if self.resource is not None:

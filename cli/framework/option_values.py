@@ -24,9 +24,7 @@ TopicTexts = Annotated[
 NamedTopics = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="TOPIC",
-        help="Names, or regular expressions that match whole names.",
-        autocompletion=complete_topics,
+        metavar="TOPIC", help="Names, or regular expressions that match whole names.", autocompletion=complete_topics
     ),
 ]
 TopicOptions = Annotated[list[str] | None, typer.Option("--topic", hidden=True, autocompletion=complete_topics)]

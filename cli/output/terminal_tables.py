@@ -232,12 +232,7 @@ def _drawn_widths(columns: Sequence[Column], widths: Sequence[int], width: int) 
 
 
 def _cells(
-    table: Table,
-    figures: Sequence[Sequence[str]],
-    widths: Sequence[int],
-    drawn: Sequence[int],
-    *,
-    has_blocks: bool,
+    table: Table, figures: Sequence[Sequence[str]], widths: Sequence[int], drawn: Sequence[int], *, has_blocks: bool
 ) -> Iterator[list[_Cell]]:
     scales = Scales(table)
     for number, row in enumerate(table.rows):

@@ -55,11 +55,7 @@ def changes_report(
     table = Table((Column("change"), *_COLUMNS), [(word, *cells_of(_COLUMNS, row)) for word, row in rows])
     parts = [f"{len(rules)} {word.replace('_', ' ')}" for word, rules in changes.items() if rules]
     return Report(
-        data,
-        table,
-        notes=(", ".join(parts) or nothing,),
-        exit_code=code,
-        as_kafka=lambda: kafka.changed_text(changes),
+        data, table, notes=(", ".join(parts) or nothing,), exit_code=code, as_kafka=lambda: kafka.changed_text(changes)
     )
 
 

@@ -214,10 +214,7 @@ def cluster_report(cluster: ClusterDescription) -> Report:
     ]
     if cluster.finalized_features:
         pairs.append(
-            (
-                "features",
-                ", ".join(f"{feature.name}={feature.level}" for feature in cluster.finalized_features),
-            )
+            ("features", ", ".join(f"{feature.name}={feature.level}" for feature in cluster.finalized_features))
         )
     columns = (
         Column("cluster_id"),

@@ -50,11 +50,7 @@ _SHOWN_TOGETHER = ((0, 1, 3, 2, 4), (5, 6, 7))
 """Columns of ``_WORK`` in a table for a person: how long requests take, then replicas. All at once are too wide."""
 _TELLS = (Column("source"), Column("where", is_dispensable=True))
 _REASON = Column("reason", tone=Tone.BAD, falls_below=True)
-_REQUEST = (
-    Column("api", title="Request"),
-    Column("count", Kind.NUMBER),
-    Column("p99_ms", Kind.NUMBER, title="p99 ms"),
-)
+_REQUEST = (Column("api", title="Request"), Column("count", Kind.NUMBER), Column("p99_ms", Kind.NUMBER, title="p99 ms"))
 _MEASURED = Column("measured_s", Kind.NUMBER)
 _ALL = (_WHO, Column("topic"), *_REQUEST, *_TRAFFIC, *_WORK, *_TELLS, _MEASURED, _REASON)
 """Named as in JSON: ``bytes_in_five_minutes`` is ``five_minutes`` of ``bytes_in``."""

@@ -86,12 +86,7 @@ _OF_GROUP = (
     Column("error"),
     Column("kind"),
 )
-_OF_QUERY = (
-    Column("source"),
-    Column("batch_id", Kind.NUMBER),
-    Column("in_flight", Kind.NUMBER),
-    Column("path"),
-)
+_OF_QUERY = (Column("source"), Column("batch_id", Kind.NUMBER), Column("in_flight", Kind.NUMBER), Column("path"))
 _GROUP_COLUMNS = (*_OF_GROUP, *_OF_QUERY)
 _GROUP_SHOWN = (Column("group"), _STATUS, *_LAGS, *_RATES, Column("why", falls_below=True))
 _OF_PARTITION = (

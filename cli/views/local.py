@@ -79,11 +79,7 @@ def local_report(status: ClusterStatus, *, notes: Sequence[str] = (), exit_code:
     zookeeper = status.zookeeper
     if not status.zookeeper_alive or status.zookeeper_paused:
         zookeeper += f" ({_STOPPED if status.zookeeper_paused else 'not running'})"
-    pairs = [
-        ("zookeeper", zookeeper),
-        ("bootstrap servers", status.bootstrap_servers),
-        ("folder", status.dir),
-    ]
+    pairs = [("zookeeper", zookeeper), ("bootstrap servers", status.bootstrap_servers), ("folder", status.dir)]
     if status.command_config is not None:
         pairs.append(("command config", status.command_config))
     parts = [(status.zookeeper_alive, status.zookeeper_paused), *((b.alive, b.paused) for b in status.brokers)]

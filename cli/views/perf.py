@@ -247,10 +247,7 @@ _LATENCIES = (
 )
 _CPU = (Column("broker_cpu_s_per_million", Kind.NUMBER, title="CPU s/M"),)
 _PUBLISHED = (Column("published_per_sec", Kind.NUMBER, title="Articles/s"),)
-_COMPARED = (
-    Column("before_per_sec", Kind.NUMBER, title="Before/s"),
-    Column("ratio", Kind.NUMBER, title="Ratio"),
-)
+_COMPARED = (Column("before_per_sec", Kind.NUMBER, title="Before/s"), Column("ratio", Kind.NUMBER, title="Ratio"))
 _MEASURED = (*_SENT, *_READ, *_LATENCIES, *_CPU, *_PUBLISHED)
 _PLANNED = tuple(
     Column(name, Kind.NUMBER) for name in ("producers", "consumers", "record_bytes", "partitions", "replicas")

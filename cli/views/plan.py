@@ -158,12 +158,7 @@ def show_report(plan: PlanFile) -> Report:
     table = Table(_SHOWN, rows)
     sections = [Section(text=(f"{plan.klamm.strategy.value} of {counted(len(rows), 'partition')}: {sentence}",))]
     if rows:
-        sections += [
-            _card(score),
-            _heat(score),
-            *_dirs(score),
-            Section("Partitions", table.without_empty(keeps=_NAME)),
-        ]
+        sections += [_card(score), _heat(score), *_dirs(score), Section("Partitions", table.without_empty(keeps=_NAME))]
     return Report(table.records(), table, sections)
 
 

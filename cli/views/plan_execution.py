@@ -28,11 +28,7 @@ _PIPE_PACE_S = 5.0
 _JSON_PACE_S = 1.0
 _BAR_WIDTH = 16
 _BAR_WIDTH_MIN = 4
-_CODES = {
-    Outcome.DONE: ExitCode.DONE,
-    Outcome.STOPPED: ExitCode.BAD_ANSWER,
-    Outcome.DEADLINE: ExitCode.UNDER_WAY,
-}
+_CODES = {Outcome.DONE: ExitCode.DONE, Outcome.STOPPED: ExitCode.BAD_ANSWER, Outcome.DEADLINE: ExitCode.UNDER_WAY}
 
 
 class ExecutionView:

@@ -21,10 +21,7 @@ from engine.common.quantities import counted
         "klamm groups delete --group old-app --zookeeper 127.0.0.1:2181 --dry-run",
     ),
 )
-async def delete(
-    invocation: Invocation,
-    chosen: ChosenGroups,
-) -> Report:
+async def delete(invocation: Invocation, chosen: ChosenGroups) -> Report:
     """Delete groups with all their committed offsets.
 
     It refuses a group with members and names them; it deletes the others. For a group in ZooKeeper it deletes all
@@ -55,11 +52,7 @@ async def delete(
         "klamm groups delete-offsets --group billing --topic orders:0,1 --dry-run",
     ),
 )
-async def delete_offsets(
-    invocation: Invocation,
-    named: NamedGroups,
-    topic: Topics = None,
-) -> Report:
+async def delete_offsets(invocation: Invocation, named: NamedGroups, topic: Topics = None) -> Report:
     """Delete groups' committed offsets of topics.
 
     The groups may have members, but none may subscribe to the topic. klamm shows what was committed. A pattern stands

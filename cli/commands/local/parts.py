@@ -61,9 +61,7 @@ def start(
 
 
 @group.command(
-    "stop",
-    needs=Needs(changes=True, bounded=False),
-    examples=("klamm local stop 1", "klamm local stop zookeeper"),
+    "stop", needs=Needs(changes=True, bounded=False), examples=("klamm local stop 1", "klamm local stop zookeeper")
 )
 def stop(invocation: Invocation, part: Part, directory: Directory = DEFAULT_DIRECTORY) -> Report:
     """Stop a broker with a controlled shutdown, or stop ZooKeeper.
@@ -97,8 +95,7 @@ def kill(
     invocation: Invocation,
     part: Part,
     signal: Annotated[
-        str,
-        typer.Option("--signal", "-s", metavar="NAME", help="KILL: crash, STOP: hang, CONT: go on; TERM."),
+        str, typer.Option("--signal", "-s", metavar="NAME", help="KILL: crash, STOP: hang, CONT: go on; TERM.")
     ] = "KILL",
     directory: Directory = DEFAULT_DIRECTORY,
 ) -> Report:

@@ -63,15 +63,13 @@ FirstPort = Annotated[
     typer.Option("--port", metavar="P", min=1, max=65535, help="The first broker's port: 9092 or a free one."),
 ]
 ZooKeeperPort = Annotated[
-    int | None,
-    typer.Option("--zookeeper-port", metavar="P", min=1, max=65535, help="By default 2181 or a free one."),
+    int | None, typer.Option("--zookeeper-port", metavar="P", min=1, max=65535, help="By default 2181 or a free one.")
 ]
 Settings = Annotated[
     list[str] | None, typer.Option("--config", metavar="K=V", help="A setting of every broker; may be repeated.")
 ]
 Secure = Annotated[
-    bool,
-    typer.Option("--secure", help="TLS, with a CA and users admin, alice and bob, made for this cluster."),
+    bool, typer.Option("--secure", help="TLS, with a CA and users admin, alice and bob, made for this cluster.")
 ]
 Sasl = Annotated[
     str | None,
@@ -85,8 +83,7 @@ Acls = Annotated[
     bool, typer.Option("--acls", help="With --secure: only admin may do everything, others what ACLs allow.")
 ]
 TakesCommands = Annotated[
-    bool,
-    typer.Option("--stdin", help="Read further commands from stdin; end with stdin or the parent process."),
+    bool, typer.Option("--stdin", help="Read further commands from stdin; end with stdin or the parent process.")
 ]
 
 

@@ -48,16 +48,14 @@ PayloadFile = Annotated[
     typer.Option("--payload-file", metavar="FILE", allow_dash=True, help="Take values at random from this file."),
 ]
 CountingValues = Annotated[
-    bool,
-    typer.Option("--payload-monotonic", help="Send values 0, 1, 2 …; this encodes every batch, which is slower."),
+    bool, typer.Option("--payload-monotonic", help="Send values 0, 1, 2 …; this encodes every batch, which is slower.")
 ]
 EncodedAnew = Annotated[
     bool,
     typer.Option("--fresh", help="Encode every record by itself, as an application does; this measures the tool too."),
 ]
 Linger = Annotated[
-    int | None,
-    typer.Option("--linger-ms", metavar="MS", help="How long a batch waits for more records.  [default: 0]"),
+    int | None, typer.Option("--linger-ms", metavar="MS", help="How long a batch waits for more records.  [default: 0]")
 ]
 TransactionalId = Annotated[
     str | None,

@@ -43,12 +43,10 @@ SecondsEach = Annotated[
     typer.Option("--seconds", metavar="TIME", help="How long each case loads the cluster.  [default: 10s; 2s]"),
 ]
 ProducerBytes = Annotated[
-    int,
-    typer.Option("--producer-bytes", metavar="BYTES", min=1, help="Maximum bytes that a producer sends in a case."),
+    int, typer.Option("--producer-bytes", metavar="BYTES", min=1, help="Maximum bytes that a producer sends in a case.")
 ]
 MinFree = Annotated[
-    int,
-    typer.Option("--min-free", metavar="PERCENT", min=1, max=99, help="Stop if less of a broker's disk is free."),
+    int, typer.Option("--min-free", metavar="PERCENT", min=1, max=99, help="Stop if less of a broker's disk is free.")
 ]
 EarlierRun = Annotated[
     Path | None,

@@ -55,8 +55,7 @@ class RunOptions:
         typer.Option(metavar="SIZE", help="Never halve the throttle below this.  [default: a quarter of --throttle]"),
     ] = None
     throttle_ceiling: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="Raise it up to this while all is calm.  [default: --throttle]"),
+        str | None, typer.Option(metavar="SIZE", help="Raise it up to this while all is calm.  [default: --throttle]")
     ] = None
     throttle_p99: Annotated[
         str | None,
@@ -144,9 +143,7 @@ async def apply(
 
 
 @group.command(
-    "resume",
-    needs=_NEEDS,
-    examples=("klamm plan resume plan.json", "klamm plan resume plan.json --throttle 20M"),
+    "resume", needs=_NEEDS, examples=("klamm plan resume plan.json", "klamm plan resume plan.json --throttle 20M")
 )
 async def resume(
     invocation: Invocation, file: PlanArgument, options: RunOptions, rollback_file: RollbackFile = None
@@ -220,10 +217,7 @@ async def _carry_out(invocation: Invocation, loaded: LoadedPlan, run: PlanRun) -
 
 
 async def _warn_of_room(
-    invocation: Invocation,
-    cluster: Cluster,
-    waves: Sequence[Wave],
-    standings: Mapping[TopicPartition, Standing] | None,
+    invocation: Invocation, cluster: Cluster, waves: Sequence[Wave], standings: Mapping[TopicPartition, Standing] | None
 ) -> None:
     """Warn of brokers that have too little room for what is not copied yet, as far as sizes are known."""
     from cli.views.reassignment import shortage_text

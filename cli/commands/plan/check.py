@@ -109,10 +109,7 @@ def show(invocation: Invocation, file: PlanArgument) -> Report | None:
     return None
 
 
-@group.command(
-    "diff",
-    examples=("klamm plan diff old.json new.json", "klamm plan diff old.json new.json -o json"),
-)
+@group.command("diff", examples=("klamm plan diff old.json new.json", "klamm plan diff old.json new.json -o json"))
 def diff(
     invocation: Invocation,
     before: Annotated[Path, typer.Argument(metavar="OLD", allow_dash=True, help="A plan.")],

@@ -52,8 +52,7 @@ Everything = Annotated[bool, typer.Option("--all", help="All reassignments in th
 
 
 Additional = Annotated[
-    bool,
-    typer.Option("--additional", help="Start even if other reassignments are running, and change their throttle."),
+    bool, typer.Option("--additional", help="Start even if other reassignments are running, and change their throttle.")
 ]
 FactorChange = Annotated[
     bool,
@@ -110,11 +109,7 @@ async def execute(
         async with asyncio.timeout(invocation.timeout_s):
             await plan.check_cluster(cluster)
             prepared = await prepare_reassignment(
-                cluster,
-                plan.moves,
-                limits,
-                is_additional=additional,
-                may_change_factor=allow_replication_factor_change,
+                cluster, plan.moves, limits, is_additional=additional, may_change_factor=allow_replication_factor_change
             )
         for warning in prepared.warnings:
             invocation.talk.warn(warning)

@@ -84,10 +84,7 @@ def lag(
         counts = f"{counted(sample.group_count, 'group')}, {counted(sample.row_count, 'row')}"
         invocation.talk.say(f"sample {sample.sample}: {counts}, {sample.took_ms} ms")
 
-    with (
-        open_spark(invocation, session, name="klamm spark lag") as spark,
-        waits_shown(invocation) as wait,
-    ):
+    with open_spark(invocation, session, name="klamm spark lag") as spark, waits_shown(invocation) as wait:
         run_lag_job(spark, job, tell, threading.Event(), wait)
     return ExitCode.DONE
 

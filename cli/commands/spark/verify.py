@@ -17,12 +17,7 @@ from cli.output.report import Report
         "klamm spark verify --master spark://head:7077 -b kafka-1:9092 -o json | jq '.[] | select(.first_difference)'",
     ),
 )
-def verify(
-    invocation: Invocation,
-    *,
-    topic: VerifiedTopics = None,
-    session: SessionOptions,
-) -> Report:
+def verify(invocation: Invocation, *, topic: VerifiedTopics = None, session: SessionOptions) -> Report:
     """Compare every replica of every partition, batch by batch, as a Spark job.
 
     It prints what klamm replicas verify prints. Large partitions are cut into ranges of offsets, which executors

@@ -51,9 +51,7 @@ async def read_authorizer_files(cluster: Cluster) -> dict[str, str | None] | Non
         wire = await cluster.wire()
         broker_id = (await wire.metadata([])).brokers[0].node_id
         asked = DescribeConfigsResource(
-            resource_type=_BROKER,
-            resource_name=str(broker_id),
-            configuration_keys=[SUPER_USERS, OPEN_WITHOUT_RULES],
+            resource_type=_BROKER, resource_name=str(broker_id), configuration_keys=[SUPER_USERS, OPEN_WITHOUT_RULES]
         )
         (described,) = (await wire.call_broker(broker_id, DescribeConfigsRequest(resources=[asked]))).results
     except AdminError:

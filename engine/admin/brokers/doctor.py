@@ -199,11 +199,7 @@ async def _admission(
     # The command's time must leave room to tell of it.
     step_s = min(cluster.timeout_s / 2, _STEP_S_MAX)
     client = BrokerClient(
-        host,
-        port,
-        client_id=properties.client_id,
-        connect_timeout_ms=int(step_s * 1000),
-        security=security,
+        host, port, client_id=properties.client_id, connect_timeout_ms=int(step_s * 1000), security=security
     )
     began = time.monotonic()
     try:

@@ -254,16 +254,8 @@ def problem_lines(path: Path, findings: Sequence[Finding], *, time_text: TimeTex
 
 
 _PROBLEMS = (
-    (
-        FindingKind.INDEX_MISMATCH,
-        "Mismatches in :{path}",
-        "  Index offset: {}, log offset: {}",
-    ),
-    (
-        FindingKind.TIMESTAMP_MISMATCH,
-        "Found timestamp mismatch in :{path}",
-        "  Index timestamp: {}, log timestamp: {}",
-    ),
+    (FindingKind.INDEX_MISMATCH, "Mismatches in :{path}", "  Index offset: {}, log offset: {}"),
+    (FindingKind.TIMESTAMP_MISMATCH, "Found timestamp mismatch in :{path}", "  Index timestamp: {}, log timestamp: {}"),
     (
         FindingKind.TIMESTAMP_OUT_OF_ORDER,
         "Found out of order timestamp in :{path}",
@@ -274,11 +266,7 @@ _PROBLEMS = (
         "The following indexed offsets are not found in the log.",
         "Indexed offset: {}, found log offset: {}",
     ),
-    (
-        FindingKind.NON_CONSECUTIVE_OFFSETS,
-        "Non-consecutive offsets in {path}",
-        "  {} is followed by {}",
-    ),
+    (FindingKind.NON_CONSECUTIVE_OFFSETS, "Non-consecutive offsets in {path}", "  {} is followed by {}"),
 )
 _PLACES = {FindingKind.CORRUPT: "at position", FindingKind.UNDECODABLE: "at offset", FindingKind.UNVERIFIED: ""}
 

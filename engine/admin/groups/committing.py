@@ -29,11 +29,7 @@ from engine.kafka.protocol.apis.offset_commit import (
 
 _Outcomes = Mapping[TopicPartition, Unknown | None]
 
-_JOINED_MEANWHILE = (
-    ErrorCode.UNKNOWN_MEMBER_ID,
-    ErrorCode.ILLEGAL_GENERATION,
-    ErrorCode.REBALANCE_IN_PROGRESS,
-)
+_JOINED_MEANWHILE = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS)
 _HINT_JOINED = "a consumer joined meanwhile: stop it, then try again"
 
 SURELY_NOT_DONE = frozenset(

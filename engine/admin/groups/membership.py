@@ -50,11 +50,7 @@ _RANGE = "range"
 _OLDEST_SUBSCRIPTION = 0
 _SEVERAL_MEMBERS = 3
 """From this version of LeaveGroup on members are a list."""
-_MOVED = (
-    ErrorCode.NOT_COORDINATOR,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-)
+_MOVED = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 _NOT_IN_TIME = (ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT)
 """The next heartbeat or commit may succeed: the offsets are the same or later."""
 _JOIN_ANEW = (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID)

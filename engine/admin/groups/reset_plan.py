@@ -253,11 +253,7 @@ def needs_range(spec: ResetSpec) -> bool:
 
 
 def new_offsets(
-    spec: ResetSpec,
-    group: str,
-    partitions: Sequence[TopicPartition],
-    committed: GroupOffsets,
-    facts: LogFacts,
+    spec: ResetSpec, group: str, partitions: Sequence[TopicPartition], committed: GroupOffsets, facts: LogFacts
 ) -> NewOffsets:
     """Return the new offsets that a scenario gives partitions."""
     offsets: dict[TopicPartition, int] = {}
@@ -278,11 +274,7 @@ def new_offsets(
 
 
 def _wanted(
-    spec: ResetSpec,
-    group: str,
-    partition: TopicPartition,
-    committed: CommittedOffset | Unknown | None,
-    facts: LogFacts,
+    spec: ResetSpec, group: str, partition: TopicPartition, committed: CommittedOffset | Unknown | None, facts: LogFacts
 ) -> int | Unknown:
     match spec.to:
         case ResetTo.EARLIEST:

@@ -24,14 +24,7 @@ from engine.admin.groups.reset_plan import (
     new_offsets,
 )
 from engine.admin.groups.rights import lacking_on_groups
-from engine.admin.groups.scope import (
-    NO_COORDINATOR,
-    FoundGroups,
-    GroupScope,
-    as_error,
-    find_groups,
-    partitions_text,
-)
+from engine.admin.groups.scope import NO_COORDINATOR, FoundGroups, GroupScope, as_error, find_groups, partitions_text
 from engine.admin.groups.values import (
     CommittedOffset,
     GroupDescription,

@@ -38,12 +38,7 @@ async def lacking_on_groups(
         return {group.group_id: group.authorized_operations for group in answer.groups}
 
     allowed = await ask_all(
-        wire,
-        groups,
-        lambda names: find_coordinators(wire, names),
-        ask,
-        batch=_GROUPS_PER_REQUEST,
-        known=coordinators,
+        wire, groups, lambda names: find_coordinators(wire, names), ask, batch=_GROUPS_PER_REQUEST, known=coordinators
     )
     return cluster.refusals_for_want_of(
         [

@@ -6,9 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from engine.admin.lag.results import GroupLag, QueryLag
-from engine.admin.lag.verdicts import (
-    LagStatus,
-)
+from engine.admin.lag.verdicts import LagStatus
 from engine.common.metric import Metric
 
 _GROUP: Final = "kafka_consumergroup_group_"

@@ -205,11 +205,7 @@ def _log_dir_of(broker: int, result: DescribeLogDirsResult) -> LogDir:
         return LogDir(broker, result.log_dir, error_code(result.error_code).name, 0, 0, None, None)
     replicas = [
         DirReplica(
-            topic.name,
-            p.partition_index,
-            p.partition_size,
-            None if p.offset_lag < 0 else p.offset_lag,
-            p.is_future_key,
+            topic.name, p.partition_index, p.partition_size, None if p.offset_lag < 0 else p.offset_lag, p.is_future_key
         )
         for topic in result.topics
         for p in topic.partitions

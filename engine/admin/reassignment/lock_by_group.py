@@ -34,11 +34,7 @@ _PAUSE_S = 0.1
 _TELLING_PATIENCE_S = 2.0
 _SEVERAL_MEMBERS = 3
 """From this version of LeaveGroup on members are a list."""
-_MOVED = (
-    ErrorCode.NOT_COORDINATOR,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-)
+_MOVED = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
 
 class GroupLock:

@@ -261,10 +261,7 @@ def _brokers(ids: Sequence[int]) -> str:
 
 
 def _measured(
-    status: PartitionStatus,
-    move: PartitionMove,
-    partitions: Mapping[TopicPartition, PartitionSnapshot],
-    dirs: LogDirs,
+    status: PartitionStatus, move: PartitionMove, partitions: Mapping[TopicPartition, PartitionSnapshot], dirs: LogDirs
 ) -> PartitionStatus:
     """Add the bytes that go to other brokers and to other log dirs."""
     partition = partitions.get(status.name)

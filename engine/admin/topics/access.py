@@ -17,14 +17,7 @@ from engine.admin.cluster.target import Side, Source
 from engine.admin.cluster.waits import Complain
 from engine.admin.configs.values import ConfigChange, Entity, EntityType
 from engine.admin.topics.changes import NewTopic, TopicAlteration, TopicChange
-from engine.admin.topics.values import (
-    MIN_ISR,
-    TopicName,
-    default_min_isr,
-    min_isr_warnings,
-    topic_min_isrs,
-    topic_name,
-)
+from engine.admin.topics.values import MIN_ISR, TopicName, default_min_isr, min_isr_warnings, topic_min_isrs, topic_name
 from engine.common.snapshot import ClusterSnapshot, TopicSnapshot
 
 

@@ -177,9 +177,7 @@ def topic_from_metadata(
 
 
 def _partition(
-    topic: str,
-    answer: MetadataResponsePartition,
-    reassignments: Mapping[TopicPartition, ReplicaAssignment],
+    topic: str, answer: MetadataResponsePartition, reassignments: Mapping[TopicPartition, ReplicaAssignment]
 ) -> PartitionSnapshot:
     index = answer.partition_index
     assignment = reassignments.get(TopicPartition(topic, index)) or ReplicaAssignment(tuple(answer.replica_nodes))

@@ -30,12 +30,7 @@ from engine.admin.topics.changes import (
 from engine.admin.topics.deletion import refused_while_marked, wait_until_gone
 from engine.admin.topics.selection import select_topics, topic_not_found
 from engine.admin.topics.values import TopicName, min_isr_in, topic_min_isrs, topic_name
-from engine.common.assignment import (
-    RackAwareMode,
-    assign_replicas,
-    start_index_of_added_partitions,
-    usable_racks,
-)
+from engine.common.assignment import RackAwareMode, assign_replicas, start_index_of_added_partitions, usable_racks
 from engine.common.errors import CoordinationError, ErrorCode, KafkaError
 from engine.common.model import NO_LEADER, ReplicaAssignment, TopicPartition
 from engine.common.quantities import counted

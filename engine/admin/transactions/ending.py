@@ -12,14 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import (
-    AdminError,
-    BadRequest,
-    NotFound,
-    Refused,
-    StillUnderWay,
-    Unknown,
-)
+from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, Refused, StillUnderWay, Unknown
 from engine.admin.cluster.remedies import Do, Operation, Parameter, Phrase
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster
 from engine.admin.groups.group_reading import find_coordinators

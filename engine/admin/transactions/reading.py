@@ -22,10 +22,7 @@ from engine.kafka.protocol.apis.describe_producers import (
     DescribeProducersResponse,
     TopicRequest,
 )
-from engine.kafka.protocol.apis.describe_transactions import (
-    DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
-)
+from engine.kafka.protocol.apis.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from engine.kafka.protocol.apis.find_coordinator import KeyType
 from engine.kafka.protocol.apis.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
@@ -35,11 +32,7 @@ _PARTITIONS_PER_REQUEST = 200
 _STATES = {state.kafka_name.lower(): state.kafka_name for state in TransactionState}
 _ENDING = frozenset(
     state.kafka_name
-    for state in (
-        TransactionState.PREPARE_COMMIT,
-        TransactionState.PREPARE_ABORT,
-        TransactionState.PREPARE_EPOCH_FENCE,
-    )
+    for state in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT, TransactionState.PREPARE_EPOCH_FENCE)
 )
 
 
@@ -151,12 +144,7 @@ async def list_transactions(wire: WireCluster, wanted: TransactionFilter = Trans
             return {broker_id: Unknown.of_code(response.error_code)}
         return {
             broker_id: [
-                ListedTransaction(
-                    state.transactional_id,
-                    broker_id,
-                    state.producer_id,
-                    state.transaction_state,
-                )
+                ListedTransaction(state.transactional_id, broker_id, state.producer_id, state.transaction_state)
                 for state in response.transaction_states
             ]
         }

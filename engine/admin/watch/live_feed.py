@@ -454,10 +454,7 @@ class LiveFeed:
 
 
 async def first_frame_with(
-    target: ClusterTarget,
-    stages: Collection[Stage],
-    *,
-    note_denied: Callable[[Iterable[Right]], None] = lambda _: None,
+    target: ClusterTarget, stages: Collection[Stage], *, note_denied: Callable[[Iterable[Right]], None] = lambda _: None
 ) -> Frame:
     """Watch a cluster until each of these stages was read once, or could not be. The caller bounds the time.
 

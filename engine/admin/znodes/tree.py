@@ -32,10 +32,7 @@ from engine.kafka.zk.consumers import ConsumerIdZNode, ConsumerSubscription
 from engine.kafka.zk.controller import ControllerRegistration, ControllerZNode
 from engine.kafka.zk.errors import NoAuth, NoNode, ZnodeFormatError, ZooKeeperError
 from engine.kafka.zk.known_znodes import known_znode
-from engine.kafka.zk.notifications import (
-    IsrChangeNotificationSequenceZNode,
-    LogDirEventNotificationSequenceZNode,
-)
+from engine.kafka.zk.notifications import IsrChangeNotificationSequenceZNode, LogDirEventNotificationSequenceZNode
 from engine.kafka.zk.operations import Acl, ZnodeStat, acl_texts
 from engine.kafka.zk.tokens import DelegationToken, DelegationTokenChangeZNode, DelegationTokenInfoZNode
 from engine.kafka.zk.topics import TopicIdReplicaAssignment, TopicPartitionStateZNode, TopicZNode

@@ -128,12 +128,7 @@ _LAST: Final[tuple[Column, ...]] = (
     ("Effect", lambda key: "yes" if key.has_effect else _NO_EFFECT),
     ("What it does", lambda key: key.doc),
 )
-_BROKER_COLUMNS: Final[tuple[Column, ...]] = (
-    _NAME,
-    *_COMMON,
-    ("Change", lambda key: _CHANGES[key.dynamic]),
-    *_LAST,
-)
+_BROKER_COLUMNS: Final[tuple[Column, ...]] = (_NAME, *_COMMON, ("Change", lambda key: _CHANGES[key.dynamic]), *_LAST)
 _TOPIC_COLUMNS: Final[tuple[Column, ...]] = (_NAME, *_COMMON, ("Default from", _server_settings), *_LAST)
 
 

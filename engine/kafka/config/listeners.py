@@ -185,11 +185,7 @@ def _check_names(settings: ListenerSettings) -> None:
     names = [endpoint.listener_name for endpoint in settings.listeners]
     advertised = [endpoint.listener_name for endpoint in settings.advertised_listeners]
     valid = ",".join(advertised)
-    require(
-        bool(advertised),
-        "There must be at least one broker advertised listener.",
-        key="advertised.listeners",
-    )
+    require(bool(advertised), "There must be at least one broker advertised listener.", key="advertised.listeners")
     require(
         settings.inter_broker_listener_name in advertised,
         "inter.broker.listener.name must be a listener name defined in advertised.listeners. "

@@ -17,10 +17,7 @@ from engine.kafka.zk.cluster import ClusterIdZNode, FeatureZNode, MigrationZNode
 from engine.kafka.zk.configs import ConfigEntityChangeNotificationSequenceZNode, ConfigEntityZNode
 from engine.kafka.zk.consumers import ConsumerIdZNode, ConsumerOffsetZNode, ConsumerOwnerZNode
 from engine.kafka.zk.controller import ControllerEpochZNode, ControllerZNode
-from engine.kafka.zk.notifications import (
-    IsrChangeNotificationSequenceZNode,
-    LogDirEventNotificationSequenceZNode,
-)
+from engine.kafka.zk.notifications import IsrChangeNotificationSequenceZNode, LogDirEventNotificationSequenceZNode
 from engine.kafka.zk.operations import ZnodeStat
 from engine.kafka.zk.tokens import DelegationTokenChangeZNode, DelegationTokenInfoZNode
 from engine.kafka.zk.topics import TopicPartitionStateZNode, TopicZNode
@@ -99,16 +96,8 @@ _ROWS: tuple[tuple[str, type, _Decode], ...] = (
         ConfigEntityZNode,
         lambda m, data, _: ConfigEntityZNode.decode(m.string, data),
     ),
-    (
-        rf"/kafka-acl(?P<prefixed>-extended/prefixed)?/(?P<type>{_ACL_TYPES})/(?P<name>.+)",
-        ResourceZNode,
-        _acl,
-    ),
-    (
-        r"/kafka-acl-changes/([^/]+)",
-        LiteralAclChangeZNode,
-        lambda m, data, _: LiteralAclChangeZNode.decode(m[1], data),
-    ),
+    (rf"/kafka-acl(?P<prefixed>-extended/prefixed)?/(?P<type>{_ACL_TYPES})/(?P<name>.+)", ResourceZNode, _acl),
+    (r"/kafka-acl-changes/([^/]+)", LiteralAclChangeZNode, lambda m, data, _: LiteralAclChangeZNode.decode(m[1], data)),
     (
         r"/kafka-acl-extended-changes/([^/]+)",
         ExtendedAclChangeZNode,

@@ -35,9 +35,7 @@ class NetworkKeys:
         "balancers). `0.0.0.0` is not allowed."
     )
     listener_security_protocol_map = STRING(
-        "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-        LOW,
-        dynamic=PER_BROKER,
+        "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", LOW, dynamic=PER_BROKER
     ).with_effect(
         "The security protocol of each listener name, as `NAME:PROTOCOL,…`. Protocols: PLAINTEXT, SSL, SASL_PLAINTEXT, "
         "SASL_SSL."
