@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin
 
-from typer._click.core import Context, Parameter
+from typer._click.core import Command, Context, Parameter
 from typer._click.exceptions import BadParameter
 from typer._coercion import RuntimeParam
 
@@ -123,8 +123,17 @@ class PlainParam(RuntimeParam):
             raise ValueError("- can stand for one file only: name the other")
 
 
-def use_plain_coercion(params: Iterable[Parameter]) -> None:
-    """Replace the conversion of parameters of a plain type by ours."""
+class PlainCoercion(Command):
+    """A command, or a group, whose parameters of a plain type have our conversion."""
+
+    def get_params(self, ctx: Context) -> list[Parameter]:
+        """Return the parameters, the help option among them."""
+        params = super().get_params(ctx)
+        _use_plain_coercion(params)
+        return params
+
+
+def _use_plain_coercion(params: Iterable[Parameter]) -> None:
     for param in params:
         descriptor = getattr(param, "type_descriptor", None)
         if descriptor is None or getattr(param, "_runtime_param", None) is not None:

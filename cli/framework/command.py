@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from typing import Any, TypeVar
 
-from typer._click.core import Context, Parameter
+from typer._click.core import Context
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command_from_info
 from typer.models import CommandInfo
 
-from cli.framework.coercion import use_plain_coercion
+from cli.framework.coercion import PlainCoercion
 from cli.framework.execution import CommandFunction, execute
 from cli.framework.options import NEEDS_NOTHING, Needs, invocation_from, shared_parameters
 from cli.output.format import OutputFormat
@@ -52,7 +52,7 @@ def output_taken(ctx: Context, args: list[str]) -> list[str]:
     return rest
 
 
-class KlammCommand(TyperCommand):
+class KlammCommand(PlainCoercion, TyperCommand):
     """A command whose help shows shared options below its own, and examples as they are typed."""
 
     examples: tuple[str, ...] = ()
@@ -73,12 +73,6 @@ class KlammCommand(TyperCommand):
             if word in self.bare_values and next_word.startswith("-"):
                 given.append(self.bare_values[word])
         return super().parse_args(ctx, given)
-
-    def get_params(self, ctx: Context) -> list[Parameter]:
-        """Return the parameters, the help option among them; see ``coercion`` for why they are changed."""
-        params = super().get_params(ctx)
-        use_plain_coercion(params)
-        return params
 
     def format_options(self, ctx: Context, formatter: Any) -> None:
         """Write arguments, then options by panel."""
@@ -114,16 +108,10 @@ class KlammCommand(TyperCommand):
                 formatter.write("".join(f"{'':{formatter.current_indent}}{line}\n" for line in self.examples))
 
 
-class KlammGroup(TyperGroup):
+class KlammGroup(PlainCoercion, TyperGroup):
     """A group that also understands Kafka's way: ``kafka-topics --list`` is ``topics list``."""
 
     action_flags: Mapping[str, str] = {}
-
-    def get_params(self, ctx: Context) -> list[Parameter]:
-        """Return the parameters, ready for plain coercion."""
-        params = super().get_params(ctx)
-        use_plain_coercion(params)
-        return params
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """Turn the first action flag into the command's word, if no word was given."""

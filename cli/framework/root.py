@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from typer._click.core import Command, Context, Parameter
+from typer._click.core import Command, Context
 from typer.core import TyperGroup
 
-from cli.framework.coercion import use_plain_coercion
+from cli.framework.coercion import PlainCoercion
 from cli.framework.command import OUTPUT, output_taken
 from cli.framework.kafka_tools import AbsentTool, KafkaTool, translate
 from cli.output.format import OutputFormat
@@ -32,19 +32,13 @@ class Entry:
     aliases: tuple[str, ...] = ()
 
 
-class RootGroup(TyperGroup):
+class RootGroup(PlainCoercion, TyperGroup):
     """Knows all commands by name, loads the one that is called."""
 
     entries: Sequence[Entry] = ()
     tools: Sequence[KafkaTool] = ()
     not_here: Mapping[str, AbsentTool] = {}
     """Kafka's tools that have no counterpart, and what to say about each."""
-
-    def get_params(self, ctx: Context) -> list[Parameter]:
-        """Return the parameters, ready for plain coercion."""
-        params = super().get_params(ctx)
-        use_plain_coercion(params)
-        return params
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """Parse the words; those of a Kafka tool become ours first, because ``--version`` is one of the root's."""
