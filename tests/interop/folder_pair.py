@@ -328,10 +328,12 @@ class FolderReader:
         data = path.read_bytes()
         if self._is_running:
             # Our indexes keep what is less than a kilobyte in memory, and snapshots come with the flush after a roll.
-            return len(data), oct(path.stat().st_mode)
+            size_bytes = len(data) - (_late_bytes(data) if kind == "log" else 0)
+            return size_bytes, oct(path.stat().st_mode)
         base_offset = offset_of_file_name(path.name) or 0
         if kind == "log":
-            return [self._batch(data, position, header) for position, header in iter_batches(data)], len(data)
+            batches = [self._batch(data, position, header) for position, header in iter_batches(data)]
+            return batches, len(data) - _late_bytes(data)
         if kind == "index":
             return list(iter_offset_index(data, base_offset)), len(data)
         if kind == "timeindex":
@@ -354,12 +356,30 @@ class FolderReader:
             (record.offset, self.time(record.timestamp_ms), record.key, record.value, tuple(record.headers))
             for record in iter_batch_records(data, position, header)
         ]
-        facts = header._replace(crc=0, base_timestamp=self.time(times[0]), max_timestamp=self.time(times[1]))
+        facts = header._replace(
+            crc=0, base_timestamp=self.time(times[0]), max_timestamp=self.time(times[1]),
+            batch_length=header.batch_length - _late_bytes(data[position : position + header.size_bytes]),
+        )  # fmt: skip
         return facts, records
 
     def time(self, timestamp_ms: int) -> int:
         """Return a time of the tests as it is, and the same number for all others."""
         return timestamp_ms if timestamp_ms < self._bound_ms else NOW
+
+
+def _late_bytes(data: bytes) -> int:
+    """Return how many bytes of a log say how long after their writing records were cleaned: that is up to the machine.
+
+    Cleaned batches with markers have the delete horizon in their base timestamp, and times are relative to that.
+    """
+    deltas = [
+        record.timestamp_ms - header.base_timestamp
+        for position, header in iter_batches(data)
+        if header.has_delete_horizon and not header.is_compressed
+        for record in iter_batch_records(data, position, header)
+    ]
+    # Variable-length integers have seven bits a byte, after the one for the sign.
+    return sum(1 + max(delta, ~delta).bit_length() // 7 for delta in deltas)
 
 
 def differences(first: Told, second: Told, but: Collection[str] = ()) -> list[str]:

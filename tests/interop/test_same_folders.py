@@ -13,9 +13,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from folder_pair import FolderPair, Told
+from folder_pair import HOUR_MS, FolderPair, FolderReader, Told
 from folder_scenes import OF_ONE_DIR, OF_ONE_DIR_TOO, OF_TWO_DIRS, Scene, goes_on
 from soak import SOAK
+
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.record import Record
 
 COMMON = {
     "zookeeper.session.timeout.ms": "18000",
@@ -69,6 +72,24 @@ PAIRS: dict[str, tuple[tuple[Scene, ...], int, dict[str, str]]] = {
     "one dir too": (OF_ONE_DIR_TOO, 1, {}),
     "two dirs": (OF_TWO_DIRS, 2, {"inter.broker.protocol.version": "2.8", "producer.id.expiration.ms": "1800000"}),
 }
+
+
+def test_how_long_after_its_writing_a_marker_was_cleaned_makes_no_difference(tmp_path: Path) -> None:
+    """Its time is stored as the distance to the delete horizon, in one byte or in several."""
+    written_ms, late_ms = 5_000_000, 4_900_000
+
+    def told(horizon_ms: int, value: bytes = b"value", *, is_running: bool = True) -> Told:
+        path = tmp_path / "data" / "t-0" / "00000000000000000030.log"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        marker = Record(offset=30, timestamp_ms=written_ms, key=b"key", value=value)
+        path.write_bytes(encode_batch([marker], base_offset=30, control=True, delete_horizon_ms=horizon_ms))
+        return FolderReader(tmp_path, late_ms - HOUR_MS // 2, is_running=is_running).told([tmp_path / "data"])
+
+    horizons = [written_ms + waited_ms for waited_ms in (0, 63, 64, 65, 8_191, 8_192, 8_193, 70_000)]
+    for is_running in (True, False):
+        all_told = [told(horizon, is_running=is_running) for horizon in horizons]
+        assert all(each == all_told[0] for each in all_told)
+        assert told(horizons[0], b"longer", is_running=is_running) != all_told[0]
 
 
 @pytest.mark.parametrize("name", PAIRS if SOAK > 1 else ["one dir"])
