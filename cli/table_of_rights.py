@@ -234,7 +234,7 @@ RIGHTS: Mapping[str, tuple[str, ...]] = {
     "state-changes check": ("Describe Topic?",),
     "spark jobs": ("Describe Topic?",),
     "spark commit": ("Read Group", "Read Topic"),
-    "spark lag": ("Describe Group~", "Describe Topic~"),
+    "spark lag": ("Describe Group~", "Describe Topic~", f"{_WAITS}, with --time-lag"),
     "spark verify": ("Read Topic",),
     "doctor": (),
     "zk tree": (),

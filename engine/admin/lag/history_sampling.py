@@ -27,6 +27,7 @@ from engine.admin.lag.spark_traces import QueryTraces
 from engine.admin.lag.stores import OtherStore
 from engine.admin.lag.unread import Behind, Times, look_behind, read_times
 from engine.admin.lag.verdicts import LagStatus, Point
+from engine.common.acl import AclOperation
 from engine.common.collection import collector_paused
 from engine.common.model import IsolationLevel
 
@@ -168,6 +169,13 @@ async def _measure(
             failures += [f"{target.name}: {failure}" for failure in unreadable]
             wire = await cluster.wire()
             answers += await measure_queries(wire, queries, lambda _: True, isolation, with_times=task.with_times)
+        # The job's driver does not see what was denied here.
+        who = cluster.principal or "this login"
+        failures += [
+            f"{target.name}: how long records have waited is not known: {who} lacks {right}"
+            for right in cluster.denied
+            if right.operation is AclOperation.READ
+        ]
     return answers, sample.time_ms
 
 

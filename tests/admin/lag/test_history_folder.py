@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -9,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from event_loop import in_event_loop
+from scripted_brokers import scripted_cluster
+from scripted_groups import ScriptedGroups
 
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.target import Naming, resolve_target
@@ -17,7 +21,10 @@ from engine.admin.lag.history_folder import COLUMNS, Lake, Rows, chunk_of
 from engine.admin.lag.history_reading import CompactedDay, Moment, Objective, compact, read_lake
 from engine.admin.lag.history_sampling import Watched, plan_chunks, sample_chunk
 from engine.admin.lag.verdicts import LagStatus, Point
+from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 
 MIDNIGHT_MS = round(datetime(2026, 11, 22, tzinfo=UTC).timestamp() * 1000)
 MINUTE = 60_000
@@ -241,6 +248,30 @@ def test_a_cluster_that_does_not_answer_is_unknown(lake: Lake, tmp_path: Path) -
     assert sorted(seen(3), key=str) == expected
     (reader,) = read_lake(lake, MIDNIGHT_MS, 2 * MIDNIGHT_MS, Objective(), ["g"]).readers[:1]
     assert (reader.last_status, reader.unknown_minutes, reader.sample_count) == (LagStatus.UNKNOWN, 2, 3)
+
+
+@in_event_loop
+async def test_who_may_not_read_is_told_why_no_waiting_time_is_known(lake: Lake, tmp_path: Path) -> None:
+    denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+    def refuse(request: FetchRequest) -> FetchResponse:
+        partitions = [PartitionData(partition_index=0, error_code=denied, high_watermark=-1)]
+        return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=partitions)])
+
+    async with scripted_cluster(2) as brokers:
+        groups = ScriptedGroups(brokers, {})
+        groups.offsets["g"] = {("t", 0): 40}
+        for broker in brokers.brokers:
+            broker.answers[ApiKey.FETCH] = refuse
+        servers = ",".join(f"{host}:{port}" for host, port in brokers.bootstrap)
+        target = resolve_target(Naming(bootstrap_servers=servers), {}, tmp_path)
+        tasks, _ = await asyncio.to_thread(
+            plan_chunks, [Watched(target)], lake.shown, MIDNIGHT_MS, 0, 1, with_times=True
+        )
+        done = await asyncio.to_thread(sample_chunk, tasks[0])
+    assert done.group_count == 1
+    (failure,) = done.failures
+    assert failure.endswith("how long records have waited is not known: User:ANONYMOUS lacks read on topic t")
 
 
 def test_folders_that_are_none(tmp_path: Path) -> None:
