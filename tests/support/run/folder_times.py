@@ -22,7 +22,7 @@ BUDGETS_CPU_S = {
     "tests/repo": 30, "tests/broker/server": 45, "tests/broker/handlers": 40,
     "tests/broker/security": 20, "tests/broker/coordinator": 25, "tests/broker/network": 15,
     "tests/broker/controller": 30, "tests/broker/log": 30, "tests/broker/replication": 25,
-    "tests/faults": 12, "tests/kafka/protocol": 30, "tests/kafka/zk": 25, "tests/klamm": 30, "tests/clients": 12,
+    "tests/faults": 15, "tests/kafka/protocol": 30, "tests/kafka/zk": 25, "tests/klamm": 30, "tests/clients": 12,
     "tests/local": 15, "tests/demo": 12,
 }  # fmt: skip
 """The seconds of CPU that a folder's tests may take, with all that they start. docs/contributing.md names them."""
