@@ -431,8 +431,8 @@ async def test_a_completion_waits_while_the_disk_is_full(
 # -- very many ids
 
 MANY = 100_000
-HOLD_S_MAX = 0.05
-"""Of CPU. All of them together take half a second."""
+HOLD_S_MAX = 0.1
+"""Of CPU. All of them together take half a second, and a collection of what the tests before have left some of this."""
 
 
 @in_event_loop
