@@ -396,6 +396,17 @@ async def test_the_last_record_of_a_transaction_is_tried_again_until_it_is_writt
     await world.until(S.COMPLETE_COMMIT)
 
 
+@staged(play)
+async def test_a_transaction_that_is_complete_is_not_ended_again(world: TransactionWorld, /) -> None:
+    (a,) = world.add("a", leader=THERE)
+    world.end(await world.begun([a]))
+    ending = world.coordinator._endings["t"]
+    await world.until(S.COMPLETE_COMMIT)
+    world.coordinator._markers.send(ending)
+    await asyncio.sleep(1)
+    assert len(world.there.marked) == 1 and states(world).count(S.COMPLETE_COMMIT) == 1
+
+
 # -- the next transaction
 
 
@@ -410,8 +421,12 @@ async def test_the_next_transaction_begins_when_the_one_before_has_its_markers(w
     await asyncio.sleep(2 * ANSWER_S)
     assert answers == [E.NONE]
     assert states(world)[-2:] == [S.COMPLETE_COMMIT, S.ONGOING]
+    assert world.end(producer) == [E.NONE]
+    world.there.errors = [None] * 100
+    later_answers = world.add_partitions(producer, [a])
     await asyncio.sleep(2 * ENDING_WAIT_MS / 1000)
-    assert answers == [E.NONE], "it is answered once"
+    assert (answers, later_answers) == ([E.NONE], [E.CONCURRENT_TRANSACTIONS]), "each is answered once"
+    world.there.errors.clear()
 
 
 @staged(play)
@@ -421,9 +436,9 @@ async def test_the_next_transaction_does_not_wait_for_long(world: TransactionWor
     world.led[a].refusal = E.NOT_ENOUGH_REPLICAS
     assert world.end(producer) == [E.NONE]
     answers = world.add_partitions(producer, [a])
-    await asyncio.sleep(0.99 * ENDING_WAIT_MS / 1000)
+    await asyncio.sleep(0.9995 * ENDING_WAIT_MS / 1000)
     assert answers == []
-    await asyncio.sleep(0.02 * ENDING_WAIT_MS / 1000)
+    await asyncio.sleep(0.001 * ENDING_WAIT_MS / 1000)
     assert answers == [E.CONCURRENT_TRANSACTIONS]
     world.led[a].refusal = None
     await world.until(S.COMPLETE_COMMIT)
