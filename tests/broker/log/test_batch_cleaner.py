@@ -252,6 +252,7 @@ class TestRecords:
         batch = batch_at(0, (b"a", None), (b"b", b"1"), delete_horizon_ms=horizon_ms)
         kept = Walk({b"a": 0, b"b": 1}).clean(batch)
         assert [record.key for record in iter_records(kept)] == ([b"a", b"b"] if stays else [b"b"])
+        assert read_batch_header(kept).delete_horizon_ms == horizon_ms, "it never moves"
 
     def test_the_last_batch_of_the_map_is_cleaned(self) -> None:
         assert Walk({b"a": 50}, latest_offset=4).clean(batch_at(4, (b"a", b"1"))) == b""
