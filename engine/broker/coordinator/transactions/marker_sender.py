@@ -96,6 +96,8 @@ class MarkerSender:
         self._completed = completed
         self._queues: dict[int, Markers] = {}
         self._sending: set[int] = set()
+        self._silent: set[int] = set()
+        """Brokers that did not answer the last time, which the log says once."""
         self._leaderless: Markers = {}
         self._failed: Markers = {}
         self._retry: asyncio.TimerHandle | None = None
@@ -180,10 +182,13 @@ class MarkerSender:
         try:
             response: WriteTxnMarkersResponse = await client.send(request, self._api_version)
         except KlammError as error:
-            logger.info("Broker %d did not answer to markers, which are sent again: %s", leader, error)
+            if leader not in self._silent:
+                logger.info("Broker %d does not answer to markers, which are sent until it does: %s", leader, error)
+                self._silent.add(leader)
             for ending, partitions in markers.items():
                 self._try_again(ending, partitions)
             return
+        self._silent.discard(leader)
         errors = _errors(response)
         for ending, partitions in markers.items():
             own_errors = errors.get(ending.transaction.producer_id, {})

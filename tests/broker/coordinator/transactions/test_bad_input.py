@@ -414,6 +414,20 @@ async def test_a_marker_waits_while_the_disk_of_its_partition_is_full(
 
 
 @staged(play)
+async def test_the_log_says_once_that_a_broker_does_not_answer(
+    world: TransactionWorld, /, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    for times in (1, 2):
+        producer = await world.begun(world.add("a", leader=THERE))
+        world.there.errors = [None] * 100
+        assert world.end(producer) == [E.NONE]
+        await world.until(S.COMPLETE_COMMIT)
+        assert len(world.there.requests) == 101 * times
+        assert caplog.text.count("the broker was killed") == times
+
+
+@staged(play)
 async def test_a_completion_waits_while_the_disk_is_full(
     world: TransactionWorld, /, caplog: pytest.LogCaptureFixture
 ) -> None:
