@@ -53,7 +53,7 @@ async def open_cluster(
                     from engine.admin.log_dirs.describing import hidden_matches
                     from engine.admin.topics.deletion import being_deleted
 
-                    if (deletion := await being_deleted(cluster, error.topics)) is not None:
+                    if (deletion := await being_deleted(cluster, error)) is not None:
                         raise deletion from error
                     error.topics = (*error.topics, *await hidden_matches(cluster, error.topics))
                 raise

@@ -70,17 +70,21 @@ async def marked_topics(cluster: Cluster, names: Iterable[str], *, limit_s: floa
         return []
 
 
-async def being_deleted(cluster: Cluster, names: Sequence[str]) -> NotFound | None:
-    """Return the error for topics that brokers do not know, if some of them are still being deleted."""
+async def being_deleted(cluster: Cluster, error: AdminError) -> NotFound | None:
+    """Return a better error for topics that brokers do not know, if some of them are still being deleted."""
     limit_s = cluster.timeout_s * _LOOK_SHARE
     try:
         async with asyncio.timeout(limit_s):
-            marked = await marked_topics(cluster, names, limit_s=limit_s)
+            marked = await marked_topics(cluster, error.topics, limit_s=limit_s)
     except (TimeoutError, CoordinationError, *FAILURES):
         return None
     if not marked:
         return None
-    return NotFound(f"brokers do not know {', '.join(sorted(marked))} any more: marked for deletion", hint=_DELAYED)
+    named = ", ".join(sorted(marked))
+    if set(marked) == set(error.topics):
+        return NotFound(f"brokers do not know {named} any more: marked for deletion", hint=_DELAYED)
+    # The others may be misspelt.
+    return NotFound(Phrase(error.message, f"; marked for deletion: {named}"), where=error.where, hint=error.hint)
 
 
 async def _marked_by_wire(wire: WireCluster, names: Sequence[str], *, limit_s: float) -> list[str]:

@@ -16,6 +16,8 @@ from engine.admin.topics.access import SnapshotTopicReader, topic_changer, topic
 from engine.admin.topics.by_wire import WireTopicChanger, WireTopicReader
 from engine.admin.topics.by_znode import ZkTopicChanger, ZkTopicReader
 from engine.admin.topics.changes import NewTopic, TopicAlteration, TopicOutcome
+from engine.admin.topics.deletion import being_deleted
+from engine.admin.topics.selection import topic_not_found
 from engine.common.errors import ErrorCode
 from engine.common.snapshot import ClusterSnapshot, SnapshotSource
 from engine.kafka.protocol.api_keys import ApiKey
@@ -107,6 +109,11 @@ async def test_a_topic_that_waits_for_its_deletion_is_not_called_unknown(zk_chro
             with pytest.raises(StillUnderWay, match="'t' is marked for deletion already"):
                 await changer.exists("t", if_exists=False)
             assert await changer.to_be_deleted(["t"], if_exists=True) == []
+            for missing, told in (
+                (["t"], "brokers do not know t any more: marked for deletion"),
+                (["misspelt", "t"], "topics do not exist: misspelt, t; marked for deletion: t"),
+            ):
+                assert str(await being_deleted(cluster, topic_not_found(missing))) == told
 
 
 @pytest.mark.parametrize(("racks", "which"), [({1: "r"}, "0 none"), ({}, None), ({0: "r", 1: "s"}, None)])
