@@ -13,7 +13,7 @@ from contextlib import suppress
 from engine.admin.cluster.asking import ONLY_ANSWER_SHARE, beside_limit_s
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, FailureKind, NotFound, Refused, StillUnderWay, Unreachable
-from engine.admin.cluster.remedies import SEE_TOPICS, Do, Give, Operation, Parameter, Phrase, Words
+from engine.admin.cluster.remedies import SEE_TOPICS, Do, Give, Operation, Parameter, Part, Phrase, Words
 from engine.admin.cluster.waits import Complain, Observer, ignore_line
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster, answer_limit_ms
 from engine.admin.cluster.wire_failures import refuse
@@ -229,7 +229,10 @@ class WireTopicChanger:
             change = await create_topic(self._wire, topic, timeout_ms=self._timeout_ms, validate_only=validate_only)
         except Refused as refusal:
             if refusal.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                raise await self._for_want_of_racks(refusal) from refusal.__cause__
+                if topic.assignment:
+                    raise
+                places = Phrase(", or give ", Give(Parameter.REPLICA_ASSIGNMENT))
+                raise await self._for_want_of_racks(refusal, places) from refusal.__cause__
             if topic.name in await self._marked([topic.name]):
                 raise refused_while_marked(topic.name) from refusal
             if not if_not_exists:
@@ -258,6 +261,7 @@ class WireTopicChanger:
                     self._wire, wanted.name, count, assignment, timeout_ms=self._timeout_ms, validate_only=validate_only
                 )
             except Refused as refusal:
+                # This request asks for all racks even if it says where the replicas go.
                 raise await self._for_want_of_racks(refusal) from refusal.__cause__
             if not validate_only:
                 await self._wait_until_known([wanted.name], lambda known: known is not None and known >= count)
@@ -299,12 +303,18 @@ class WireTopicChanger:
         left = await wait_until_gone(accepted, replicas, left_of, self._wire.live_brokers, limit_s)
         return [marked_or_gone(change, left) for change in changes], refusals
 
-    async def _for_want_of_racks(self, refusal: Refused) -> Refused:
-        """Add to a refusal which brokers have no rack while others do: Kafka does not say why it places no replicas."""
-        lacking = lacking_rack({broker: node.rack for broker, node in (await self._wire.nodes()).items()})
-        if refusal.code is ErrorCode.UNKNOWN_SERVER_ERROR and lacking:
-            which = f"other brokers have racks and {', '.join(map(str, lacking))} none, so Kafka places no replicas: "
-            refusal.hint = Phrase(which, "set broker.rack and restart, or give ", Give(Parameter.REPLICA_ASSIGNMENT))
+    async def _for_want_of_racks(self, refusal: Refused, *other_way: Part) -> Refused:
+        """Add to a refusal which brokers have no rack while others do: Kafka does not say why it places no replicas.
+
+        That of KRaft places them all the same.
+        """
+        if refusal.code is not ErrorCode.UNKNOWN_SERVER_ERROR:
+            return refusal
+        with suppress(AdminError):
+            lacking = lacking_rack({broker: node.rack for broker, node in (await self._wire.nodes()).items()})
+            if lacking and not await self._wire.is_kraft():
+                which = f"other brokers have racks and {', '.join(map(str, lacking))} none, so Kafka places no replicas"
+                refusal.hint = Phrase(which, ": set broker.rack and restart", *other_way)
         return refusal
 
     async def _refuse_marked(self, names: Sequence[str]) -> None:

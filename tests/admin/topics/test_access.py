@@ -135,6 +135,17 @@ async def test_a_refusal_without_a_word_names_the_brokers_without_a_rack(
                 await changer.create(NewTopic("new", 1, 1))
             with pytest.raises(Refused) as growth:
                 await changer.alter(TopicAlteration("t", partition_count=2))
+            with pytest.raises(Refused) as placed:
+                await changer.create(NewTopic("new", assignment=((0,),)))
+            for broker in brokers.brokers:
+                broker.answers[ApiKey.DESCRIBE_QUORUM] = broker.answers[ApiKey.METADATA]
+        async with Cluster(ClusterTarget("t", Origin.OPTIONS, bootstrap=tuple(brokers.bootstrap))) as kraft:
+            with pytest.raises(Refused) as of_kraft:
+                await (await topic_changer(kraft)).create(NewTopic("new", 1, 1))
     for refusal in (creation.value, growth.value):
         assert (which is None) == (refusal.hint is None), refusal.hint
         assert which is None or f"other brokers have racks and {which}" in str(refusal.hint)
+    assert which is None or "replica assignment" in str(creation.value.hint)
+    assert "replica assignment" not in str(growth.value.hint), "it is refused even with an assignment"
+    assert placed.value.hint is None, "nobody had to place replicas"
+    assert of_kraft.value.hint is None, "its controller places replicas all the same"
