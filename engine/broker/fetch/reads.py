@@ -409,9 +409,7 @@ class FetchReads:
             return None, read_error(ErrorCode.UNKNOWN_TOPIC_ID if is_by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         parameters = self.parameters
         try:
-            if records_follower_state:
-                # When the request comes; not again while it waits.
-                self._broker.metadata_cache.check_has(wanted.topic, wanted.key.partition)
+            self._broker.metadata_cache.check_has(wanted.topic, wanted.key.partition)
             partition = self._broker.replica_manager.partition(wanted.topic, wanted.key.partition)
         except KafkaError as error:
             return None, read_error(error.code)

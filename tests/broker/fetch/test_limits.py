@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from engine.broker.handlers.fetch import fetch
 from engine.broker.log.append_origin import AppendOrigin
 from engine.broker.replication.throttle import ALL_REPLICAS
 from engine.common.errors import ErrorCode
-from engine.common.model import TopicPartition
+from engine.common.model import LEADER_DURING_DELETE, TopicPartition
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -143,6 +144,25 @@ async def test_what_is_not_there_hastens_no_answer(tmp_path: Path, version: int,
         request.topics[0].partitions = request.topics[0].partitions[1:]
         nothing: Any = fetch(w.brokers[1].context(ApiKey.FETCH, version), request)
         assert nothing.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@in_virtual_time
+async def test_a_deleted_topic_gives_no_records_to_a_fetch_that_has_waited(tmp_path: Path) -> None:
+    """Its replica is still here when news of another partition ends the wait."""
+    async with world(tmp_path, 1) as w:
+        for topic_partition in (TP, SECOND):
+            await w.lead(1, topic_partition=topic_partition)
+        w.partition(1).append_records_to_leader(data_batch(b"0123456789"), 1)
+        w.states[TP] = replace(w.states[TP], leader=LEADER_DURING_DELETE)
+        w.brokers[1].metadata_cache.update(w.update_metadata(), 2)
+        request = asked(1_000_000, 1_000_000, min_bytes=1)
+        waiting: Any = fetch(w.brokers[1].context(ApiKey.FETCH, 12), request)
+        await asyncio.sleep(1)
+        assert waiting.response is None
+        w.partition(1, SECOND).append_records_to_leader(data_batch(b"0123456789"), 1)
+        await asyncio.sleep(1)
+        read = [(p.error_code, getattr(p.records, "size_bytes", 0)) for p in waiting.response.responses[0].partitions]
+        assert read == [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0), (ErrorCode.NONE, BATCH_BYTES)]
 
 
 @in_virtual_time
