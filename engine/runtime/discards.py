@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, finalize, ref
 
 from engine.common.collection import allow_full_collections, leave_uncollected, put_off_full_collections
 
@@ -33,7 +33,7 @@ class Discards:
     def __init__(self, *, beside_lasting: bool = False) -> None:
         """``beside_lasting``: very many values that last are made meanwhile, and no collection should scan them."""
         self._look_at_the_young = leave_uncollected if beside_lasting else _collect_the_young
-        self._loop = asyncio.get_running_loop()
+        self._loop = ref(asyncio.get_running_loop())
         self._pieces: deque[object] = deque()
         self._is_freeing = False
         self._turns = 0
@@ -54,30 +54,34 @@ class Discards:
     def put(self, pieces: Iterable[object]) -> None:
         """Let go of pieces one after the other; each should take a few milliseconds at most. Any thread may call."""
         self._pieces.extend(pieces)
-        # Without a loop the process is about to end.
+        # A loop that has ended frees nothing: that is up to Python.
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._start)
+            if (loop := self._loop()) is not None:
+                loop.call_soon_threadsafe(self._start)
 
     def _start(self) -> None:
         if not self._is_freeing:
             self._is_freeing = True
             put_off_full_collections()
-            self._loop.call_soon(self._free)
+            # The loop may end before everything is freed.
+            self._allow = finalize(self, allow_full_collections)
+            asyncio.get_running_loop().call_soon(self._free)
 
     def _free(self) -> None:
-        until_s = self._loop.time() + HOLD_MS_MAX / 1000
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + HOLD_MS_MAX / 1000
         while self._pieces:
             self._pieces.popleft()
-            if self._loop.time() >= until_s:
+            if loop.time() >= until_s:
                 break
         self._turns += 1
         if self._turns % TURNS_BETWEEN_FREEZES == 0:
             self._look_at_the_young()
         self._is_freeing = bool(self._pieces)
         if self._is_freeing:
-            self._loop.call_soon(self._free)
+            loop.call_soon(self._free)
         else:
-            allow_full_collections()
+            self._allow()
 
 
 def _collect_the_young() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import threading
 import weakref
+from collections.abc import Callable
 
 import pytest
 from event_loop import in_event_loop
@@ -56,6 +57,8 @@ async def test_small_ones_go_together_and_a_thread_may_put_them() -> None:
 @in_event_loop
 async def test_nothing_scans_all_objects_until_all_are_freed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(discards, "HOLD_MS_MAX", 0)
+    # Loops of other tests may have ended while something was freed.
+    gc.collect()
     young, old, full = gc.get_threshold()
     piles = Discards(), Discards()
     piles[0].put([Large()])
@@ -64,6 +67,23 @@ async def test_nothing_scans_all_objects_until_all_are_freed(monkeypatch: pytest
         await asyncio.sleep(0)
         assert gc.get_threshold() == (young, old, (100 if len(piles[1]) else 1) * full)
     assert gc.get_threshold() == (young, old, full)
+
+
+@pytest.mark.parametrize("make", [Discards, Discards.of_loop])
+def test_a_loop_that_ends_before_all_is_freed_puts_off_no_collection(make: Callable[[], Discards]) -> None:
+    async def leave_some() -> None:
+        pile = make()
+        pile.put(Large() for _ in range(100_000))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert len(pile)
+        assert gc.get_threshold() != before
+
+    gc.collect()
+    before = gc.get_threshold()
+    asyncio.run(leave_some())
+    gc.collect()
+    assert gc.get_threshold() == before
 
 
 @pytest.mark.parametrize("beside_lasting", [True, False])
