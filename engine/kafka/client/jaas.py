@@ -112,12 +112,15 @@ def _module(tokens: deque[_Token]) -> LoginModule:
     class_name = _expect_text(tokens, "a login module's class")
     flag = _expect_text(tokens, "a control flag")
     if flag.lower() not in _FLAGS:
-        raise ConfigError(f"the control flag after {class_name} is not one of {', '.join(_FLAGS)}")
+        raise ConfigError(f"JAAS: the control flag after a login module's class is not one of {', '.join(_FLAGS)}")
     options: dict[str, str] = {}
     while tokens and tokens[0] != ("sign", ";"):
         key = _expect_text(tokens, "an option's name")
         if len(tokens) < 2 or tokens.popleft() != ("sign", "=") or tokens[0][0] != "text":
-            raise ConfigError(f"Value not specified for key '{key}' in JAAS config")
+            # The name may be the rest of a password.
+            raise ConfigError(
+                f"JAAS: option {len(options) + 1} has no value: put values that are no plain words into quotes"
+            )
         options[key] = tokens.popleft()[1]
     _expect_sign(tokens, ";", "at the end of the login module")
     return LoginModule(class_name, flag.lower(), options)
