@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from installed_klamm import Installed
+from spark_sessions import WITH_ARCHIVE
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -18,15 +19,6 @@ import klamm._path
 from engine.kafka.config.properties import parse_override
 from pyspark.sql import SparkSession
 
-is_on_the_path = sys.argv[1] == "on the path"
-builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-if is_on_the_path:
-    builder = builder.config("spark.executorEnv.PYTHONPATH", klamm._path.CODE)
-spark = builder.getOrCreate()
-spark.sparkContext.setLogLevel("OFF")
-texts = spark.sparkContext.parallelize(["a=1", "b=2"], 2)
-
-
 def parse(text):
     import klamm._path
     from engine.kafka.config.properties import parse_override
@@ -34,27 +26,35 @@ def parse(text):
     return parse_override(text)
 
 
-def outcome(function):
+def outcome(texts, function):
     try:
         return texts.map(function).collect()
     except Exception as error:
         return str(error).strip().splitlines()[-1]
 
 
-# A worker is used again: what comes first must not have found klamm.
-print(json.dumps({"as it is": outcome(parse_override), "importing the path": outcome(parse)}))
-spark.stop()
+def outcomes(environment):
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.driver.extraJavaOptions", sys.argv[1])
+    for name, value in environment.items():
+        builder = builder.config("spark.executorEnv." + name, value)
+    with builder.getOrCreate() as spark:
+        spark.sparkContext.setLogLevel("OFF")
+        texts = spark.sparkContext.parallelize(["a=1", "b=2"], 2)
+        # A worker is used again: what comes first must not have found klamm.
+        return [outcome(texts, function) for function in (parse_override, parse)]
+
+
+print(json.dumps([outcomes({}), outcomes({"PYTHONPATH": klamm._path.CODE})]))
 """
 
 
-@pytest.mark.parametrize("way", ["as installed", "on the path"])
-def test_functions_in_workers(installed: Installed, tmp_path: Path, way: str) -> None:
+def test_functions_in_workers(installed: Installed, tmp_path: Path) -> None:
+    """As klamm is installed, they find its code only once they ask for it; with the folder on the path at once."""
     (tmp_path / "job.py").write_text(JOB)
     python = str(installed.bin / "python")
-    ran = installed.run("python", "job.py", way, folder=tmp_path, env={"PYSPARK_PYTHON": python})
+    ran = installed.run("python", "job.py", WITH_ARCHIVE, folder=tmp_path, env={"PYSPARK_PYTHON": python})
     assert ran.code == 0, ran.err
-    result = json.loads(ran.out.splitlines()[-1])
     parsed = [["a", "1"], ["b", "2"]]
-    assert result["importing the path"] == parsed
     missing = "ModuleNotFoundError: No module named 'engine'"
-    assert result["as it is"] == (parsed if way == "on the path" else missing)
+    assert json.loads(ran.out.splitlines()[-1]) == [[missing, parsed], [parsed, parsed]]
