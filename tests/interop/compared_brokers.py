@@ -12,6 +12,7 @@ from copy import deepcopy
 from compared_configs import WORDS
 from compared_records import batch, write
 from compared_walks import fit
+from requests_compared import moved
 from side_by_side import Side, SideBySide
 
 from engine.common.model import LEADER_DURING_DELETE
@@ -196,3 +197,4 @@ def _deleted_topic(both: SideBySide, epoch: Epoch) -> None:
     versions = {"write": [9], "fetch": [4, 12]}
     for what, request in parts.items():
         both.ask(f"{what} of a deleted topic", request, versions.get(what), unlike={*WORDS, "aborted_transactions"})
+    both.ask("move of a deleted topic", lambda side: moved(side, "", (name,)))

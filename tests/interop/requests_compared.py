@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import compared_groups
 import compared_odd_records
@@ -174,10 +174,10 @@ def the_cluster(both: SideBySide) -> None:
         both.ask(f"to {ending}", lambda side: moved(side, ending))  # noqa: B023
 
 
-def moved(side: Side, ending: str) -> AlterReplicaLogDirsRequest:
-    """Move replicas to the broker's log dir, with something behind its name."""
+def moved(side: Side, ending: str, names: Iterable[str] = ("empty", "nosuch")) -> AlterReplicaLogDirsRequest:
+    """Move topics' replicas to the broker's log dir, with something behind its name."""
     (result,) = side.ask(DescribeLogDirsRequest(topics=[]), 4).results
-    topics = [AlterReplicaLogDirTopic(name=name, partitions=[0, 9]) for name in ("empty", "nosuch")]
+    topics = [AlterReplicaLogDirTopic(name=name, partitions=[0, 9]) for name in names]
     dirs = [AlterReplicaLogDir(path=f"{result.log_dir}{ending}", topics=topics)]
     return AlterReplicaLogDirsRequest(dirs=dirs)
 
