@@ -127,7 +127,7 @@ def progress_line(progress: WaveProgress, room: int | None = None) -> str:
     head = f"wave {progress.wave} of {progress.wave_count}, {progress.done_count}/{progress.count} partitions,"
     if progress.moved_bytes is None or progress.total_bytes is None:
         return f"{head} sizes are not known"
-    share = progress.moved_bytes / progress.total_bytes if progress.total_bytes else 1.0
+    share = progress.share
     sizes = f"{size_text(progress.moved_bytes)} of {size_text(progress.total_bytes)}"
     p99 = "" if progress.p99_s is None else f", p99 {progress.p99_s * 1000:.0f} ms"
     tail = f"{share:4.0%} {size_text(int(progress.rate))}/s{_left(progress)}{p99}"

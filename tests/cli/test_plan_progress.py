@@ -110,6 +110,12 @@ def test_unknown_sizes_are_told() -> None:
     assert progress_line(unknown) == "wave 1 of 1, 0/2 partitions, sizes are not known"
 
 
+def test_partitions_without_records_are_not_done_before_they_have_arrived() -> None:
+    """They wait for brokers that are dead, too."""
+    line = progress_line(WaveProgress(1, 1, 1, 4, 0, 0, 0.0, None, None, None))
+    assert line == "wave 1 of 1, 1/4 partitions, 0 B of 0 B [####------------]  25% 0 B/s"
+
+
 def test_in_a_pipe_there_is_a_line_every_few_seconds(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

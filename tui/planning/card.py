@@ -229,7 +229,7 @@ def progress_texts(progress: WaveProgress, moves: MovesBoard | None = None) -> t
     where += "   no throttle" if progress.throttle is None else f"   throttle {byte_rate(progress.throttle)}"
     if progress.moved_bytes is None or progress.total_bytes is None:
         return where, "sizes are not known"
-    share = progress.moved_bytes / progress.total_bytes if progress.total_bytes else 1.0
+    share = progress.share
     full = int(share * _BAR)
     bar = f"{'━' * full}{'╌' * (_BAR - full)} {percent(share)}"
     sizes = f"{size(progress.moved_bytes)} of {size(progress.total_bytes)}"

@@ -47,6 +47,13 @@ class WaveProgress:
     throttle: int | None
     p99_s: float | None = None
 
+    @property
+    def share(self) -> float:
+        """The share of the bytes that has moved; of the partitions, if sizes are unknown or all are empty."""
+        if self.total_bytes and self.moved_bytes is not None:
+            return self.moved_bytes / self.total_bytes
+        return self.done_count / self.count if self.count else 1.0
+
 
 class WaveMeter:
     """Computes progress from one look after another. ``to_copy`` are the bytes of each partition of the plan."""
