@@ -17,7 +17,7 @@ from engine.admin.reassignment.access import read_partitions, reassignment_reade
 from engine.admin.reassignment.adaptive_throttle import AdaptiveThrottle, ThrottleRange
 from engine.admin.reassignment.journal import Journal
 from engine.admin.reassignment.moves import flows_of
-from engine.admin.reassignment.throttle_settings import Throttle, ThrottleSettings
+from engine.admin.reassignment.throttle_settings import Throttle, ThrottleSettings, is_marked
 from engine.admin.reassignment.throttles import (
     clear_throttles,
     plan_throttle,
@@ -138,8 +138,10 @@ class WaveThrottle:
         own = {} if self.rate is None else Throttle(self.rate, self.rate).broker_settings
         cleared = await clear_throttles(self._cluster, running.names, topics, own, self._given, holds_lock=True)
         still = sorted({name.topic for name in running.names} & set(topics))
-        if still:
-            return (*cleared.left, f"the throttle of {', '.join(still[:_NAMED_MAX])} stays on while it copies")
+        read = await (await topic_reader(self._cluster)).topics(still) if still else ()
+        held = [topic.name for topic in read if topic.configs is None or is_marked(topic.configs)]
+        if held:
+            return (*cleared.left, f"the throttle of {', '.join(held[:_NAMED_MAX])} stays on while it copies")
         self.rate = self._set = None
         self._given -= set(cleared.brokers)
         return cleared.left

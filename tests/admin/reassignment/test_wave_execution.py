@@ -493,6 +493,13 @@ async def test_nobody_knows_how_long_it_takes_while_all_that_moves_waits(
 
 
 @staged(play)
+async def test_a_stalled_copy_without_a_throttle_is_said_to_keep_none(stage: Stage, /) -> None:
+    stage.watcher.on_show = lambda progress: None
+    result = await stage.execute(stall_s=0.3, throttle=None)
+    assert (result.moving, result.left, stage.moves.throttled()) == ((T0,), (), [])
+
+
+@staged(play)
 async def test_a_stalled_copy_stops_and_keeps_its_throttle(stage: Stage, /) -> None:
     stage.watcher.on_show = lambda progress: None
     result = await stage.execute(stall_s=0.3)
