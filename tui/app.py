@@ -65,6 +65,11 @@ class Palette(CommandPalette, EarlyKeys[None]):
         if searches:
             await asyncio.wait(map(asyncio.ensure_future, searches), timeout=SEARCHED_WITHIN_S)
 
+    def on_click(self, event: events.Click) -> None:
+        """Leave out a click where the terminal was before it became smaller: Textual's palette fails at it."""
+        if not self.region.contains_point(event.screen_offset):
+            event.prevent_default()
+
 
 class Dashboard(FrameApp, inherit_bindings=False):
     """The program with its screen."""

@@ -12,6 +12,7 @@ from dashboards import Driven, dashboard, shown
 from event_loop import in_event_loop, staged
 from fake_cluster import FakeCluster
 from fake_feed import FakeFeed, fake_feed
+from textual import events
 from textual.command import CommandList
 
 from engine.admin.cluster.profiles import load_profiles, profiles_path
@@ -634,3 +635,20 @@ async def test_where_znodes_cannot_be_read_no_key_is_offered_for_them(driven: Dr
 @staged(shown, "denied", size=(80, 24))
 async def test_what_nobody_may_read_is_not_said_to_be_read(driven: Driven, /) -> None:
     assert driven.lines_with("the cluster's health is not known yet: the cause stands above")
+
+
+@staged(shown)
+async def test_a_click_where_the_terminal_was_before_it_became_smaller_harms_no_palette(driven: Driven, /) -> None:
+    await driven.press("ctrl+p")
+    palette = driven.app.screen
+
+    def click(x: int, y: int) -> None:
+        keys = {"shift": False, "meta": False, "ctrl": False}
+        palette.post_message(events.Click(palette, x, y, 0, 0, button=1, screen_x=x, screen_y=y, **keys))
+
+    click(200, 10)
+    click(10, 90)
+    await driven.settled()
+    assert driven.app.screen is palette
+    click(1, 1)
+    await driven.until(lambda: driven.app.screen is driven.main)
