@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import resource
@@ -648,7 +649,8 @@ async def test_a_click_where_the_terminal_was_before_it_became_smaller_harms_no_
 
     click(200, 10)
     click(10, 90)
-    await driven.settled()
+    async with asyncio.timeout(20):
+        await driven.settled()
     assert driven.app.screen is palette
     click(1, 1)
     await driven.until(lambda: driven.app.screen is driven.main)
