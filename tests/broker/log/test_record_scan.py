@@ -14,6 +14,8 @@ from engine.broker.log.cleaner.key_map import EXACT_KEY_BYTES_MAX, fold
 from engine.broker.log.cleaner.record_runs import find_run
 from engine.broker.log.cleaner.record_scan import (
     NotRecordsError,
+    Survivors,
+    counted_from_later,
     find_live,
     find_survivors,
     index_records,
@@ -366,6 +368,23 @@ def test_a_survivor_with_the_largest_possible_time_ends_the_search() -> None:
     survivors = find_survivors(data, start, len(data), 2, 0, {}, keeps_tombstones=True)
     assert max_timestamp_delta(data, survivors, 5) == 5
     assert max_timestamp_delta(data, survivors, 3) == 3, "the last one's; the caller says that none is larger"
+
+
+def test_the_largest_time_may_be_before_the_base() -> None:
+    records = [record(number, b"a", time_delta=delta) for number, delta in enumerate((-65, -64, -65))]
+    data, start = section_of(records)
+    survivors = Survivors(bounds_of(records, records, start), has_tombstone=False, null_keys=0)
+    assert max_timestamp_delta(data, survivors, 5) == -64, "one byte, all bits of which but the first are set"
+
+
+@pytest.mark.parametrize("shift_ms", [1, 2, 63, 64, 65, 128, 8191, 8192, 2**21, 2**41])
+def test_survivors_are_as_if_encoded_with_a_later_base(shift_ms: int) -> None:
+    records = every_boundary()
+    data, start = section_of(records, b"padding")
+    kept = [each for each in records if random.Random(shift_ms + each.offset).random() < 0.5]
+    survivors = Survivors(bounds_of(records, kept, start), has_tombstone=False, null_keys=0)
+    later = bytes(encode_records(kept, BASE, T0 + shift_ms).data)
+    assert counted_from_later(data, survivors, shift_ms) == later
 
 
 def test_a_removed_record_between_survivors_has_no_say_about_the_time() -> None:
