@@ -19,7 +19,7 @@ from engine.admin.cluster.target import Naming, resolve_target
 from engine.admin.groups.values import GroupType
 from engine.admin.lag.history_folder import COLUMNS, Lake, Rows, chunk_of
 from engine.admin.lag.history_reading import CompactedDay, Moment, Objective, compact, read_lake
-from engine.admin.lag.history_sampling import Watched, plan_chunks, sample_chunk
+from engine.admin.lag.history_sampling import ChunkDone, Watched, plan_chunks, sample_chunk
 from engine.admin.lag.verdicts import LagStatus, Point
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
@@ -265,10 +265,17 @@ async def test_who_may_not_read_is_told_why_no_waiting_time_is_known(lake: Lake,
             broker.answers[ApiKey.FETCH] = refuse
         servers = ",".join(f"{host}:{port}" for host, port in brokers.bootstrap)
         target = resolve_target(Naming(bootstrap_servers=servers), {}, tmp_path)
-        tasks, _ = await asyncio.to_thread(
-            plan_chunks, [Watched(target)], lake.shown, MIDNIGHT_MS, 0, 1, with_times=True
-        )
-        done = await asyncio.to_thread(sample_chunk, tasks[0])
+
+        def sampled(minute: int, *, with_times: bool) -> ChunkDone:
+            time_ms = MIDNIGHT_MS + minute * MINUTE
+            (task,), _ = plan_chunks([Watched(target)], lake.shown, time_ms, minute, 1, with_times=with_times)
+            return sample_chunk(task)
+
+        done = await asyncio.to_thread(sampled, 0, with_times=True)
+        for minute in range(1, 5):
+            unasked = await asyncio.to_thread(sampled, minute, with_times=False)
+            assert (unasked.group_count, unasked.failures) == (1, ()), "nobody has asked how long they have waited"
+        assert brokers.brokers[0].requests(FetchRequest)[1:], "whether they are records was asked"
     assert done.group_count == 1
     (failure,) = done.failures
     assert failure.endswith("how long records have waited is not known: User:ANONYMOUS lacks read on topic t")
