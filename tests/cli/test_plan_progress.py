@@ -179,6 +179,8 @@ def test_commands_to_paste_name_the_cluster(named: dict[str, str], options: str)
     verb = "--reassignment-json-file p.json"
     assert f"klamm reassign verify {verb} --wait{options}; " in throttled
     assert throttled.endswith(f"klamm reassign cancel {verb}{options}")
+    piped = _how_to_go_on(invocation, Path("-"), is_throttled=False)
+    assert piped == "follow it: klamm reassign verify --reassignment-json-file FILE"
 
 
 def result(outcome: Outcome, done: int, reason: str | None = None, wave: int = 1) -> WavesResult:

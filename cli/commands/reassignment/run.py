@@ -145,7 +145,10 @@ async def execute(
 
 
 def _scope(path: Path | None) -> str:
-    return "--all" if path is None else f"--reassignment-json-file {shlex.quote(str(path))}"
+    if path is None:
+        return "--all"
+    # What was piped in cannot be read once more.
+    return f"--reassignment-json-file {'FILE' if str(path) == '-' else shlex.quote(str(path))}"
 
 
 def _cancel(path: Path | None) -> str:
