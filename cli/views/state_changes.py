@@ -1,4 +1,4 @@
-"""Merged state-change logs on stdout, in every format, each entry as it comes: there may be millions."""
+"""Merged state-change logs on stdout, each entry as it comes, for there may be millions; and what their check found."""
 
 from __future__ import annotations
 

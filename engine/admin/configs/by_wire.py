@@ -302,7 +302,7 @@ async def alter_configs(
     """Set and delete settings of an entity, all or none.
 
     Raises:
-        BadRequest: a setting to be deleted is not set, or a quota is none or has a bad value.
+        BadRequest: a setting to be deleted is not set, or a quota is unknown or has a bad value.
         NotFound: there is no such topic or broker.
         Refused: the cluster rejects it; the message is the cluster's.
     """
