@@ -10,7 +10,6 @@ from datetime import datetime
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Nothing, Report, Section, Table, Tone, cells_of
 from cli.output.values import human_duration
-from engine.admin.groups.values import GroupState
 from engine.admin.lag.metrics import lag_metrics
 from engine.admin.lag.results import GroupLag, LagAnswer, PartitionLag, QueryLag, QueryPartitionLag
 from engine.admin.lag.spark_positions import ReaderKind
@@ -299,11 +298,7 @@ def _or_unknown(offset: int | None) -> object:
 
 
 def _words(reason: Reason, group: GroupLag) -> str:
-    # Nobody owns a partition then, and one member that does not join again keeps all others waiting.
-    if reason is Reason.STANDS_STILL and group.state in (
-        GroupState.PREPARING_REBALANCE,
-        GroupState.COMPLETING_REBALANCE,
-    ):
+    if reason is Reason.STANDS_STILL and group.is_rebalancing:
         return "does not move, because the group rebalances"
     return _WORDS[reason]
 

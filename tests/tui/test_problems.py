@@ -20,6 +20,7 @@ from engine.admin.analysis.incidents import RUNS_MAX, Run, Runs
 from engine.admin.analysis.standstills import may_step_over
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.configs.values import Entity, EntityType
+from engine.admin.groups.values import GroupState
 from engine.admin.health.report import Check, HealthReason, HealthReport, HealthStatus, Severity
 from engine.admin.lag.results import GroupLag
 from engine.admin.lag.verdicts import LagStatus, Reason
@@ -968,6 +969,21 @@ def test_partitions_with_only_markers_do_not_make_one_record_the_cause() -> None
     assert not may_step_over(with_first(Reason.NO_RECORDS, LagStatus.OK, 1))
     assert not may_step_over(with_first(Reason.ONLY_ABORTED, LagStatus.UNKNOWN, 3))
     assert may_step_over(with_first(Reason.LAG_FELL, LagStatus.OK, 3)), "another one moves"
+
+
+@pytest.mark.parametrize("state", [GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE])
+def test_of_a_group_that_rebalances_no_record_is_looked_at(state: GroupState) -> None:
+    feed = FakeFeed(FakeCluster(3, {"orders": 4}), plays=False)
+    feed.cluster.add_group("reports", "orders", reads=0.0, lag=1_000)
+    board = board_of(feed, 22)
+    (problem,) = problems_of(board)
+    assert problem.effect.startswith("stands still, ") and "see the record" in problem.advice
+    (group,) = board.frame.groups
+    stuck = replace(group, lag=replace(group.lag, state=state))
+    board.take(replace(board.frame, sequence=board.frame.sequence + 1, groups=(stuck,), events=()))
+    (problem,) = problems_of(board)
+    assert problem.effect.startswith("rebalancing, ")
+    assert problem.advice.startswith("a member that does not join again keeps the others waiting: ")
 
 
 def test_why_lists_cases_once_and_says_how_many_more_there_are() -> None:

@@ -95,6 +95,8 @@ def why_of(lag: GroupLag, still_s: float | None = None) -> str:
     if still_s is not None:
         return f"has committed nothing for {span(still_s)}"
     reason = plain(lag.error) if lag.error is not None else (lag.reason or "").replace("_", " ")
+    if lag.reason is Reason.STANDS_STILL and lag.is_rebalancing:
+        reason = "rebalancing"
     missing = f"lag of {unknown_text(lag)}" if lag.has_unknown_lag else ""
     return ", ".join(part for part in (reason, missing) if part)
 

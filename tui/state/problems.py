@@ -37,6 +37,9 @@ _OF_READERS: Mapping[Reason | None, str] = {
     Reason.WENT_BACK: "its offsets were reset, or its topic was made anew; its consumers go on from there",
     Reason.LAG_NEVER_FELL: "it reads less than comes in: give it more consumers; see who reads what (enter)",
 }
+_REBALANCES = (
+    "a member that does not join again keeps the others waiting: look at what its members log, or restart them"
+)
 _OFTEN = 3
 _OVER_A_RECORD = (
     "look at what its members log, and at the record before which they stand (enter, enter); "
@@ -431,6 +434,7 @@ def _of_groups(board: Board) -> Iterator[Problem]:
         long = "" if group.lag.time_lag_ms is None else f" for {time_lag_cell(group.lag).text}"
         why = why_of(group.lag) if still_s is None else f"no commit for {span(still_s)}"
         parts = [*([why] if why else []), f"{lag} behind{long}"]
+        is_stopped = group.lag.reason is Reason.STANDS_STILL and group.lag.is_rebalancing
         held = [partition for partition in group.lag.partitions if board.standstills.holds_up(group.name, partition)]
         growth = growth_of(group.lag)
         if growth is not None and abs(growth) >= 1:
@@ -441,6 +445,7 @@ def _of_groups(board: Board) -> Iterator[Problem]:
             is_of_cluster=False,
             examples=tuple(_cases_of(group, changes[f"group {group.name}"])),
             advice=(_OVER_A_RECORD if any(partition.consumer_id for partition in held) else _STEP_OVER) if held
+            else _REBALANCES if is_stopped
             else _OF_READERS.get(group.lag.reason, "see which partitions are behind, and who owns them (enter)"),
             mends=("group.reset",) if held else (),
         )  # fmt: skip

@@ -103,6 +103,11 @@ class GroupLag:
     kind: ReaderKind = ReaderKind.GROUP
 
     @property
+    def is_rebalancing(self) -> bool:
+        """Whether nobody owns a partition now: one member that does not join again keeps all others waiting."""
+        return self.state in (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
+
+    @property
     def has_unknown_lag(self) -> bool:
         """Whether a partition's lag is not known, because it has no leader for example: ``lag`` is a lower bound."""
         return self.unknown_partition_count > 0 and any(
