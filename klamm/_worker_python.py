@@ -42,8 +42,12 @@ def python_without_zips() -> str | None:
         return None
     folder = tempfile.mkdtemp(prefix="klamm-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    program = Path(folder) / "python"
-    program.write_text(f"#!{sys.executable}\nPYSPARK = {pyspark.__file__!r}\n{_WITHOUT_ZIPS}")
+    return write_python_without_zips(Path(folder) / "python", sys.executable, pyspark.__file__)
+
+
+def write_python_without_zips(program: Path, python: str, pyspark: str) -> str | None:
+    """Write the program, which runs this Python and imports PySpark from there; None if nothing may be run there."""
+    program.write_text(f"#!{python}\nPYSPARK = {pyspark!r}\n{_WITHOUT_ZIPS}")
     program.chmod(0o700)
     # Not on a file system from which nothing may be run.
     return str(program) if os.access(program, os.X_OK) else None

@@ -17,6 +17,7 @@ from spark_sessions import SPARK_HOME, WITH_ARCHIVE
 
 from engine.local.addresses import own_loopback_address
 from engine.local.java import find_java
+from klamm._worker_python import python_without_zips
 
 
 @contextmanager
@@ -66,7 +67,8 @@ def submitted(
     """Run ``job.py`` of a folder by ``spark-submit`` with ``--files`` and what it is given, in JSON."""
     settings = {
         **settings,
-        "spark.pyspark.python": sys.executable,
+        # Spark gives up a worker that does not connect within ten seconds: so none compiles a zip.
+        "spark.pyspark.python": python_without_zips() or sys.executable,
         "spark.executor.memory": "512m",
         # It begins when all executors are there.
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",

@@ -13,6 +13,7 @@ from class_archive import SPARK_HOME, short_lived_with_archive
 
 from engine.local.java import find_java
 from engine.spark.session import SparkOptions, spark_session
+from klamm._worker_python import write_python_without_zips
 
 __all__ = ["SPARK_HOME"]
 
@@ -56,7 +57,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def plain_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the program."""
+    """Return the program. Spark gives up a worker that does not connect within ten seconds: so none compiles a zip."""
     folder = tmp_path_factory.mktemp("python")
     venv.create(folder, symlinks=True)
     packages = next(folder.glob("lib/python3*/site-packages"))
@@ -67,4 +68,5 @@ def plain_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (packages / name).symlink_to(package)
         for libraries in package.parent.glob(f"{name}.libs"):
             (packages / libraries.name).symlink_to(libraries)
-    return folder / "bin" / "python"
+    python, pyspark = folder / "bin" / "python", packages / "pyspark" / "__init__.py"
+    return Path(write_python_without_zips(folder / "without-zips", str(python), str(pyspark)) or python)
