@@ -174,7 +174,12 @@ class Cluster:
             return None
         with suppress(AdminError):
             await self._wire.metadata(asked)
-        names = {right.name for right in self._denied if right.resource_type is ResourceType.TOPIC}
+        # Whether a name is free is tried with a creation: who may not create a topic may see it all the same.
+        names = {
+            right.name
+            for right in self._denied
+            if right.resource_type is ResourceType.TOPIC and right.operation is not AclOperation.CREATE
+        }
         topic = next((topic for topic in topics if topic in names), None)
         if topic is None:
             return None

@@ -9,7 +9,7 @@ from event_loop import in_event_loop
 from scripted_brokers import scripted_cluster
 
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import Refused, StillUnderWay
+from engine.admin.cluster.errors import NotFound, Refused, StillUnderWay
 from engine.admin.cluster.snapshot_file import save_snapshot
 from engine.admin.cluster.target import ClusterTarget, Origin, Side
 from engine.admin.topics.access import SnapshotTopicReader, topic_changer, topic_reader
@@ -149,3 +149,15 @@ async def test_a_refusal_without_a_word_names_the_brokers_without_a_rack(
     assert "replica assignment" not in str(growth.value.hint), "it is refused even with an assignment"
     assert placed.value.hint is None, "nobody had to place replicas"
     assert of_kraft.value.hint is None, "its controller places replicas all the same"
+
+
+@in_event_loop
+async def test_a_topic_is_not_called_hidden_from_who_may_not_create_it() -> None:
+    """To create it is how klamm finds out whether an old one still blocks its name."""
+    denied = CreatableTopicResult(name="t", error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    async with scripted_cluster(1) as brokers:
+        brokers.brokers[0].answers[ApiKey.CREATE_TOPICS] = lambda _: CreateTopicsResponse(topics=[denied])
+        target = ClusterTarget("t", Origin.OPTIONS, bootstrap=tuple(brokers.bootstrap))
+        with pytest.raises(NotFound, match="topic 't' does not exist"):
+            async with Cluster(target, timeout_s=10) as cluster:
+                await (await topic_changer(cluster)).exists("t", if_exists=False)
