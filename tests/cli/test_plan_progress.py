@@ -114,6 +114,8 @@ def test_partitions_without_records_are_not_done_before_they_have_arrived() -> N
     """They wait for brokers that are dead, too."""
     line = progress_line(WaveProgress(1, 1, 1, 4, 0, 0, 0.0, None, None, None))
     assert line == "wave 1 of 1, 1/4 partitions, 0 B of 0 B [####------------]  25% 0 B/s"
+    some = progress_line(WaveProgress(1, 1, 1, 4, 1_000, 1_000, 0.0, None, None, None))
+    assert some == "wave 1 of 1, 1/4 partitions, 1.0 kB of 1.0 kB [###############-]  99% 0 B/s"
 
 
 def test_in_a_pipe_there_is_a_line_every_few_seconds(

@@ -49,9 +49,13 @@ class WaveProgress:
 
     @property
     def share(self) -> float:
-        """The share of the bytes that has moved; of the partitions, if sizes are unknown or all are empty."""
+        """The share of the bytes that has moved; of the partitions, if sizes are unknown or all are empty.
+
+        It is not 1 before all partitions have arrived, with or without bytes.
+        """
         if self.total_bytes and self.moved_bytes is not None:
-            return self.moved_bytes / self.total_bytes
+            share = self.moved_bytes / self.total_bytes
+            return share if self.done_count == self.count else min(share, 0.99)
         return self.done_count / self.count if self.count else 1.0
 
 
