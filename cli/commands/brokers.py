@@ -25,7 +25,7 @@ from engine.common.quantities import counted, plural
 
 if TYPE_CHECKING:
     from engine.admin.cluster.connection import Cluster
-    from engine.admin.reassignment.plan_file import PartitionMove
+    from engine.admin.reassignment.reassignment_file import PartitionMove
     from engine.common.model import TopicPartition
 
 
@@ -183,7 +183,7 @@ async def log_dirs(
     from cli.views.brokers import log_dirs_report, totals_report
     from engine.admin.brokers.access import read_selected_log_dirs
     from engine.admin.log_dirs.describing import totals_by_broker, totals_by_dir, totals_by_topic
-    from engine.admin.reassignment.plan_file import parse_broker_list
+    from engine.admin.reassignment.reassignment_file import parse_broker_list
     from engine.admin.topics.selection import select_topics
 
     if summary is not None and summary not in SUMMARIES:
@@ -278,7 +278,7 @@ async def demote(
     from cli.framework.cluster_session import open_cluster
     from engine.admin.cluster.rollback_file import new_rollback_path
     from engine.admin.reassignment.demotion import read_demotion
-    from engine.admin.reassignment.plan_file import parse_broker_list
+    from engine.admin.reassignment.reassignment_file import parse_broker_list
 
     brokers = parse_broker_list(ids)
     path = rollback_file or new_rollback_path("demoted", ".json")

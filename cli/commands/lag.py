@@ -21,8 +21,8 @@ from engine.common.quantities import counted
 if TYPE_CHECKING:
     from cli.commands.exporter import Page
     from engine.admin.cluster.connection import Cluster
+    from engine.admin.lag.group_lag import LagAnswer
     from engine.admin.lag.measuring import LagMeter
-    from engine.admin.lag.results import LagAnswer
     from engine.admin.lag.spark_traces import QueryTraces
     from engine.admin.lag.stores import OtherStore
     from engine.admin.lag.verdicts import LagStatus

@@ -10,8 +10,8 @@ from datetime import datetime
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Nothing, Report, Section, Table, Tone, cells_of
 from cli.output.values import human_duration
+from engine.admin.lag.group_lag import GroupLag, LagAnswer, PartitionLag, QueryLag, QueryPartitionLag
 from engine.admin.lag.metrics import lag_metrics
-from engine.admin.lag.results import GroupLag, LagAnswer, PartitionLag, QueryLag, QueryPartitionLag
 from engine.admin.lag.spark_positions import ReaderKind
 from engine.admin.lag.verdicts import LagStatus, Reason
 from engine.common.quantities import counted

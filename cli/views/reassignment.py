@@ -31,8 +31,8 @@ from engine.admin.reassignment.moves import (
     Refusal,
     RunningReassignment,
 )
-from engine.admin.reassignment.plan_file import plan_document, plan_text
 from engine.admin.reassignment.prepare import PlannedMove, PreparedReassignment, RoomShortage
+from engine.admin.reassignment.reassignment_file import plan_document, plan_text
 from engine.admin.reassignment.throttles import ClearedThrottles
 from engine.admin.reassignment.verify import HELD_UP
 from engine.common.quantities import counted, plural, size_text

@@ -26,7 +26,7 @@ from cli.output.report import Report
 from cli.views.lag import lag_report
 from engine.admin.cluster.errors import Unreachable
 from engine.admin.groups.values import GroupState, GroupType
-from engine.admin.lag.results import GroupLag, LagAnswer, PartitionLag, QueryLag
+from engine.admin.lag.group_lag import GroupLag, LagAnswer, PartitionLag, QueryLag
 from engine.admin.lag.spark_positions import ReaderKind
 from engine.admin.lag.verdicts import LagStatus, Reason
 from engine.local.cluster import LocalCluster

@@ -28,8 +28,8 @@ from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 from engine.admin.reassignment.journal import JournalRecord, open_journal
 from engine.admin.reassignment.lock_holder import Holder
 from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState
-from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.reassignment.plan_runs import PlanRun, Verb, is_led_back, what_is_left
+from engine.admin.reassignment.reassignment_file import PartitionMove
 from engine.admin.reassignment.wave_progress import Outcome, Step, WaveProgress, WavesResult
 from engine.admin.reassignment.wave_standings import AS_BEFORE
 from engine.admin.reassignment.waves import Standing, WaveCaps, WaveMove, standing_of, turned_round

@@ -10,8 +10,8 @@ from cli.commands.reassignment.run import _summary
 from cli.views.spark import compacted_report, history_report
 from engine.admin.lag.history_reading import CompactedDay, LagHistory, ReaderHistory
 from engine.admin.lag.verdicts import LagStatus
-from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.reassignment.prepare import PreparedReassignment
+from engine.admin.reassignment.reassignment_file import PartitionMove
 from engine.common.model import TopicPartition
 from plans.capping import cap_note
 

@@ -29,7 +29,7 @@ from engine.admin.groups.reset_plan import PartitionReset
 from engine.admin.groups.values import GroupState, GroupType, ListedGroup
 from engine.admin.log_dirs.describing import DirReplica, LogDir
 from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState
-from engine.admin.reassignment.plan_file import PartitionMove
+from engine.admin.reassignment.reassignment_file import PartitionMove
 from engine.admin.records.deletion import DeletionResult, RecordsDeletion
 from engine.admin.records.fetching import ConsumedRecord
 from engine.admin.topics.describing import PartitionDescription, TopicDescription

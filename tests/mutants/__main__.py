@@ -31,7 +31,7 @@ _TIED = (sys.executable, str(ROOT / "engine/local/launch.py"), "tied")
 """Runs a command that ends with this process, however this one ends."""
 
 TESTED_BY = {
-    "engine/broker/log/producer_entry.py": [
+    "engine/broker/log/producer_sequences.py": [
         "broker/log/test_producer_rules.py",
         "broker/log/test_producers.py",
         "broker/log/test_verified_transactions.py",

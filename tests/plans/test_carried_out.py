@@ -10,7 +10,7 @@ import pytest
 from odd_clusters import odd_case
 from small_clusters import applied
 
-from engine.admin.reassignment.plan_file import PartitionMove
+from engine.admin.reassignment.reassignment_file import PartitionMove
 from engine.admin.reassignment.waves import Wave, WaveCaps, WaveMove, waves_of
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.common.snapshot import ClusterSnapshot

@@ -14,8 +14,8 @@ from fake_feed import fake_feed
 
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.log_dirs.describing import with_logs
-from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.reassignment.plan_runs import PlanRun, Verb
+from engine.admin.reassignment.reassignment_file import PartitionMove
 from engine.admin.reassignment.wave_progress import Outcome, Step, WavesResult
 from engine.admin.reassignment.waves import Standing, WaveMove
 from engine.common.errors import OperationError

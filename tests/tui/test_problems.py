@@ -22,7 +22,7 @@ from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.configs.values import Entity, EntityType
 from engine.admin.groups.values import GroupState
 from engine.admin.health.report import Check, HealthReason, HealthReport, HealthStatus, Severity
-from engine.admin.lag.results import GroupLag
+from engine.admin.lag.group_lag import GroupLag
 from engine.admin.lag.verdicts import LagStatus, Reason
 from engine.admin.reassignment.journal import UnfinishedPlan
 from engine.admin.watch.events import Event, EventKind

@@ -18,8 +18,8 @@ from engine.admin.reassignment.cancel import (
     cancel_reassignments,
     prepare_cancellation,
 )
-from engine.admin.reassignment.plan_file import PartitionMove, plan_document
 from engine.admin.reassignment.prepare import prepare_reassignment
+from engine.admin.reassignment.reassignment_file import PartitionMove, plan_document
 from engine.admin.reassignment.throttle_settings import Throttle
 from engine.admin.reassignment.throttles import ClearedThrottles, delete_throttles, set_throttle
 from engine.admin.reassignment.verify import preview_unneeded_throttles, verify_reassignment

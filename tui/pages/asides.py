@@ -16,7 +16,7 @@ from typing import Any
 from engine.admin.analysis.incidents import Incident, Run, Runs
 from engine.admin.analysis.timeline import timelines
 from engine.admin.brokers.metrics import IDLE_LOW_PERCENT, TOPICS_MAX, BrokerFigures
-from engine.admin.lag.results import PartitionLag, QueryPartitionLag
+from engine.admin.lag.group_lag import PartitionLag, QueryPartitionLag
 from engine.admin.lag.verdicts import Reason
 from engine.admin.watch.events import Event
 from engine.admin.watch.frame import Stage, WatchedGroup

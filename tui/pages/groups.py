@@ -9,7 +9,7 @@ from typing import Any
 from engine.admin.analysis.rebalances import group_past
 from engine.admin.cluster.target import Side
 from engine.admin.groups.values import GroupMember
-from engine.admin.lag.results import GroupLag, PartitionLag
+from engine.admin.lag.group_lag import GroupLag, PartitionLag
 from engine.admin.lag.verdicts import LagStatus, Reason
 from engine.admin.watch.frame import LinkState, Stage, WatchedGroup
 from tui.drawing.cells import DENIED, LOADING, NO_DATA, Cell, Column, Tone, attribute, column, figure

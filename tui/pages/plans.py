@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from engine.admin.reassignment.plan_file import PartitionMove
+from engine.admin.reassignment.reassignment_file import PartitionMove
 from engine.common.model import TopicPartition
 from engine.common.quantities import counted
 from tui.drawing.cells import Cell, Column, Tone, column, figure

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from engine.admin.lag.results import QueryLag, QueryPartitionLag
+from engine.admin.lag.group_lag import QueryLag, QueryPartitionLag
 from engine.admin.lag.spark_positions import ReaderKind
 from engine.admin.lag.spark_queries import Job, JobSource
 from engine.admin.lag.verdicts import LagStatus

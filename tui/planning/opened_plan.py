@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from engine.admin.cluster.errors import AdminError
-from engine.admin.reassignment.plan_file import PartitionMove, parse_plan
 from engine.admin.reassignment.plan_runs import moves_between
+from engine.admin.reassignment.reassignment_file import PartitionMove, parse_plan
 from engine.admin.reassignment.waves import WaveCaps, WaveMove, waves_of
 from engine.common.model import TopicPartition
 from plans.digest import plan_digest

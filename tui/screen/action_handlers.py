@@ -10,7 +10,7 @@ from typing import Any
 
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.target import ClusterTarget
-from engine.admin.lag.results import PartitionLag
+from engine.admin.lag.group_lag import PartitionLag
 from engine.admin.watch.feed import Playback
 from engine.admin.watch.recording import RecordedFeed
 from engine.common.model import TopicPartition

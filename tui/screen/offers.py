@@ -16,7 +16,7 @@ from engine.admin.cluster.target import Side
 from engine.admin.configs.values import Entity, EntityType, plain_value
 from engine.admin.elections.scope_and_result import ElectionScope, ElectionType
 from engine.admin.health.report import Check
-from engine.admin.lag.results import PartitionLag
+from engine.admin.lag.group_lag import PartitionLag
 from engine.admin.watch.frame import Stage
 from engine.common.quantities import counted
 from tui.drawing.units import byte_rate, size

@@ -13,7 +13,7 @@ from engine.admin.analysis.moves import CopyProgress, CopyState
 from engine.admin.analysis.rebalances import changes_of_members
 from engine.admin.analysis.throttles import ThrottleVerdict, throttle_texts, what_is_held
 from engine.admin.health.report import Check, HealthReason, Severity
-from engine.admin.lag.results import PartitionLag
+from engine.admin.lag.group_lag import PartitionLag
 from engine.admin.lag.verdicts import Reason
 from engine.admin.watch.events import EventKind
 from engine.admin.watch.frame import WatchedGroup

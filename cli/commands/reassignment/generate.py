@@ -55,7 +55,7 @@ async def generate(
     from cli.framework.cluster_session import open_cluster
     from cli.views.reassignment import generated_report, generated_text
     from engine.admin.reassignment.generate import generate_reassignment, topics_named
-    from engine.admin.reassignment.plan_file import parse_broker_list, plan_document, plan_text
+    from engine.admin.reassignment.reassignment_file import parse_broker_list, plan_document, plan_text
     from engine.admin.topics.selection import select_topics
 
     selection = select_topics(_topic_texts(topics, topics_to_move_json_file))
@@ -79,7 +79,7 @@ async def generate(
 
 
 def _topic_texts(topics: list[str] | None, file: Path | None) -> Sequence[str]:
-    from engine.admin.reassignment.plan_file import parse_topics_to_move
+    from engine.admin.reassignment.reassignment_file import parse_topics_to_move
 
     if (file is None) == (not topics):
         raise UsageError("name topics, or give --topics-to-move-json-file")

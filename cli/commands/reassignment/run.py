@@ -34,8 +34,8 @@ from engine.common.quantities import counted
 
 if TYPE_CHECKING:
     from engine.admin.cluster.connection import Cluster
-    from engine.admin.reassignment.plan_file import PartitionMove
     from engine.admin.reassignment.prepare import PreparedReassignment
+    from engine.admin.reassignment.reassignment_file import PartitionMove
     from engine.admin.reassignment.throttle_settings import Throttle
     from engine.common.model import TopicPartition
 

@@ -17,7 +17,7 @@ from engine.runtime.input_files import name_of, read_input
 if TYPE_CHECKING:
     from engine.admin.brokers.load import Replicas
     from engine.admin.cluster.connection import Cluster
-    from engine.admin.reassignment.plan_file import PartitionMove
+    from engine.admin.reassignment.reassignment_file import PartitionMove
 
 group = CommandGroup(
     "reassign",
@@ -65,7 +65,7 @@ class ReadPlan:
 
 def read_plan(path: Path) -> ReadPlan:
     """Read a reassignment file."""
-    from engine.admin.reassignment.plan_file import parse_plan, planned_cluster_id
+    from engine.admin.reassignment.reassignment_file import parse_plan, planned_cluster_id
 
     text = read_input(path)
     return ReadPlan(path, parse_plan(text, name_of(path)), planned_cluster_id(text))

@@ -19,7 +19,7 @@ from engine.common.quantities import counted
 if TYPE_CHECKING:
     from engine.admin.cluster.errors import AdminError
     from engine.admin.cluster.target import ClusterTarget
-    from engine.admin.lag.results import QueryLag
+    from engine.admin.lag.group_lag import QueryLag
     from engine.admin.lag.spark_positions import Query
 
 

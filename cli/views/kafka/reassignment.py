@@ -9,7 +9,7 @@ from cli.views.kafka.hash_order import in_hash_order
 from engine.admin.elections.scope_and_result import ElectionResult, PartitionElection
 from engine.admin.reassignment.cancel import CancelledPartition, CancelResult
 from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState, RunningReassignment
-from engine.admin.reassignment.plan_file import PartitionMove, plan_document, plan_text
+from engine.admin.reassignment.reassignment_file import PartitionMove, plan_document, plan_text
 from engine.common.model import TopicPartition
 from engine.common.quantities import plural
 

@@ -16,7 +16,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from engine.admin.analysis.incidents import Incidents
 from engine.admin.analysis.timeline import Absences
-from engine.admin.lag.results import GroupLag
+from engine.admin.lag.group_lag import GroupLag
 from engine.admin.watch.events import Event, EventKind
 from engine.admin.watch.frame import Frame, Stage
 from engine.admin.watch.packed_logs import WIDTH, ReplicaLogs

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from engine.admin.lag.group_lag import GroupLag, PartitionLag
 from engine.admin.lag.group_paces import Paces
-from engine.admin.lag.results import GroupLag, PartitionLag
 from engine.admin.lag.verdicts import LagStatus, Reason
 from engine.admin.watch.events import Event, EventKind
 from engine.admin.watch.frame import Frame, Stage, WatchedGroup

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from engine.admin.groups.values import GroupType
-from engine.admin.lag.results import GroupLag
+from engine.admin.lag.group_lag import GroupLag
 from engine.admin.lag.spark_positions import ReaderKind
 from engine.admin.lag.verdicts import TELLING_SPAN_MS
 

@@ -11,8 +11,7 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError
 from engine.admin.cluster.target import ClusterTarget
 from engine.admin.groups.scope import FoundGroups, GroupScope, find_groups
-from engine.admin.lag.history_folder import CLUSTER_KIND, COLUMNS, Lake, LakePoints, Rows, chunk_of
-from engine.admin.lag.results import (
+from engine.admin.lag.group_lag import (
     Followed,
     GroupLag,
     QueryLag,
@@ -21,6 +20,7 @@ from engine.admin.lag.results import (
     group_lag,
     place_of_unread,
 )
+from engine.admin.lag.history_folder import CLUSTER_KIND, COLUMNS, Lake, LakePoints, Rows, chunk_of
 from engine.admin.lag.sampling import Sample, take_sample
 from engine.admin.lag.spark_queries import measure_queries
 from engine.admin.lag.spark_traces import QueryTraces

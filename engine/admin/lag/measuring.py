@@ -17,10 +17,7 @@ from engine.admin.cluster.wire import WireCluster
 from engine.admin.groups.group_reading import needless, offsets_topic
 from engine.admin.groups.scope import FoundGroups, GroupScope, find_groups
 from engine.admin.groups.values import GroupType
-from engine.admin.lag.group_paces import Paces
-from engine.admin.lag.history import History, append_sample, read_history
-from engine.admin.lag.pace import Commit, is_within_pace, seems_still, steps_of
-from engine.admin.lag.results import (
+from engine.admin.lag.group_lag import (
     Followed,
     GroupLag,
     LagAnswer,
@@ -29,6 +26,9 @@ from engine.admin.lag.results import (
     place_of_newest,
     place_of_unread,
 )
+from engine.admin.lag.group_paces import Paces
+from engine.admin.lag.history import History, append_sample, read_history
+from engine.admin.lag.pace import Commit, is_within_pace, seems_still, steps_of
 from engine.admin.lag.sampling import GroupSample, IsWanted, PartitionSample, Sample, take_sample
 from engine.admin.lag.spark_queries import measure_queries
 from engine.admin.lag.spark_traces import QueryTraces

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from engine.admin.lag.results import GroupLag, QueryLag
+from engine.admin.lag.group_lag import GroupLag, QueryLag
 from engine.admin.lag.verdicts import LagStatus
 from engine.common.metric import Metric
 

@@ -15,9 +15,7 @@ from datetime import UTC, datetime
 from engine.admin.cluster.asking import FAILURES
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.groups.values import CommittedOffset
-from engine.admin.lag.history import POINTS_MAX
-from engine.admin.lag.pace import Commit, is_batch_late
-from engine.admin.lag.results import (
+from engine.admin.lag.group_lag import (
     GroupLag,
     PartitionLag,
     QueryLag,
@@ -26,6 +24,8 @@ from engine.admin.lag.results import (
     place_of_newest,
     place_of_unread,
 )
+from engine.admin.lag.history import POINTS_MAX
+from engine.admin.lag.pace import Commit, is_batch_late
 from engine.admin.lag.sampling import GroupSample, IsWanted, PartitionSample, why_unknown
 from engine.admin.lag.spark_positions import Position, Query, ReaderKind
 from engine.admin.lag.unread import Place, Times, UnreadRecord, read_times

@@ -16,7 +16,7 @@ from engine.admin.cluster.target import Side, Source
 from engine.admin.configs.access import alter_entity
 from engine.admin.configs.values import Entity, EntityType
 from engine.admin.reassignment.moves import Refusal, RunningReassignment, RunningReassignments, Targets
-from engine.admin.reassignment.plan_file import PartitionMove
+from engine.admin.reassignment.reassignment_file import PartitionMove
 from engine.admin.topics.access import topic_reader
 from engine.admin.topics.values import partitions_of
 from engine.common.listing import first_few

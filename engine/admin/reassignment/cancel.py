@@ -18,7 +18,7 @@ from engine.admin.cluster.remedies import Parameter, Phrase
 from engine.admin.reassignment.access import read_partitions, reassignment_changer, reassignment_reader
 from engine.admin.reassignment.log_dirs import Replica, stop_log_dir_moves
 from engine.admin.reassignment.moves import Refusal
-from engine.admin.reassignment.plan_file import PartitionMove
+from engine.admin.reassignment.reassignment_file import PartitionMove
 from engine.admin.reassignment.throttles import ClearedThrottles, clear_throttles
 from engine.admin.topics.access import topic_reader
 from engine.common.errors import ErrorCode

@@ -16,7 +16,7 @@ from engine.admin.cluster.members import read_members
 from engine.admin.elections.scope_and_result import ElectionScope, read_scope
 from engine.admin.log_dirs.describing import note_hidden_topics, read_log_dirs, topics_in
 from engine.admin.reassignment.access import read_topics, reassignment_changer, require_partitions
-from engine.admin.reassignment.plan_file import PartitionMove
+from engine.admin.reassignment.reassignment_file import PartitionMove
 from engine.admin.topics.access import topic_reader
 from engine.admin.topics.values import partitions_of
 from engine.common.model import TopicPartition

@@ -15,8 +15,8 @@ from engine.admin.cluster.rollback_file import drop_rollback, write_rollback
 from engine.admin.reassignment.access import reassignment_changer
 from engine.admin.reassignment.log_dirs import move_log_dirs, refuse_moves
 from engine.admin.reassignment.moves import PartitionStatus, ProgressWatcher, ReassignmentState, Refusal
-from engine.admin.reassignment.plan_file import plan_text
 from engine.admin.reassignment.prepare import PreparedReassignment
+from engine.admin.reassignment.reassignment_file import plan_text
 from engine.admin.reassignment.throttle_settings import ThrottleSettings
 from engine.admin.reassignment.throttles import ClearedThrottles, renew_throttle, set_throttle
 from engine.admin.reassignment.verify import clear_finished, follow_reassignment, read_statuses

@@ -11,7 +11,7 @@ from engine.admin.cluster.errors import AdminError, NotFound, Refused, Unreachab
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.cluster.wire_failures import refuse
 from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState
-from engine.admin.reassignment.plan_file import PartitionMove
+from engine.admin.reassignment.reassignment_file import PartitionMove
 from engine.common.errors import ErrorCode, error_code
 from engine.common.model import TopicPartition
 from engine.kafka.protocol.api_keys import ApiKey

@@ -19,7 +19,7 @@ from engine.admin.reassignment.journal import JournalRecord, read_journal
 from engine.admin.reassignment.lock import SESSION_TIMEOUT_S, refuse_while_held
 from engine.admin.reassignment.lock_holder import Holder
 from engine.admin.reassignment.log_dirs import read_log_dirs
-from engine.admin.reassignment.plan_file import PartitionMove
+from engine.admin.reassignment.reassignment_file import PartitionMove
 from engine.admin.reassignment.wave_execution import execute_waves
 from engine.admin.reassignment.wave_progress import STALL_S, WaveControl, WaveSettings, WavesResult, WaveWatcher
 from engine.admin.reassignment.wave_standings import read_standings

@@ -17,7 +17,7 @@ from engine.admin.cluster.remedies import USE_BROKERS, Operation, Parameter, Phr
 from engine.admin.reassignment.access import read_topics, reassignment_changer, reassignment_reader, require_partitions
 from engine.admin.reassignment.log_dirs import Replica, ReplicaPlace, check_can_move, check_log_dirs, read_log_dirs
 from engine.admin.reassignment.moves import Flows, RunningReassignments, flows_of
-from engine.admin.reassignment.plan_file import ANY_LOG_DIR, PartitionMove, plan_document
+from engine.admin.reassignment.reassignment_file import ANY_LOG_DIR, PartitionMove, plan_document
 from engine.admin.reassignment.throttle_settings import Throttle, ThrottleSettings
 from engine.admin.reassignment.throttles import plan_throttle
 from engine.admin.reassignment.waves import WaveMove

@@ -26,7 +26,7 @@ from engine.admin.reassignment.access import (
 from engine.admin.reassignment.lock import plan_in_the_way
 from engine.admin.reassignment.log_dirs import read_log_dirs
 from engine.admin.reassignment.moves import Flows, brokers_of
-from engine.admin.reassignment.plan_file import PartitionMove
+from engine.admin.reassignment.reassignment_file import PartitionMove
 from engine.admin.reassignment.throttle_settings import (
     LOG_DIRS_RATE,
     RATES,

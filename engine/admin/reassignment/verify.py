@@ -19,7 +19,7 @@ from engine.admin.reassignment.moves import (
     ReassignmentState,
     status_of,
 )
-from engine.admin.reassignment.plan_file import PartitionMove
+from engine.admin.reassignment.reassignment_file import PartitionMove
 from engine.admin.reassignment.throttles import ClearedThrottles, clear_throttles
 from engine.admin.topics.access import topic_reader
 from engine.common.model import ReplicaAssignment, TopicPartition

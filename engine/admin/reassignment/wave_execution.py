@@ -32,7 +32,7 @@ from engine.admin.reassignment.log_dirs import (
     refuse_moves,
 )
 from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState, Refusal
-from engine.admin.reassignment.plan_file import plan_document, plan_text
+from engine.admin.reassignment.reassignment_file import plan_document, plan_text
 from engine.admin.reassignment.throttles import ClearedThrottles, clear_throttles
 from engine.admin.reassignment.verify import read_statuses
 from engine.admin.reassignment.wave_progress import (

@@ -21,8 +21,8 @@ from engine.admin.groups.group_reading import list_groups
 from engine.admin.groups.scope import FoundGroups, as_error, is_of_consumers, why_without_lag
 from engine.admin.groups.values import GroupState, GroupType, ListedGroup
 from engine.admin.health.reading import probe_brokers
+from engine.admin.lag.group_lag import GroupLag
 from engine.admin.lag.measuring import LagMeter
-from engine.admin.lag.results import GroupLag
 from engine.admin.lag.verdicts import LagStatus
 from engine.admin.offsets.listing import FoundOffset, ask_offsets
 from engine.admin.topics.values import MIN_ISR

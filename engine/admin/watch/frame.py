@@ -20,7 +20,7 @@ from engine.admin.cluster.rights import Right
 from engine.admin.cluster.target import Side
 from engine.admin.groups.values import GroupMember
 from engine.admin.health.report import HealthReport, HoldingTransaction
-from engine.admin.lag.results import GroupLag, QueryLag
+from engine.admin.lag.group_lag import GroupLag, QueryLag
 from engine.admin.lag.spark_queries import Job
 from engine.admin.log_dirs.describing import LogDir
 from engine.admin.watch.events import Event

@@ -23,8 +23,8 @@ from engine.admin.groups.scope import FoundGroups, GroupScope
 from engine.admin.groups.values import GroupState, GroupType
 from engine.admin.health.checks import has_throttles
 from engine.admin.health.reading import holding_of, read_holding
+from engine.admin.lag.group_lag import GroupLag, QueryLag
 from engine.admin.lag.measuring import LagMeter, LagOptions
-from engine.admin.lag.results import GroupLag, QueryLag
 from engine.admin.lag.spark_positions import Query, ReaderKind
 from engine.admin.lag.spark_queries import jobs_of, measure_queries
 from engine.admin.lag.spark_traces import QueryTraces

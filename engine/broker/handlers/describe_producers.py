@@ -12,7 +12,7 @@ from engine.broker.handlers.answer_lists import answer_lists
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import Steps, each_part, in_steps
 from engine.broker.handlers.registry import handles
-from engine.broker.log.producer_entry import ProducerEntry
+from engine.broker.log.producer_sequences import ProducerEntry
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.common.topic_names import check_topic_name

@@ -41,8 +41,8 @@ from engine.broker.log.placed_batches import (
     stamp_append_time,
 )
 from engine.broker.log.preparation import Preparation
-from engine.broker.log.producer_entry import SEQUENCE_MODULUS, BatchMetadata, CompletedTransaction
 from engine.broker.log.producer_replay import ReplayJob, bytes_to_replay, rebuild_producer_state
+from engine.broker.log.producer_sequences import SEQUENCE_MODULUS, BatchMetadata, CompletedTransaction
 from engine.broker.log.producer_state import ProducerStateManager
 from engine.broker.log.results import NO_APPEND_TIME, NO_OFFSET, AppendResult, LogPosition, LogRead
 from engine.broker.log.segment import LogSegment

@@ -13,7 +13,7 @@ from engine.broker.log.append_origin import AppendOrigin
 from engine.broker.log.environment import LogEnvironment
 from engine.broker.log.placed_batches import AppendTerms, PlacedBatches, PositionedHeader, stamped
 from engine.broker.log.preparation import Preparation, PreparationNeeded, is_long_work
-from engine.broker.log.producer_entry import BatchMetadata, CompletedTransaction, ProducerAppend
+from engine.broker.log.producer_sequences import BatchMetadata, CompletedTransaction, ProducerAppend
 from engine.broker.log.producer_state import ProducerStateManager
 from engine.broker.log.results import NO_APPEND_TIME, OffsetsOutOfOrder, UnexpectedAppendOffset
 from engine.common.errors import ErrorCode, KafkaError

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from engine.broker.log.append_origin import AppendOrigin
-from engine.broker.log.producer_entry import (
+from engine.broker.log.producer_sequences import (
     NO_TRANSACTION,
     CompletedTransaction,
     ProducerAppend,

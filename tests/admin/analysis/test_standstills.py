@@ -8,7 +8,7 @@ import pytest
 
 from engine.admin.analysis.standstills import Standstills
 from engine.admin.groups.values import GroupState, GroupType
-from engine.admin.lag.results import GroupLag, group_lag
+from engine.admin.lag.group_lag import GroupLag, group_lag
 from engine.admin.lag.sampling import GroupSample, PartitionSample
 from engine.admin.lag.verdicts import LagStatus, Point, Reason
 from engine.admin.watch.events import EventKind

@@ -14,8 +14,8 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.log_dirs.describing import read_log_dirs
 from engine.admin.reassignment.log_dirs import stop_log_dir_moves
-from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.reassignment.plan_runs import with_sizes
+from engine.admin.reassignment.reassignment_file import PartitionMove
 from engine.admin.reassignment.waves import WaveMove
 from engine.admin.topics.access import topic_reader
 from engine.common.model import TopicPartition

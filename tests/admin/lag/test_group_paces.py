@@ -10,9 +10,9 @@ from typing import cast
 from virtual_time import in_virtual_time
 
 from engine.admin.groups.values import GroupState, GroupType
+from engine.admin.lag.group_lag import GroupLag, LagAnswer, group_lag
 from engine.admin.lag.group_paces import Paces
 from engine.admin.lag.measuring import LagMeter, watch_lag
-from engine.admin.lag.results import GroupLag, LagAnswer, group_lag
 from engine.admin.lag.sampling import GroupSample, PartitionSample
 from engine.admin.lag.spark_positions import ReaderKind
 from engine.admin.lag.unread import Place, UnreadRecord

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.admin.groups.values import GroupState, GroupType
-from engine.admin.lag.results import GroupLag, PartitionLag, group_lag
+from engine.admin.lag.group_lag import GroupLag, PartitionLag, group_lag
 from engine.admin.lag.sampling import GroupSample, PartitionSample
 from engine.admin.lag.verdicts import LagStatus, Point, Reason
 from engine.common.model import TopicPartition

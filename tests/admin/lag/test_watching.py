@@ -14,9 +14,9 @@ from virtual_time import in_virtual_time
 from engine.admin.cluster.errors import Refused, Unreachable
 from engine.admin.groups.values import GroupState, GroupType
 from engine.admin.lag import measuring
+from engine.admin.lag.group_lag import LagAnswer
 from engine.admin.lag.history import History
 from engine.admin.lag.measuring import LagMeter, LagOptions, watch_lag
-from engine.admin.lag.results import LagAnswer
 from engine.admin.lag.sampling import GroupSample, PartitionSample, Sample
 from engine.admin.lag.unread import Place, Times, UnreadRecord
 from engine.admin.lag.verdicts import LagStatus, Reason

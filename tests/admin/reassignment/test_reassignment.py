@@ -15,14 +15,14 @@ from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.reassignment.generate import generate_plan
 from engine.admin.reassignment.log_dirs import LogDirs, Replica, ReplicaPlace
 from engine.admin.reassignment.moves import PartitionStatus, ProgressMeter, ReassignmentState, status_of
-from engine.admin.reassignment.plan_file import (
+from engine.admin.reassignment.reassignment_file import (
     PartitionMove,
     parse_broker_list,
     parse_plan,
     parse_topics_to_move,
     plan_document,
 )
-from engine.admin.reassignment.plan_file import plan_text as written
+from engine.admin.reassignment.reassignment_file import plan_text as written
 from engine.admin.reassignment.verify import held_up, remaining_bytes, seen_as_begun
 from engine.common.assignment import assign_replicas
 from engine.common.model import BrokerInfo, ReplicaAssignment, TopicPartition

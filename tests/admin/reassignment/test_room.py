@@ -12,7 +12,6 @@ from scripted_moves import DIR, OTHER_DIR, SIZE, ScriptedMoves
 from engine.admin.brokers.reading_load import read_sizes, read_volumes
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import ClusterTarget, Origin
-from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.reassignment.prepare import (
     PlannedDir,
     PlannedMove,
@@ -21,6 +20,7 @@ from engine.admin.reassignment.prepare import (
     prepare_reassignment,
     room_shortages,
 )
+from engine.admin.reassignment.reassignment_file import PartitionMove
 from engine.admin.reassignment.throttle_settings import Throttle
 from engine.admin.reassignment.waves import WaveMove
 from engine.common.model import TopicPartition

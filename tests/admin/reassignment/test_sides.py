@@ -27,8 +27,8 @@ from engine.admin.reassignment.access import (
 from engine.admin.reassignment.by_wire import WireReassignments
 from engine.admin.reassignment.by_znode import ReassignmentInProgress, ZnodeReassignments
 from engine.admin.reassignment.moves import ReassignmentState, RunningReassignments
-from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.reassignment.prepare import WaitsForDeadBroker, prepare_reassignment
+from engine.admin.reassignment.reassignment_file import PartitionMove
 from engine.admin.reassignment.throttle_settings import FOLLOWER_RATE, LEADER_RATE, Throttle
 from engine.admin.reassignment.throttles import clear_throttles
 from engine.admin.reassignment.verify import read_statuses, verify_reassignment

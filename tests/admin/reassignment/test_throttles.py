@@ -13,7 +13,7 @@ import pytest
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.reassignment import throttles
 from engine.admin.reassignment.moves import brokers_of, flows_of
-from engine.admin.reassignment.plan_file import PartitionMove
+from engine.admin.reassignment.reassignment_file import PartitionMove
 from engine.admin.reassignment.throttle_settings import (
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,

@@ -25,7 +25,7 @@ from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 from engine.admin.reassignment.journal import read_journal
 from engine.admin.reassignment.lock_holder import Holder, LockHeld
 from engine.admin.reassignment.moves import PartitionStatus
-from engine.admin.reassignment.plan_file import PartitionMove
+from engine.admin.reassignment.reassignment_file import PartitionMove
 from engine.admin.reassignment.throttle_settings import (
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from engine.admin.reassignment.journal import JournalRecord
 from engine.admin.reassignment.lock_holder import Holder
 from engine.admin.reassignment.moves import status_of
-from engine.admin.reassignment.plan_file import PartitionMove
+from engine.admin.reassignment.reassignment_file import PartitionMove
 from engine.admin.reassignment.wave_standings import AS_BEFORE, ELSEWHERE, NOT_REACHED, seen_from_before
 from engine.admin.reassignment.waves import Standing, WaveCaps, WaveMove, standing_of, turned_round, waves_of
 from engine.common.model import ReplicaAssignment, TopicPartition

@@ -22,8 +22,8 @@ from engine.admin.reassignment.cancel import CancelResult, cancel_reassignments,
 from engine.admin.reassignment.execute import ExecutedReassignment, execute_reassignment
 from engine.admin.reassignment.generate import generate_reassignment
 from engine.admin.reassignment.moves import ReassignmentProgress, ReassignmentState, Refusal
-from engine.admin.reassignment.plan_file import PartitionMove, parse_plan, planned_cluster_id
 from engine.admin.reassignment.prepare import PreparedReassignment, prepare_reassignment
+from engine.admin.reassignment.reassignment_file import PartitionMove, parse_plan, planned_cluster_id
 from engine.admin.reassignment.throttle_settings import REPLICA_LISTS, Throttle, read_list
 from engine.admin.reassignment.throttles import set_throttle
 from engine.admin.reassignment.verify import follow_reassignment, verify_reassignment

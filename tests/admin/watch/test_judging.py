@@ -16,7 +16,7 @@ from engine.admin.cluster.target import ClusterTarget, Origin, Side
 from engine.admin.groups.scope import FoundGroups
 from engine.admin.groups.values import GroupListing, GroupState, GroupType, ListedGroup
 from engine.admin.health.report import Check, HealthReport, Severity
-from engine.admin.lag.results import LagAnswer
+from engine.admin.lag.group_lag import LagAnswer
 from engine.admin.lag.verdicts import LagStatus
 from engine.admin.reassignment.lock_holder import Holder
 from engine.admin.watch.by_wire import GroupReader, unmeasured

@@ -9,7 +9,7 @@ from log_folders import data_batch
 
 from engine.broker.log.append_origin import AppendOrigin, CommitMarker
 from engine.broker.log.placed_batches import AppendTerms
-from engine.broker.log.producer_entry import CompletedTransaction, ProducerAppend, ProducerEntry, Verification
+from engine.broker.log.producer_sequences import CompletedTransaction, ProducerAppend, ProducerEntry, Verification
 from engine.broker.log.producer_snapshots import ProducerSnapshots
 from engine.broker.log.producer_state import LATE_TRANSACTION_BUFFER_MS, ProducerStateManager
 from engine.common.model import TopicPartition

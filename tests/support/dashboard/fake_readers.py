@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from engine.admin.groups.values import GroupMember, GroupState, GroupType
 from engine.admin.lag import spark_queries
-from engine.admin.lag.results import group_lag
+from engine.admin.lag.group_lag import group_lag
 from engine.admin.lag.sampling import GroupSample, PartitionSample
 from engine.admin.lag.spark_positions import Batch, Query, ReaderKind
 from engine.admin.lag.spark_queries import QueryLag, jobs_of

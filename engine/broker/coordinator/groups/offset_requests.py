@@ -28,7 +28,7 @@ from engine.broker.coordinator.groups.state_machine import GroupMachine
 from engine.broker.coordinator.groups.values import CommittedOffset, Committer, GroupState, Offsets
 from engine.broker.coordinator.ownership import OwnedPartitions
 from engine.broker.coordinator.writer import ReplicatedWriter, commit_error
-from engine.broker.log.producer_entry import Verification
+from engine.broker.log.producer_sequences import Verification
 from engine.broker.network.request import Deferred
 from engine.common.clock import Clock
 from engine.common.errors import NO_ERROR, ErrorCode

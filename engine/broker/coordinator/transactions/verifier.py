@@ -17,7 +17,7 @@ from typing import NamedTuple
 from engine.broker.coordinator.peers import BrokerConnections
 from engine.broker.coordinator.transactions.coordinator import TransactionCoordinator
 from engine.broker.coordinator.transactions.state_machine import ProducerIdAndEpoch
-from engine.broker.log.producer_entry import Verification
+from engine.broker.log.producer_sequences import Verification
 from engine.broker.metrics.measures import Histogram
 from engine.broker.replication.metadata_cache import MetadataCache
 from engine.broker.replication.replica_manager import ReplicaManager

@@ -15,7 +15,7 @@ from virtual_time import run_virtual
 from engine.broker.coordinator.transactions import verifier
 from engine.broker.coordinator.transactions.state_machine import ProducerIdAndEpoch
 from engine.broker.coordinator.transactions.verifier import TransactionVerifier, Verified
-from engine.broker.log.producer_entry import Verification
+from engine.broker.log.producer_sequences import Verification
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.kafka.client.errors import ConnectionLost, NoCommonVersion

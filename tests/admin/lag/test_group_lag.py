@@ -6,8 +6,8 @@ import pytest
 
 from engine.admin.cluster.errors import Unknown
 from engine.admin.groups.values import GroupState, GroupType
+from engine.admin.lag.group_lag import GroupLag, doubtful_places, group_lag, place_of_newest, place_of_unread
 from engine.admin.lag.pace import Trend, sum_of_trends, trend_of
-from engine.admin.lag.results import GroupLag, doubtful_places, group_lag, place_of_newest, place_of_unread
 from engine.admin.lag.sampling import GroupSample, PartitionSample
 from engine.admin.lag.unread import Behind, Place, Times, UnreadRecord
 from engine.admin.lag.verdicts import KnownPoint, LagStatus, Point, Reason
