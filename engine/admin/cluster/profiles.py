@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.admin.cluster.errors import BadRequest, NotFound
-from engine.admin.cluster.remedies import Operation, Parameter, Phrase, words
+from engine.admin.cluster.remedies import Operation, Parameter, Phrase
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 _TEXT_KEYS = ("zookeeper", "bootstrap_servers", "command_config", "jaas_config", "metrics", "label", "colour")
@@ -104,16 +104,17 @@ class Profiles:
         """The profile that is used when no cluster is named.
 
         Raises:
-            NotFound: the file names one that it does not have. Only who relies on it is kept from working.
+            NotFound: the file names one that it does not have. Only those who rely on it are kept from working.
         """
         if self.default_name is None:
             return None
         try:
             return self.named(self.default_name)
         except NotFound as error:
-            error.message = words(f"there is no profile {self.default_name!r}, which is the default")
-            error.hint = Phrase(error.hint or "", "; choose another: ", Operation.SET_DEFAULT_PROFILE)
-            raise
+            another = Phrase(error.hint or "", "; choose another: ", Operation.SET_DEFAULT_PROFILE)
+            raise NotFound(
+                f"there is no profile {self.default_name!r}, which is the default", where=error.where, hint=another
+            ) from None
 
 
 def profiles_path(environment: Mapping[str, str]) -> Path:
