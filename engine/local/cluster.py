@@ -263,7 +263,6 @@ class LocalCluster:
 
     @property
     def zookeeper(self) -> EmbeddedZooKeeper:
-        """The ZooKeeper server."""
         if self._zookeeper is None:
             raise OperationError("the cluster has not been started", hint="call start() first")
         return self._zookeeper
@@ -288,7 +287,6 @@ class LocalCluster:
         return None
 
     def status(self) -> ClusterStatus:
-        """Return what runs where."""
         server = self.zookeeper.process
         return ClusterStatus(
             self.zookeeper_connect,

@@ -27,8 +27,6 @@ DISK_FREE_MIN_BYTES = 2 * 1024**3
 
 
 class CheckStatus(StrEnum):
-    """The result of a check."""
-
     OK = "ok"
     OPTIONAL = "optional"
     """Missing, and only some things need it."""

@@ -101,7 +101,6 @@ class LocalBroker:
 
     @property
     def is_paused(self) -> bool:
-        """Whether it is frozen."""
         return self.process is not None and self.process.is_paused
 
     @property
@@ -119,7 +118,6 @@ class LocalBroker:
         return self.spec.directory / "logs"
 
     def status(self) -> BrokerStatus:
-        """Return its state now."""
         spec = self.spec
         log_dirs = tuple(str(path) for path in spec.log_dirs)
         listener = spec.overrides.get(METRICS_LISTENER)

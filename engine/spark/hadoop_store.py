@@ -22,7 +22,6 @@ class HadoopStore:
         self._jvm, self._conf = hadoop()
 
     def list(self, path: str) -> list[Entry]:
-        """Return what is in a folder."""
         where = self._path(path)
         try:
             files = where.getFileSystem(self._conf)
@@ -39,7 +38,6 @@ class HadoopStore:
         ]
 
     def read(self, path: str) -> bytes:
-        """Return what is in a file."""
         where = self._path(path)
         try:
             stream = where.getFileSystem(self._conf).open(where)

@@ -91,8 +91,6 @@ def verify_ranges(spark: SparkSession, tasks: Sequence[RangeTask]) -> list[Parti
 
 
 def verify_range(task: RangeTask) -> PartitionVerification:
-    """Compare one range."""
-
     async def run() -> PartitionVerification:
         wire = WireCluster(
             task.bootstrap,

@@ -86,8 +86,6 @@ class StopReplicaPartition:
 
 @dataclass(frozen=True, slots=True)
 class StopReplicaToBroker:
-    """A StopReplica request."""
-
     broker_id: int
     broker_epoch: int
     controller_epoch: int

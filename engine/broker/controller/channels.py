@@ -43,8 +43,6 @@ BACKOFF_MS = 100
 
 @dataclass(frozen=True, slots=True)
 class ChannelSettings:
-    """The settings of the channels to brokers."""
-
     controller_id: int
     ibp: MetadataVersion
     listener_name: str
@@ -255,7 +253,6 @@ class ControllerChannels:
 
     @property
     def by_broker(self) -> Mapping[int, BrokerChannel]:
-        """The channels by broker id."""
         return self._channels
 
     def connect(self, broker: BrokerInfo) -> None:

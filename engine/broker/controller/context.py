@@ -58,7 +58,6 @@ class ControllerContext:
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything."""
         self.epoch = ControllerEpoch()
         self.live_brokers: dict[int, BrokerInfo] = {}
         self.shutting_down_broker_ids: set[int] = set()

@@ -179,7 +179,6 @@ class ControllerCore:
             yield from carry_out(Answer(_failure(event)))
 
     def _handlers(self) -> list[Row[Steps[None]]]:
-        """The handler of each event."""
         return [
             on(events.BrokerChange, lambda _: self._brokers.process_change()),
             on(events.BrokerModification, lambda event: self._brokers.process_modification(event.broker_id)),
@@ -249,7 +248,6 @@ class ControllerCore:
 
 
 def _answer(steps: Steps[object]) -> Steps[None]:
-    """Answer with the result of these steps."""
     yield from carry_out(Answer((yield from steps)))
 
 

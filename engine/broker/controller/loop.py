@@ -143,7 +143,6 @@ class Controller:
 
     @property
     def event_queue_size(self) -> int:
-        """Events that wait."""
         return len(self._queue)
 
     @property

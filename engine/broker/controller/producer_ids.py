@@ -54,7 +54,6 @@ class ProducerIdBlocks:
 
     @property
     def wants_block(self) -> bool:
-        """Whether the next block should be fetched now."""
         return self._next_block is None and self._next_id >= self._prefetch_at
 
     def put(self, block: ProducerIdBlock) -> None:
@@ -69,8 +68,6 @@ class ProducerIdBlocks:
 
 
 class ProducerIdSource(Protocol):
-    """Where blocks come from."""
-
     async def next_block(self) -> ProducerIdBlock:
         """Claim a block. Raises KlammError if none is available now."""
 

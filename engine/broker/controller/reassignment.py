@@ -83,8 +83,6 @@ Failures = dict[TopicPartition, KlammError]
 
 
 class Reassignments:
-    """Reassignments under way."""
-
     def __init__(
         self,
         context: ControllerContext,
@@ -165,7 +163,6 @@ class Reassignments:
             yield from carry_out(Continue(ProceedWithReassignments(tuple(later))))
 
     def forget_topic(self, topic: str) -> Steps[None]:
-        """Drop the reassignments of a deleted topic."""
         partitions = [p for p in self._context.partitions_being_reassigned if p.topic == topic]
         for partition in partitions:
             yield from self._forget(partition)

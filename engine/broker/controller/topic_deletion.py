@@ -137,7 +137,6 @@ class TopicDeletion:
         yield from self._replicas.change(movable, ineligible)
 
     def _states(self, topic: str) -> Steps[set[ReplicaState]]:
-        """Return the states of a topic's replicas."""
         states: set[ReplicaState] = set()
         replicas = self._context.replicas_of(self._context.partitions_of_topic(topic))
         yield from each(replicas, lambda replica: states.add(self._context.replica_state(replica)))

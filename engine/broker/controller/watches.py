@@ -45,7 +45,6 @@ class ControllerWatches:
         self._callbacks: dict[str, WatchCallback] = {}
 
     async def perform(self, instruction: do.WatchInstruction) -> None:
-        """Carry out one instruction of the core."""
         match instruction:
             case do.WatchCluster():
                 await self._watch_cluster()

@@ -73,8 +73,6 @@ OfTopic = TypeVar("OfTopic", LeaderAndIsrPartition, StopReplicaPartition)
 
 @dataclass(frozen=True, slots=True)
 class RequestVersions:
-    """The versions this controller sends."""
-
     leader_and_isr: int
     update_metadata: int
     stop_replica: int

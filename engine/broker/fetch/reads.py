@@ -332,7 +332,6 @@ class FetchReads:
 
     @property
     def size_bytes(self) -> int:
-        """Number of bytes read."""
         return self._size_bytes
 
     @property

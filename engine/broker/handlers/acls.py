@@ -108,7 +108,6 @@ def describe_acls(context: RequestContext, request: DescribeAclsRequest) -> Desc
 
 @handles(ApiKey.CREATE_ACLS, requires=["Alter Cluster"])
 async def create_acls(context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
-    """Add rules."""
     results = await in_turns(request.creations, lambda _: AclCreationResult())
     added: dict[ResourcePattern, list[tuple[AclEntry, AclCreationResult]]] = {}
     breather = Breather()

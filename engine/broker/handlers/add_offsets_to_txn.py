@@ -22,7 +22,6 @@ from engine.kafka.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnRequest
 
 @handles(ApiKey.ADD_OFFSETS_TO_TXN, requires=["Write TransactionalId", "Read Group"])
 def add_offsets_to_txn(context: RequestContext, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse | Deferred:
-    """Add a group's partition to a transaction."""
     if are_transactions_refused(context):
         return AddOffsetsToTxnResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     deferred = Deferred()

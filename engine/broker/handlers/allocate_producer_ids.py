@@ -21,7 +21,6 @@ from engine.kafka.zk.cluster import ProducerIdBlock
 async def allocate_producer_ids(
     context: RequestContext, request: AllocateProducerIdsRequest
 ) -> AllocateProducerIdsResponse:
-    """Give a broker its next block."""
     answer = await context.broker.controller.ask(AllocateProducerIds(request.broker_id, request.broker_epoch))
     if isinstance(answer, ProducerIdBlock):
         return AllocateProducerIdsResponse(producer_id_start=answer.first_producer_id, producer_id_len=answer.size)

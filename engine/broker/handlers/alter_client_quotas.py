@@ -55,7 +55,6 @@ _EPSILON = 1e-6
 
 @handles(ApiKey.ALTER_CLIENT_QUOTAS, requires=["AlterConfigs Cluster"])
 async def alter_client_quotas(context: RequestContext, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
-    """Set and remove quotas."""
     breather = Breather()
     entries = answer_list(context, AlterClientQuotasResponse, "entries")
     twice = await carry_out(repeated(lambda: map(_key, request.entries)))

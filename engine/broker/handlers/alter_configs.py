@@ -26,7 +26,6 @@ from engine.kafka.protocol.apis.alter_configs import (
 
 @handles(ApiKey.ALTER_CONFIGS, requires=["AlterConfigs Cluster", "AlterConfigs Topic"])
 async def alter_configs(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
-    """Replace the settings of each resource."""
     responses = answer_list(context, AlterConfigsResponse, "responses")
     await change_configs(
         context.broker,

@@ -36,7 +36,6 @@ _FIRST_WITH_BROKER_EPOCHS = 3
 
 @handles(ApiKey.ALTER_PARTITION, requires=["ClusterAction Cluster"])
 async def alter_partition(context: RequestContext, request: AlterPartitionRequest) -> AlterPartitionResponse:
-    """Change ISRs."""
     name = "topic_id" if context.api_version >= _FIRST_WITH_TOPIC_IDS else "topic_name"
     breather = Breather()
     topics = await carry_out(

@@ -33,7 +33,6 @@ from engine.runtime.turns import Breather, carry_out
 async def alter_partition_reassignments(
     context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
-    """Start, replace or cancel reassignments."""
     breather = Breather()
     topics = await carry_out(
         ByTopic.of(

@@ -27,7 +27,6 @@ _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 @handles(ApiKey.API_VERSIONS, requires=[])
 def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
-    """List the APIs and versions that this broker answers."""
     if context.api_version >= 3:
         if not _names_its_software(request):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)

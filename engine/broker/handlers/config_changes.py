@@ -69,8 +69,6 @@ class ResourceChange:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome for one resource."""
-
     code: ErrorCode = ErrorCode.NONE
     message: str | None = None
 

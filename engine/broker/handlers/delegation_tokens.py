@@ -94,7 +94,6 @@ async def create_delegation_token(
 async def renew_delegation_token(
     context: RequestContext, request: RenewDelegationTokenRequest
 ) -> RenewDelegationTokenResponse:
-    """Let a token last longer."""
     code, expiry_ms = await _changed(
         context, lambda tokens, who: tokens.renew(who, bytes(request.hmac), request.renew_period_ms)
     )
@@ -105,7 +104,6 @@ async def renew_delegation_token(
 async def expire_delegation_token(
     context: RequestContext, request: ExpireDelegationTokenRequest
 ) -> ExpireDelegationTokenResponse:
-    """Let a token end sooner."""
     code, expiry_ms = await _changed(
         context, lambda tokens, who: tokens.expire(who, bytes(request.hmac), request.expiry_time_period_ms)
     )

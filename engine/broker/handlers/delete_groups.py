@@ -20,7 +20,6 @@ from engine.kafka.protocol.apis.delete_groups import DeletableGroupResult, Delet
 @handles(ApiKey.DELETE_GROUPS, requires=["Delete Group"])
 @in_steps
 def delete_groups(context: RequestContext, request: DeleteGroupsRequest) -> Steps[DeleteGroupsResponse]:
-    """Remove groups."""
     results = answer_list(context, DeleteGroupsResponse, "results")
     twice = yield from repeated(lambda: request.groups_names)
     done: set[str] = set()

@@ -43,7 +43,6 @@ Parts = dict[str, str | None]
 async def describe_client_quotas(
     context: RequestContext, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
-    """List quotas."""
     try:
         conditions = _conditions(request.components)
         entities = await _entities(context.broker, conditions, strict=request.strict)

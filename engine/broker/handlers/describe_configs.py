@@ -57,7 +57,6 @@ logger = logging.getLogger("kafka.server.ConfigHelper")
 
 @handles(ApiKey.DESCRIBE_CONFIGS, requires=["DescribeConfigs Cluster", "DescribeConfigs Topic"])
 async def describe_configs(context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    """Describe the settings of each resource."""
     breather = Breather()
     odd = None
     for resources in in_lists(request.resources):

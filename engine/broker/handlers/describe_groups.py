@@ -28,7 +28,6 @@ from engine.kafka.protocol.apis.describe_groups import (
 @handles(ApiKey.DESCRIBE_GROUPS, requires=["Describe Group"])
 @in_steps
 def describe_groups(context: RequestContext, request: DescribeGroupsRequest) -> Steps[DescribeGroupsResponse]:
-    """Describe groups."""
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_REQUESTED
     groups = yield from each(
         request.groups,

@@ -29,7 +29,6 @@ from engine.kafka.protocol.apis.describe_producers import (
 @handles(ApiKey.DESCRIBE_PRODUCERS, requires=["Read Topic"])
 @in_steps
 def describe_producers(context: RequestContext, request: DescribeProducersRequest) -> Steps[DescribeProducersResponse]:
-    """List the producers of partitions."""
     topics = yield from each_part(
         request.topics,
         lambda topic: topic.partition_indexes,

@@ -27,7 +27,6 @@ from engine.kafka.protocol.apis.describe_transactions import (
 def describe_transactions(
     context: RequestContext, request: DescribeTransactionsRequest
 ) -> Steps[DescribeTransactionsResponse]:
-    """Describe transactional ids."""
     states = yield from each(
         request.transactional_ids,
         lambda name: _describe(context, name),

@@ -23,7 +23,6 @@ from engine.kafka.protocol.apis.end_txn import EndTxnRequest, EndTxnResponse
 
 @handles(ApiKey.END_TXN, requires=["Write TransactionalId"])
 def end_txn(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse | Deferred:
-    """Commit or abort a transaction."""
     if are_transactions_refused(context):
         return EndTxnResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     response: EndTxnResponse | None = None

@@ -21,7 +21,6 @@ from engine.kafka.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResp
 
 @handles(ApiKey.HEARTBEAT, requires=["Read Group"])
 def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
-    """Keep a member."""
     if are_static_members_refused(context, request.group_instance_id):
         return HeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     error = context.broker.group_coordinator.heartbeat(

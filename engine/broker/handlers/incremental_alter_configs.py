@@ -31,7 +31,6 @@ from engine.kafka.protocol.apis.incremental_alter_configs import (
 async def incremental_alter_configs(
     context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    """Change the settings of each resource."""
     responses = answer_list(context, IncrementalAlterConfigsResponse, "responses")
     await change_configs(
         context.broker,

@@ -28,7 +28,6 @@ from engine.kafka.protocol.records.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_
 
 @handles(ApiKey.INIT_PRODUCER_ID, requires=["Write TransactionalId", "IdempotentWrite Cluster", "Write Topic"])
 async def init_producer_id(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
-    """Give a producer its id."""
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         return _failed(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:

@@ -37,7 +37,6 @@ PROTOCOLS_MAX = 1000
 def join_group(
     context: RequestContext, request: JoinGroupRequest
 ) -> JoinGroupResponse | Deferred | Coroutine[Any, Any, Deferred]:
-    """Let a member join its group."""
     version = context.api_version
     if len(request.protocols) > PROTOCOLS_MAX:
         return _response(JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id), version)

@@ -38,7 +38,6 @@ logger = logging.getLogger("kafka.server.KafkaApis")
 
 @handles(ApiKey.LEADER_AND_ISR, requires=["ClusterAction Cluster"])
 async def leader_and_isr(context: RequestContext, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-    """Take the roles that the controller assigns."""
     path = "topics.partition_errors" if context.api_version >= FIRST_BY_TOPIC else "partition_errors"
     lists = answer_lists(context, LeaderAndIsrResponse, path)
     if is_stale(context.broker, request.broker_epoch):

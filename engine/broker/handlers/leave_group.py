@@ -30,7 +30,6 @@ from engine.runtime.turns import Turns
 def leave_group(
     context: RequestContext, request: LeaveGroupRequest
 ) -> LeaveGroupResponse | Coroutine[Any, Any, LeaveGroupResponse]:
-    """Remove members from their group."""
     commits = unfinished_commits(context)
     if commits or len(request.members) > AT_ONCE_MAX:
         return _piece_by_piece(context, request, commits)

@@ -20,7 +20,6 @@ from engine.kafka.protocol.apis.list_groups import ListedGroup, ListGroupsReques
 @handles(ApiKey.LIST_GROUPS, requires=["Describe Cluster", "Describe Group"])
 @in_steps
 def list_groups(context: RequestContext, request: ListGroupsRequest) -> Steps[ListGroupsResponse]:
-    """List this broker's groups."""
     error, groups = yield from context.broker.group_coordinator.list_groups(request.states_filter, request.types_filter)
     listed = yield from each(
         groups,

@@ -29,7 +29,6 @@ from engine.runtime.turns import Breather
 async def list_partition_reassignments(
     context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """List the reassignments under way."""
     breather = Breather()
     assignments: dict[TopicPartition, ReplicaAssignment] = {}
     for wanted in [None] if request.topics is None else parts_in_lists(request.topics, _named):

@@ -30,7 +30,6 @@ _STATES = {state.kafka_name: state for state in transaction_state.TransactionSta
 @handles(ApiKey.LIST_TRANSACTIONS, requires=["Describe TransactionalId"])
 @in_steps
 def list_transactions(context: RequestContext, request: ListTransactionsRequest) -> Steps[ListTransactionsResponse]:
-    """List transactional ids."""
     known, unknown = set(), answer_list(context, ListTransactionsResponse, "unknown_state_filters")
     coordinator = context.broker.transaction_coordinator
     for name in request.state_filters:

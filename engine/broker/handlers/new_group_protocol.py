@@ -28,14 +28,12 @@ from engine.kafka.protocol.apis.consumer_group_heartbeat import (
 
 @handles(ApiKey.CONSUMER_GROUP_HEARTBEAT, requires=[])
 def heartbeat(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
-    """Refuse a member of a group of the new protocol."""
     return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
 
 
 @handles(ApiKey.CONSUMER_GROUP_DESCRIBE, requires=[])
 @in_steps
 def describe(context: RequestContext, request: ConsumerGroupDescribeRequest) -> Steps[ConsumerGroupDescribeResponse]:
-    """Refuse to describe groups of the new protocol."""
     groups = answer_list(context, ConsumerGroupDescribeResponse, "groups")
     return ConsumerGroupDescribeResponse(groups=(yield from each(request.group_ids, _refused, groups)))
 

@@ -53,7 +53,6 @@ _new: Callable[..., Any] = tuple.__new__
 def offset_commit(
     context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | Deferred | Coroutine[Any, Any, object]:
-    """Store a group's offsets."""
     if are_static_members_refused(context, request.group_instance_id):
         return _response(request, ErrorCode.UNSUPPORTED_VERSION, {})
     offsets, errors = _split(context, request, request.topics)
@@ -203,7 +202,6 @@ async def _commit_first(
 async def _commit_to_zookeeper(
     context: RequestContext, request: OffsetCommitRequest, offsets: Offsets
 ) -> dict[TopicPartition, ErrorCode]:
-    """Write offsets; return each partition's error."""
     length_max = context.broker.config.offset_metadata_max_bytes
     fitting = {p: value.offset for p, value in offsets.items() if utf16_length(value.metadata) <= length_max}
     too_large = dict.fromkeys(offsets.keys() - fitting.keys(), ErrorCode.OFFSET_METADATA_TOO_LARGE)

@@ -27,7 +27,6 @@ _Answers = dict[str, dict[int, OffsetDeleteResponsePartition]]
 @handles(ApiKey.OFFSET_DELETE, requires=["Delete Group", "Read Topic"])
 @in_steps
 def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> Steps[OffsetDeleteResponse]:
-    """Remove a group's offsets."""
     answers: _Answers = {}
     cache, offsets = context.broker.metadata_cache, context.broker.group_coordinator.offsets
     named = parts_in_lists(

@@ -52,7 +52,6 @@ _Answers = dict[str, dict[int, Any]]
 def offset_fetch(
     context: RequestContext, request: OffsetFetchRequest
 ) -> OffsetFetchResponse | Coroutine[Any, Any, object]:
-    """Read committed offsets."""
     if context.api_version == 0:
         return _fetch_from_zookeeper(context, request)
     commits = unfinished_commits(context)

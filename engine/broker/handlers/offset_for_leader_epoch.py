@@ -31,7 +31,6 @@ from engine.kafka.protocol.apis.offset_for_leader_epoch import (
 def offset_for_leader_epoch(
     context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> Steps[OffsetForLeaderEpochResponse]:
-    """Return where leader epochs end."""
     topics = yield from each_part(
         request.topics,
         lambda topic: topic.partitions,

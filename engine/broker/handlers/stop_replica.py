@@ -27,7 +27,6 @@ from engine.kafka.protocol.apis.stop_replica import StopReplicaRequest, StopRepl
 
 @handles(ApiKey.STOP_REPLICA, requires=["ClusterAction Cluster"])
 async def stop_replica(context: RequestContext, request: StopReplicaRequest) -> StopReplicaResponse:
-    """Stop, or delete, replicas."""
     if is_stale(context.broker, request.broker_epoch):
         return StopReplicaResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
     lists = answer_lists(context, StopReplicaResponse, "partition_errors")

@@ -25,7 +25,6 @@ from engine.kafka.protocol.apis.sync_group import SyncGroupRequest, SyncGroupRes
 @handles(ApiKey.SYNC_GROUP, requires=["Read Group"])
 @in_steps
 def sync_group(context: RequestContext, request: SyncGroupRequest) -> Steps[SyncGroupResponse | Deferred]:
-    """Answer with the member's part of the assignment."""
     if are_static_members_refused(context, request.group_instance_id):
         return SyncGroupResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, assignment=b"")
     if context.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):

@@ -54,7 +54,6 @@ _new: Callable[..., Any] = tuple.__new__
 def txn_offset_commit(
     context: RequestContext, request: TxnOffsetCommitRequest
 ) -> Steps[TxnOffsetCommitResponse | Deferred | Coroutine[Any, Any, object]]:
-    """Store a group's offsets as part of a transaction."""
     offsets, missing = yield from _split(context, request)
     if are_transactions_refused(context):
         return (yield from _steps(context, dict.fromkeys(offsets, ErrorCode.UNSUPPORTED_VERSION), missing))

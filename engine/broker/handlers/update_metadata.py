@@ -32,7 +32,6 @@ from engine.kafka.protocol.apis.update_metadata import UpdateMetadataRequest, Up
 def update_metadata(
     context: RequestContext, request: UpdateMetadataRequest
 ) -> UpdateMetadataResponse | Coroutine[Any, Any, UpdateMetadataResponse]:
-    """Learn what clients should know about the cluster."""
     if is_stale(context.broker, request.broker_epoch):
         return UpdateMetadataResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
     manager = context.broker.replica_manager

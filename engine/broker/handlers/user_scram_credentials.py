@@ -92,7 +92,6 @@ def _described(
 async def alter_user_scram_credentials(
     context: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
-    """Set and delete credentials, user by user."""
     breather = Breather()
 
     def asked() -> Iterable[ScramCredentialDeletion | ScramCredentialUpsertion]:

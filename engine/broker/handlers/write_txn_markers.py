@@ -45,7 +45,6 @@ _new: Callable[..., Any] = tuple.__new__
 def write_txn_markers(
     context: RequestContext, request: WriteTxnMarkersRequest
 ) -> Steps[WriteTxnMarkersResponse | Deferred]:
-    """Write markers."""
     outcomes: defaultdict[int, ErrorCodes] = defaultdict(ErrorCodes)
     if are_transactions_refused(context):
         for marker in request.markers:

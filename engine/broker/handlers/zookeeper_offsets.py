@@ -16,7 +16,6 @@ from engine.kafka.zk.kafka_client import KafkaZkClient
 async def write_offsets(
     zk: KafkaZkClient, group_id: str, offsets: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Write offsets; return each partition's error."""
     if not is_group_znode_name(group_id):
         return dict.fromkeys(offsets, ErrorCode.INVALID_GROUP_ID)
     try:

@@ -70,7 +70,6 @@ class FlushState:
         self.update_config(config)
 
     def update_config(self, config: LogConfig) -> None:
-        """Take over changed settings of the topic."""
         self._flush_messages = config.flush_messages
         self._schedule()
 

@@ -251,7 +251,6 @@ class OffsetIndex(IndexFile):
         self._remember_last()
 
     def reset(self) -> None:
-        """Drop all entries."""
         self._cut(0)
         self._last_relative_offset = 0
 
@@ -400,7 +399,6 @@ class TimeIndex(IndexFile):
         self._remember_last()
 
     def reset(self) -> None:
-        """Drop all entries."""
         self._cut(0)
         self._last_timestamp_ms = NO_TIMESTAMP
 

@@ -162,7 +162,6 @@ class LeaderEpochCache:
             self._replace([first, *self._entries[index:]])
 
     def clear(self) -> None:
-        """Forget everything."""
         self._replace([])
 
     def _index_after(self, leader_epoch: int) -> int:

@@ -264,7 +264,6 @@ class Log:
         return unstable if unstable is not None and unstable < self.high_watermark else self.high_watermark
 
     def update_config(self, config: LogConfig) -> None:
-        """Take over changed settings of the topic."""
         self.config = self._files.config = config
         self._active.update_config(config)
         self._checks.update_config(config)

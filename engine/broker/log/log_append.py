@@ -60,7 +60,6 @@ class AppendChecks:
         self.update_config(config)
 
     def update_config(self, config: LogConfig) -> None:
-        """Take over changed settings of the topic."""
         self._config = config
         self.terms = AppendTerms.of(config, takes_zstd=self._environment.takes_zstd)
 

@@ -103,6 +103,5 @@ class LogCheckpoints:
         return {topic_partition: offset for topic_partition, offset in found if offset is not None}
 
     def logs_in(self, path: Path) -> list[Log]:
-        """Return the logs of a dir."""
         where = shared_path(path)
         return [log for logs in (self._logs, self._future_logs) for log in logs.values() if log.folder.log_dir is where]

@@ -120,7 +120,6 @@ class LogDir:
         self._lock_fd, self._lock_key = fd, key
 
     def unlock(self) -> None:
-        """Release the dir."""
         if self._lock_fd >= 0:
             _locked_here.discard(self._lock_key)
             os.close(self._lock_fd)

@@ -36,8 +36,6 @@ Loaded = tuple[Path, Log | OSError]
 
 @dataclass(frozen=True, slots=True)
 class LogDirLoader:
-    """Loads log dirs for a log manager."""
-
     environment: LogEnvironment
     topic_config: Callable[[str], LogConfig]
     recovery_threads: int

@@ -33,12 +33,10 @@ class LogDirs:
 
     @property
     def live(self) -> list[Path]:
-        """Usable dirs."""
         return [path for path, log_dir in self._dirs.items() if log_dir.is_online]
 
     @property
     def offline(self) -> list[Path]:
-        """Dirs that have failed."""
         return [path for path, log_dir in self._dirs.items() if not log_dir.is_online]
 
     @property
@@ -69,7 +67,6 @@ class LogDirs:
             raise StorageError(f"None of the log dirs can be used: {', '.join(map(str, self._dirs))}")
 
     def release(self) -> None:
-        """Release all dirs."""
         for log_dir in self._dirs.values():
             log_dir.unlock()
 

@@ -172,7 +172,6 @@ class LogManager:
 
     @property
     def offline_dirs(self) -> list[Path]:
-        """Log dirs that have failed."""
         return self._dirs.offline
 
     def check_identity(self, cluster_id: str | None, broker_id: int | None) -> tuple[str | None, int | None]:
@@ -448,7 +447,6 @@ class LogManager:
             log.update_producer_expiration(producer_id_expiration_ms)
 
     def update_topic_config(self, topic: str, config: LogConfig) -> None:
-        """Apply changed settings to the topic's logs."""
         for log in (*self.logs.of_topic(topic), *self.future_logs.of_topic(topic)):
             log.update_config(config)
 

@@ -71,7 +71,6 @@ class ProducerEntry:
         """A snapshot that is not written yet holds this entry: a copy must replace it before anything changes."""
 
     def copy(self) -> ProducerEntry:
-        """Return a copy that may be changed."""
         return ProducerEntry(
             self.producer_id,
             self.producer_epoch,

@@ -32,8 +32,6 @@ LATE_TRANSACTION_BUFFER_MS = 5 * 60 * 1000
 
 
 class ProducerStateManager:
-    """One partition's producers."""
-
     __slots__ = (
         "_last_snapshot_offset",
         "_ongoing",

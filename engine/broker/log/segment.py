@@ -102,13 +102,11 @@ class LogSegment:
 
     @property
     def path(self) -> Path:
-        """Path of the log file."""
         return self.paths.path(LOG_SUFFIX)
 
     # --- the file
 
     def file(self) -> OpenFile:
-        """Return the open log file."""
         self._was_read = True
         if self._file is None:
             self._file = OpenFile(open_file(self.path, os.O_RDWR))

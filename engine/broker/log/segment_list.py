@@ -66,7 +66,6 @@ class SegmentList:
             self._segments.insert(index, segment)
 
     def remove(self, segment: LogSegment) -> None:
-        """Remove a segment."""
         index = bisect_left(self._base_offsets, segment.base_offset)
         del self._base_offsets[index], self._segments[index]
 
@@ -76,7 +75,6 @@ class SegmentList:
         return self._segments[index - 1] if index else None
 
     def after(self, segment: LogSegment) -> LogSegment | None:
-        """Return the segment that follows."""
         index = bisect_right(self._base_offsets, segment.base_offset)
         return self._segments[index] if index < len(self._segments) else None
 

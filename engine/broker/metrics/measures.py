@@ -83,7 +83,6 @@ class Meter:
             self._ticks = ticks
 
     def attributes(self, now_s: float, ticks: int) -> dict[str, object]:
-        """Return the attributes of its MBean."""
         if self.count == self._seen:
             self._decay(ticks)
         one, five, fifteen = self._rates or (0.0, 0.0, 0.0)
@@ -120,7 +119,6 @@ class Histogram:
         self._kept_squares = 0.0
 
     def add(self, value: float, now_s: float) -> None:
-        """Take in one value."""
         self.count += 1
         self.total += value
         self.take((value,), now_s)
@@ -171,7 +169,6 @@ class Histogram:
         self.min = min((part.min for part in parts), default=math.inf)
 
     def attributes(self) -> dict[str, object]:
-        """Return the attributes of its MBean."""
         self._cut()
         values = sorted(self._values)
         mean = self.total / self.count if self.count else 0.0
@@ -217,7 +214,6 @@ class Occasional:
         self.recent: deque[float] = deque(maxlen=RECENT_MAX)
 
     def add(self, value: float) -> None:
-        """Take in one."""
         self.count += 1
         self.total += value
         self.recent.append(value)
@@ -233,7 +229,6 @@ class Timer:
         self._times = Histogram()
 
     def add(self, took_ms: float, now_s: float) -> None:
-        """Take in one."""
         self._meter.count += 1
         self._times.add(took_ms, now_s)
 
@@ -241,7 +236,6 @@ class Timer:
         self._meter.tick(ticks)
 
     def attributes(self, now_s: float, ticks: int) -> dict[str, object]:
-        """Return the attributes of its MBean."""
         return {
             **self._times.attributes(),
             **self._meter.attributes(now_s, ticks),

@@ -89,7 +89,6 @@ def family_name(text: str) -> str:
 
 
 def labels_text(tags: Iterable[tuple[str, str]]) -> str:
-    """Return tags as Prometheus' labels."""
     inner = ",".join(f'{_NOT_IN_NAMES.sub("_", key)}="{label_text(quoted(value))}"' for key, value in tags)
     return f"{{{inner}}}" if inner else ""
 
@@ -130,7 +129,6 @@ class PrometheusPage:
         self._families: dict[str, _Family] = {}
 
     def add(self, mbean: MBean) -> None:
-        """Add an MBean's series."""
         attributes = mbean.attributes
         plan = self._plans.get(mbean[:4])
         if plan is None or plan.attributes != len(attributes):

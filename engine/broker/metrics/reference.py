@@ -609,7 +609,6 @@ ROWS: Final = (
 
 
 def page() -> str:
-    """Return the page."""
     lines = [_HEAD, f"{sum(max(1, len(row.names)) for row in ROWS)} kinds of MBean:\n"]
     lines += ["| MBean | Kind | In Prometheus | In short |", "|---|---|---|---|"]
     lines += [f"| {_mbean(row)} | {row.kind} | {_series(row)} | {row.meaning} |" for row in ROWS]

@@ -211,7 +211,6 @@ class RequestSums:
     slowest_s: float = 0.0
 
     def add(self, times: RequestTimes) -> None:
-        """Take in one version."""
         self.requests += times.requests
         self.bytes += times.bytes
         self.queued_s += times.queued_total_s

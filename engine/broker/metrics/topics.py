@@ -99,7 +99,6 @@ class Conversions:
         """Of the records in their new form, which needed memory beside those that there were."""
 
     def add(self, took_s: float, size_bytes: int) -> None:
-        """Take in one conversion."""
         self.times_ms.add(1000 * took_s)
         self.size_bytes.add(size_bytes)
 
@@ -140,7 +139,6 @@ class BrokerTopics:
             counts.fold()
 
     def of(self, topic: str) -> TopicCounts:
-        """Return a topic's counters."""
         counts = self._topics.get(topic)
         if counts is None:
             counts = self._topics[topic] = TopicCounts()

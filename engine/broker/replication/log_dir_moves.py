@@ -66,7 +66,6 @@ class LogDirMoves:
 
     @property
     def moving(self) -> frozenset[TopicPartition]:
-        """The replicas that are moving."""
         return frozenset(self._copies)
 
     # -- begin and end

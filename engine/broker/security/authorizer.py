@@ -72,7 +72,6 @@ class AclRules:
         """By their lengths; there are only a few: a query does one lookup per length, not one per prefix."""
 
     def put(self, pattern: ResourcePattern, entries: tuple[AclEntry, ...]) -> None:
-        """Replace a pattern's entries."""
         if entries:
             self.all[pattern] = entries
         else:

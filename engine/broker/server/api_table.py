@@ -34,7 +34,6 @@ _LISTED: Final = "* "
 
 
 def page() -> str:
-    """Return the whole page."""
     handlers = all_handlers()
     specs = {key: spec for key, spec in API_SPECS.items() if key not in KRAFT_ONLY}
     answered = [handlers[key] for key in specs if key in handlers]

@@ -238,7 +238,6 @@ class KafkaServer:
         self._stop_requested.set()
 
     async def wait_for_stop_request(self) -> None:
-        """Return once a stop was requested."""
         await self._stop_requested.wait()
 
     def give_up(self, reason: str) -> None:

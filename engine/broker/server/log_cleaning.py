@@ -141,7 +141,6 @@ CRASHES_MAX = 3
 
 
 def cleaner_settings(config: BrokerConfig) -> CleanerSettings:
-    """Return the cleaner's settings."""
     return CleanerSettings(
         enable=config.log_cleaner_enable,
         threads=config.log_cleaner_threads,

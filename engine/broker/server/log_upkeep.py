@@ -38,7 +38,6 @@ class LogUpkeep:
         self._supervisor = Supervisor("log-upkeep")
 
     def start(self) -> None:
-        """Start all of it."""
         config, logs, every = self._config, self._logs, self._supervisor.every
         self._jobs_every(DUE_INTERVAL_MS, logs.due_jobs, "due")
         self._jobs_every(
@@ -56,7 +55,6 @@ class LogUpkeep:
             every(interval_ms, partial(_in_turns, steps), name)
 
     async def stop(self) -> None:
-        """Stop all of it; first finish a running job."""
         await self._supervisor.stop()
 
     def _jobs_every(self, interval_ms: int, jobs: Callable[[], Iterable[DiskJob]], name: str) -> None:

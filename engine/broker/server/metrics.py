@@ -39,7 +39,6 @@ class BrokerMetrics:
         self._cluster = ClusterFigures(server, ledger)
 
     def start(self) -> None:
-        """Begin to tick."""
         self._server.supervisor.every(SAMPLE_S * 1000, self._sample, "metrics")
         self._cluster.start()
         self._process.start()

@@ -240,7 +240,6 @@ def _is_loopback(host: str) -> bool:
 
 
 def server_limits(config: BrokerConfig) -> ServerLimits:
-    """Return the network limits."""
     return ServerLimits(
         socket_request_max_bytes=config.socket_request_max_bytes,
         queued_max_request_bytes=config.queued_max_request_bytes,
@@ -265,7 +264,6 @@ def protected_listeners(config: BrokerConfig) -> frozenset[str]:
 
 
 def replication_settings(config: BrokerConfig, security: Callable[[], Security] = plaintext) -> ReplicationSettings:
-    """Return replication's settings."""
     return ReplicationSettings(
         broker_id=config.broker_id,
         inter_broker_listener_name=config.listener_settings.inter_broker_listener_name,
@@ -291,7 +289,6 @@ def replication_settings(config: BrokerConfig, security: Callable[[], Security] 
 
 
 def controller_options(config: BrokerConfig) -> ControllerOptions:
-    """Return the settings of the controller's core."""
     ibp = config.inter_broker_protocol_version
     return ControllerOptions(
         controller_id=config.broker_id,
@@ -308,7 +305,6 @@ def controller_options(config: BrokerConfig) -> ControllerOptions:
 
 
 def channel_settings(config: BrokerConfig, security: Callable[[], Security] = plaintext) -> ChannelSettings:
-    """Return the settings for the controller's connections to brokers."""
     listeners = config.listener_settings
     return ChannelSettings(
         controller_id=config.broker_id,

@@ -160,7 +160,6 @@ class GroupCoordinator:
         self._driver.run()
 
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
-        """Keep a member."""
         error = self._status(group_id)
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             # Nobody can say yet whether the member is one.

@@ -56,7 +56,6 @@ class TimerWheel(Generic[K]):
         self._deadlines_ms.pop(key, None)
 
     def deadline_ms(self, key: K) -> int | None:
-        """Return when the key is due, or None."""
         return self._deadlines_ms.get(key)
 
     def next_ms(self) -> int | None:

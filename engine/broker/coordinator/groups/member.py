@@ -9,8 +9,6 @@ from engine.broker.coordinator.groups.values import MemberDescription, Protocols
 
 
 class Member:
-    """A member: its identity, what it asked for, and its waiting requests."""
-
     __slots__ = (
         "assignment",
         "client_host",

@@ -74,7 +74,6 @@ class GroupOffsets:
         return self._in_transactions.keys()
 
     def get(self, partition: TopicPartition) -> CommittedOffset | None:
-        """Return what is committed for the partition."""
         stored = self._committed.get(partition)
         return None if stored is None else stored.value
 

@@ -14,8 +14,6 @@ SyncReply = Callable[[SyncResult], None]
 
 
 class TimerKind(Enum):
-    """The purpose of a deadline."""
-
     SESSION = "session"
     """A member, or an id that was given out, is removed if it does not show up."""
 
@@ -69,7 +67,6 @@ class Outbox:
     stores: list[StoreGroup] = field(default_factory=list)
 
     def reply(self, reply: Callable[[Any], None], result: JoinResult | SyncResult) -> None:
-        """Answer a request."""
         self.replies.append((reply, result))
 
     def start_timer(self, key: TimerKey, delay_ms: int) -> None:

@@ -44,7 +44,6 @@ class Rebalance:
         self.outbox.start_timer(key, member.session_timeout_ms if timeout_ms is None else timeout_ms)
 
     def stop_session(self, group: Group, member_id: str) -> None:
-        """Stop waiting for the member."""
         self.outbox.stop_timer(TimerKey(TimerKind.SESSION, group.group_id, member_id))
 
     def stop_group_timers(self, group: Group) -> None:
@@ -163,7 +162,6 @@ class Rebalance:
             self.outbox.stop_timer(TimerKey(TimerKind.SYNC, group.group_id))
 
     def stop_sync_wait(self, group: Group) -> None:
-        """Stop waiting for SyncGroup requests."""
         group.pending_sync.clear()
         self.outbox.stop_timer(TimerKey(TimerKind.SYNC, group.group_id))
 

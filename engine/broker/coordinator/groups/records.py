@@ -59,12 +59,10 @@ def group_record(group: Group, assignments: dict[str, bytes], now_ms: int, ibp: 
 
 
 def offset_tombstones(group_id: str, partitions: Iterable[TopicPartition], now_ms: int) -> list[Record]:
-    """Return the records that remove committed offsets."""
     return [Record(timestamp_ms=now_ms, key=encode_offset_key(group_id, t, p)) for t, p in partitions]
 
 
 def group_tombstone(group_id: str, now_ms: int) -> Record:
-    """Return the record that removes a group."""
     return Record(timestamp_ms=now_ms, key=encode_group_key(group_id))
 
 
@@ -74,7 +72,6 @@ def batch_of(records: Sequence[Record], codec: Codec, *, base_sequence: int = -1
 
 
 def committed_offset(value: OffsetCommitValue) -> CommittedOffset:
-    """Return the offset that a record holds."""
     return CommittedOffset(
         value.offset,
         value.metadata,

@@ -23,7 +23,6 @@ class OffsetsTopicSettings:
 
 
 def group_settings(config: BrokerConfig) -> GroupSettings:
-    """Return the settings of the state machine."""
     return GroupSettings(
         group_min_session_timeout_ms=config.group_min_session_timeout_ms,
         group_max_session_timeout_ms=config.group_max_session_timeout_ms,
@@ -35,7 +34,6 @@ def group_settings(config: BrokerConfig) -> GroupSettings:
 
 
 def offsets_topic_settings(config: BrokerConfig) -> OffsetsTopicSettings:
-    """Return the settings of the offsets topic."""
     return OffsetsTopicSettings(
         num_partitions=config.offsets_topic_num_partitions,
         codec=Codec(config.offsets_topic_compression_codec),

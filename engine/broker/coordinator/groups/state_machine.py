@@ -248,7 +248,6 @@ class GroupMachine:
         join(self._rebalance, group, joining, reply)
 
     def is_session_timeout_valid(self, session_timeout_ms: int) -> bool:
-        """Whether the session time-out is within the limits."""
         settings = self.settings
         return settings.group_min_session_timeout_ms <= session_timeout_ms <= settings.group_max_session_timeout_ms
 

@@ -34,7 +34,6 @@ class TransactionSettings:
 
 
 def transaction_settings(config: BrokerConfig, security: Callable[[], Security] = plaintext) -> TransactionSettings:
-    """Return the settings of the transaction coordinator."""
     return TransactionSettings(
         broker_id=config.broker_id,
         num_partitions=config.transaction_state_log_num_partitions,

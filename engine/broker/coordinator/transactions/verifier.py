@@ -57,7 +57,6 @@ class Verified:
         """Those whose transaction is not open at the partition yet: the coordinator is asked."""
 
     def take(self, errors: Mapping[TopicPartition, ErrorCode]) -> None:
-        """Take the coordinator's answer."""
         if any(errors.values()):
             self.errors |= {p: self._told(error) for p, error in errors.items() if error is not NO_ERROR}
 

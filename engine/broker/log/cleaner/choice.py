@@ -39,7 +39,6 @@ class LogToClean:
 
     @property
     def is_due(self) -> bool:
-        """Whether it should be cleaned now."""
         if self.compaction_delay_ms > 0 and self.cleanable_bytes > 0:
             return True
         return self.cleanable_ratio > self.log.config.min_cleanable_dirty_ratio

@@ -126,12 +126,10 @@ _REPORTS: Mapping[str, type[Any]] = {
 
 
 def encode_plan(plan: CleaningPlan) -> bytes:
-    """Return the line that carries a plan."""
     return json.dumps(asdict(plan)).encode() + b"\n"
 
 
 def decode_plan(line: bytes) -> CleaningPlan:
-    """Read a plan's line."""
     fields = json.loads(line)
     fields["segments"] = tuple(SegmentToClean(**segment) for segment in fields["segments"])
     fields["aborted"] = tuple(AbortedTransaction(*aborted) for aborted in fields["aborted"])
@@ -141,12 +139,10 @@ def decode_plan(line: bytes) -> CleaningPlan:
 
 
 def encode_report(report: Report) -> bytes:
-    """Return the line that carries a report."""
     return json.dumps({"report": type(report).__name__, **asdict(report)}).encode() + b"\n"
 
 
 def decode_report(line: bytes) -> Report:
-    """Read a report's line."""
     fields = json.loads(line)
     kind = fields.pop("report")
     if kind == GroupCleaned.__name__:

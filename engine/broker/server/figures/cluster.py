@@ -57,8 +57,6 @@ _NO_MIGRATION: Final = 4
 
 
 class ClusterFigures:
-    """Figures of what a broker does for the cluster."""
-
     def __init__(self, server: MeasuredBroker, ledger: Ledger) -> None:
         self._server = server
         self._ledger = ledger
@@ -72,7 +70,6 @@ class ClusterFigures:
         self._server.zk.client.add_session_listener(self._on_session)
 
     def tick(self) -> None:
-        """Bring the rates up to date."""
         for meter in self._sessions.values():
             meter.tick(self._ledger.ticks)
         for timer in self._server.controller.times.values():

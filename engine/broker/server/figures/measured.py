@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 
 class MeasuredBroker(Broker, Protocol):
-    """The parts of a running broker that have figures."""
-
     network: SocketServer
     is_zookeeper_away: bool
     state: int

@@ -26,8 +26,6 @@ LARGEST_ANSWERS_MAX: Final = 720
 
 
 class NetworkFigures:
-    """Figures of the network."""
-
     def __init__(self, server: MeasuredBroker, ledger: Ledger, process: ProcessFigures) -> None:
         self._server = server
         self._ledger = ledger

@@ -46,7 +46,6 @@ class ProcessFigures:
         self._idle_ns.count += max(0, int((TICK_S - busy_s) * 1e9))
 
     def tick(self) -> None:
-        """Bring the rates up to date."""
         self._idle_ns.tick(self._ledger.ticks)
         for timer in self._gc_times.values():
             timer.tick(self._ledger.ticks)

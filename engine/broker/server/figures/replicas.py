@@ -46,8 +46,6 @@ class _Census:
 
 
 class ReplicaFigures:
-    """Figures of replicas."""
-
     def __init__(self, server: MeasuredBroker, ledger: Ledger) -> None:
         self._server = server
         self._ledger = ledger
@@ -332,7 +330,6 @@ _OF_LOG: Final = ("LogEndOffset", "LogStartOffset", "NumLogSegments", "Size", No
 
 
 def _families(domain: str, type_: str, names: Iterable[str | None]) -> list[str | None]:
-    """Return the names of families."""
     return [None if name is None else family_name(f"{domain}_{type_}_{name}") for name in names]
 
 

@@ -23,8 +23,6 @@ SAMPLE_S: Final = 1
 
 
 class RequestFigures:
-    """Figures of requests."""
-
     def __init__(self, server: MeasuredBroker, ledger: Ledger) -> None:
         self._server = server
         self._ledger = ledger
@@ -77,7 +75,6 @@ class RequestFigures:
         return meter
 
     def tick(self) -> None:
-        """Bring the rates up to date."""
         for meter in (*self._versions.values(), *self._deprecated.values()):
             meter.tick(self._ledger.ticks)
         for api in self._apis.values():
