@@ -45,8 +45,8 @@ from engine.broker.handlers.produce_checks import (
 )
 from engine.broker.handlers.registry import handles, handles_large
 from engine.broker.log.log import Log
+from engine.broker.log.log_append import AppendResult
 from engine.broker.log.preparation import Preparation, PreparationNeeded
-from engine.broker.log.results import AppendResult
 from engine.broker.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred, DelayedAnswer
 from engine.broker.replication.metadata_cache import LeaderHints
 from engine.broker.replication.partition import Partition

@@ -9,8 +9,8 @@ from typing import Any
 from engine.broker.coordinator.transactions.state_machine import ProducerIdAndEpoch
 from engine.broker.coordinator.transactions.verifier import Verified
 from engine.broker.handlers.context import RequestContext
+from engine.broker.log.log_append import AppendResult
 from engine.broker.log.preparation import Preparation
-from engine.broker.log.results import AppendResult
 from engine.broker.replication.partition import Partition
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition

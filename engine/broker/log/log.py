@@ -28,11 +28,12 @@ from engine.broker.log.environment import LogEnvironment
 from engine.broker.log.file_range import FileRange
 from engine.broker.log.flush_state import FlushState
 from engine.broker.log.leader_epoch_cache import LeaderEpochCache
-from engine.broker.log.log_append import AppendChecks, CheckedProducers
+from engine.broker.log.log_append import NO_OFFSET, AppendChecks, AppendResult, CheckedProducers
 from engine.broker.log.log_files import LogFiles
-from engine.broker.log.log_read import SegmentSearch
+from engine.broker.log.log_read import LogPosition, LogRead, SegmentSearch
 from engine.broker.log.partition_folder import PartitionFolder
 from engine.broker.log.placed_batches import (
+    NO_APPEND_TIME,
     STAMP,
     PlacedBatches,
     PositionedHeader,
@@ -44,7 +45,6 @@ from engine.broker.log.preparation import Preparation
 from engine.broker.log.producer_replay import ReplayJob, bytes_to_replay, rebuild_producer_state
 from engine.broker.log.producer_sequences import SEQUENCE_MODULUS, BatchMetadata, CompletedTransaction
 from engine.broker.log.producer_state import ProducerStateManager
-from engine.broker.log.results import NO_APPEND_TIME, NO_OFFSET, AppendResult, LogPosition, LogRead
 from engine.broker.log.segment import LogSegment
 from engine.broker.log.segment_list import SegmentList
 from engine.broker.log.segment_swap import NewSegment

@@ -1,4 +1,4 @@
-"""The checks before an append that does not take the short path, and the placing of its batches.
+"""The checks before an append that does not take the short path, the placing of its batches, and what appends return.
 
 It writes nothing: ``Log`` writes what passes.
 """
@@ -11,12 +11,11 @@ from typing import NamedTuple
 
 from engine.broker.log.append_origin import AppendOrigin
 from engine.broker.log.environment import LogEnvironment
-from engine.broker.log.placed_batches import AppendTerms, PlacedBatches, PositionedHeader, stamped
+from engine.broker.log.placed_batches import NO_APPEND_TIME, AppendTerms, PlacedBatches, PositionedHeader, stamped
 from engine.broker.log.preparation import Preparation, PreparationNeeded, is_long_work
 from engine.broker.log.producer_sequences import BatchMetadata, CompletedTransaction, ProducerAppend
 from engine.broker.log.producer_state import ProducerStateManager
-from engine.broker.log.results import NO_APPEND_TIME, OffsetsOutOfOrder, UnexpectedAppendOffset
-from engine.common.errors import ErrorCode, KafkaError
+from engine.common.errors import ErrorCode, KafkaError, KlammError
 from engine.common.model import TopicPartition
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.formats.control_records import read_end_transaction_marker
@@ -27,6 +26,67 @@ from engine.kafka.protocol.records.convert import in_old_format
 from engine.kafka.protocol.records.header import iter_batches
 from engine.kafka.protocol.records.layout import NO_TIMESTAMP
 from engine.kafka.protocol.records.validate import check_batch, invalid_append, prepare_append
+
+NO_OFFSET = -1
+
+
+class AppendResult:
+    """Where records went. All offsets are -1 if there was nothing to append.
+
+    ``log_append_time_ms`` is -1 except for topics with LogAppendTime and for duplicates. A duplicate has the offsets
+    of the batch that was appended before. ``size_bytes`` is what came, also of a duplicate; another form may be stored.
+    """
+
+    __slots__ = (
+        "first_offset",
+        "is_duplicate",
+        "last_offset",
+        "leader_epoch",
+        "log_append_time_ms",
+        "log_start_offset",
+        "record_count",
+        "size_bytes",
+    )
+
+    def __init__(
+        self,
+        first_offset: int,
+        last_offset: int,
+        log_append_time_ms: int,
+        log_start_offset: int,
+        record_count: int,
+        size_bytes: int,
+        leader_epoch: int,
+        is_duplicate: bool = False,
+    ) -> None:
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.log_append_time_ms = log_append_time_ms
+        self.log_start_offset = log_start_offset
+        self.record_count = record_count
+        self.size_bytes = size_bytes
+        self.leader_epoch = leader_epoch
+        self.is_duplicate = is_duplicate
+
+    def __repr__(self) -> str:
+        return (
+            f"AppendResult(first_offset={self.first_offset}, last_offset={self.last_offset}, "
+            f"records={self.record_count}, bytes={self.size_bytes}, is_duplicate={self.is_duplicate})"
+        )
+
+
+class UnexpectedAppendOffset(KlammError):
+    """A follower's fetched records begin before the end of its log. Kafka's UnexpectedAppendOffsetException."""
+
+    def __init__(self, message: str, *, first_offset: int, last_offset: int) -> None:
+        super().__init__(message)
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+
+
+class OffsetsOutOfOrder(KlammError):
+    """A follower's fetched batches are not in ascending order. Kafka's OffsetsOutOfOrderException."""
+
 
 logger = logging.getLogger(__name__)
 

@@ -1,19 +1,51 @@
-"""Searches for a log's reads: where an offset is, and which part of a segment a read takes.
+"""What a log's reads return, and their searches: where an offset is, and which part of a segment a read takes.
 
 A reader that keeps up with the log's end needs no search: ``Log.read`` serves it.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from engine.broker.log.active_segment import ActiveSegment
 from engine.broker.log.batch_scan import batch_size_at
 from engine.broker.log.file_range import FileRange, OpenFile
 from engine.broker.log.partition_folder import PartitionFolder
-from engine.broker.log.results import LogPosition, LogRead
 from engine.broker.log.segment import LogSegment
 from engine.broker.log.segment_list import SegmentList
 from engine.common.errors import ErrorCode, KafkaError
 from engine.kafka.formats.index_entries import AbortedTransaction
+
+
+class LogPosition(NamedTuple):
+    """Where an offset is: its segment, and the byte in it. Positions compare in log order."""
+
+    segment_base_offset: int
+    position: int
+
+
+class LogRead:
+    """What a read found. ``records`` is None if there are none below the limit.
+
+    ``position`` is where the first batch begins. That batch holds the offset asked for and may begin before it. The
+    bytes may end within a batch.
+    """
+
+    __slots__ = ("is_first_batch_incomplete", "position", "records")
+
+    def __init__(
+        self, records: FileRange | None, position: LogPosition, is_first_batch_incomplete: bool = False
+    ) -> None:
+        self.records = records
+        self.position = position
+        self.is_first_batch_incomplete = is_first_batch_incomplete
+
+    def __repr__(self) -> str:
+        return f"LogRead(records={self.records!r}, position={self.position})"
+
+    @property
+    def size_bytes(self) -> int:
+        return 0 if self.records is None else self.records.size_bytes
 
 
 class SegmentSearch:

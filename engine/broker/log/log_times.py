@@ -8,7 +8,6 @@ from engine.broker.log.file_range import read_fully
 from engine.broker.log.indexes import NO_TIMESTAMP
 from engine.broker.log.leader_epoch_cache import LeaderEpochCache
 from engine.broker.log.partition_folder import PartitionFolder
-from engine.broker.log.results import OffsetAtTime
 from engine.broker.log.segment import LogSegment
 from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from engine.kafka.protocol.records.decode import iter_batch_records
@@ -16,6 +15,14 @@ from engine.kafka.protocol.records.header import BatchHeader
 
 HEADERS_AT_ONCE_MAX = 500
 """Maximum batches to look at in one step: timestamps out of order can make a search long."""
+
+
+class OffsetAtTime(NamedTuple):
+    """An offset, the timestamp of its record (-1: none), and the leader epoch it was written under (None: unknown)."""
+
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int | None
 
 
 class BatchToSearch(NamedTuple):

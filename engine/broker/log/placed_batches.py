@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from engine.broker.log.append_origin import AppendOrigin
-from engine.broker.log.results import NO_APPEND_TIME
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.formats.index_entries import RELATIVE_OFFSET_MAX
 from engine.kafka.protocol.records.append_rules import AppendRules
@@ -28,6 +27,8 @@ from engine.kafka.protocol.records.layout import (
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
 )
+
+NO_APPEND_TIME = -1
 
 STAMP = struct.Struct(">qii")
 """base_offset, batch_length, partition_leader_epoch: one call for the two fields that the leader sets."""

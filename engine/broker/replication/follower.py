@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 
 from engine.broker.log.log import Log
-from engine.broker.log.results import UnexpectedAppendOffset
+from engine.broker.log.log_append import UnexpectedAppendOffset
 from engine.broker.replication.partition import Partition
 from engine.broker.replication.truncation import Truncation
 from engine.common.errors import ErrorCode, KafkaError

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from engine.broker.log import log_times
 from engine.broker.log.log import Log
-from engine.broker.log.log_times import BatchToSearch
-from engine.broker.log.results import OffsetAtTime
+from engine.broker.log.log_times import BatchToSearch, OffsetAtTime
 from engine.broker.replication.partition import Partition
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import (

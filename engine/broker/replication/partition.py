@@ -11,8 +11,9 @@ from typing import Protocol
 
 from engine.broker.log.append_origin import AppendOrigin, OwnBatch
 from engine.broker.log.log import Log
+from engine.broker.log.log_append import AppendResult
+from engine.broker.log.log_read import LogRead
 from engine.broker.log.preparation import Preparation
-from engine.broker.log.results import AppendResult, LogRead
 from engine.broker.replication import isr_proposals
 from engine.broker.replication.isr import FollowerState, IsrState, high_watermark_candidate
 from engine.broker.replication.partition_environment import PartitionEnvironment

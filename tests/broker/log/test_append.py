@@ -26,9 +26,9 @@ from engine.admin.dump.indexes import IndexOptions, dump_offset_index
 from engine.admin.dump.rows import Finding
 from engine.broker.log.append_origin import AppendOrigin, CommitMarker, OwnBatch
 from engine.broker.log.log import Log
+from engine.broker.log.log_append import OffsetsOutOfOrder, UnexpectedAppendOffset
 from engine.broker.log.placed_batches import replicated, segment_runs
 from engine.broker.log.producer_sequences import ProducerEntry
-from engine.broker.log.results import OffsetsOutOfOrder, UnexpectedAppendOffset
 from engine.common.errors import ErrorCode, KafkaError
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.records.attributes import Codec, TimestampType

@@ -9,7 +9,7 @@ from log_folders import data_batch, open_log
 
 from engine.broker.log.append_origin import AppendOrigin
 from engine.broker.log.log import Log
-from engine.broker.log.results import OffsetsOutOfOrder
+from engine.broker.log.log_append import OffsetsOutOfOrder
 from engine.common.errors import ErrorCode, KafkaError
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.records.attributes import Codec

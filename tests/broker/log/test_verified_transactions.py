@@ -11,9 +11,9 @@ from log_folders import NOW_MS, StandIn, data_batch, marker_batch, open_log
 
 from engine.broker.log.append_origin import AppendOrigin
 from engine.broker.log.log import Log
+from engine.broker.log.log_append import AppendResult
 from engine.broker.log.preparation import Preparation
 from engine.broker.log.producer_sequences import Verification
-from engine.broker.log.results import AppendResult
 from engine.common.errors import ErrorCode, KafkaError
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.records.layout import ATTRIBUTES, NO_SEQUENCE, TRANSACTIONAL_BIT

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from engine.broker.log.log import Log
-from engine.broker.log.log_times import newest_batch, step_by_time
-from engine.broker.log.results import OffsetAtTime
+from engine.broker.log.log_times import OffsetAtTime, newest_batch, step_by_time
 
 
 def offset_for_timestamp(log: Log, timestamp_ms: int) -> OffsetAtTime | None:

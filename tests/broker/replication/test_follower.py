@@ -11,7 +11,7 @@ import pytest
 from log_folders import data_batch, open_log
 
 from engine.broker.log.log import Log
-from engine.broker.log.results import UnexpectedAppendOffset
+from engine.broker.log.log_append import UnexpectedAppendOffset
 from engine.broker.replication.follower import append_fetched, truncate
 from engine.broker.replication.partition import Partition
 from engine.broker.replication.truncation import Truncation

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from engine.broker.coordinator.writer import ReplicatedWriter
 from engine.broker.log.append_origin import CommitMarker, OwnBatch
-from engine.broker.log.results import NO_OFFSET
+from engine.broker.log.log_append import NO_OFFSET
 from engine.broker.replication.replica_manager import ReplicaManager
 from engine.common.clock import Clock
 from engine.common.errors import NO_ERROR, ErrorCode
