@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from engine.broker.log.cleaner.choice import LogToClean, filthiest, may_be_cleaned, measure
 from engine.broker.log.cleaner.cleaning import remove_leftovers
-from engine.broker.log.cleaner.job import CleaningJob
+from engine.broker.log.cleaner.job import RATE_MAX, CleanerSettings, CleaningJob
 from engine.broker.log.cleaner.messages import (
     CleaningPlan,
     Failed,
@@ -31,7 +31,6 @@ from engine.broker.log.cleaner.messages import (
     decode_report,
     encode_plan,
 )
-from engine.broker.log.cleaner.settings import RATE_MAX, CleanerSettings
 from engine.broker.log.cleaner.stats import CleaningStats, log_text
 from engine.broker.log.log import Log
 from engine.broker.log.log_manager import LogManager

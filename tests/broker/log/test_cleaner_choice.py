@@ -18,9 +18,9 @@ from log_folders import NOW_MS, StandIn, data_batch, open_log, read_all
 from engine.broker.log.cleaner import cleaning, worker
 from engine.broker.log.cleaner.choice import filthiest, may_be_cleaned
 from engine.broker.log.cleaner.cleaning import Pace, _Cleaning
+from engine.broker.log.cleaner.job import RATE_MAX, CleanerSettings
 from engine.broker.log.cleaner.key_map import LOOK_KEYS, KeyMap
 from engine.broker.log.cleaner.messages import Failed, FailureKind, Finished, decode_report, encode_plan
-from engine.broker.log.cleaner.settings import RATE_MAX, CleanerSettings
 from engine.broker.log.log import Log
 from engine.broker.log.segment_swap import NewSegment
 from engine.common.errors import KafkaError, StorageError

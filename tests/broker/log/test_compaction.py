@@ -28,9 +28,9 @@ from log_folders import NOW_MS, StandIn, data_batch, open_log, read_all, recorde
 from time_lookups import offset_for_timestamp
 
 from engine.broker.log.cleaner.cleaning import GROUP_SEGMENTS_MAX
+from engine.broker.log.cleaner.job import CleanerSettings
 from engine.broker.log.cleaner.key_map import EXACT_KEY_BYTES_MAX
 from engine.broker.log.cleaner.messages import GroupCleaned
-from engine.broker.log.cleaner.settings import CleanerSettings
 from engine.broker.log.log import Log
 from engine.common.errors import CorruptFileError, KafkaError
 from engine.kafka.protocol.records.attributes import Codec, TimestampType

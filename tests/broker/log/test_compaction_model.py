@@ -21,8 +21,8 @@ from soak import SOAK
 from engine.broker.log.append_origin import AppendOrigin
 from engine.broker.log.cleaner import key_map
 from engine.broker.log.cleaner.choice import measure
+from engine.broker.log.cleaner.job import CleanerSettings
 from engine.broker.log.cleaner.messages import Report
-from engine.broker.log.cleaner.settings import CleanerSettings
 from engine.broker.log.log import Log
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.records.attributes import Codec

@@ -11,7 +11,7 @@ from log_folders import NOW_MS, open_log, read_all
 
 from engine.broker.log.cleaner.choice import LogToClean, measure
 from engine.broker.log.cleaner.cleaning import clean
-from engine.broker.log.cleaner.job import CleaningJob
+from engine.broker.log.cleaner.job import CleanerSettings, CleaningJob
 from engine.broker.log.cleaner.messages import (
     Finished,
     GroupCleaned,
@@ -21,7 +21,6 @@ from engine.broker.log.cleaner.messages import (
     encode_plan,
     encode_report,
 )
-from engine.broker.log.cleaner.settings import CleanerSettings
 from engine.broker.log.log import Log
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.records.decode import iter_records
