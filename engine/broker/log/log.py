@@ -22,7 +22,7 @@ from crc32c import crc32c
 from engine.broker.log import retention
 from engine.broker.log.active_segment import ActiveSegment
 from engine.broker.log.append_origin import AppendOrigin, OwnBatch
-from engine.broker.log.cleaner.state import CleaningState
+from engine.broker.log.cleaning_state import CleaningState
 from engine.broker.log.disk_jobs import FlushJob
 from engine.broker.log.environment import LogEnvironment
 from engine.broker.log.file_range import FileRange
