@@ -2,8 +2,8 @@
 
 How the parts work together:
 
-* ``log_manager`` owns all logs of a broker. ``log_table`` finds them, ``log_dirs`` and ``log_dir`` know the disks,
-  ``log_dir_loader`` opens everything at the start, ``log_checkpoints`` keeps the checkpoint files.
+* ``log_manager`` owns all logs of a broker. ``log_table`` finds them, ``log_dirs`` knows the disks, ``log_dir_loader``
+  opens everything at the start, ``log_checkpoints`` keeps the checkpoint files.
 * ``log`` is one replica of a partition and owns its offsets. Each of its parts owns one other thing: ``log_files`` the
   segments (``segment_list``, ``segment``, ``indexes``), ``active_segment`` when to roll, ``producer_state`` producers
   and open transactions, ``leader_epoch_cache`` where epochs begin, ``flush_state`` what is not on disk yet.

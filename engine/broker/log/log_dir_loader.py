@@ -15,7 +15,7 @@ from pathlib import Path
 
 from engine.broker.log.environment import LogEnvironment
 from engine.broker.log.log import Log
-from engine.broker.log.log_dir import LogDir
+from engine.broker.log.log_dirs import LogDir
 from engine.broker.log.log_loader import Checkpoints, load_log
 from engine.common.errors import CorruptFileError
 from engine.common.model import TopicPartition

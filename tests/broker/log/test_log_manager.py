@@ -29,7 +29,7 @@ from log_folders import (
 )
 from virtual_time import ManualClock
 
-from engine.broker.log import log_dir, log_dir_loader
+from engine.broker.log import log_dir_loader, log_dirs
 from engine.broker.log.disk_jobs import run_jobs
 from engine.broker.log.environment import LoadingStopped
 from engine.broker.log.log import Gap
@@ -109,7 +109,7 @@ def test_a_mark_of_an_orderly_stop_is_gone_for_good(tmp_path: Path, monkeypatch:
     ManagedLogs(tmp_path / "d").loaded().logs.shutdown()
     synced: list[tuple[Path, bool]] = []
     mark = tmp_path / "d" / ".kafka_cleanshutdown"
-    monkeypatch.setattr(log_dir, "sync_path", lambda path: synced.append((path, mark.exists())))
+    monkeypatch.setattr(log_dirs, "sync_path", lambda path: synced.append((path, mark.exists())))
     ManagedLogs(tmp_path / "d").loaded().logs.release()
     assert (tmp_path / "d", False) in synced
 
