@@ -33,9 +33,9 @@ from bench_transactions import TOPIC
 from coordinator_world import offset_records
 from crc32c import crc32c
 
+from engine.broker.coordinator.groups.commit_form import CommittedOffset, Offsets
 from engine.broker.coordinator.groups.commit_gathering import commit_batch
 from engine.broker.coordinator.groups.records import OFFSETS_BASE_SEQUENCE
-from engine.broker.coordinator.groups.values import CommittedOffset, Offsets
 from engine.broker.coordinator.transactions.records import transition_batch
 from engine.broker.coordinator.transactions.transaction import Transition
 from engine.common.model import TopicPartition

@@ -27,8 +27,8 @@ from bench_broker import cpu_seconds, row
 from coordinator_world import offset_records
 from wire_client import WireClient, create_topic
 
+from engine.broker.coordinator.groups.commit_form import CommittedOffset
 from engine.broker.coordinator.groups.records import OFFSETS_BASE_SEQUENCE
-from engine.broker.coordinator.groups.values import CommittedOffset
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.kafka.config.metadata_version import parse_metadata_version

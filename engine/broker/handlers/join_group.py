@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
-from engine.broker.coordinator.groups.values import UNKNOWN_MEMBER_ID, Joining, JoinResult
+from engine.broker.coordinator.groups.member import UNKNOWN_MEMBER_ID, Joining, JoinResult
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.preconditions import are_static_members_refused, unfinished_commits, wait_for_commits
 from engine.broker.handlers.registry import handles

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
-from engine.broker.coordinator.groups.values import MemberIdentity
+from engine.broker.coordinator.groups.member import MemberIdentity
 from engine.broker.handlers.answer_lists import answer_list
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import AT_ONCE_MAX

@@ -20,9 +20,9 @@ from functools import lru_cache
 from itertools import repeat
 from typing import Any
 
+from engine.broker.coordinator.groups.commit_form import CommittedOffset, Committer, Offsets
 from engine.broker.coordinator.groups.commit_gathering import CommitErrors
 from engine.broker.coordinator.groups.offset_requests import utf16_length
-from engine.broker.coordinator.groups.values import CommittedOffset, Committer, Offsets
 from engine.broker.handlers.answer_lists import answer_lists, repeated_digests
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import each_part, in_turns, pieces

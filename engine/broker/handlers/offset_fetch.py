@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from engine.broker.coordinator.groups.commit_form import CommittedOffset
 from engine.broker.coordinator.groups.offset_requests import FetchedOffset
-from engine.broker.coordinator.groups.values import CommittedOffset
 from engine.broker.handlers.answer_lists import answer_list
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import Steps, carried_out, in_lists, parts_in_lists

@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
 from typing import Final
 
-from engine.broker.coordinator.groups.commit_form import CommitForm, CommitForms
+from engine.broker.coordinator.groups.commit_form import CommitForm, CommitForms, Committer
 from engine.broker.coordinator.groups.commit_gathering import FIRST_PLAIN
-from engine.broker.coordinator.groups.values import Committer
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.preconditions import are_static_members_refused
 from engine.broker.handlers.registry import handles_plain

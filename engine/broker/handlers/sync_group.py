@@ -11,7 +11,7 @@ Version notes
 
 from __future__ import annotations
 
-from engine.broker.coordinator.groups.values import Syncing, SyncResult
+from engine.broker.coordinator.groups.member import Syncing, SyncResult
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import Steps, in_lists, in_steps
 from engine.broker.handlers.preconditions import are_static_members_refused

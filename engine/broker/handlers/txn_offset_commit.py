@@ -17,8 +17,8 @@ from collections.abc import Callable, Coroutine, Generator
 from functools import lru_cache
 from typing import Any
 
+from engine.broker.coordinator.groups.commit_form import CommittedOffset, Committer, Offsets
 from engine.broker.coordinator.groups.commit_gathering import CommitErrors
-from engine.broker.coordinator.groups.values import CommittedOffset, Committer, Offsets
 from engine.broker.coordinator.transactions.state_machine import ProducerIdAndEpoch
 from engine.broker.coordinator.transactions.verifier import Verified
 from engine.broker.coordinator.writer import commit_error

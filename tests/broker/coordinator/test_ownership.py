@@ -13,11 +13,11 @@ from coordinator_world import OFFSETS_PARTITION, READ, MemoryPartition, offset_r
 from event_loop import staged
 from virtual_time import LoopClock, run_virtual
 
+from engine.broker.coordinator.groups.commit_form import CommittedOffset
 from engine.broker.coordinator.groups.coordinator import GROUPS
 from engine.broker.coordinator.groups.group import Group
 from engine.broker.coordinator.groups.loading import GroupLoader
 from engine.broker.coordinator.groups.records import batch_of
-from engine.broker.coordinator.groups.values import CommittedOffset
 from engine.broker.coordinator.ownership import OwnedPartitions, TopicSize
 from engine.common.errors import CoordinationError, ErrorCode
 from engine.common.model import TopicPartition

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from network_serving import session
 
-from engine.broker.coordinator.groups.values import GroupDescription
+from engine.broker.coordinator.groups.group import GroupDescription
 from engine.broker.handlers import new_group_protocol
 from engine.broker.handlers.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
 from engine.broker.handlers.context import RequestContext

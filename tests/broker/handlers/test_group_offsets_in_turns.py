@@ -12,7 +12,7 @@ import pytest
 from coordinator_world import CoordinatorWorld, stable, with_world
 from event_loop import staged
 
-from engine.broker.coordinator.groups.values import Committer
+from engine.broker.coordinator.groups.commit_form import Committer
 from engine.broker.handlers.offset_delete import offset_delete
 from engine.broker.handlers.offset_fetch import offset_fetch
 from engine.broker.network.request import LargeAnswer

@@ -11,7 +11,7 @@ from coordinator_world import READ, CoordinatorWorld, stable
 from network_serving import session
 from virtual_time import in_virtual_time
 
-from engine.broker.coordinator.groups.values import CommittedOffset
+from engine.broker.coordinator.groups.commit_form import CommittedOffset
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.join_group import join_group
 from engine.broker.handlers.leave_group import leave_group

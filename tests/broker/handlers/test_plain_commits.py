@@ -17,9 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from network_serving import session
 
-from engine.broker.coordinator.groups.commit_form import CommitForm, CommitForms
+from engine.broker.coordinator.groups.commit_form import CommitForm, CommitForms, CommittedOffset, Committer
 from engine.broker.coordinator.groups.commit_gathering import commit_batch
-from engine.broker.coordinator.groups.values import CommittedOffset, Committer
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.offset_commit import offset_commit
 from engine.broker.handlers.plain_commits import plain_commit

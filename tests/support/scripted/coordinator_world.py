@@ -15,17 +15,10 @@ from typing import Any, TypeVar, cast
 
 from virtual_time import LoopClock, run_virtual
 
+from engine.broker.coordinator.groups.commit_form import CommittedOffset, Committer, Offsets
 from engine.broker.coordinator.groups.coordinator import GroupCoordinator
+from engine.broker.coordinator.groups.member import Joining, JoinResult, Syncing, SyncResult
 from engine.broker.coordinator.groups.records import offset_value
-from engine.broker.coordinator.groups.values import (
-    CommittedOffset,
-    Committer,
-    Joining,
-    JoinResult,
-    Offsets,
-    Syncing,
-    SyncResult,
-)
 from engine.broker.log.append_origin import AppendOrigin, OwnBatch
 from engine.broker.metrics.topics import BrokerTopics
 from engine.common.errors import ErrorCode, KafkaError

@@ -1,7 +1,7 @@
-"""What the commits of a client have in common: a consumer keeps committing the same partitions. Pure.
+"""Commits of offsets, and what those of one client have in common: a consumer keeps committing the same partitions.
 
 A commit in such a form is offsets and leader epochs, nothing else. The bytes of its records that never change are kept,
-and one call of ``struct`` adds those that do.
+and one call of ``struct`` adds those that do. Pure.
 """
 
 from __future__ import annotations
@@ -10,13 +10,35 @@ import struct
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from engine.broker.coordinator.groups.values import CommittedOffset, Committer, Offsets
+from engine.broker.coordinator.groups.member import NO_GENERATION, UNKNOWN_MEMBER_ID
 from engine.common.errors import NO_ERROR, ErrorCode
 from engine.common.model import TopicPartition
 from engine.kafka.formats.consumer_offsets import encode_offset_key
 from engine.kafka.protocol.records.varint import VARINTS
+
+
+class CommittedOffset(NamedTuple):
+    """An offset that a group has committed. ``expire_timestamp_ms`` is None unless the client gave a retention."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+    commit_timestamp_ms: int = -1
+    expire_timestamp_ms: int | None = None
+
+
+Offsets = dict[TopicPartition, CommittedOffset]
+
+
+class Committer(NamedTuple):
+    """Who commits. Clients that assign partitions themselves have no member id and the generation -1."""
+
+    member_id: str = UNKNOWN_MEMBER_ID
+    generation_id: int = NO_GENERATION
+    group_instance_id: str | None = None
+
 
 _new: Callable[..., Any] = tuple.__new__
 

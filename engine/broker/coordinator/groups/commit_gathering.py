@@ -14,12 +14,11 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
-from engine.broker.coordinator.groups.commit_form import CommitForm
+from engine.broker.coordinator.groups.commit_form import CommitForm, CommittedOffset, Offsets
 from engine.broker.coordinator.groups.group import Group
 from engine.broker.coordinator.groups.loading import logger
 from engine.broker.coordinator.groups.records import OFFSETS_BASE_SEQUENCE, offset_value
 from engine.broker.coordinator.groups.settings import OffsetsTopicSettings
-from engine.broker.coordinator.groups.values import CommittedOffset, Offsets
 from engine.broker.coordinator.writer import ReplicatedWriter, commit_error
 from engine.broker.log.append_origin import OwnBatch
 from engine.broker.network.request import Deferred

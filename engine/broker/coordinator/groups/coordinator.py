@@ -9,23 +9,23 @@ import uuid
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Sequence
 
 from engine.broker.coordinator.groups.driver import MachineDriver
-from engine.broker.coordinator.groups.group import Group
+from engine.broker.coordinator.groups.group import Group, GroupDescription, GroupState
 from engine.broker.coordinator.groups.loading import GroupLoader, logger
-from engine.broker.coordinator.groups.offset_requests import OffsetRequests
-from engine.broker.coordinator.groups.outbox import JoinReply, StoreGroup, SyncReply, TimerKind
-from engine.broker.coordinator.groups.records import batch_of, group_record
-from engine.broker.coordinator.groups.settings import group_settings, offsets_topic_settings
-from engine.broker.coordinator.groups.state_machine import GroupMachine
-from engine.broker.coordinator.groups.values import (
+from engine.broker.coordinator.groups.member import (
     UNKNOWN_MEMBER_ID,
-    GroupDescription,
-    GroupState,
     Joining,
+    JoinReply,
     JoinResult,
     MemberIdentity,
     Syncing,
+    SyncReply,
     SyncResult,
 )
+from engine.broker.coordinator.groups.offset_requests import OffsetRequests
+from engine.broker.coordinator.groups.outbox import StoreGroup, TimerKind
+from engine.broker.coordinator.groups.records import batch_of, group_record
+from engine.broker.coordinator.groups.settings import group_settings, offsets_topic_settings
+from engine.broker.coordinator.groups.state_machine import GroupMachine
 from engine.broker.coordinator.ownership import Content, OwnedPartition, OwnedPartitions, TopicSize
 from engine.broker.coordinator.writer import ReplicatedWriter, store_error
 from engine.broker.replication.metadata_cache import MetadataCache

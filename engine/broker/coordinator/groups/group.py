@@ -1,27 +1,63 @@
-"""A group: its state, its members and who waits. Pure bookkeeping; ``state_machine`` has the effect of requests."""
+"""A group: its states, its members and who waits. Pure bookkeeping; ``state_machine`` has the effect of requests."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from enum import Enum
+from typing import Final
 
-from engine.broker.coordinator.groups.member import Member
+from engine.broker.coordinator.groups.commit_form import CommittedOffset
+from engine.broker.coordinator.groups.member import JoinedMember, JoinReply, Member, MemberDescription, Protocols
 from engine.broker.coordinator.groups.offsets import GroupOffsets
-from engine.broker.coordinator.groups.outbox import JoinReply
-from engine.broker.coordinator.groups.values import (
-    VALID_PREVIOUS_STATES,
-    CommittedOffset,
-    GroupDescription,
-    GroupState,
-    JoinedMember,
-    Protocols,
-)
 from engine.common.errors import KafkaError
 from engine.common.model import TopicPartition
 from engine.kafka.formats.consumer_protocol import CONSUMER_PROTOCOL_TYPE, decode_subscription
 
 _VERSION_0 = b"\0\0"
+
+
+class GroupState(Enum):
+    """A group's state; the values are the words that clients see. Source: Kafka 3.9."""
+
+    EMPTY = "Empty"
+    """No members; there may be offsets."""
+
+    PREPARING_REBALANCE = "PreparingRebalance"
+    """Waits until the members have joined, at most for the rebalance time-out."""
+
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    """The members are known; waits for the leader's assignment."""
+
+    STABLE = "Stable"
+    """Every member may fetch its assignment."""
+
+    DEAD = "Dead"
+    """Removed, or moved to another coordinator. A final state."""
+
+
+_S = GroupState
+
+VALID_PREVIOUS_STATES: Final[dict[GroupState, frozenset[GroupState]]] = {
+    _S.EMPTY: frozenset({_S.PREPARING_REBALANCE}),
+    _S.PREPARING_REBALANCE: frozenset({_S.STABLE, _S.COMPLETING_REBALANCE, _S.EMPTY}),
+    _S.COMPLETING_REBALANCE: frozenset({_S.PREPARING_REBALANCE}),
+    _S.STABLE: frozenset({_S.COMPLETING_REBALANCE}),
+    _S.DEAD: frozenset(_S),
+}
+"""The transitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group for DescribeGroups and ListGroups."""
+
+    group_id: str
+    state: str
+    protocol_type: str = ""
+    protocol_name: str = ""
+    members: tuple[MemberDescription, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from engine.broker.coordinator.groups.commit_form import CommittedOffset
 from engine.broker.coordinator.groups.group import Group
 from engine.broker.coordinator.groups.offsets import StoredOffset
 from engine.broker.coordinator.groups.records import committed_offset, group_of
-from engine.broker.coordinator.groups.values import CommittedOffset
 from engine.common.errors import KafkaError, KlammError
 from engine.common.model import TopicPartition
 from engine.kafka.formats.consumer_offsets import (

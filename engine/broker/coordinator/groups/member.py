@@ -1,11 +1,103 @@
-"""One member of a group. Mutable, owned by its group."""
+"""A member of a group: what it asks, what it is answered, and what its group keeps of it. Plain values and no clock."""
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from engine.broker.coordinator.groups.outbox import JoinReply, SyncReply
-from engine.broker.coordinator.groups.values import MemberDescription, Protocols
+from engine.common.errors import ErrorCode
+
+NO_GENERATION = -1
+UNKNOWN_MEMBER_ID = ""
+
+Protocols = tuple[tuple[str, bytes], ...]
+"""Names of the assignment strategies that a member knows, the preferred first, each with its subscription."""
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """A JoinGroup request. ``member_id`` is empty for a member that is new."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: Protocols
+    group_instance_id: str | None = None
+    needs_known_member_id: bool = False
+    can_skip_assignment: bool = False
+    reason: str | None = None
+
+
+class JoinedMember(NamedTuple):
+    """One member as the answer to the leader lists it."""
+
+    member_id: str
+    group_instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class JoinResult:
+    """The answer to JoinGroup. ``members`` is for the leader; empty for the others."""
+
+    error: ErrorCode
+    member_id: str
+    generation_id: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader_id: str = ""
+    skip_assignment: bool = False
+    members: tuple[JoinedMember, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Syncing:
+    """A SyncGroup request. Protocol type and name are None if the version does not carry them."""
+
+    member_id: str
+    generation_id: int
+    assignments: dict[str, bytes]
+    group_instance_id: str | None = None
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SyncResult:
+    """The answer to SyncGroup."""
+
+    error: ErrorCode
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+JoinReply = Callable[[JoinResult], None]
+SyncReply = Callable[[SyncResult], None]
+
+
+class MemberIdentity(NamedTuple):
+    """A member to remove. An empty id with an instance id means whoever holds the instance id now."""
+
+    member_id: str
+    group_instance_id: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDescription:
+    """One member for DescribeGroups; subscription and assignment only while the group is stable."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
 
 
 class Member:

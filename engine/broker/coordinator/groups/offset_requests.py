@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any, Final, NamedTuple
 
-from engine.broker.coordinator.groups.commit_form import CommitForm, CommitForms
+from engine.broker.coordinator.groups.commit_form import CommitForm, CommitForms, CommittedOffset, Committer, Offsets
 from engine.broker.coordinator.groups.commit_gathering import (
     Commit,
     CommitDone,
@@ -16,7 +16,7 @@ from engine.broker.coordinator.groups.commit_gathering import (
     commit_batch,
 )
 from engine.broker.coordinator.groups.driver import MachineDriver
-from engine.broker.coordinator.groups.group import Group
+from engine.broker.coordinator.groups.group import Group, GroupState
 from engine.broker.coordinator.groups.loading import logger
 from engine.broker.coordinator.groups.records import (
     batch_of,
@@ -25,7 +25,6 @@ from engine.broker.coordinator.groups.records import (
 )
 from engine.broker.coordinator.groups.settings import OffsetsTopicSettings
 from engine.broker.coordinator.groups.state_machine import GroupMachine
-from engine.broker.coordinator.groups.values import CommittedOffset, Committer, GroupState, Offsets
 from engine.broker.coordinator.ownership import OwnedPartitions
 from engine.broker.coordinator.writer import ReplicatedWriter, commit_error
 from engine.broker.log.producer_sequences import Verification

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from engine.broker.coordinator.groups.commit_form import CommitForm
-from engine.broker.coordinator.groups.values import CommittedOffset, Offsets
+from engine.broker.coordinator.groups.commit_form import CommitForm, CommittedOffset, Offsets
 from engine.common.model import TopicPartition
 
 _new: Callable[..., Any] = tuple.__new__

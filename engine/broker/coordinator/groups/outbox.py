@@ -7,10 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
-from engine.broker.coordinator.groups.values import JoinResult, SyncResult
-
-JoinReply = Callable[[JoinResult], None]
-SyncReply = Callable[[SyncResult], None]
+from engine.broker.coordinator.groups.member import JoinResult, SyncResult
 
 
 class TimerKind(Enum):

@@ -8,16 +8,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
-from engine.broker.coordinator.groups.group import Group, InitialDelay
-from engine.broker.coordinator.groups.member import Member
+from engine.broker.coordinator.groups.group import Group, GroupState, InitialDelay
+from engine.broker.coordinator.groups.member import UNKNOWN_MEMBER_ID, JoinResult, Member, SyncResult
 from engine.broker.coordinator.groups.outbox import Outbox, StoreGroup, StorePurpose, TimerKey, TimerKind
-from engine.broker.coordinator.groups.values import (
-    UNKNOWN_MEMBER_ID,
-    GroupSettings,
-    GroupState,
-    JoinResult,
-    SyncResult,
-)
+from engine.broker.coordinator.groups.settings import GroupSettings
 from engine.common.clock import Clock
 from engine.common.errors import ErrorCode
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from engine.broker.coordinator.groups.group import Group
+from engine.broker.coordinator.groups.commit_form import CommittedOffset
+from engine.broker.coordinator.groups.group import Group, GroupState
 from engine.broker.coordinator.groups.member import Member
-from engine.broker.coordinator.groups.values import CommittedOffset, GroupState
 from engine.common.model import TopicPartition
 from engine.kafka.config.metadata_version import (
     MetadataVersion,

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.broker.coordinator.groups.values import GroupSettings
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.metadata_version import MetadataVersion
 from engine.kafka.protocol.records.attributes import Codec
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """What the broker's configuration says about groups. Field names follow the keys."""
+
+    group_min_session_timeout_ms: int = 6_000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_initial_rebalance_delay_ms: int = 3_000
+    group_max_size: int = 2**31 - 1
+    offset_metadata_max_bytes: int = 4_096
+    offsets_retention_ms: int = 7 * 24 * 3_600_000
 
 
 @dataclass(frozen=True, slots=True)

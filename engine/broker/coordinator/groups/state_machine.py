@@ -8,17 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from engine.broker.coordinator.groups.group import Group
-from engine.broker.coordinator.groups.member import Member
-from engine.broker.coordinator.groups.outbox import (
+from engine.broker.coordinator.groups.commit_form import Committer
+from engine.broker.coordinator.groups.group import Group, GroupState
+from engine.broker.coordinator.groups.member import (
+    UNKNOWN_MEMBER_ID,
+    Joining,
     JoinReply,
-    Outbox,
-    StoreGroup,
-    StorePurpose,
+    JoinResult,
+    Member,
+    MemberIdentity,
+    Protocols,
+    Syncing,
     SyncReply,
-    TimerKey,
-    TimerKind,
+    SyncResult,
 )
+from engine.broker.coordinator.groups.outbox import Outbox, StoreGroup, StorePurpose, TimerKey, TimerKind
 from engine.broker.coordinator.groups.rebalance import (
     NEW_MEMBER_JOIN_TIMEOUT_MS,
     Rebalance,
@@ -27,18 +31,7 @@ from engine.broker.coordinator.groups.rebalance import (
     logger,
     member_error,
 )
-from engine.broker.coordinator.groups.values import (
-    UNKNOWN_MEMBER_ID,
-    Committer,
-    GroupSettings,
-    GroupState,
-    Joining,
-    JoinResult,
-    MemberIdentity,
-    Protocols,
-    Syncing,
-    SyncResult,
-)
+from engine.broker.coordinator.groups.settings import GroupSettings
 from engine.common.clock import Clock
 from engine.common.errors import NO_ERROR, ErrorCode
 

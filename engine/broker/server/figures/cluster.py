@@ -9,7 +9,7 @@ from typing import Final
 
 from engine.broker.controller.context import Census
 from engine.broker.controller.events import ControllerState
-from engine.broker.coordinator.groups.values import GroupState
+from engine.broker.coordinator.groups.group import GroupState
 from engine.broker.metrics.mbean import MBean, MBeans, Tags, gauges
 from engine.broker.metrics.measures import Histogram, Ledger, Meter, Timer
 from engine.broker.server.figures.measured import MeasuredBroker

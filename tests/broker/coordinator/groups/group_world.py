@@ -9,17 +9,11 @@ from virtual_time import ManualClock
 from engine.broker.coordinator.groups.driver import TimerWheel
 from engine.broker.coordinator.groups.group import Group
 from engine.broker.coordinator.groups.loading import GroupLoader
+from engine.broker.coordinator.groups.member import Joining, JoinResult, MemberIdentity, Syncing, SyncResult
 from engine.broker.coordinator.groups.outbox import StoreGroup, TimerKey
 from engine.broker.coordinator.groups.records import group_record
+from engine.broker.coordinator.groups.settings import GroupSettings
 from engine.broker.coordinator.groups.state_machine import GroupMachine
-from engine.broker.coordinator.groups.values import (
-    GroupSettings,
-    Joining,
-    JoinResult,
-    MemberIdentity,
-    Syncing,
-    SyncResult,
-)
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.kafka.config.metadata_version import parse_metadata_version

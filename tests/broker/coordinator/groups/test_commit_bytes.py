@@ -9,6 +9,7 @@ from coordinator_world import offset_records
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.broker.coordinator.groups.commit_form import CommittedOffset
 from engine.broker.coordinator.groups.commit_gathering import commit_batch
 from engine.broker.coordinator.groups.loading import CommitScan, GroupLoader
 from engine.broker.coordinator.groups.records import (
@@ -16,7 +17,6 @@ from engine.broker.coordinator.groups.records import (
     committed_offset,
     offset_tombstones,
 )
-from engine.broker.coordinator.groups.values import CommittedOffset
 from engine.common.model import TopicPartition
 from engine.kafka.config.metadata_version import parse_metadata_version
 from engine.kafka.formats.consumer_offsets import OffsetCommitKey, OffsetCommitValue, decode_key, decode_value

@@ -9,8 +9,8 @@ from coordinator_world import OFFSETS_PARTITION, READ, CoordinatorWorld, with_le
 from event_loop import staged
 from virtual_time import in_virtual_time
 
+from engine.broker.coordinator.groups.commit_form import CommittedOffset, Committer
 from engine.broker.coordinator.groups.commit_gathering import Commit, FormedCommit, GatheredCommits
-from engine.broker.coordinator.groups.values import CommittedOffset, Committer
 from engine.broker.log.append_origin import OwnBatch
 from engine.common.errors import ErrorCode as E
 from engine.common.model import TopicPartition

@@ -10,13 +10,10 @@ import pytest
 from coordinator_world import READ, CoordinatorWorld, answered, join, offset_records, stable, sync, with_world
 from event_loop import staged
 
+from engine.broker.coordinator.groups.commit_form import CommittedOffset, Committer
 from engine.broker.coordinator.groups.loading import GroupLoader
+from engine.broker.coordinator.groups.member import MemberIdentity
 from engine.broker.coordinator.groups.records import batch_of
-from engine.broker.coordinator.groups.values import (
-    CommittedOffset,
-    Committer,
-    MemberIdentity,
-)
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.common.turns import at_once

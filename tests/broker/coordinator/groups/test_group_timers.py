@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from group_world import INITIAL_DELAY_MS, REBALANCE_MS, SESSION_MS, World
 
+from engine.broker.coordinator.groups.group import GroupState
 from engine.broker.coordinator.groups.outbox import TimerKey, TimerKind
-from engine.broker.coordinator.groups.values import GroupState
 from engine.common.errors import ErrorCode
 
 E = ErrorCode

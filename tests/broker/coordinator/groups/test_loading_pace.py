@@ -8,8 +8,8 @@ import time
 
 from coordinator_world import CoordinatorWorld, offset_records
 
+from engine.broker.coordinator.groups.commit_form import CommittedOffset
 from engine.broker.coordinator.groups.records import batch_of
-from engine.broker.coordinator.groups.values import CommittedOffset
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.common.turns import at_once

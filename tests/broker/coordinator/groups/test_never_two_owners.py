@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from soak import SOAK
 
-from engine.broker.coordinator.groups.values import GroupState, JoinResult, SyncResult
+from engine.broker.coordinator.groups.group import GroupState
+from engine.broker.coordinator.groups.member import JoinResult, SyncResult
 from engine.common.errors import ErrorCode
 
 PARTITIONS = 7

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from engine.broker.coordinator.groups.group import Group
+from engine.broker.coordinator.groups.commit_form import CommittedOffset
+from engine.broker.coordinator.groups.group import Group, GroupState
 from engine.broker.coordinator.groups.offsets import GroupOffsets, StoredOffset
-from engine.broker.coordinator.groups.values import CommittedOffset, GroupState
 from engine.common.model import TopicPartition
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine.broker.coordinator.groups.commit_gathering import commit_batch
+from engine.broker.coordinator.groups.group import GroupState
 from engine.broker.coordinator.groups.loading import GroupLoader
 from engine.broker.coordinator.groups.records import (
     batch_of,
@@ -16,7 +17,6 @@ from engine.broker.coordinator.groups.records import (
     group_tombstone,
     offset_tombstones,
 )
-from engine.broker.coordinator.groups.values import GroupState
 from engine.common.model import TopicPartition
 from engine.kafka.config.metadata_version import parse_metadata_version
 from engine.kafka.formats.consumer_offsets import (

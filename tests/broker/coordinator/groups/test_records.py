@@ -7,7 +7,8 @@ import logging
 import pytest
 from coordinator_world import offset_records
 
-from engine.broker.coordinator.groups.group import Group
+from engine.broker.coordinator.groups.commit_form import CommittedOffset
+from engine.broker.coordinator.groups.group import Group, GroupState
 from engine.broker.coordinator.groups.loading import GroupLoader
 from engine.broker.coordinator.groups.member import Member
 from engine.broker.coordinator.groups.records import (
@@ -16,7 +17,6 @@ from engine.broker.coordinator.groups.records import (
     group_tombstone,
     offset_tombstones,
 )
-from engine.broker.coordinator.groups.values import CommittedOffset, GroupState
 from engine.common.model import TopicPartition
 from engine.kafka.config.metadata_version import parse_metadata_version
 from engine.kafka.formats.control_records import ControlRecordType, EndTransactionMarker, encode_end_transaction_batch

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 from group_world import INITIAL_DELAY_MS, REBALANCE_MS, SESSION_MS, World
 
-from engine.broker.coordinator.groups.group import Group
+from engine.broker.coordinator.groups.commit_form import Committer
+from engine.broker.coordinator.groups.group import VALID_PREVIOUS_STATES, Group, GroupState
 from engine.broker.coordinator.groups.outbox import TimerKey, TimerKind
 from engine.broker.coordinator.groups.rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS
-from engine.broker.coordinator.groups.values import VALID_PREVIOUS_STATES, Committer, GroupState
 from engine.common.errors import ErrorCode
 
 E = ErrorCode

@@ -6,8 +6,7 @@ import itertools
 
 import pytest
 
-from engine.broker.coordinator.groups.group import Group
-from engine.broker.coordinator.groups.values import GroupState
+from engine.broker.coordinator.groups.group import Group, GroupState
 
 S = GroupState
 ALLOWED = {

@@ -8,8 +8,8 @@ import pytest
 from coordinator_world import OFFSETS_PARTITION, READ, CoordinatorWorld, with_leader
 from event_loop import staged
 
+from engine.broker.coordinator.groups.commit_form import CommittedOffset, Committer
 from engine.broker.coordinator.groups.commit_gathering import CommitErrors
-from engine.broker.coordinator.groups.values import CommittedOffset, Committer
 from engine.common.errors import ErrorCode as E
 from engine.kafka.formats.control_records import ControlRecordType, EndTransactionMarker, encode_end_transaction_batch
 

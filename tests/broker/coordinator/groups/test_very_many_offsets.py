@@ -17,7 +17,8 @@ from coordinator_world import READ, CoordinatorWorld, with_world
 from event_loop import staged
 
 from engine.broker.coordinator.groups import commit_gathering, offset_requests
-from engine.broker.coordinator.groups.values import CommittedOffset, Committer, GroupState
+from engine.broker.coordinator.groups.commit_form import CommittedOffset, Committer
+from engine.broker.coordinator.groups.group import GroupState
 from engine.broker.handlers.delete_groups import delete_groups
 from engine.common.errors import ErrorCode as E
 from engine.common.model import TopicPartition
