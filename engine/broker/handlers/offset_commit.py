@@ -7,7 +7,7 @@ Behaviour
   has no members. A missing partition is UNKNOWN_TOPIC_OR_PARTITION; an overlong text is OFFSET_METADATA_TOO_LARGE.
 
 Version notes
-* v0 keeps offsets in ZooKeeper, for any client that names the group
+* v0 keeps offsets in ZooKeeper without their texts, as Kafka 0.8.1 did, for any client that names the group
 * v1 commit timestamp   * v2–v4 retention time of this commit
 * v6 leader epoch   * v7 static members   * v8 flexible   * v9 the errors of KIP-848, which do not occur here
 """
@@ -28,9 +28,8 @@ from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import each_part, in_turns, pieces
 from engine.broker.handlers.preconditions import are_static_members_refused
 from engine.broker.handlers.registry import handles, handles_large
-from engine.broker.handlers.zookeeper_offsets import write_offsets
 from engine.broker.network.request import Deferred
-from engine.common.errors import ErrorCode
+from engine.common.errors import CoordinationError, ErrorCode
 from engine.common.model import TopicPartition
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.offset_commit import (
@@ -41,6 +40,7 @@ from engine.kafka.protocol.apis.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from engine.kafka.zk.consumers import is_group_znode_name
 from engine.runtime.offload import beside_loop
 from engine.runtime.turns import Breather, carry_out
 
@@ -205,7 +205,14 @@ async def _commit_to_zookeeper(
     length_max = context.broker.config.offset_metadata_max_bytes
     fitting = {p: value.offset for p, value in offsets.items() if utf16_length(value.metadata) <= length_max}
     too_large = dict.fromkeys(offsets.keys() - fitting.keys(), ErrorCode.OFFSET_METADATA_TOO_LARGE)
-    return too_large | await write_offsets(context.broker.zk, request.group_id, fitting)
+    if not is_group_znode_name(request.group_id):
+        return too_large | dict.fromkeys(fitting, ErrorCode.INVALID_GROUP_ID)
+    try:
+        errors = await context.broker.zk.consumers.set_or_create_consumer_offsets(request.group_id, fitting)
+    except CoordinationError:
+        return too_large | dict.fromkeys(fitting, ErrorCode.UNKNOWN_SERVER_ERROR)
+    failed = (p for p, error in errors.items() if error is not None)
+    return too_large | dict.fromkeys(fitting, ErrorCode.NONE) | dict.fromkeys(failed, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def _response(request: OffsetCommitRequest, error: ErrorCode, errors: CommitErrors) -> OffsetCommitResponse:

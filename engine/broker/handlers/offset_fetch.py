@@ -13,7 +13,7 @@ Version notes
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from engine.broker.coordinator.groups.commit_form import CommittedOffset
@@ -23,9 +23,8 @@ from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import Steps, carried_out, in_lists, parts_in_lists
 from engine.broker.handlers.preconditions import unfinished_commits, wait_for_commits
 from engine.broker.handlers.registry import handles
-from engine.broker.handlers.zookeeper_offsets import read_offsets
 from engine.broker.network.request import Deferred
-from engine.common.errors import ErrorCode
+from engine.common.errors import CoordinationError, ErrorCode
 from engine.common.model import TopicPartition
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.offset_fetch import (
@@ -39,6 +38,8 @@ from engine.kafka.protocol.apis.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from engine.kafka.zk.consumers import is_group_znode_name
+from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.runtime.turns import Breather, carry_out
 
 _NONE = CommittedOffset(offset=-1)
@@ -106,13 +107,29 @@ async def _fetch_from_zookeeper(context: RequestContext, request: OffsetFetchReq
     answers: _Answers = {}
     for partitions in _named(request.topics):
         known = [partition for partition in partitions if cache.contains(partition)]
-        read = await read_offsets(context.broker.zk, request.group_id, known)
         fetched: dict[TopicPartition, FetchedOffset] = dict.fromkeys(partitions, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        for partition, value in read.items():
-            fetched[partition] = value if isinstance(value, ErrorCode) else CommittedOffset(value)
+        fetched |= await _read_from_zookeeper(context.broker.zk, request.group_id, known)
         _note(answers, fetched, OffsetFetchResponsePartition)
         await breather.give_way()
     return _response(ErrorCode.NONE, answers)
+
+
+async def _read_from_zookeeper(
+    zk: KafkaZkClient, group_id: str, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, FetchedOffset]:
+    if not is_group_znode_name(group_id):
+        return dict.fromkeys(partitions, ErrorCode.INVALID_GROUP_ID)
+    try:
+        reads = await zk.consumers.get_consumer_offsets([(group_id, partition) for partition in partitions])
+    except CoordinationError:
+        return dict.fromkeys(partitions, ErrorCode.UNKNOWN_SERVER_ERROR)
+    return {partition: _in_zookeeper(read) for (_, partition), read in reads.items()}
+
+
+def _in_zookeeper(read: int | CoordinationError | None) -> FetchedOffset:
+    if isinstance(read, CoordinationError):
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if read is None else CommittedOffset(read)
 
 
 def _response(error: ErrorCode, answers: _Answers) -> OffsetFetchResponse:
