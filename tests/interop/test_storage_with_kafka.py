@@ -22,6 +22,7 @@ from engine.broker.log.log_manager import LogManager, LogManagerConfig
 from engine.common import model
 from engine.common.clock import SystemClock
 from engine.kafka.config.log_config import LogConfig
+from engine.kafka.formats.checkpoints import HIGH_WATERMARK_CHECKPOINT
 from engine.local.addresses import own_loopback_address
 
 CONFIG = LogConfig(segment_bytes=2000, index_interval_bytes=200, segment_index_bytes=1024)
@@ -104,7 +105,7 @@ def with_our_storage(kafka: ApacheKafkaBroker, work: Callable[[Log], None], *, o
     if orderly:
         manager.shutdown()
     else:
-        for job in manager.high_watermark_jobs():
+        for job in manager.checkpoint_jobs(HIGH_WATERMARK_CHECKPOINT):
             job.run()
             job.finish()
         manager.release()

@@ -31,11 +31,6 @@ from engine.common.errors import CorruptFileError, ErrorCode, KafkaError, Storag
 from engine.common.model import TopicPartition
 from engine.common.turns import pieces_of
 from engine.kafka.config.log_config import LogConfig
-from engine.kafka.formats.checkpoints import (
-    HIGH_WATERMARK_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
-    RECOVERY_POINT_CHECKPOINT,
-)
 from engine.kafka.formats.log_dir_names import LogDirKind, log_dir_name, parse_log_dir_name, suffixed_log_dir_name
 from engine.runtime.descriptors import is_out_of_descriptors, make_room_for_a_file
 
@@ -530,17 +525,6 @@ class LogManager:
         # Names first: files are removed from a folder only when it cannot come back under its old name.
         yield from (*checkpoints, *self.deletion_jobs())
 
-    def recovery_point_jobs(self) -> list[DiskJob]:
-        """Return the jobs that write all recovery points (``log.flush.offset.checkpoint.interval.ms``)."""
-        return self._checkpoint_jobs(RECOVERY_POINT_CHECKPOINT)
-
-    def log_start_offset_jobs(self) -> list[DiskJob]:
-        """Return the jobs that write all log start offsets (``log.flush.start.offset.checkpoint.interval.ms``)."""
-        return self._checkpoint_jobs(LOG_START_OFFSET_CHECKPOINT)
-
-    def high_watermark_jobs(self) -> list[DiskJob]:
-        """Return the jobs that write all high watermarks (``replica.high.watermark.checkpoint.interval.ms``)."""
-        return self._checkpoint_jobs(HIGH_WATERMARK_CHECKPOINT)
-
-    def _checkpoint_jobs(self, name: str) -> list[DiskJob]:
+    def checkpoint_jobs(self, name: str) -> list[DiskJob]:
+        """Return the jobs that write the checkpoint of this name in each usable dir."""
         return [self._checkpoints.job(path, name) for path in self.live_dirs]

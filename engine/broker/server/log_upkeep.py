@@ -10,6 +10,11 @@ from functools import partial
 from engine.broker.log.disk_jobs import DiskJob
 from engine.broker.log.log_manager import LogManager
 from engine.kafka.config.broker import BrokerConfig
+from engine.kafka.formats.checkpoints import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+)
 from engine.runtime.offload import Offloader
 from engine.runtime.supervisor import Supervisor
 from engine.runtime.turns import Breather
@@ -40,13 +45,12 @@ class LogUpkeep:
     def start(self) -> None:
         config, logs, every = self._config, self._logs, self._supervisor.every
         self._jobs_every(DUE_INTERVAL_MS, logs.due_jobs, "due")
-        self._jobs_every(
-            config.replica_high_watermark_checkpoint_interval_ms, logs.high_watermark_jobs, "high-watermark"
-        )
-        self._jobs_every(config.log_flush_offset_checkpoint_interval_ms, logs.recovery_point_jobs, "recovery-point")
-        self._jobs_every(
-            config.log_flush_start_offset_checkpoint_interval_ms, logs.log_start_offset_jobs, "log-start-offset"
-        )
+        for interval_ms, checkpoint in (
+            (config.replica_high_watermark_checkpoint_interval_ms, HIGH_WATERMARK_CHECKPOINT),
+            (config.log_flush_offset_checkpoint_interval_ms, RECOVERY_POINT_CHECKPOINT),
+            (config.log_flush_start_offset_checkpoint_interval_ms, LOG_START_OFFSET_CHECKPOINT),
+        ):
+            self._jobs_every(interval_ms, partial(logs.checkpoint_jobs, checkpoint), checkpoint)
         self._supervisor.start(self._retention(), "retention")
         for interval_ms, steps, name in (
             (config.producer_id_expiration_check_interval_ms, logs.producer_expiry_steps, "producer-expiration"),

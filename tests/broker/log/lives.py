@@ -39,6 +39,11 @@ from engine.broker.log.log_moves import (
 from engine.broker.log.small_files import sync_path
 from engine.common.model import TopicPartition
 from engine.kafka.config.log_config import LogConfig
+from engine.kafka.formats.checkpoints import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+)
 from engine.kafka.protocol.records.attributes import Codec
 from engine.kafka.protocol.records.decode import iter_records
 from engine.kafka.protocol.records.encode import encode_batch
@@ -328,8 +333,8 @@ class Lives:
         run_jobs(held)
 
     def _checkpoints(self) -> list[list[DiskJob]]:
-        logs = self.logs
-        made = [logs.recovery_point_jobs(), logs.log_start_offset_jobs(), logs.high_watermark_jobs()]
+        names = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
+        made = [self.logs.checkpoint_jobs(name) for name in names]
         return self.rng.sample(made, self.rng.randint(1, 3))
 
     def stop_in_order(self) -> None:

@@ -17,6 +17,7 @@ from engine.broker.log.log import Log
 from engine.broker.log.producer_state import ProducerStateManager
 from engine.common.model import TopicPartition
 from engine.kafka.config.log_config import LogConfig
+from engine.kafka.formats.checkpoints import HIGH_WATERMARK_CHECKPOINT
 
 A, B, C = (TopicPartition("topic", n) for n in range(3))
 
@@ -160,7 +161,9 @@ def test_a_cut_of_what_was_never_flushed_needs_no_checkpoint(tmp_path: Path) -> 
 def test_checkpoints_written_twice_at_once_stay_whole(tmp_path: Path) -> None:
     broker = ManagedLogs(tmp_path / "d").loaded()
     broker.create(A, 2)
-    first, second = broker.logs.high_watermark_jobs() + broker.logs.high_watermark_jobs()
+    first, second = broker.logs.checkpoint_jobs(HIGH_WATERMARK_CHECKPOINT) + broker.logs.checkpoint_jobs(
+        HIGH_WATERMARK_CHECKPOINT
+    )
     first.run()
     second.run()
     second.finish()

@@ -27,6 +27,7 @@ from engine.broker.log.log import Log
 from engine.common.errors import ErrorCode, KafkaError, StorageError
 from engine.common.model import TopicPartition
 from engine.kafka.config.log_config import LogConfig
+from engine.kafka.formats.checkpoints import HIGH_WATERMARK_CHECKPOINT
 from engine.runtime import descriptors
 from engine.runtime.descriptors import DescriptorReserve, descriptors_for_sockets, open_file
 
@@ -160,7 +161,7 @@ def test_checkpoints_removals_and_new_logs_wait_for_descriptors(broker: ManagedL
     run_jobs(forgetting)
     assert [job.error is None for job in forgetting] == [False] * len(forgetting) != []
     refused(lambda: broker.logs.get_or_create(TP, topic_id=TOPIC_ID, is_new=True))
-    run_jobs(broker.logs.high_watermark_jobs())
+    run_jobs(broker.logs.checkpoint_jobs(HIGH_WATERMARK_CHECKPOINT))
     shortage.left = 1 << 30
     broker.create(TP)
     assert broker.logs.logs[TP].log_end_offset == 1

@@ -38,6 +38,11 @@ from engine.broker.log.log_moves import create_future_log
 from engine.common.errors import ConfigError, ErrorCode, KafkaError, StorageError
 from engine.common.model import TopicPartition
 from engine.kafka.config.log_config import LogConfig
+from engine.kafka.formats.checkpoints import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+)
 from engine.kafka.protocol.records.header import iter_batches
 
 A, B, C = (TopicPartition("topic", n) for n in range(3))
@@ -88,7 +93,7 @@ def test_logs_survive_an_orderly_stop(tmp_path: Path) -> None:
 def test_logs_survive_a_kill(tmp_path: Path) -> None:
     broker = ManagedLogs(tmp_path / "d").loaded()
     broker.create(A, 3)
-    run_jobs(broker.logs.high_watermark_jobs())
+    run_jobs(broker.logs.checkpoint_jobs(HIGH_WATERMARK_CHECKPOINT))
     broker.logs.release()
     again = ManagedLogs(tmp_path / "d").loaded()
     log = again.logs.get(A)
@@ -142,7 +147,7 @@ def test_a_deleted_start_is_remembered(tmp_path: Path) -> None:
     log = broker.logs.get(A)
     assert log is not None
     log.increment_log_start_offset(2)
-    run_jobs(broker.logs.log_start_offset_jobs())
+    run_jobs(broker.logs.checkpoint_jobs(LOG_START_OFFSET_CHECKPOINT))
     assert checkpoint(tmp_path / "d", "log-start-offset-checkpoint") == {A: 2}
     broker.logs.release()
     again = ManagedLogs(tmp_path / "d").loaded().logs.get(A)
@@ -562,7 +567,7 @@ def test_no_log_is_made_in_a_dir_that_has_failed(tmp_path: Path) -> None:
 
 def test_a_checkpoint_that_cannot_be_written_fails_its_dir(tmp_path: Path) -> None:
     broker = ManagedLogs(tmp_path / "a", tmp_path / "b").loaded()
-    jobs = broker.logs.recovery_point_jobs()
+    jobs = broker.logs.checkpoint_jobs(RECOVERY_POINT_CHECKPOINT)
     (tmp_path / "a").rename(tmp_path / "gone")
     run_jobs(jobs)
     assert broker.failed == [tmp_path / "a"]

@@ -14,6 +14,7 @@ from engine.broker.log.disk_jobs import run_jobs
 from engine.broker.log.log_manager import LogManager
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
+from engine.kafka.formats.checkpoints import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 
 A, B = (TopicPartition("topic", n) for n in range(2))
 FILES = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint")
@@ -115,9 +116,9 @@ def test_a_folder_is_made_after_the_checkpoints_have_lost_its_name(
 def test_an_older_checkpoint_never_takes_the_place_of_a_newer_one(tmp_path: Path) -> None:
     broker = ManagedLogs(tmp_path / "d").loaded()
     broker.create(A, 2)
-    (older,) = broker.logs.high_watermark_jobs()
+    (older,) = broker.logs.checkpoint_jobs(HIGH_WATERMARK_CHECKPOINT)
     broker.create(A, 1)
-    (newer,) = broker.logs.high_watermark_jobs()
+    (newer,) = broker.logs.checkpoint_jobs(HIGH_WATERMARK_CHECKPOINT)
     run_jobs([newer, older])
     assert checkpoint(tmp_path / "d", "replication-offset-checkpoint") == {A: 3}
     broker.logs.shutdown()
@@ -161,7 +162,7 @@ def test_a_checkpoint_that_was_under_way_when_the_log_was_deleted(tmp_path: Path
     broker = ManagedLogs(tmp_path / "d").loaded()
     broker.create(A, 5)
     broker.logs.logs[A].increment_log_start_offset(5)
-    late = broker.logs.log_start_offset_jobs()
+    late = broker.logs.checkpoint_jobs(LOG_START_OFFSET_CHECKPOINT)
     broker.logs.delete(A)
     create_in_threads(broker.logs)
     run_jobs(late)
