@@ -12,7 +12,7 @@ from time import perf_counter
 
 from engine.broker.fetch.reads import BATCHES_VERSION, FetchReads
 from engine.broker.log.file_range import OpenFile, read_fully
-from engine.broker.replication.partition_read import PartitionRead, read_error
+from engine.broker.replication.partition_read import PartitionRead
 from engine.common.errors import ErrorCode, KafkaError
 from engine.kafka.protocol.records.convert import down_convert
 from engine.kafka.protocol.records.header import iter_batches
@@ -54,9 +54,9 @@ class Conversion:
                 records, used_bytes, count = _records(read, self._magic, fetch_offset, budget)
                 budget -= used_bytes
             except KafkaError as error:
-                read = read_error(error.code)
+                read = PartitionRead(error.code)
             except OSError:
-                read = read_error(ErrorCode.KAFKA_STORAGE_ERROR)
+                read = PartitionRead(ErrorCode.KAFKA_STORAGE_ERROR)
             results.append((read, records))
             self.counts.append(count)
         self.took_s = perf_counter() - begun_s

@@ -10,7 +10,7 @@ from engine.broker.fetch.session_cache import FetchContext, FetchPartition, Fetc
 from engine.broker.log.log import Log
 from engine.broker.replication.isr import FollowerState
 from engine.broker.replication.partition import Partition
-from engine.broker.replication.partition_read import PartitionRead, read_error
+from engine.broker.replication.partition_read import PartitionRead
 from engine.common.errors import NO_ERROR, ErrorCode, KafkaError
 from engine.common.model import READ_COMMITTED, IsolationLevel
 
@@ -405,15 +405,15 @@ class FetchReads:
     ) -> tuple[Partition | None, PartitionRead]:
         if wanted.topic is None:
             is_by_id = self.parameters.api_version >= 13
-            return None, read_error(ErrorCode.UNKNOWN_TOPIC_ID if is_by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return None, PartitionRead(ErrorCode.UNKNOWN_TOPIC_ID if is_by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         parameters = self.parameters
         try:
             self._broker.metadata_cache.check_has(wanted.topic, wanted.key.partition)
             partition = self._broker.replica_manager.partition(wanted.topic, wanted.key.partition)
         except KafkaError as error:
-            return None, read_error(error.code)
+            return None, PartitionRead(error.code)
         if parameters.api_version >= 13 and partition.topic_id != wanted.key.topic_id:
-            return partition, read_error(ErrorCode.INCONSISTENT_TOPIC_ID)
+            return partition, PartitionRead(ErrorCode.INCONSISTENT_TOPIC_ID)
         if records_follower_state:
             # A Fetch that waits reads again, and counts once.
             partition.counts.reads.append(None)
@@ -421,9 +421,9 @@ class FetchReads:
         manager = self._broker.replica_manager
         if log is not None and parameters.api_version < ZSTD_VERSION:
             if log.config.compression_type == "zstd":
-                return partition, read_error(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+                return partition, PartitionRead(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
             if parameters.api_version < BATCHES_VERSION and not log.config.message_downconversion_enable:
-                return partition, read_error(ErrorCode.UNSUPPORTED_VERSION)
+                return partition, PartitionRead(ErrorCode.UNSUPPORTED_VERSION)
         if not parameters.is_follower and parameters.api_version >= FETCH_FROM_FOLLOWER_VERSION:
             elsewhere = self._sent_elsewhere(partition, wanted)
             if elsewhere is not None:
@@ -464,7 +464,7 @@ class FetchReads:
             return None
         error = partition.log_error(wanted.current_leader_epoch, leader_only=False)
         if error is not NO_ERROR:
-            return read_error(error)
+            return PartitionRead(error)
         return PartitionRead(
             NO_ERROR,
             log.high_watermark,
@@ -490,7 +490,7 @@ class GuardedReads(FetchReads):
         self, wanted: FetchPartition, remaining: int, min_one_batch: bool, records_follower_state: bool
     ) -> tuple[Partition | None, PartitionRead]:
         if wanted.topic is not None and not self._may_read(wanted.topic):
-            return None, read_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            return None, PartitionRead(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         return super()._read(wanted, remaining, min_one_batch, records_follower_state)
 
 

@@ -17,7 +17,7 @@ from engine.broker.log.preparation import Preparation
 from engine.broker.replication import isr_proposals
 from engine.broker.replication.isr import FollowerState, IsrState, high_watermark_candidate
 from engine.broker.replication.partition_environment import PartitionEnvironment
-from engine.broker.replication.partition_read import PartitionRead, read_error
+from engine.broker.replication.partition_read import PartitionRead
 from engine.broker.replication.state_change_log import ids_text
 from engine.common.errors import NO_ERROR, ErrorCode, KafkaError
 from engine.common.model import (
@@ -327,14 +327,14 @@ class Partition:
         error = self.log_error(current_leader_epoch, leader_only=leader_only)
         log = self.log
         if error is not NO_ERROR or log is None:
-            return read_error(error)
+            return PartitionRead(error)
         follower = None
         if replica_id >= 0:
             follower = self.followers.get(replica_id)
             if follower is None:
                 # A reassignment may not have reached this broker yet: a follower that sent an epoch asks again.
                 has_epoch = current_leader_epoch != NO_PARTITION_LEADER_EPOCH
-                return read_error(ErrorCode.UNKNOWN_LEADER_EPOCH if has_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                return PartitionRead(ErrorCode.UNKNOWN_LEADER_EPOCH if has_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER)
         # The end before the read: records appended later must not make a follower look behind.
         read = PartitionRead(
             NO_ERROR, log.high_watermark, log.last_stable_offset, log.log_start_offset, log.log_end_offset
@@ -359,7 +359,7 @@ class Partition:
                     read.aborted = _aborted(log, fetch_offset, log_read)
         except KafkaError as refused:
             self.counts.failed_fetches += refused.code not in _KNOWN_REFUSALS
-            return read_error(refused.code)
+            return PartitionRead(refused.code)
         if follower is not None and records_follower_state:
             self._record_follower_fetch(
                 follower, fetch_offset, follower_log_start_offset, read.log_end_offset, follower_broker_epoch

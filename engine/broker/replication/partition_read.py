@@ -37,8 +37,6 @@ class PartitionRead:
         log_start_offset: int = -1,
         log_end_offset: int = -1,
         records: FileRange | None = None,
-        aborted: list[AbortedTransaction] | None = None,
-        diverging_epoch: tuple[int, int] | None = None,
         preferred_read_replica: int = -1,
     ) -> None:
         self.error = error
@@ -47,8 +45,8 @@ class PartitionRead:
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self.records = records
-        self.aborted = aborted
-        self.diverging_epoch = diverging_epoch
+        self.aborted: list[AbortedTransaction] | None = None
+        self.diverging_epoch: tuple[int, int] | None = None
         self.preferred_read_replica = preferred_read_replica
         self.is_cut_off = False
 
@@ -62,8 +60,3 @@ class PartitionRead:
             f"log_start_offset={self.log_start_offset}, log_end_offset={self.log_end_offset}, "
             f"size_bytes={self.size_bytes}, diverging_epoch={self.diverging_epoch})"
         )
-
-
-def read_error(error: ErrorCode) -> PartitionRead:
-    """Return the outcome of a read that was refused."""
-    return PartitionRead(error)
