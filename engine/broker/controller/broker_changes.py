@@ -197,7 +197,7 @@ class BrokerChanges:
         led, followed = yield from self._led_and_followed(broker_id)
         yield from self._partitions.change(led, PartitionState.ONLINE, CONTROLLED_SHUTDOWN_ELECTION)
         batch = RequestBatch(self._context, self._options.controller_id)
-        yield from each(followed, lambda partition: batch.add_stop_replica((broker_id,), partition, delete=False))
+        yield from each(followed, lambda partition: batch.add_stop_replica(broker_id, partition, delete=False))
         yield from batch.send()
         yield from self._replicas.change([PartitionAndReplica(p, broker_id) for p in followed], ReplicaState.OFFLINE)
         if self._log.is_trace_enabled:

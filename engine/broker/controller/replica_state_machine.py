@@ -134,7 +134,7 @@ class ReplicaStateMachine:
     def _to_deletion_started(self, broker_id: int, replicas: Replicas, batch: RequestBatch) -> None:
         for replica in replicas:
             self._put(replica, ReplicaState.DELETION_STARTED)
-            batch.add_stop_replica((broker_id,), replica.topic_partition, delete=True)
+            batch.add_stop_replica(broker_id, replica.topic_partition, delete=True)
 
     def _to_new(self, broker_id: int, replicas: Replicas, batch: RequestBatch) -> None:
         for replica in replicas:
@@ -175,7 +175,7 @@ class ReplicaStateMachine:
         for stopped in slices(replicas):
             yield from carry_out(GiveWay())
             for replica in stopped:
-                batch.add_stop_replica((broker_id,), replica.topic_partition, delete=False)
+                batch.add_stop_replica(broker_id, replica.topic_partition, delete=False)
         led = [r.topic_partition for r in replicas if r.topic_partition in self._context.leadership]
         updated = yield from self._remove_from_isr(broker_id, led)
         for piece in slices(updated.items()):

@@ -73,16 +73,14 @@ class RequestBatch:
         self._tells_all_live = True
         self.add_update_metadata(everybody, (partition,))
 
-    def add_stop_replica(self, broker_ids: Iterable[int], partition: TopicPartition, *, delete: bool) -> None:
-        """Tell brokers to stop a replica; a deletion requested earlier in the batch stays one."""
-        leader_epoch = self._context.leader_epoch(partition)
-        for broker_id in broker_ids:
-            if broker_id < 0:
-                continue
-            of_broker = self._stop_replica.setdefault(broker_id, {})
-            earlier = of_broker.get(partition)
-            deletes = delete or (earlier is not None and earlier.delete)
-            of_broker[partition] = StopReplicaPartition(partition, leader_epoch, deletes)
+    def add_stop_replica(self, broker_id: int, partition: TopicPartition, *, delete: bool) -> None:
+        """Tell a broker to stop a replica; a deletion requested earlier in the batch stays one."""
+        if broker_id < 0:
+            return
+        of_broker = self._stop_replica.setdefault(broker_id, {})
+        earlier = of_broker.get(partition)
+        deletes = delete or (earlier is not None and earlier.delete)
+        of_broker[partition] = StopReplicaPartition(partition, self._context.leader_epoch(partition), deletes)
 
     def add_update_metadata(self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
         """Tell brokers who is alive, and the current leadership of partitions."""

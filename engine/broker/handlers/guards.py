@@ -186,11 +186,9 @@ def _ongoing_refused(ask: Ask, request: Any) -> Steps[Any]:
     return answer
 
 
-def _refuses_each(
-    field: str, items: Callable[[Any], Iterable[Any]], entry: Callable[[Any], dict[str, Any]], *, tops: bool = False
-) -> Guard:
+def _refuses_each(field: str, items: Callable[[Any], Iterable[Any]], *, tops: bool = False) -> Guard:
     """Refuse each of the things that a request names, for want of a right on the cluster."""
-    return lambda ask, request: with_each(ask.context, field, items(request), entry, tops=tops)
+    return lambda ask, request: with_each(ask.context, field, items(request), tops=tops)
 
 
 def _users_refused(ask: Ask, request: Any) -> Steps[Any]:
@@ -308,10 +306,8 @@ GUARDS: Final[dict[int, Guard]] = {
     ApiKey.WRITE_TXN_MARKERS: needs_cluster(ALTER, AclOperation.CLUSTER_ACTION, refuse=guard_markers_refused),
     ApiKey.TXN_OFFSET_COMMIT: needs_group_and_topics(COMMITTED_IN_TXN, is_in_txn=True),
     ApiKey.DESCRIBE_ACLS: needs_cluster(DESCRIBE),
-    ApiKey.CREATE_ACLS: needs_cluster(ALTER, refuse=_refuses_each("results", attrgetter("creations"), lambda _: {})),
-    ApiKey.DELETE_ACLS: needs_cluster(
-        ALTER, refuse=_refuses_each("filter_results", attrgetter("filters"), lambda _: {})
-    ),
+    ApiKey.CREATE_ACLS: needs_cluster(ALTER, refuse=_refuses_each("results", attrgetter("creations"))),
+    ApiKey.DELETE_ACLS: needs_cluster(ALTER, refuse=_refuses_each("filter_results", attrgetter("filters"))),
     ApiKey.DESCRIBE_CONFIGS: _needs_configs(AclOperation.DESCRIBE_CONFIGS, "results"),
     ApiKey.ALTER_CONFIGS: _needs_configs(AclOperation.ALTER_CONFIGS, "responses"),
     ApiKey.ALTER_REPLICA_LOG_DIRS: needs_cluster(ALTER, refuse=_dirs_refused),
@@ -331,7 +327,7 @@ GUARDS: Final[dict[int, Guard]] = {
     ApiKey.DESCRIBE_CLIENT_QUOTAS: needs_cluster(AclOperation.DESCRIBE_CONFIGS),
     ApiKey.ALTER_CLIENT_QUOTAS: needs_cluster(AclOperation.ALTER_CONFIGS, refuse=_quotas_refused),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: needs_cluster(
-        DESCRIBE, refuse=_refuses_each("results", lambda request: request.users or (), lambda _: {}, tops=True)
+        DESCRIBE, refuse=_refuses_each("results", lambda request: request.users or (), tops=True)
     ),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: needs_cluster(ALTER, refuse=_users_refused),
     ApiKey.ALTER_PARTITION: CLUSTER_ACTION,

@@ -110,7 +110,7 @@ def with_each(
     context: RequestContext,
     field: str,
     items: Iterable[Any],
-    entry: Callable[[Any], dict[str, Any]],
+    entry: Callable[[Any], dict[str, Any]] = lambda _: {},
     *,
     tops: bool = False,
 ) -> Steps[Any]:

@@ -59,7 +59,7 @@ def recover_segment(
     producers: ProducerStateManager,
     leader_epochs: LeaderEpochCache,
     progress: RecoveryProgress,
-    before_cut: Callable[[], object] = lambda: None,
+    before_cut: Callable[[], object],
 ) -> int:
     """Check every batch, cut at the first that is bad, and rebuild all indexes; return the bytes cut off.
 

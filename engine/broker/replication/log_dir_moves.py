@@ -38,17 +38,10 @@ IDLE_MS = 100
 """How long a worker waits if it is over the quota, or all its partitions pause."""
 
 
-async def run_here(work: Callable[[], bytes | None]) -> bytes | None:
-    """Do slow work on the event loop; for tests and tools without threads."""
-    return work()
-
-
 class LogDirMoves:
     """Owner of the moves. ``quota`` bounds all of them together."""
 
-    def __init__(
-        self, settings: ReplicationSettings, clock: Clock, log_manager: LogManager, run_slow: RunSlow | None = None
-    ) -> None:
+    def __init__(self, settings: ReplicationSettings, clock: Clock, log_manager: LogManager, run_slow: RunSlow) -> None:
         self.quota = ReplicationQuota(
             clock,
             window_count=settings.alter_log_dirs_quota_window_count,
@@ -57,7 +50,7 @@ class LogDirMoves:
         self._settings = settings
         self._clock = clock
         self._log_manager = log_manager
-        self._run_slow = run_slow or run_here
+        self._run_slow = run_slow
         self._worker_count = settings.num_replica_alter_log_dirs_threads or len(log_manager.config.log_dirs)
         self._copies: dict[TopicPartition, LogDirCopy] = {}
         self._workers: dict[int, asyncio.Task[None]] = {}

@@ -23,7 +23,7 @@ from engine.broker.replication import isr_proposals
 from engine.broker.replication.fetcher_manager import Connect, FetcherManager
 from engine.broker.replication.isr_updater import IsrUpdater
 from engine.broker.replication.log_dir_copy import RunSlow
-from engine.broker.replication.log_dir_moves import LogDirMoves, run_here
+from engine.broker.replication.log_dir_moves import LogDirMoves
 from engine.broker.replication.log_flushes import LogFlushes
 from engine.broker.replication.metadata_cache import MetadataCache
 from engine.broker.replication.partition import Partition
@@ -73,9 +73,9 @@ class ReplicaManager:
         metadata_cache: MetadataCache,
         isr_updater: IsrUpdater,
         broker_epoch: Callable[[], int],
+        run_slow: RunSlow,
         selector: ReplicaSelector | None = None,
         connect: Connect | None = None,
-        run_slow: RunSlow | None = None,
     ) -> None:
         """``run_slow`` runs in a thread what waits for a disk."""
         self.settings = settings
@@ -115,7 +115,7 @@ class ReplicaManager:
         self.log_dir_moves = LogDirMoves(settings, clock, log_manager, run_slow)
         self._broker_epoch = broker_epoch
         self._selector = selector
-        self._run_slow = run_slow or run_here
+        self._run_slow = run_slow
         self.flush_times = Timer(time.monotonic())
         self._offline: set[TopicPartition] = set()
         self._made_now: set[TopicPartition] = set()

@@ -155,9 +155,9 @@ class KafkaServer:
     _features: FinalizedFeaturesListener
     _routes: RouteTable
 
-    def __init__(self, config: BrokerConfig, *, clock: Clock | None = None) -> None:
+    def __init__(self, config: BrokerConfig) -> None:
         self.config = config
-        self.clock: Clock = clock or SystemClock()
+        self.clock: Clock = SystemClock()
         self.broker_epoch = -1
         self.state: int = BrokerState.STARTING
         self.failure: str | None = None

@@ -96,6 +96,7 @@ class StandInBroker:
             metadata_cache=self.metadata_cache,
             isr_updater=world,
             broker_epoch=lambda: self.broker_epoch,
+            run_slow=_run_here,
             connect=lambda leader, client_id: InProcessConnection(world, broker_id, leader, client_id),
         )
         self.replica_manager.start()
