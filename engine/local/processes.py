@@ -177,13 +177,7 @@ def _start_tied(words: list[str], stdin: int, sink: IO[bytes], environ: Mapping[
 def _start_free(words: list[str], stdin: int, sink: IO[bytes], environ: Mapping[str, str] | None) -> LocalProcess:
     launch = [sys.executable, "-I", "-S", str(_LAUNCHER), "free", "0", *words]
     launched = subprocess.run(
-        launch,
-        stdin=stdin,
-        stdout=subprocess.PIPE,
-        stderr=sink,
-        env=environ,
-        start_new_session=True,
-        check=True,
+        launch, stdin=stdin, stdout=subprocess.PIPE, stderr=sink, env=environ, start_new_session=True, check=True
     )
     pid = int(launched.stdout)
     return LocalProcess(ProcessId(pid, _start_ticks(pid) or 0))

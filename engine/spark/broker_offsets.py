@@ -115,8 +115,7 @@ async def read_bounds(wire: WireCluster, options: SourceOptions) -> Bounds:
     """
     partitions = await _partitions(wire, options)
     earliest, latest = await asyncio.gather(
-        start_offsets(wire, partitions),
-        end_offsets(wire, partitions, isolation=options.isolation),
+        start_offsets(wire, partitions), end_offsets(wire, partitions, isolation=options.isolation)
     )
     return Bounds(all_known(earliest), all_known(latest))
 

@@ -26,14 +26,7 @@ from engine.admin.state_changes.selection import Selection
 from engine.admin.state_changes.zones import shifted
 from engine.common.errors import OperationError
 from engine.spark.hadoop_jvm import share_settings
-from engine.spark.log_cuts import (
-    Piece,
-    Segment,
-    cut,
-    expected_bytes,
-    is_in_order_near_cuts,
-    is_nearly_in_order,
-)
+from engine.spark.log_cuts import Piece, Segment, cut, expected_bytes, is_in_order_near_cuts, is_nearly_in_order
 from engine.spark.store_path import StorePath
 from engine.spark.workers import run_in_workers
 

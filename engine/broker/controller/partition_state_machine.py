@@ -124,11 +124,7 @@ class PartitionStateMachine:
         return results
 
     def _change(
-        self,
-        partitions: list[TopicPartition],
-        target: PartitionState,
-        strategy: ElectionStrategy,
-        batch: RequestBatch,
+        self, partitions: list[TopicPartition], target: PartitionState, strategy: ElectionStrategy, batch: RequestBatch
     ) -> Steps[ElectionResults]:
 
         def is_valid(partition: TopicPartition) -> bool:

@@ -63,12 +63,7 @@ from engine.broker.controller.states import (
     StateChangeFailed,
 )
 from engine.common.errors import CoordinationError, KlammError
-from engine.common.model import (
-    LeaderAndIsr,
-    LeaderIsrAndControllerEpoch,
-    ReplicaAssignment,
-    TopicPartition,
-)
+from engine.common.model import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicPartition
 from engine.kafka.zk.errors import ControllerMoved
 from engine.kafka.zk.partitions import PartitionStateRead
 from engine.kafka.zk.topics import TopicIdReplicaAssignment
@@ -219,11 +214,7 @@ class Reassignments:
             self._context.partitions_being_reassigned[partition] = None
 
     def _let_others_lead(
-        self,
-        partition: TopicPartition,
-        read: PartitionStateRead,
-        current: ReplicaAssignment,
-        wanted: ReplicaAssignment,
+        self, partition: TopicPartition, read: PartitionStateRead, current: ReplicaAssignment, wanted: ReplicaAssignment
     ) -> Steps[None]:
         """Before replicas that were being added are removed: make sure that a staying one has every record, and leads.
 

@@ -60,12 +60,7 @@ class ReplicaState(Enum):
         return self.value
 
 
-_ALIVE_OR_FAILED = (
-    ReplicaState.NEW,
-    ReplicaState.ONLINE,
-    ReplicaState.OFFLINE,
-    ReplicaState.DELETION_INELIGIBLE,
-)
+_ALIVE_OR_FAILED = (ReplicaState.NEW, ReplicaState.ONLINE, ReplicaState.OFFLINE, ReplicaState.DELETION_INELIGIBLE)
 
 VALID_PREVIOUS_REPLICA_STATES: Mapping[ReplicaState, tuple[ReplicaState, ...]] = {
     ReplicaState.NEW: (ReplicaState.NON_EXISTENT,),

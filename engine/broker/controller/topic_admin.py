@@ -376,8 +376,7 @@ class TopicAdmin:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
         if any(replicas.is_being_reassigned for replicas in existing.assignment.values()):
             raise KafkaError(
-                ErrorCode.REASSIGNMENT_IN_PROGRESS,
-                f"A partition reassignment is in progress for the topic '{name}'.",
+                ErrorCode.REASSIGNMENT_IN_PROGRESS, f"A partition reassignment is in progress for the topic '{name}'."
             )
         return existing
 
@@ -522,8 +521,7 @@ def _checked_additions(
         raise KafkaError(code, f"Unknown broker(s) in replica assignment: {', '.join(map(str, unknown))}.")
     if len(assignments) != added:
         raise KafkaError(
-            code,
-            f"Increasing the number of partitions by {added} but {len(assignments)} assignments provided.",
+            code, f"Increasing the number of partitions by {added} but {len(assignments)} assignments provided."
         )
     new = {existing_count + i: tuple(replicas) for i, replicas in enumerate(assignments)}
     for partition, replicas in new.items():

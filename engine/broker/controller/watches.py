@@ -11,11 +11,7 @@ from functools import partial
 from engine.broker.controller import events
 from engine.broker.controller import instructions as do
 from engine.broker.controller.events import ControllerEvent
-from engine.kafka.zk.admin_nodes import (
-    DeleteTopicsZNode,
-    PreferredReplicaElectionZNode,
-    ReassignPartitionsZNode,
-)
+from engine.kafka.zk.admin_nodes import DeleteTopicsZNode, PreferredReplicaElectionZNode, ReassignPartitionsZNode
 from engine.kafka.zk.brokers import BrokerIdsZNode, BrokerIdZNode
 from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.notifications import IsrChangeNotificationZNode, LogDirEventNotificationZNode

@@ -82,11 +82,7 @@ class TopicSize:
     """
 
     def __init__(
-        self,
-        topic: str,
-        num_partitions: int,
-        metadata_cache: MetadataCache,
-        read: Callable[[str], Awaitable[int]],
+        self, topic: str, num_partitions: int, metadata_cache: MetadataCache, read: Callable[[str], Awaitable[int]]
     ) -> None:
         """``read`` returns the topic's partitions in ZooKeeper, 0 without such a topic, or raises CoordinationError."""
         self._topic = topic

@@ -47,11 +47,7 @@ async def alter_replica_log_dirs(
     breather = Breather()
     results = await carry_out(
         ByTopic.of(
-            context,
-            AlterReplicaLogDirsResponse,
-            "results.partitions",
-            "topic_name",
-            lambda: topics_named(request),
+            context, AlterReplicaLogDirsResponse, "results.partitions", "topic_name", lambda: topics_named(request)
         )
     )
     manager = context.broker.replica_manager

@@ -108,12 +108,7 @@ class ByTopic:
     """The topics of an answer with their parts, in the order in which they came."""
 
     def __init__(
-        self,
-        lists: AnswerLists | None,
-        message: type[Response],
-        path: str,
-        name: str,
-        again: Collection[Hashable],
+        self, lists: AnswerLists | None, message: type[Response], path: str, name: str, again: Collection[Hashable]
     ) -> None:
         """``again``: topics of a large request that come more than once."""
         *outer, self._parts = path.split(".")

@@ -33,8 +33,7 @@ def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
         context.session.client_software_name = request.client_software_name
         context.session.client_software_version = request.client_software_version
     return ApiVersionsResponse(
-        api_keys=_offered(),
-        finalized_features_epoch=context.broker.features_epoch if context.api_version >= 3 else -1,
+        api_keys=_offered(), finalized_features_epoch=context.broker.features_epoch if context.api_version >= 3 else -1
     )
 
 

@@ -47,9 +47,7 @@ from engine.runtime.turns import Breather, carry_out
 logger = logging.getLogger("kafka.server.ZkAdminManager")
 
 ResourceAnswer = TypeVar(
-    "ResourceAnswer",
-    alter_configs.AlterConfigsResourceResponse,
-    incremental_alter_configs.AlterConfigsResourceResponse,
+    "ResourceAnswer", alter_configs.AlterConfigsResourceResponse, incremental_alter_configs.AlterConfigsResourceResponse
 )
 
 
@@ -244,10 +242,7 @@ def _change_loggers(broker: Broker, asked: ResourceChange, validate_only: bool) 
 
 
 async def _apply(
-    stored: Mapping[str, str],
-    changes: Sequence[ConfigChange],
-    definition: ConfigDef,
-    kept: dict[str, str],
+    stored: Mapping[str, str], changes: Sequence[ConfigChange], definition: ConfigDef, kept: dict[str, str]
 ) -> dict[str, str]:
     """Return the texts after the changes; ``kept`` loses those of the same names."""
     known, breather = set(AlterOperation), Breather()

@@ -19,12 +19,7 @@ import logging
 
 from engine.broker.handlers.answer_lists import answer_list
 from engine.broker.handlers.broker_loggers import logger_levels
-from engine.broker.handlers.config_resources import (
-    ResourceType,
-    invalid_request,
-    parse_broker_id,
-    resource_type,
-)
+from engine.broker.handlers.config_resources import ResourceType, invalid_request, parse_broker_id, resource_type
 from engine.broker.handlers.context import Broker, RequestContext
 from engine.broker.handlers.in_turns import in_lists, in_turns
 from engine.broker.handlers.registry import handles

@@ -22,11 +22,7 @@ from engine.broker.replication.metadata_cache import MetadataCache
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.kafka.protocol.api_keys import ApiKey
-from engine.kafka.protocol.apis.elect_leaders import (
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    PartitionResult,
-)
+from engine.kafka.protocol.apis.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, PartitionResult
 from engine.runtime.turns import Breather, carry_out
 
 

@@ -31,12 +31,7 @@ from typing import Any, Final
 
 from engine.broker.fetch.answer import build_response, session_error, throttled_response
 from engine.broker.fetch.conversion import needs_conversion
-from engine.broker.fetch.large_fetch import (
-    FETCHED_AT_ONCE_MAX,
-    converted_response,
-    fetch_in_turns,
-    resolve_topic_ids,
-)
+from engine.broker.fetch.large_fetch import FETCHED_AT_ONCE_MAX, converted_response, fetch_in_turns, resolve_topic_ids
 from engine.broker.fetch.reads import FetchParameters, FetchReads, MakeReads
 from engine.broker.fetch.session_cache import (
     FINAL_EPOCH,

@@ -30,9 +30,7 @@ from engine.broker.handlers.refusals import MESSAGES, NO_CLUSTER, NO_GROUP, NO_T
 from engine.common.acl import AclOperation, ResourceType
 from engine.common.errors import ErrorCode
 from engine.kafka.protocol.api_keys import ApiKey
-from engine.kafka.protocol.apis import (
-    find_coordinator,
-)
+from engine.kafka.protocol.apis import find_coordinator
 from engine.kafka.protocol.declaration import response_class
 
 # -- groups and transactions

@@ -77,11 +77,7 @@ from engine.broker.security.delegation_tokens import is_owner_or_renewer, may_as
 from engine.common.acl import AclOperation, ResourceType
 from engine.common.errors import ErrorCode
 from engine.kafka.protocol.api_keys import ApiKey
-from engine.kafka.protocol.apis import (
-    alter_replica_log_dirs,
-    leader_and_isr,
-    stop_replica,
-)
+from engine.kafka.protocol.apis import alter_replica_log_dirs, leader_and_isr, stop_replica
 from engine.kafka.protocol.declaration import response_class
 from engine.kafka.zk.tokens import DelegationToken
 

@@ -24,10 +24,7 @@ def list_groups(context: RequestContext, request: ListGroupsRequest) -> Steps[Li
     listed = yield from each(
         groups,
         lambda group: ListedGroup(
-            group_id=group.group_id,
-            protocol_type=group.protocol_type,
-            group_state=group.state,
-            group_type=CLASSIC,
+            group_id=group.group_id, protocol_type=group.protocol_type, group_state=group.state, group_type=CLASSIC
         ),
     )
     return ListGroupsResponse(error_code=error, groups=listed)

@@ -454,11 +454,7 @@ def _count_late_error(waiting: _Waiting, error: ErrorCode) -> None:
 
 
 def _append(
-    context: RequestContext,
-    request: ProduceRequest,
-    topic: str,
-    data: PartitionProduceData,
-    outcome: _Outcome,
+    context: RequestContext, request: ProduceRequest, topic: str, data: PartitionProduceData, outcome: _Outcome
 ) -> PartitionProduceResponse:
     """Append one partition's batches; note in ``outcome`` what delays the answer, and whether it is a refusal."""
     acks = request.acks

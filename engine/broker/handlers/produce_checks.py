@@ -55,8 +55,7 @@ def _check_batch(records: memoryview | bytes, has_id: bool) -> None:
     length, magic = _LENGTH_AND_MAGIC.unpack_from(records)
     if length < _LENGTH_MIN:
         raise KafkaError(
-            ErrorCode.CORRUPT_MESSAGE,
-            f"Record size {length} is less than the minimum record overhead ({_LENGTH_MIN})",
+            ErrorCode.CORRUPT_MESSAGE, f"Record size {length} is less than the minimum record overhead ({_LENGTH_MIN})"
         )
     if not 0 <= magic <= 2:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic found in record: {magic}")
@@ -64,8 +63,7 @@ def _check_batch(records: memoryview | bytes, has_id: bool) -> None:
     if magic == 2 and is_whole and not has_id and records[ATTRIBUTES + 1] & TRANSACTIONAL_BIT:
         # Nobody would end such a transaction, and readers of committed records would wait forever.
         raise KafkaError(
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            "Transactional records come without a transactional id",
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Transactional records come without a transactional id"
         )
 
 

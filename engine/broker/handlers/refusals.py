@@ -79,10 +79,7 @@ class Partitions:
         return attrgetter(parts.name), refused, finished
 
     def refused(
-        self,
-        context: RequestContext,
-        topics: Iterable[Any],
-        code: ErrorCode | Callable[[Any], ErrorCode] = NO_TOPIC,
+        self, context: RequestContext, topics: Iterable[Any], code: ErrorCode | Callable[[Any], ErrorCode] = NO_TOPIC
     ) -> Steps[list[Any]]:
         """Return the entries of topics; ``code`` may depend on the topic. Those of a large request are encoded."""
         parts, refused, finished = self._entry

@@ -36,12 +36,7 @@ from engine.common.errors import ErrorCode
 from engine.common.topic_id import ZERO_TOPIC_ID
 from engine.common.turns import at_once
 from engine.kafka.protocol.api_keys import ApiKey
-from engine.kafka.protocol.apis import (
-    delete_topics,
-    fetch,
-    metadata,
-    produce,
-)
+from engine.kafka.protocol.apis import delete_topics, fetch, metadata, produce
 from engine.kafka.protocol.declaration import response_class
 from engine.kafka.protocol.large_arrays import LazyArray
 from engine.kafka.protocol.records.layout import ATTRIBUTES, BATCH_OVERHEAD, MAGIC, TRANSACTIONAL_BIT

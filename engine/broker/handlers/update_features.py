@@ -35,8 +35,7 @@ def update_features(context: RequestContext, request: UpdateFeaturesRequest) -> 
     """Refuse each update."""
     if not context.broker.controller.is_active:
         return UpdateFeaturesResponse(
-            error_code=ErrorCode.NOT_CONTROLLER,
-            error_message="This is not the correct controller for this cluster.",
+            error_code=ErrorCode.NOT_CONTROLLER, error_message="This is not the correct controller for this cluster."
         )
     if not is_feature_versioning_supported(context.broker.config.inter_broker_protocol_version):
         return UpdateFeaturesResponse(

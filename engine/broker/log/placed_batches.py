@@ -138,13 +138,7 @@ def stamped(
         next_offset = header.next_offset
     end = headers[-1][0] + headers[-1][1].size_bytes
     return PlacedBatches(
-        records[:end],
-        placed,
-        first_offset,
-        next_offset - 1,
-        max_timestamp_ms,
-        max_timestamp_offset,
-        append_time_ms,
+        records[:end], placed, first_offset, next_offset - 1, max_timestamp_ms, max_timestamp_offset, append_time_ms
     )
 
 

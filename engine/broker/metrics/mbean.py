@@ -8,11 +8,7 @@ from typing import Final, NamedTuple
 
 Tags = tuple[tuple[str, str], ...]
 
-OF_PARTITIONS: Final = (
-    ("kafka.cluster", "Partition"),
-    ("kafka.log", "Log"),
-    ("kafka.server", "FetcherLagMetrics"),
-)
+OF_PARTITIONS: Final = (("kafka.cluster", "Partition"), ("kafka.log", "Log"), ("kafka.server", "FetcherLagMetrics"))
 """Domain and type of those that each partition has."""
 
 _PLAIN: Final = re.compile(r"[\w\-% \t.]*")

@@ -14,14 +14,7 @@ from types import CoroutineType, coroutine
 from typing import Any, Final
 
 from engine.broker.metrics.requests import RequestTimes, error_counter
-from engine.broker.network.request import (
-    NO_RESPONSE,
-    NOT_ENCODED,
-    Deferred,
-    LargeAnswer,
-    RequestHead,
-    RequestUse,
-)
+from engine.broker.network.request import NO_RESPONSE, NOT_ENCODED, Deferred, LargeAnswer, RequestHead, RequestUse
 from engine.broker.network.session import ClientSoftware
 from engine.common.acl import AclOperation, Requirement
 from engine.kafka.protocol.api_keys import API_SPECS, ApiKey, request_header_version, response_header_version

@@ -13,13 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
 
 from engine.broker.metrics.requests import SIZE_BYTES, NetworkTotals
-from engine.broker.network.connection import (
-    ADMIT_WITHIN_MS,
-    CloseReason,
-    Connection,
-    ConnectionContext,
-    request_logger,
-)
+from engine.broker.network.connection import ADMIT_WITHIN_MS, CloseReason, Connection, ConnectionContext, request_logger
 from engine.broker.network.connection_rates import ConnectionRates
 from engine.broker.network.request import CLOSE_UNAUTHENTICATED, RequestHead
 from engine.broker.network.routes import Route, RouteTable

@@ -15,11 +15,7 @@ from engine.broker.replication.isr_updater import IsrOutcome, IsrUpdate
 from engine.common.errors import ErrorCode, KlammError, error_code
 from engine.common.model import LeaderAndIsr, LeaderRecoveryState, TopicPartition
 from engine.common.topic_id import ZERO_TOPIC_ID
-from engine.kafka.config.metadata_version import (
-    MetadataVersion,
-    is_leader_recovery_supported,
-    is_topic_id_supported,
-)
+from engine.kafka.config.metadata_version import MetadataVersion, is_leader_recovery_supported, is_topic_id_supported
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.alter_partition import (
     AlterPartitionRequest,

@@ -109,12 +109,7 @@ class FollowerFetchSession:
             sent, forgotten = self._changes()
         self._changed.clear()
         return FetchPlan(
-            self._session_id,
-            self._epoch,
-            sent,
-            _forgotten_topics(forgotten),
-            can_use_topic_ids,
-            self._told,
+            self._session_id, self._epoch, sent, _forgotten_topics(forgotten), can_use_topic_ids, self._told
         )
 
     def handle_response(

@@ -102,12 +102,7 @@ async def leader_and_isr_refusal(
 
 
 async def become_leader_or_follower(
-    manager: ReplicaManager,
-    request: LeaderAndIsrRequest,
-    *,
-    correlation_id: int,
-    api_version: int,
-    lists: Any = None,
+    manager: ReplicaManager, request: LeaderAndIsrRequest, *, correlation_id: int, api_version: int, lists: Any = None
 ) -> LeaderAndIsrResponse:
     """Carry a LeaderAndIsr request out. The caller checks broker epochs.
 
@@ -122,12 +117,7 @@ class LeaderAndIsrChange:
     """One request under way."""
 
     def __init__(
-        self,
-        manager: ReplicaManager,
-        request: LeaderAndIsrRequest,
-        correlation_id: int,
-        api_version: int,
-        lists: Any,
+        self, manager: ReplicaManager, request: LeaderAndIsrRequest, correlation_id: int, api_version: int, lists: Any
     ) -> None:
         self._manager = manager
         self._request = request

@@ -410,11 +410,7 @@ class Partition:
     ) -> None:
         has_moved = follower.log_end_offset != fetch_offset or follower.log_start_offset != log_start_offset
         follower.record_fetch(
-            fetch_offset,
-            log_start_offset,
-            self.environment.clock.monotonic_ms(),
-            leader_end_offset,
-            broker_epoch,
+            fetch_offset, log_start_offset, self.environment.clock.monotonic_ms(), leader_end_offset, broker_epoch
         )
         if follower.broker_id not in self.isr_state.committed:
             isr_proposals.maybe_expand(self, follower)

@@ -44,12 +44,7 @@ from engine.broker.replication.replica_selector import replica_selector
 from engine.broker.security.authorizer import Authorizer
 from engine.broker.security.delegation_tokens import DelegationTokens, secret_of_tokens
 from engine.broker.server.controlled_shutdown import ControlledShutdown
-from engine.broker.server.dynamic_effects import (
-    follow_limits,
-    follow_quotas,
-    follow_settings,
-    set_log_settings,
-)
+from engine.broker.server.dynamic_effects import follow_limits, follow_quotas, follow_settings, set_log_settings
 from engine.broker.server.log_cleaning import LogCleaner
 from engine.broker.server.log_upkeep import LogUpkeep
 from engine.broker.server.metrics import BrokerMetrics
@@ -270,10 +265,7 @@ class KafkaServer:
         if not config.authorizer_class_name:
             return
         self.authorizer = Authorizer(
-            self.zk,
-            self.clock,
-            super_users=super_users(config),
-            allows_without_rules=allows_without_rules(config),
+            self.zk, self.clock, super_users=super_users(config), allows_without_rules=allows_without_rules(config)
         )
         await self.authorizer.start()
         self._ends_with("authorizer", self.authorizer.stop)

@@ -117,10 +117,7 @@ class GroupCoordinator:
     def waiting(self) -> dict[str, int]:
         """Return how many deadlines run, by the purgatory in which Kafka keeps them."""
         by_kind = self._driver.waiting()
-        return {
-            "Heartbeat": by_kind[TimerKind.SESSION],
-            "Rebalance": by_kind[TimerKind.JOIN] + by_kind[TimerKind.SYNC],
-        }
+        return {"Heartbeat": by_kind[TimerKind.SESSION], "Rebalance": by_kind[TimerKind.JOIN] + by_kind[TimerKind.SYNC]}
 
     # -- finding
 

@@ -18,11 +18,7 @@ from engine.broker.coordinator.groups.commit_gathering import (
 from engine.broker.coordinator.groups.driver import MachineDriver
 from engine.broker.coordinator.groups.group import Group, GroupState
 from engine.broker.coordinator.groups.loading import logger
-from engine.broker.coordinator.groups.records import (
-    batch_of,
-    group_tombstone,
-    offset_tombstones,
-)
+from engine.broker.coordinator.groups.records import batch_of, group_tombstone, offset_tombstones
 from engine.broker.coordinator.groups.settings import OffsetsTopicSettings
 from engine.broker.coordinator.groups.state_machine import GroupMachine
 from engine.broker.coordinator.ownership import OwnedPartitions

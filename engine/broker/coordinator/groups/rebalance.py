@@ -118,10 +118,7 @@ class Rebalance:
             self.outbox.stores.append(StoreGroup(group.group_id, group.generation_id, StorePurpose.EMPTY, {}))
             return
         logger.info(
-            "Stabilized group %s generation %d with %d members",
-            group.group_id,
-            group.generation_id,
-            len(group.members),
+            "Stabilized group %s generation %d with %d members", group.group_id, group.generation_id, len(group.members)
         )
         for member in group.members.values():
             self.answer_join(group, member, current_generation(group, member.member_id))

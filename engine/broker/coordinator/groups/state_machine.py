@@ -142,8 +142,7 @@ def _join_again(rebalance: Rebalance, group: Group, joining: Joining, reply: Joi
     group.update(member, joining.protocols, joining.rebalance_timeout_ms, joining.session_timeout_ms)
     group.set_join_reply(member, reply)
     rebalance.prepare_if_possible(
-        group,
-        f"{what} for member {member.member_id} during {group.state.value}; client reason: {_why(joining)}",
+        group, f"{what} for member {member.member_id} during {group.state.value}; client reason: {_why(joining)}"
     )
 
 

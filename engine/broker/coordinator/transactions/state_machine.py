@@ -103,10 +103,7 @@ def _is_known(transaction: Transaction, expected: ProducerIdAndEpoch) -> bool:
 
 
 def add_partitions(
-    transaction: Transaction | None,
-    producer: ProducerIdAndEpoch,
-    partitions: Collection[TopicPartition],
-    now_ms: int,
+    transaction: Transaction | None, producer: ProducerIdAndEpoch, partitions: Collection[TopicPartition], now_ms: int
 ) -> Decision:
     """Let a transaction write to partitions, and begin it if it is not open."""
     error = _producer_error(transaction, producer)

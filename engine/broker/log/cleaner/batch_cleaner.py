@@ -114,13 +114,7 @@ class BatchCleaner:
             found = find_live(section, starts, end, keeps_tombstones=keeps_tombstones)
         else:
             found = find_survivors(
-                section,
-                start,
-                end,
-                header.record_count,
-                first_place,
-                keys.places,
-                keeps_tombstones=keeps_tombstones,
+                section, start, end, header.record_count, first_place, keys.places, keeps_tombstones=keeps_tombstones
             )
         self._count(header.record_count, found.record_count)
         if not is_dirty:

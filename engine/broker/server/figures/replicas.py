@@ -116,13 +116,7 @@ class ReplicaFigures:
         fetchers = manager.fetchers
         for type_, client, failed, lag, count in (
             ("ReplicaFetcherManager", "Replica", len(fetchers.failed), fetchers.max_lag(), len(fetchers.fetchers)),
-            (
-                "ReplicaAlterLogDirsManager",
-                "ReplicaAlterLogDirs",
-                0,
-                self._census.copy_lag,
-                0,
-            ),
+            ("ReplicaAlterLogDirsManager", "ReplicaAlterLogDirs", 0, self._census.copy_lag, 0),
         ):
             tags: Tags = (("clientId", client),)
             values = {"DeadThreadCount": 0, "FailedPartitionsCount": failed, "MaxLag": lag, "MinFetchRate": 0.0}
