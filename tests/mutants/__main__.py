@@ -338,7 +338,6 @@ TESTED_BY = {
         "broker/log/test_compaction_transactions.py",
     ],
     "engine/broker/replication/leader_endpoint.py": ["broker/replication/test_leader_endpoint.py"],
-    "engine/broker/replication/fetch_state.py": ["broker/replication/test_fetch_table.py"],
     "engine/broker/replication/fetch_table.py": [
         "broker/replication/test_fetch_table.py",
         "broker/replication/test_gaps.py",

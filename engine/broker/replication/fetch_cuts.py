@@ -10,8 +10,7 @@ import logging
 from collections.abc import Callable
 
 from engine.broker.log.log import Gap, Log
-from engine.broker.replication.fetch_state import FetchState
-from engine.broker.replication.fetch_table import FetchTable, FollowerHost
+from engine.broker.replication.fetch_table import FetchState, FetchTable, FollowerHost
 from engine.broker.replication.follower import hosted_log, truncate
 from engine.broker.replication.leader_endpoint import EpochAnswer, LeaderEndpoint
 from engine.broker.replication.truncation import UNDEFINED_EPOCH, Truncation, truncation_for

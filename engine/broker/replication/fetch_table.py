@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Generator, Iterable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from engine.broker.log.log import Log
-from engine.broker.replication.fetch_state import FetchState, InitialFetchState
 from engine.broker.replication.follower_fetch_session import FetchWanted, FollowerFetchSession
 from engine.broker.replication.log_flushes import LogFlushes
 from engine.broker.replication.partition import Partition
 from engine.broker.replication.settings import ReplicationSettings
+from engine.broker.replication.state_change_log import topic_id_option
 from engine.broker.replication.throttle import ReplicationQuota
 from engine.broker.replication.truncation import UNDEFINED_EPOCH
 from engine.common.clock import Clock
@@ -24,8 +24,68 @@ from engine.runtime.descriptors import is_out_of_descriptors
 
 logger = logging.getLogger("kafka.server.ReplicaFetcherThread")
 
-
 FIRST_PAUSE_MS = 50
+
+
+class InitialFetchState(NamedTuple):
+    """How fetching begins: from which leader, under which leader epoch, at which offset."""
+
+    topic_id: bytes
+    leader: Node
+    leader_epoch: int
+    fetch_offset: int
+
+    def __str__(self) -> str:
+        endpoint = f"BrokerEndPoint(id={self.leader.id}, host={self.leader.host}:{self.leader.port})"
+        return f"InitialFetchState({topic_id_option(self.topic_id)},{endpoint},{self.leader_epoch},{self.fetch_offset})"
+
+
+class FetchState:
+    """One partition of a fetcher. Each leader epoch gets a new one, so that identity reveals an old answer."""
+
+    __slots__ = (
+        "delayed_until_ms",
+        "failures",
+        "fetch_offset",
+        "is_throttled",
+        "is_truncating",
+        "lag",
+        "last_fetched_epoch",
+        "leader_epoch",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        *,
+        fetch_offset: int,
+        leader_epoch: int,
+        is_truncating: bool,
+        last_fetched_epoch: int,
+        topic_id: bytes,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.fetch_offset = fetch_offset
+        self.leader_epoch = leader_epoch
+        self.is_truncating = is_truncating
+        self.last_fetched_epoch = last_fetched_epoch
+        self.lag: int | None = None
+        """Records behind the leader's high watermark; None before the first answer."""
+        self.delayed_until_ms: int | None = None
+        self.failures = 0
+        """Failures since the last usable answer."""
+        self.is_throttled = False
+
+    @property
+    def is_ready(self) -> bool:
+        return not self.is_truncating and self.delayed_until_ms is None
+
+    @property
+    def is_in_sync(self) -> bool:
+        return self.lag is not None and self.lag <= 0
 
 
 class FollowerHost(Protocol):

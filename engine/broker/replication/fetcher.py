@@ -12,8 +12,7 @@ import logging
 from collections.abc import Collection, Iterator
 
 from engine.broker.replication.fetch_cuts import LogCutter
-from engine.broker.replication.fetch_state import FetchState, InitialFetchState
-from engine.broker.replication.fetch_table import FetchTable, FollowerHost, continued
+from engine.broker.replication.fetch_table import FetchState, FetchTable, FollowerHost, InitialFetchState, continued
 from engine.broker.replication.follower import append_fetched, hosted_log
 from engine.broker.replication.follower_fetch_session import FetchPlan
 from engine.broker.replication.leader_endpoint import LeaderEndpoint

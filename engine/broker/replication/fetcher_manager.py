@@ -9,8 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from engine.broker.replication.fetch_state import InitialFetchState
-from engine.broker.replication.fetch_table import FollowerHost
+from engine.broker.replication.fetch_table import FollowerHost, InitialFetchState
 from engine.broker.replication.fetcher import ReplicaFetcher
 from engine.broker.replication.leader_endpoint import LeaderConnection, LeaderEndpoint
 from engine.common.listing import listed

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from typing import Any, NamedTuple
 
 from engine.broker.log.log import Log
-from engine.broker.replication.fetch_state import InitialFetchState
+from engine.broker.replication.fetch_table import InitialFetchState
 from engine.broker.replication.partition import Partition
 from engine.broker.replication.replica_manager import ReplicaManager
 from engine.broker.replication.roles import make_follower, make_leader

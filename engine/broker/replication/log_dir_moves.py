@@ -14,7 +14,7 @@ from pathlib import Path
 from engine.broker.log.log import Log
 from engine.broker.log.log_manager import LogManager
 from engine.broker.log.log_moves import create_future_log, delete_future_log
-from engine.broker.replication.fetch_state import InitialFetchState
+from engine.broker.replication.fetch_table import InitialFetchState
 from engine.broker.replication.fetcher_manager import fetcher_id, scala_map, scala_set
 from engine.broker.replication.log_dir_copy import LogDirCopy, RunSlow
 from engine.broker.replication.partition import Partition

@@ -11,7 +11,7 @@ from replicated_brokers import TP, World, world
 from virtual_time import in_virtual_time, run_virtual
 
 from engine.broker.log.log import Log
-from engine.broker.replication.fetch_state import InitialFetchState
+from engine.broker.replication.fetch_table import InitialFetchState
 from engine.broker.replication.settings import ReplicationSettings
 from engine.kafka.config.metadata_version import MetadataVersion
 from engine.kafka.protocol.apis.fetch import FetchResponse, PartitionData

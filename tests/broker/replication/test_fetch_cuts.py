@@ -14,8 +14,7 @@ from virtual_time import run_virtual
 
 from engine.broker.log.log import Log
 from engine.broker.replication.fetch_cuts import LogCutter
-from engine.broker.replication.fetch_state import FetchState, InitialFetchState
-from engine.broker.replication.fetch_table import FetchTable
+from engine.broker.replication.fetch_table import FetchState, FetchTable, InitialFetchState
 from engine.broker.replication.leader_endpoint import EpochAnswer, LeaderEndpoint
 from engine.broker.replication.partition import Partition
 from engine.broker.replication.replica_manager import ReplicaManager

@@ -10,8 +10,7 @@ import pytest
 from virtual_time import ManualClock
 
 from engine.broker.log.log import Gap
-from engine.broker.replication.fetch_state import FetchState, InitialFetchState
-from engine.broker.replication.fetch_table import FetchTable, continued
+from engine.broker.replication.fetch_table import FetchState, FetchTable, InitialFetchState, continued
 from engine.broker.replication.follower_fetch_session import FetchWanted
 from engine.broker.replication.settings import ReplicationSettings
 from engine.common.errors import ErrorCode, KafkaError

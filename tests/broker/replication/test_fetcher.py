@@ -17,7 +17,7 @@ from virtual_time import LoopClock, run_virtual
 
 from engine.broker.log.log import Log
 from engine.broker.metrics.topics import BrokerTopics
-from engine.broker.replication.fetch_state import InitialFetchState
+from engine.broker.replication.fetch_table import InitialFetchState
 from engine.broker.replication.fetcher import ReplicaFetcher
 from engine.broker.replication.follower_fetch_session import FetchPlan
 from engine.broker.replication.leader_endpoint import LeaderEndpoint

@@ -20,7 +20,7 @@ from engine.broker.coordinator.transactions.settings import transaction_settings
 from engine.broker.log.log_manager import LogManager
 from engine.broker.network.server import BoundListener, SocketServer
 from engine.broker.replication import fetcher_manager
-from engine.broker.replication.fetch_state import InitialFetchState
+from engine.broker.replication.fetch_table import InitialFetchState
 from engine.broker.replication.metadata_cache import MetadataCache
 from engine.broker.server.kafka_server import LOOP_LAG_MS_MAX, KafkaServer
 from engine.broker.server.own_listeners import OwnListeners
