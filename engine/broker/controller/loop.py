@@ -32,8 +32,7 @@ from engine.broker.controller.events import (
 from engine.broker.controller.instructions import Instruction, Steps
 from engine.broker.controller.logs import controller_log, event_log
 from engine.broker.controller.options import ControllerOptions
-from engine.broker.controller.watches import ControllerWatches
-from engine.broker.controller.zk_instructions import ZkInstructions
+from engine.broker.controller.zk_instructions import ControllerWatches, ZkInstructions
 from engine.broker.metrics.measures import Histogram, Timer
 from engine.common.collection import leave_uncollected
 from engine.common.errors import CoordinationError

@@ -31,8 +31,8 @@ from engine.broker.controller.instructions import (
 )
 from engine.broker.controller.loop import Controller
 from engine.broker.controller.request_batch import RequestBatch
-from engine.broker.controller.watches import ControllerWatches
 from engine.broker.controller.wire_requests import SharedStates
+from engine.broker.controller.zk_instructions import ControllerWatches
 from engine.common.model import TopicPartition
 from engine.kafka.zk.watches import WatchRegistry
 from engine.runtime.turns import TURNS_BETWEEN_FREEZES
