@@ -19,7 +19,7 @@ from cli.framework.early import wants_json
 from cli.framework.execution import unexpected
 from cli.framework.failure import Failure, interrupted
 from cli.framework.root import RootGroup
-from cli.framework.stdout import closed_pipe
+from cli.framework.stdout import OutputClosed, closed_pipe, drawing_stream
 from cli.framework.talk import Talk
 from cli.table_of_commands import ENTRIES
 from cli.table_of_kafka_tools import ABSENT_TOOLS, TOOLS
@@ -40,12 +40,14 @@ def main(arguments: Sequence[str]) -> int:
     """Run the program with ``arguments`` and return its exit code. It prints errors on stderr."""
     talk = Talk(is_json=wants_json(arguments))
     try:
-        result = root_command().main(list(arguments), prog_name="klamm", standalone_mode=False)
-        return result if isinstance(result, int) else ExitCode.DONE
-    except NoArgsIsHelpError as error:
-        stream = sys.stderr if arguments else sys.stdout
-        stream.write(error.format_message() + "\n")
-        return ExitCode.USAGE if arguments else ExitCode.DONE
+        with drawing_stream() as stdout:
+            try:
+                result = root_command().main(list(arguments), prog_name="klamm", standalone_mode=False)
+            except NoArgsIsHelpError as error:
+                stream = sys.stderr if arguments else stdout
+                stream.write(error.format_message() + "\n")
+                return ExitCode.USAGE if arguments else ExitCode.DONE
+            return result if isinstance(result, int) else ExitCode.DONE
     except ClickException as error:
         failure = _usage_failure(error)
         talk.fail(failure)
@@ -53,8 +55,13 @@ def main(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         talk.fail(interrupted([]))
         return ExitCode.INTERRUPTED
-    except BrokenPipeError:
+    except OutputClosed:
         return closed_pipe()
+    except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):
+            # Typer makes an exit of it.
+            return closed_pipe()
+        raise
     except Exception as error:
         return unexpected(talk, error)
 

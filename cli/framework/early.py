@@ -40,14 +40,19 @@ def guard_start() -> None:
 def open_missing_streams() -> None:
     """Open the null device in place of a closed stdin, stdout or stderr: daemons and ``>&-`` close them.
 
-    Otherwise Python has None there, and the next socket gets that descriptor: printed text would go into it.
+    Otherwise Python has None there, and the next socket gets that descriptor: printed text would go into it. Data for
+    a closed stdout fails the command, as it does in coreutils, so that no script takes its absence for an answer.
     """
-    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+    for number, name, mode, access in (
+        (0, "stdin", "r", os.O_RDONLY),
+        (1, "stdout", "w", os.O_RDONLY),
+        (2, "stderr", "w", os.O_WRONLY),
+    ):
         try:
             os.fstat(number)
         except OSError:
             # Those below are open by now, so it gets this number.
-            os.open(os.devnull, os.O_RDWR)
+            os.open(os.devnull, access)
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
 

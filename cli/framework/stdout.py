@@ -14,7 +14,7 @@ from cli.output.format import is_terminal
 from cli.output.values import escape_for_terminal
 
 STDOUT = "stdout"
-_DISK_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_LOSSES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 
 class OutputClosed(Exception):
@@ -58,7 +58,7 @@ def drawing_stream() -> Iterator[TextIO]:
     except BrokenPipeError as error:
         raise OutputClosed from error
     except OSError as error:
-        if error.errno in _DISK_ERRNOS and error.filename is None:
+        if error.errno in _LOSSES and error.filename is None:
             error.filename = STDOUT
             _discard_the_rest()
         raise

@@ -285,15 +285,52 @@ def on_terminal(words: list[str], folder: Path, **extra: str) -> str:
     return written.decode("utf-8", "replace")
 
 
-@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"], ids=["stdout", "stderr", "stdin", "all"])
-def test_streams_that_the_caller_has_closed_are_not_missed(tmp_path: Path, closed: str) -> None:
+def with_streams(redirected: str, words: str, folder: Path, stdout: int = subprocess.PIPE) -> tuple[int, str]:
+    """Run the program with streams as a shell redirects them; return its exit code and what it wrote on stderr."""
+    ran = subprocess.run(
+        ["bash", "-c", f"{PROGRAM} {words} {redirected}"],
+        cwd=folder, env=environment(folder), stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    return ran.returncode, ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("closed", "with_data"),
+    [(">&-", ExitCode.USAGE), ("2>&-", ExitCode.DONE), ("<&-", ExitCode.DONE), ("<&- >&- 2>&-", ExitCode.USAGE)],
+    ids=["stdout", "stderr", "stdin", "all"],
+)
+def test_streams_that_the_caller_has_closed_are_no_bug(tmp_path: Path, closed: str, with_data: ExitCode) -> None:
     for words, code in (
         ("topics list", ExitCode.USAGE),
         ("profiles list", ExitCode.DONE),
+        ("profiles list -o json", with_data),
         ("produce orders", ExitCode.USAGE),
     ):
-        ran = subprocess.run(
-            ["bash", "-c", f"{PROGRAM} {words} {closed}"],
-            cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
-        assert (ran.returncode, "internal error" in ran.stderr) == (code, False), (words, ran.stderr)
+        ended, said = with_streams(closed, words, tmp_path)
+        assert (ended, "internal error" in said) == (code, False), (words, said)
+
+
+WITH_DATA = ("", "topics --help", "profiles list -o json")
+
+
+@pytest.mark.parametrize(
+    ("redirected", "reason"),
+    [(">&-", "bad file descriptor"), (">/dev/full", "no space left on device")],
+    ids=["closed", "full disk"],
+)
+@pytest.mark.parametrize("words", WITH_DATA)
+def test_lost_data_fails_a_command(tmp_path: Path, words: str, redirected: str, reason: str) -> None:
+    """Otherwise a script would take nothing for an answer."""
+    ended, said = with_streams(redirected, words, tmp_path)
+    message = json.loads(said)["error"]["message"] if "json" in words else said.removeprefix("error: ").rstrip()
+    assert (ended, message) == (ExitCode.USAGE, f"{reason}: stdout")
+
+
+@pytest.mark.parametrize("words", WITH_DATA)
+def test_a_reader_that_has_gone_fails_no_command(tmp_path: Path, words: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        assert with_streams("", words, tmp_path, writing) == (ExitCode.DONE, "")
+    finally:
+        os.close(writing)
