@@ -377,7 +377,7 @@ class LogManager:
             KafkaError: KAFKA_STORAGE_ERROR if it may be in a dir that is offline, or the disk fails.
         """
         self.replaced.give_up(topic_partition)
-        future = self.future_logs.pop(topic_partition, None)
+        future = self.future_logs.pop(topic_partition)
         if future is not None:
             self.retire(future)
         log = self.logs.get(topic_partition)

@@ -44,7 +44,7 @@ def create_future_log(manager: LogManager, topic_partition: TopicPartition, log_
 
 def delete_future_log(manager: LogManager, topic_partition: TopicPartition) -> None:
     """Delete a partition's future log, if it has one. Raises KafkaError KAFKA_STORAGE_ERROR."""
-    log = manager.future_logs.pop(topic_partition, None)
+    log = manager.future_logs.pop(topic_partition)
     if log is not None:
         manager.retire(log)
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import cast, overload
-
 from engine.broker.log.log import Log
 from engine.common.model import TopicPartition
-
-_REQUIRED = cast("Log", object())
 
 
 class LogTable(dict[TopicPartition, Log]):
@@ -39,16 +35,9 @@ class LogTable(dict[TopicPartition, Log]):
             self[topic_partition] = log
         return known
 
-    @overload  # type: ignore[override]
-    def pop(self, topic_partition: TopicPartition) -> Log: ...
-
-    @overload
-    def pop(self, topic_partition: TopicPartition, default: None) -> Log | None: ...
-
-    def pop(self, topic_partition: TopicPartition, default: Log | None = _REQUIRED) -> Log | None:
-        """Remove a partition's log and return it; if there is none, return the default or raise KeyError."""
-        if default is not _REQUIRED and topic_partition not in self:
-            return default
-        log = self[topic_partition]
-        del self[topic_partition]
+    def pop(self, topic_partition: TopicPartition) -> Log | None:  # type: ignore[override]
+        """Remove a partition's log and return it, or None if there is none."""
+        log = self.get(topic_partition)
+        if log is not None:
+            del self[topic_partition]
         return log

@@ -36,8 +36,6 @@ def test_a_log_that_is_not_there() -> None:
     table = LogTable()
     absent = TopicPartition("t", 0)
     assert table.of_topic("t") == []
-    assert table.pop(absent, None) is None
-    with pytest.raises(KeyError):
-        table.pop(absent)
+    assert table.pop(absent) is None
     with pytest.raises(KeyError):
         del table[absent]
