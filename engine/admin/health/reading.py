@@ -18,6 +18,7 @@ from engine.admin.cluster.certificates import Validity, short_lives_ms
 from engine.admin.cluster.client_properties import ClientProperties
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError
+from engine.admin.cluster.hung import hung_addresses, hung_after_s
 from engine.admin.cluster.members import ClusterMembers, read_members
 from engine.admin.cluster.rights import Right, missing_rights
 from engine.admin.cluster.target import Source
@@ -39,7 +40,7 @@ from engine.admin.topics.values import MIN_ISR, default_min_isr, topic_min_isrs
 from engine.admin.transactions.hanging import OpenTransaction, OpenTransactions, find_holding
 from engine.common.clock import Clock, SystemClock
 from engine.common.errors import CoordinationError, ErrorCode, RemoteProtocolError
-from engine.common.model import BrokerInfo, TopicPartition, address_text
+from engine.common.model import BrokerInfo, TopicPartition
 from engine.common.snapshot import ClusterSnapshot
 from engine.common.topic_names import TRANSACTION_STATE_TOPIC
 
@@ -50,7 +51,6 @@ PAUSE_S = 1.0
 """Between two checks of a cluster that is to become healthy."""
 PROBE_S = 5.0
 """A broker that has not answered by then counts as silent."""
-_HUNG_AFTER_S, _HUNG_SHARE = 2.0, 0.1
 _PROBE_SHARE = 0.4
 """The largest share of the command's time: the rest must be read as well."""
 _TRANSACTIONS_SHARE = 0.2
@@ -333,52 +333,13 @@ async def _idle_controller(
 
 
 async def _with_hung_addresses(facts: HealthFacts, cluster: Cluster) -> HealthFacts:
-    """Add which of the addresses that the caller named hang, if a broker is missing.
-
-    A process that is frozen keeps its port after its session has ended, while one that has ended refuses connections.
-    """
-    snapshot, target = facts.snapshot, cluster.target
+    """Add which of the addresses that the caller named hang, if a broker is missing."""
+    snapshot = facts.snapshot
     held = {broker for topic in snapshot.topics for p in topic.partitions for broker in p.assignment.replicas}
-    if held <= set(snapshot.live_broker_ids) or not target.may_ask_brokers:
+    if held <= set(snapshot.live_broker_ids):
         return facts
-    live = {(endpoint.host, endpoint.port) for broker in snapshot.brokers for endpoint in broker.endpoints}
-    others = [address for address in target.bootstrap if address not in live]
-    limit_s = min(_HUNG_AFTER_S, cluster.timeout_s * _HUNG_SHARE)
-    hang = await asyncio.gather(*(_hangs(address, target.client_properties, limit_s) for address in others))
-    named = tuple(address_text(*address) for address, hangs in zip(others, hang, strict=True) if hangs)
-    return replace(facts, hung_addresses=named)
-
-
-async def _hangs(address: tuple[str, int], properties: ClientProperties, limit_s: float) -> bool:
-    """Whether an address takes connections, and answers nothing: no TLS handshake, no login and no request."""
-    from engine.kafka.client.broker_client import BrokerClient
-    from engine.kafka.client.errors import NetworkError
-    from engine.kafka.protocol.api_keys import ApiKey
-
-    # The time ends here, so that the client's own limits do not hide how far it came.
-    limit_ms = int(limit_s * 2000)
-    client = BrokerClient(
-        *address,
-        client_id=properties.client_id,
-        connect_timeout_ms=limit_ms,
-        request_timeout_ms=limit_ms,
-        security=properties.security,
-    )
-    is_taken = False
-    try:
-        async with asyncio.timeout(limit_s):
-            _, writer = await asyncio.open_connection(*address)
-            writer.close()
-            is_taken = True
-            await client.connect()
-            await client.version_for(ApiKey.METADATA)
-    except TimeoutError:
-        return is_taken
-    except (NetworkError, RemoteProtocolError, OSError):
-        return False
-    finally:
-        await client.close()
-    return False
+    limit_s = hung_after_s(cluster.timeout_s)
+    return replace(facts, hung_addresses=await hung_addresses(cluster.target, snapshot.brokers, limit_s))
 
 
 async def probe_brokers(

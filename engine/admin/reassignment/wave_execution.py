@@ -270,7 +270,7 @@ class _Execution:
         closes_at = time.monotonic() + patience_s
         waiting = tuple(move for move in wave if move.name not in self.done)
         reported = ""
-        while reasons := obstacles(self._start, await read_health(self.cluster), waiting):
+        while reasons := obstacles(self._start, await read_health(self.cluster, waiting), waiting):
             why = "; ".join(reasons)
             if time.monotonic() >= closes_at:
                 raise _Stop(why)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.hung import hung_after_s, hung_brokers
+from engine.admin.cluster.members import read_members
 from engine.admin.reassignment.access import read_partitions, reassignment_reader
 from engine.admin.reassignment.journal import JournalRecord
 from engine.admin.reassignment.lock_holder import Holder
@@ -116,15 +118,19 @@ _NAMED_MAX = 3
 
 @dataclass(frozen=True, slots=True)
 class ClusterHealth:
-    """Which brokers are alive, which replicas are out of sync (not counting those being added), what has no leader."""
+    """Which brokers are alive, which replicas are out of sync (not counting those being added), what has no leader.
+
+    ``hung`` of the live brokers take connections and answer nothing: their sessions have not ended yet.
+    """
 
     live: frozenset[int]
     out_of_sync: Mapping[TopicPartition, frozenset[int]]
     leaderless: frozenset[TopicPartition]
+    hung: frozenset[int] = frozenset()
 
 
-async def read_health(cluster: Cluster) -> ClusterHealth:
-    """Look at all partitions.
+async def read_health(cluster: Cluster, wave: Wave = ()) -> ClusterHealth:
+    """Look at all partitions, and whether the brokers answer that must copy, or keep, replicas of the wave.
 
     Raises:
         Unreachable: no broker answers.
@@ -141,28 +147,26 @@ async def read_health(cluster: Cluster) -> ClusterHealth:
                 out_of_sync[name] = missing
             if partition.leader == NO_LEADER:
                 leaderless.add(name)
-    return ClusterHealth(await reader.live_brokers(), out_of_sync, frozenset(leaderless))
+    targets = frozenset(broker for move in wave if _changes_set(move) for broker in move.target)
+    return ClusterHealth(
+        await reader.live_brokers(), out_of_sync, frozenset(leaderless), await _hung_of(cluster, targets)
+    )
+
+
+async def _hung_of(cluster: Cluster, brokers: Collection[int]) -> frozenset[int]:
+    if not brokers or not cluster.target.may_ask_brokers:
+        return frozenset()
+    asked = [broker for broker in (await read_members(cluster)).brokers if broker.id in brokers]
+    return await hung_brokers(asked, cluster.target.client_properties, hung_after_s(cluster.timeout_s))
 
 
 def obstacles(start: ClusterHealth, now: ClusterHealth, wave: Wave) -> list[str]:
     """Return why a wave must not begin, one sentence for each reason."""
-    texts = []
-    dead = sorted({broker for move in wave for broker in move.adding} - now.live)
-    if dead:
-        texts.append(
-            f"dead target: {plural('broker', len(dead))} {_listed(dead)} should receive replicas and cannot be reached"
-        )
-    held_up = {
-        move.name: kept
-        for move in wave
-        if (kept := set(move.target) & set(move.before) - now.live) and _changes_set(move)
-    }
-    if held_up:
-        # Kafka ends no move before all its targets are in the ISR.
-        gone = sorted(set().union(*held_up.values()))
-        keeps = "keeps its replica" if len(gone) == 1 else "keep their replicas"
-        dead_brokers = f"dead {plural('broker', len(gone))} {_listed(gone)}"
-        texts.append(f"{first_few(sorted(held_up), _NAMED_MAX)} would wait for {dead_brokers}, which {keeps}")
+    targets = {broker for move in wave for broker in move.target}
+    texts = [
+        *_absent(targets - now.live, "dead", "cannot be reached", wave),
+        *_absent(now.hung & now.live, "hung", "cannot answer: is the process frozen?", wave),
+    ]
     leaderless = sorted(now.leaderless & {move.name for move in wave})
     if leaderless:
         texts.append(f"no leader to copy from: {first_few(leaderless, _NAMED_MAX)}")
@@ -170,6 +174,25 @@ def obstacles(start: ClusterHealth, now: ClusterHealth, wave: Wave) -> list[str]
     if shrunk:
         texts.append(f"the ISR has shrunk for {first_few(shrunk, _NAMED_MAX)}")
     return texts
+
+
+def _absent(absent: Set[int], kind: str, lack: str, wave: Wave) -> Iterator[str]:
+    """Say which replicas these brokers should copy, and which moves wait because they keep theirs."""
+    added = sorted({broker for move in wave for broker in move.adding} & absent)
+    if added:
+        targets = f"{plural('broker', len(added))} {_listed(added)}"
+        yield f"{kind} target: {targets} should receive replicas and {lack}"
+    held_up = {
+        move.name: kept
+        for move in wave
+        if (kept := absent & set(move.target) & set(move.before)) and _changes_set(move)
+    }
+    if held_up:
+        # Kafka ends no move before all its targets are in the ISR.
+        kept_by = sorted(set[int]().union(*held_up.values()))
+        keeps = "keeps its replica" if len(kept_by) == 1 else "keep their replicas"
+        brokers = f"{kind} {plural('broker', len(kept_by))} {_listed(kept_by)}"
+        yield f"{first_few(sorted(held_up), _NAMED_MAX)} would wait for {brokers}, which {keeps}"
 
 
 def _changes_set(move: WaveMove) -> bool:

@@ -17,6 +17,7 @@ from scripted_brokers import SILENCE as NOTHING_SAID
 from scripted_brokers import scripted_cluster
 from virtual_time import ManualClock
 
+from engine.admin.cluster import hung
 from engine.admin.cluster.client_properties import ClientProperties, client_properties
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import Unreachable
@@ -141,15 +142,15 @@ async def test_whether_anybody_says_what_moves(error: ErrorCode) -> None:
 
 @in_event_loop
 async def test_an_address_that_hangs_is_named_beside_a_missing_broker(monkeypatch: pytest.MonkeyPatch) -> None:
-    real, limits = reading._hangs, list[float]()
+    real, limits = hung.hangs, list[float]()
 
     def hangs(address: tuple[str, int], properties: ClientProperties, limit_s: float) -> Awaitable[bool]:
         limits.append(limit_s)
         return real(address, properties, 0.5)
 
-    monkeypatch.setattr(reading, "_hangs", hangs)
-    with socket.create_server((own_loopback_address(), 0)) as hung, socket.create_server(("127.0.0.1", 0)) as ended:
-        hung_name, free = hung.getsockname(), ended.getsockname()
+    monkeypatch.setattr(hung, "hangs", hangs)
+    with socket.create_server((own_loopback_address(), 0)) as frozen, socket.create_server(("127.0.0.1", 0)) as ended:
+        hung_name, free = frozen.getsockname(), ended.getsockname()
         ended.close()
         async with asyncio.timeout(60), scripted_cluster(1) as brokers:
             brokers.leaders, brokers.replicas = {"t": [0]}, {("t", 0): [0]}
@@ -177,8 +178,8 @@ async def test_a_process_hangs_also_before_it_shakes_hands_or_takes_a_login(prot
     properties = client_properties({"security.protocol": protocol, **login}, "client.properties")
     with socket.create_server((own_loopback_address(), 0)) as server:
         address = server.getsockname()
-        assert await reading._hangs(address, properties, 1)
-    assert not await reading._hangs(address, properties, 1), "it has ended"
+        assert await hung.hangs(address, properties, 1)
+    assert not await hung.hangs(address, properties, 1), "it has ended"
 
 
 @pytest.mark.parametrize("is_for_long", [False, True])

@@ -17,6 +17,7 @@ from scripted_brokers import HANG_UP, ScriptedCluster, scripted_cluster
 from scripted_lock import ScriptedLock
 from scripted_moves import BROKER, SIZE, TOPIC, ScriptedMoves
 
+from engine.admin.cluster import hung
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, Refused, Unreachable
 from engine.admin.cluster.target import ClusterTarget, Origin
@@ -257,6 +258,31 @@ async def test_the_gate_stops_before_the_next_wave(stage: Stage, /) -> None:
         repair()
         assert stage.moves.throttled() == []
     assert "start t-1" not in stage.log
+
+
+@pytest.mark.parametrize(
+    ("frozen", "reason"),
+    [
+        (2, "hung target: broker 2 should receive replicas and cannot answer: is the process frozen?"),
+        (1, "t-0 would wait for hung broker 1, which keeps its replica"),
+    ],
+)
+@staged(play)
+async def test_the_gate_stops_at_a_frozen_broker_that_is_still_registered(
+    stage: Stage, /, monkeypatch: pytest.MonkeyPatch, frozen: int, reason: str
+) -> None:
+    monkeypatch.setattr(hung, "_AFTER_S", 0.1)
+    stage.brokers.replicas[T0.topic, T0.partition] = [0, 1]
+    away = (WaveMove(PartitionMove(T0, (1, 2)), (0, 1), SIZE),)
+
+    def step(step: Step, wave: int) -> None:
+        if step is Step.CLEARED:
+            stage.brokers.brokers[frozen].is_frozen = True
+
+    stage.watcher.on_step = step
+    result = await stage.execute(away)
+    assert (result.outcome, result.reason, result.done) == (Outcome.STOPPED, reason, 0)
+    assert not [line for line in stage.log if line.startswith("start")]
 
 
 @staged(play)
