@@ -60,12 +60,19 @@ def restart_order_report(board: RestartBoard) -> Report:
     notes = [note]
     if down := [str(broker.broker) for broker in board.brokers if broker.verdict is Verdict.DOWN]:
         it_never, its = ("it never comes", "its") if len(down) == 1 else ("they never come", "their")
-        first = f"start {plural('broker', len(down))} {', '.join(down)} first; if {it_never} back, "
+        first = f"{_how_to_start(board)} {plural('broker', len(down))} {', '.join(down)} first; if {it_never} back, "
         notes.append(Advice(f"{first}move {its} replicas away: klamm plan decommission {','.join(down)}"))
     if any(broker.only_here and broker.verdict is not Verdict.DONE for broker in brokers):
         notes.append(_ONE_REPLICA)
     code = ExitCode.DONE if is_done or board.next_broker is not None else ExitCode.BAD_ANSWER
     return Report(data, Table(_COLUMNS, rows), (Section(body=Table(_COLUMNS, shown)),), tuple(notes), code)
+
+
+def _how_to_start(board: RestartBoard) -> str:
+    """A process that is frozen must be continued: it has its port, so no other can start there."""
+    if board.hung:
+        return f"no answer at {', '.join(board.hung)}, where connections are taken: continue or start"
+    return "start or continue" if board.may_hang else "start"
 
 
 def _place(advice: RestartAdvice) -> tuple[int, float, int]:

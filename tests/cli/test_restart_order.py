@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import replace
 from pathlib import Path
 
@@ -57,6 +58,32 @@ def test_nobody_to_restart_is_a_bad_answer(capsys: pytest.CaptureFixture[str]) -
     brokers = (advice(0, Verdict.DONE), advice(1, Verdict.DONE))
     report = restart_order_report(RestartBoard(brokers, next_broker=None))
     assert (report.exit_code, report.notes) == (0, ("all brokers have been restarted",))
+
+
+def test_a_broker_whose_process_hangs_is_continued_rather_than_started(
+    zookeeper: EmbeddedZooKeeper, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its session has ended, but it keeps its port. Who does not know the address says both."""
+    with GuestCluster(zookeeper, 2, directory=tmp_path) as cluster:
+        first, second = cluster.bootstrap_servers.split(",")
+        made = ("topics", "create", "t", "--partitions", "1", "--replication-factor", "2")
+        assert in_process(*made, "--bootstrap-server", first, capture=capsys).code == 0
+        kill_for_good(cluster, 1)
+
+        def advised(*where: str) -> str:
+            def line() -> str | None:
+                said = in_process("brokers", "restart-order", *where, capture=capsys).err
+                return next((line for line in said.splitlines() if "broker 1 first" in line), None)
+
+            return wait_for(line, "broker 1 is down")
+
+        assert advised("--bootstrap-server", f"{first},{second}").startswith("start broker 1 first; ")
+        assert advised("--bootstrap-server", first).startswith("start or continue broker 1 first; ")
+        assert advised("--zookeeper", cluster.zookeeper_connect).startswith("start or continue broker 1 first; ")
+        host, _, port = second.partition(":")
+        with socket.create_server((host, int(port))):
+            hung = advised("--bootstrap-server", f"{first},{second}")
+        assert hung.startswith(f"no answer at {second}, where connections are taken: continue or start broker 1 first;")
 
 
 def test_who_waits_for_partitions_with_one_replica_is_told_that_no_waiting_helps() -> None:

@@ -9,6 +9,7 @@ from typing import Final
 from engine.admin.analysis.tallies import Tallies, Tally
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest
+from engine.admin.cluster.hung import absent_addresses, hung_addresses, hung_after_s
 from engine.admin.cluster.remedies import NAME_ZOOKEEPER
 from engine.admin.cluster.target import Side
 from engine.admin.watch.frame import Frame, LinkState, Stage
@@ -75,11 +76,15 @@ class RestartAdvice:
 class RestartBoard:
     """All brokers by id, and which one to restart next; None: none.
 
-    It is the safe one that has been registered longest, since a restart registers a broker again.
+    It is the safe one that has been registered longest, since a restart registers a broker again. ``hung`` are the
+    addresses of brokers that are down while their processes hang. ``may_hang``: another one's may, because nobody gave
+    its address.
     """
 
     brokers: tuple[RestartAdvice, ...]
     next_broker: int | None
+    hung: tuple[str, ...] = ()
+    may_hang: bool = False
 
 
 def restart_board(frame: Frame, tally: Tally, *, since_ms: int | None = None) -> RestartBoard:
@@ -237,4 +242,10 @@ async def read_restart_order(cluster: Cluster, since_ms: int | None = None) -> R
     if since_ms is not None and not cluster.target.may_ask_zookeeper:
         raise BadRequest("only ZooKeeper says when brokers registered", hint=NAME_ZOOKEEPER)
     frame = await first_frame_with(cluster.target, _NEEDED, note_denied=cluster.note_denied)
-    return restart_board(frame, Tallies().of_frame(frame), since_ms=since_ms)
+    board = restart_board(frame, Tallies().of_frame(frame), since_ms=since_ms)
+    down = sum(advice.verdict is Verdict.DOWN for advice in board.brokers)
+    if not down:
+        return board
+    live = () if frame.cluster is None else frame.cluster.brokers
+    hung = await hung_addresses(cluster.target, live, hung_after_s(cluster.timeout_s))
+    return replace(board, hung=hung, may_hang=len(absent_addresses(cluster.target, live)) < down)

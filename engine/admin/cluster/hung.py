@@ -27,14 +27,17 @@ async def hung_brokers(brokers: Iterable[BrokerInfo], properties: ClientProperti
     return frozenset(broker for broker, is_hung in zip(asked, hang, strict=True) if is_hung)
 
 
+def absent_addresses(target: ClusterTarget, live: Iterable[BrokerInfo]) -> list[tuple[str, int]]:
+    """Return the addresses that the caller named, but for those of live brokers; none if it asks ZooKeeper only."""
+    known = {(endpoint.host, endpoint.port) for broker in live for endpoint in broker.endpoints}
+    return [address for address in target.bootstrap if target.may_ask_brokers and address not in known]
+
+
 async def hung_addresses(target: ClusterTarget, live: Iterable[BrokerInfo], limit_s: float) -> tuple[str, ...]:
     """Return which of the addresses that the caller named hang, but for those of live brokers."""
-    if not target.may_ask_brokers:
-        return ()
-    known = {(endpoint.host, endpoint.port) for broker in live for endpoint in broker.endpoints}
-    others = [address for address in target.bootstrap if address not in known]
-    hang = await asyncio.gather(*(hangs(address, target.client_properties, limit_s) for address in others))
-    return tuple(address_text(*address) for address, is_hung in zip(others, hang, strict=True) if is_hung)
+    absent = absent_addresses(target, live)
+    hang = await asyncio.gather(*(hangs(address, target.client_properties, limit_s) for address in absent))
+    return tuple(address_text(*address) for address, is_hung in zip(absent, hang, strict=True) if is_hung)
 
 
 async def hangs(address: tuple[str, int], properties: ClientProperties, limit_s: float) -> bool:
