@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from applied_plans import FAST, QUICK_LOCK, made_plan
+from applied_plans import FAST, QUICK_LOCK, SLOW, WAIT_S, Room, made_plan
 from ended_sessions import kill_for_good
 from guest_cluster import GuestCluster
 from operated_cluster import Capture, filled
@@ -108,6 +110,36 @@ def test_a_move_that_would_wait_for_a_dead_broker_is_not_begun(
     warning = f"{topic_name}-0 would wait for dead broker {DEAD}, which keeps its replica"
     assert (stopped.code, stopped.json["reason"], stopped.json["under_way"]) == (1, warning, []), stopped.err
     assert klamm.replicas(topic_name) == [[1, DEAD]]
+
+
+def test_a_run_that_waits_for_a_dead_broker_must_end_before_it_can_be_rolled_back(
+    four_brokers: LocalCluster, capsys: Capture, topic_name: str, tmp_path: Path
+) -> None:
+    wire = Operator(capsys, "--bootstrap-server", four_brokers.bootstrap_servers)
+    if DEAD not in {broker["id"] for broker in wire("brokers", "list", "-o", "json").json}:
+        four_brokers.start_broker(DEAD)
+        four_brokers.wait_until_serving()
+    filled(wire, topic_name, "0:1")
+    plan = made_plan(wire, tmp_path, topic_name, [DEAD, 1])
+    with Room(tmp_path / "room", wire.where).start("plan", "apply", plan, "--throttle", SLOW, *QUICK_LOCK) as running:
+        try:
+            wait_for(lambda: topic_name in wire("reassign", "list").out)
+            kill_for_good(four_brokers, DEAD)
+            wait_for(lambda: f"waits for dead broker {DEAD}" in wire("plan", "verify", plan).out)
+            verified = wire("plan", "verify", plan)
+            rollback = f"klamm plan rollback {plan} {' '.join(wire.where)}"
+            (advice,) = [line for line in verified.err.splitlines() if "to stop it" in line]
+            assert re.search(rf"; to stop it: end the run of \S+ \(pid {running.pid}\), then: {rollback}$", advice), (
+                advice
+            )
+            assert wire("plan", "rollback", plan, *QUICK_LOCK, "--lock-timeout", "1s").code == 4
+            running.send_signal(signal.SIGINT)
+            running.communicate(timeout=WAIT_S)
+        finally:
+            running.kill()
+    assert wire("plan", "verify", plan).err.splitlines()[-1].endswith(f"; to stop it: {rollback}")
+    undone = wire("plan", "rollback", plan, *QUICK_LOCK)
+    assert (undone.code, wire.replicas(topic_name)) == (0, [[0, 1]]), undone.err
 
 
 @pytest.mark.parametrize(

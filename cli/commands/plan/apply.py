@@ -132,9 +132,9 @@ async def apply(
     """Carry out a plan in waves.
 
     It writes the journal and the rollback file before it changes anything. A gate before each wave stops it if a target
-    is dead, an ISR has shrunk, a copy has stalled or --timeout has passed; without --timeout there is no deadline. You
-    can interrupt it at any moment, by Ctrl-C or by kill -9: klamm plan resume continues, from any machine that has the
-    plan.
+    is dead or hangs, an ISR has shrunk, a copy has stalled or --timeout has passed; without --timeout there is no
+    deadline. You can interrupt it at any moment, by Ctrl-C or by kill -9: klamm plan resume continues, from any machine
+    that has the plan.
     """
     from engine.admin.reassignment.plan_runs import Verb
 
@@ -342,7 +342,9 @@ async def verify(invocation: Invocation, file: PlanArgument) -> Report:
     if record is not None and record.is_under_way and holder is None:
         notes += _ended_early(statuses, record, str(file))
     back = "resume" if record is not None and record.is_of_rollback else "rollback"
-    return statuses_report(statuses, notes, stop=shlex.join(["klamm", "plan", back, name]))
+    # Until its run ends, every other is refused.
+    end = "" if holder is None else f"end the run of {holder.who}, then: "
+    return statuses_report(statuses, notes, stop=f"{end}{shlex.join(['klamm', 'plan', back, name])}")
 
 
 def _ended_early(statuses: Sequence[PartitionStatus], record: JournalRecord, file: str) -> list[str]:
