@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 
 from engine.admin.cluster.asking import FAILURES
 from engine.admin.cluster.connection import Cluster
@@ -71,7 +72,7 @@ async def marked_topics(cluster: Cluster, names: Iterable[str], *, limit_s: floa
 
 
 async def being_deleted(cluster: Cluster, error: AdminError) -> NotFound | None:
-    """Return a better error for topics that brokers do not know, if some of them are still being deleted."""
+    """Return a better error for topics or partitions that do not exist, if some of the topics are being deleted."""
     limit_s = cluster.timeout_s * _LOOK_SHARE
     try:
         async with asyncio.timeout(limit_s):
@@ -80,10 +81,14 @@ async def being_deleted(cluster: Cluster, error: AdminError) -> NotFound | None:
         return None
     if not marked:
         return None
+    known: Collection[str] = ()
+    with suppress(TimeoutError, CoordinationError, *FAILURES):
+        async with asyncio.timeout(limit_s):
+            known = await known_topics(await cluster.wire(), sorted(marked)) if cluster.target.may_ask_brokers else ()
     named = ", ".join(sorted(marked))
-    if set(marked) == set(error.topics):
+    if set(marked) == set(error.topics) and not known:
         return NotFound(f"brokers do not know {named} any more: marked for deletion", hint=_DELAYED)
-    # The others may be misspelt.
+    # The others may be misspelt, or a partition that was asked for.
     return NotFound(Phrase(error.message, f"; marked for deletion: {named}"), where=error.where, hint=error.hint)
 
 

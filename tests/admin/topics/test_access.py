@@ -116,6 +116,17 @@ async def test_a_topic_that_waits_for_its_deletion_is_not_called_unknown(zk_chro
                 assert str(await being_deleted(cluster, topic_not_found(missing))) == told
 
 
+@in_event_loop
+async def test_a_topic_that_brokers_still_know_may_lack_the_partition_that_was_asked_for(zk_chroot: str) -> None:
+    await make_mark(zk_chroot, "t")
+    async with scripted_cluster(1) as brokers:
+        brokers.leaders = {"t": [0]}
+        target = ClusterTarget("t", Origin.OPTIONS, zookeeper=zk_chroot, bootstrap=tuple(brokers.bootstrap))
+        async with Cluster(target, timeout_s=10) as cluster:
+            error = NotFound("there is no partition t-7", topics=["t"])
+            assert str(await being_deleted(cluster, error)) == "there is no partition t-7; marked for deletion: t"
+
+
 @pytest.mark.parametrize(("racks", "which"), [({1: "r"}, "0 none"), ({}, None), ({0: "r", 1: "s"}, None)])
 @in_event_loop
 async def test_a_refusal_without_a_word_names_the_brokers_without_a_rack(
