@@ -9,6 +9,7 @@ async with Cluster(target, observe=print) as cluster:
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
@@ -18,6 +19,7 @@ from engine.admin.cluster.errors import (
     AdminError,
     BadRequest,
     FailureKind,
+    MixedClusters,
     Refused,
     Unreachable,
     ZnodeForbidden,
@@ -30,6 +32,7 @@ from engine.admin.cluster.target import ClusterTarget, Side, Source
 from engine.admin.cluster.waits import Accepted, Complain, Observer, OnRead, Waits, ignore_line, ignore_progress
 from engine.common.acl import AclOperation, ResourceType
 from engine.common.errors import ErrorCode
+from engine.common.model import address_text
 from engine.common.topic_names import invalid_topic_name
 
 if TYPE_CHECKING:
@@ -41,6 +44,9 @@ if TYPE_CHECKING:
 
 _ZNODES_OF_A_CLUSTER = frozenset({"brokers", "cluster", "config", "consumers", "kafka-acl"})
 """One of them is where a cluster is, where settings wait for its first broker, or where only old groups are left."""
+
+_COMPARING_S, _COMPARING_SHARE = 2.0, 0.1
+"""How long a change may wait for the cluster's id in ZooKeeper."""
 
 _SHOWN_BY = {
     "/admin/delete_topics": Operation.LIST_TOPICS,
@@ -115,6 +121,9 @@ class Cluster:
         self._denied: dict[Right, None] = {}
         self._hidden_znodes: dict[ZnodeRight, None] = {}
         self._wire: WireCluster | None = None
+        self._comparing = asyncio.Lock()
+        self._id_in_zookeeper: str | None = None
+        """Empty: there is none, or it could not be read. None: it was not read yet."""
         self.may_lack_unseen = False
         """A list that was read may lack what this principal may not see, and brokers do not say whether it does."""
 
@@ -386,7 +395,57 @@ class Cluster:
         self._zk = zk
         self._settings.answered()
         self.observe(f"connected to ZooKeeper {self.target.zookeeper}")
+        if self._wire is not None:
+            await self._check_is_one(self._wire.cluster_id, for_change=False)
         return zk
+
+    async def _check_is_one(self, brokers: str | None, *, for_change: bool) -> None:
+        """Compare the id of the named brokers' cluster with that in ZooKeeper, once.
+
+        Unless ZooKeeper was read, that is done only before a change: somebody may have read there what to change. A
+        ZooKeeper that does not answer soon, or has no id (before Kafka 0.10.1), is no obstacle.
+
+        Raises:
+            MixedClusters: they differ.
+        """
+        target = self.target
+        is_read = self._zk is not None
+        if brokers is None or not target.bootstrap or not target.may_ask_zookeeper or not (is_read or for_change):
+            return
+        async with self._comparing:
+            if self._id_in_zookeeper is None:
+                self._id_in_zookeeper = await self._read_id() or ""
+        if self._id_in_zookeeper not in ("", brokers):
+            message = f"the brokers are of cluster {brokers}, but ZooKeeper has cluster {self._id_in_zookeeper}"
+            named = ",".join(address_text(*address) for address in target.bootstrap)
+            hint = "one of the addresses is out of date: correct it, in the profile or where it was given"
+            raise MixedClusters(message, where=f"{named} and {target.zookeeper}", hint=hint)
+
+    async def _read_id(self) -> str | None:
+        """Return the cluster's id in ZooKeeper; None if it has none, or does not answer within a share of the time."""
+        from engine.admin.cluster.zookeeper import open_zookeeper
+        from engine.common.errors import CoordinationError
+        from engine.kafka.zk.kafka_client import KafkaZkClient
+
+        limit_s = min(_COMPARING_S, self.timeout_s * _COMPARING_SHARE)
+        zk = self._zk
+        with suppress(TimeoutError, AdminError, CoordinationError):
+            async with asyncio.timeout(limit_s):
+                if zk is None:
+                    assert self.target.zookeeper is not None
+                    zk = await open_zookeeper(
+                        self.target.zookeeper,
+                        security=self.target.zookeeper_security,
+                        timeout_s=limit_s,
+                        has_brokers=True,
+                        patience_s=limit_s,
+                    )
+                try:
+                    return await KafkaZkClient(zk).cluster.get_cluster_id()
+                finally:
+                    if zk is not self._zk:
+                        await zk.close()
+        return None
 
     async def _check_znodes(self, zk: ZkClient) -> None:
         """Close the session and raise Unreachable if no cluster has ever been in this part of ZooKeeper."""
@@ -427,6 +486,7 @@ class Cluster:
                 waits=self.waits,
                 settings=self._settings,
                 look_at_zookeeper=self._look_at_zookeeper if self.target.may_ask_zookeeper else None,
+                confirm=self._check_is_one,
                 is_dry_run=self.is_dry_run,
                 denied=self._denied,
             )

@@ -63,6 +63,10 @@ class BadRequest(AdminError):
     kind = FailureKind.USAGE
 
 
+class MixedClusters(BadRequest):
+    """The named brokers are not those of the named ZooKeeper, so what was read there says nothing about them."""
+
+
 class NotFound(AdminError):
     """A thing that the caller named does not exist."""
 

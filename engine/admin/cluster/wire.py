@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import cycle
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from engine.admin.cluster.broker_connections import (
     CONNECT_TIMEOUT_MAX_S,
@@ -40,6 +40,13 @@ ErrorsOf = Callable[[Any], Iterable[int]]
 
 LookAtZooKeeper = Callable[[], Awaitable[None]]
 """Notes in the ``SettingsSilence`` whether ZooKeeper is away."""
+
+
+class Confirm(Protocol):
+    """Confirms that the brokers, whose cluster has this id, are those of the cluster that was named."""
+
+    async def __call__(self, brokers: str | None, *, for_change: bool) -> None: ...
+
 
 RETRY_PAUSE_S = 0.1
 
@@ -70,6 +77,7 @@ class WireCluster:
         waits: Waits | None = None,
         settings: SettingsSilence | None = None,
         look_at_zookeeper: LookAtZooKeeper | None = None,
+        confirm: Confirm | None = None,
         is_dry_run: bool = False,
         denied: dict[Right, None] | None = None,
     ) -> None:
@@ -81,6 +89,7 @@ class WireCluster:
             waits: records which brokers are being waited for.
             settings: what is known about brokers that wait for ZooKeeper.
             look_at_zookeeper: called once, before the first question that a broker answers from ZooKeeper.
+            confirm: called with the cluster's id when a broker says it, and before a change is sent or checked.
             denied: gets the rights that were missing.
             is_dry_run: a change is only tried, so waits are shorter than for a broker that may be carrying it out.
         """
@@ -120,6 +129,7 @@ class WireCluster:
         """How many changes were sent, answered or not."""
         self._settings = settings or SettingsSilence()
         self._look_at_zookeeper = look_at_zookeeper
+        self._confirm = confirm
         self._looks = asyncio.Lock()
         self._asks_settings = asyncio.Lock()
 
@@ -155,6 +165,8 @@ class WireCluster:
         request.include_topic_authorized_operations = with_rights and version >= _METADATA_WITH_RIGHTS
         response = cast("MetadataResponse", await self._ask(client, request, last=last))
         self._remember(response, names_any_controller=_is_of_kraft(await client.api_versions()))
+        if self._confirm is not None:
+            await self._confirm(self.cluster_id, for_change=False)
         if wanted is None and topics is not None:
             response.topics = [topic for topic in response.topics if topic.name in topics]
         return response
@@ -454,6 +466,8 @@ class WireCluster:
         look = where_to_look(request)
         if is_check:
             await self._check_zookeeper()
+        if (look is not None or is_check) and self._confirm is not None:
+            await self._confirm(self.cluster_id, for_change=True)
         if is_check or self._is_dry_run:
             timeout_ms = min(timeout_ms or self._request_timeout_ms, self._check_limit_ms)
         started = time.monotonic()

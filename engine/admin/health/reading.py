@@ -9,6 +9,7 @@ import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from engine.admin.cluster.asking import FAILURES, SILENT_LIMIT_S
 from engine.admin.cluster.certificates import Validity, short_lives_ms
 from engine.admin.cluster.client_properties import ClientProperties
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import AdminError
+from engine.admin.cluster.errors import AdminError, Unreachable
 from engine.admin.cluster.hung import hung_addresses, hung_after_s
 from engine.admin.cluster.members import ClusterMembers, read_members
 from engine.admin.cluster.rights import Right, missing_rights
@@ -125,6 +126,7 @@ async def read_health_facts(cluster: Cluster, clock: Clock | None = None) -> Hea
 
     Raises:
         Unreachable: neither ZooKeeper nor any broker answers.
+        MixedClusters: the named brokers are of another cluster than ZooKeeper's.
     """
     unreadable: list[str] = []
     clock = clock or SystemClock()
@@ -147,6 +149,7 @@ async def read_health_facts(cluster: Cluster, clock: Clock | None = None) -> Hea
             )
             return await _with_min_isr(facts, SnapshotTopicReader(snapshot))
         case Source.ZOOKEEPER:
+            await _refuse_other_brokers(cluster)
             facts = await _with_plan(await _with_probes(facts, cluster, {}, clock), cluster)
             facts = await _with_hung_addresses(await _with_transactions(facts, cluster), cluster)
             return await _with_znodes(facts, cluster, clock)
@@ -156,6 +159,14 @@ async def read_health_facts(cluster: Cluster, clock: Clock | None = None) -> Hea
             facts = await _with_probes(facts, cluster, (await cluster.wire()).silent, clock)
             facts = await _with_transactions(await _with_plan(facts, cluster), cluster)
             return await _with_hung_addresses(facts, cluster)
+
+
+async def _refuse_other_brokers(cluster: Cluster) -> None:
+    """Raise MixedClusters if the named brokers, which changes go to, are not those of this ZooKeeper."""
+    if cluster.target.bootstrap and cluster.target.may_ask_brokers:
+        with suppress(TimeoutError, Unreachable, RemoteProtocolError):
+            async with asyncio.timeout(min(PROBE_S, cluster.timeout_s * _TRANSACTIONS_SHARE)):
+                await (await cluster.wire()).nodes()
 
 
 def _offline_log_dirs(snapshot: ClusterSnapshot, complain: Complain) -> dict[int, tuple[str, ...]]:
