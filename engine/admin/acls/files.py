@@ -1,4 +1,4 @@
-"""Access rules as a file in a repository: YAML (or JSON), and what it takes to bring a cluster to it."""
+"""Access rules as a file in a repository: YAML (or JSON), and the changes that make a cluster equal to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Access rules in a person's words, and what the options of kafka-acls mean. Pure.
+"""Access rules in words, and what the options of kafka-acls mean. Pure.
 
 Source: kafka-acls of Apache Kafka 3.9.1, its help and what it does with each combination of options.
 """

@@ -1,8 +1,8 @@
 """What earlier frames said: sizes, lags and ends as series, how fast they change, and all events. Pure.
 
-Nothing older ever replaces anything newer: a frame that is not newer than the last one is left out, and a sample counts
-only if its stage was read since. A frame from an earlier time (a jump back in a recording) takes back what came after
-it. All series are bounded.
+Older data never replaces newer data: a frame that is not newer than the last one is left out, and a sample counts only
+if its stage was read since. A frame from an earlier time (a jump back in a recording) removes everything after it. All
+series are bounded.
 """
 
 from __future__ import annotations

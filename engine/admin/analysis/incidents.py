@@ -1,7 +1,7 @@
 """Which events belong together: a broker or a disk fails, and leaders, ISRs and the controller follow. Pure.
 
-An incident begins with what failed. It ends when that is back and every replica that left an ISR has returned.
-It is kept up with each event, and is as fine as the events are: what came and went between two looks is not in it.
+An incident begins with what failed. It ends when that is back and every replica that left an ISR has returned. Each
+event updates the incidents. Changes that came and went between two frames are not in them.
 """
 
 from __future__ import annotations

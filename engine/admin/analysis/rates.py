@@ -1,7 +1,7 @@
 """How many records a second arrive: by partition, topic and broker, and in all. Pure.
 
-The ends of logs say it, so only they are kept of earlier frames: the rest of a large cluster's frames is tens of
-megabytes.
+The rates follow from the ends of logs, so only these are kept of earlier frames: the rest of a large cluster's frames
+takes tens of megabytes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a group went through while the dashboard watched: states with their times, who came and who left. Pure."""
+"""A group's rebalances while the dashboard watched: states with their times, which members joined and left. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Which broker can be restarted next, and why the others cannot: the advice of the dashboard, also asked for once."""
+"""Which broker can be restarted next, and why the others cannot: for the dashboard and ``klamm brokers
+restart-order``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Groups that have stopped: warned of before the verdict on a standstill is there, with events. Pure.
+"""Groups that have stopped: a warning before the verdict of a standstill is ready, and the events. Pure.
 
-A verdict looks at the last minute, which may have moves in it. A group whose pace is known and that commits nothing
-while records come is WARN within two or three looks.
+A verdict looks at the last minute, in which the group may have moved. A group whose pace is known and that commits
+nothing while records arrive is WARN within two or three frames.
 """
 
 from __future__ import annotations

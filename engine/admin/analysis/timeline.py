@@ -1,7 +1,7 @@
-"""Which replica was out of the ISR when, for how long, and who led then: a row per partition, from the events.
+"""When each replica was out of the ISR, for how long, and which broker led: a row per partition, from the events.
 Pure.
 
-What came and went between two samples of the cluster is not seen.
+Changes that came and went between two samples of the cluster are missing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The interface to facts about single brokers. Only this module chooses where they are read."""
+"""The interface to facts about single brokers. Only this module chooses where to read them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brokers as a snapshot has them: log dirs and sizes, if it was taken with them."""
+"""Brokers from a snapshot: log dirs and sizes, if the snapshot was taken with them."""
 
 from __future__ import annotations
 

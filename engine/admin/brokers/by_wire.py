@@ -1,4 +1,4 @@
-"""Asks brokers about themselves over the wire. Other modules read what they say about the whole cluster."""
+"""Asks brokers about themselves over the wire. Other modules ask them about the whole cluster."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""A walk to a cluster, step by step, as a person would look for what is wrong.
+"""Checks the connection to a cluster step by step, as a person would look for the problem.
 
-The way to ZooKeeper and the way to the brokers each end at the first step that fails. An address that does not answer
-ends nothing while another one does: commands use that.
+The checks of ZooKeeper and those of the brokers each end at the first step that fails. If an address does not answer
+but another one does, the checks continue with that one, as commands do.
 
-For ZooKeeper: name, port, login, znodes. For the brokers: name, port, TLS, login, APIs, rights, and the way to every
-broker that the cluster names.
+For ZooKeeper: name, port, login, znodes. For the brokers: name, port, TLS, login, APIs, rights, and the connection to
+every broker that the cluster names.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What brokers count and measure, by the names of Kafka's MBeans: the same figures, whichever source has them. Pure.
+"""What brokers count and measure, under the names of Kafka's MBeans: the same figures from every source. Pure.
 
 Sources: ``BrokerTopicMetrics``, ``RequestMetrics``, ``KafkaRequestHandlerPool`` and ``ReplicaManager`` of Kafka 3.9,
 and the names that the JMX exporter's usual rules for Kafka give them.

@@ -1,6 +1,6 @@
 """Where a broker serves its metrics, and how they are read: Prometheus' format and Jolokia's protocol over HTTP.
 
-JMX itself needs a Java, which the caller brings. TLS goes by the ``ssl.*`` properties of the cluster's client.
+JMX itself needs Java, which the caller provides. TLS uses the ``ssl.*`` properties of the cluster's client.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Finds out where brokers serve their metrics, and reads them from all at once: a slow broker never delays the others.
+"""Finds out where brokers serve their metrics, and reads all of them at once, so that a slow broker does not delay
+others.
 
-A profile or the caller may say where. Else a broker of klamm says it among its settings, and one of Apache Kafka
+A profile or the caller may say where. Otherwise a setting of a klamm broker says it, and a broker of Apache Kafka
 registers its JMX port in ZooKeeper.
 """
 

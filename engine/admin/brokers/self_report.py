@@ -1,6 +1,7 @@
-"""What brokers say about themselves: their APIs, from which the release is guessed, protocol version, log dirs.
+"""What brokers say about themselves: their APIs (from which klamm guesses the release), protocol version and log
+dirs.
 
-It asks all of them at the same time, and reports one that hangs. ZooKeeper adds when they registered.
+It asks all brokers at the same time, and reports one that hangs. ZooKeeper adds the time at which each registered.
 """
 
 from __future__ import annotations

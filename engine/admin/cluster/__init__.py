@@ -1,1 +1,1 @@
-"""A cluster as every operation needs it: which one is meant, connections to it, who is in it, errors."""
+"""A cluster as every operation needs it: which one the user means, connections to it, its brokers, errors."""

@@ -1,4 +1,5 @@
-"""What a person should do next after an error code of Kafka. One sentence each; most codes need none of their own."""
+"""What a user should do next after an error code of Kafka: one sentence each. Most codes need no sentence of their
+own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections to the brokers of one cluster: each opens when it is first needed and stays for the command."""
+"""Connections to the brokers of one cluster: each opens when first needed, and stays open until the command ends."""
 
 from __future__ import annotations
 

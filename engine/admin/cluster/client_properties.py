@@ -1,6 +1,6 @@
-"""A Kafka client's properties (``--command-config``): the keys that klamm's own client honours.
+"""A Kafka client's properties (``--command-config``): the keys that klamm's own client uses.
 
-Keys it does not know are kept but mean nothing, as in Kafka's clients; ``unknown_keys`` finds typing errors.
+It keeps keys that it does not know, but ignores them, as Kafka's clients do; ``unknown_keys`` finds misspelt ones.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""An open cluster: its ZooKeeper side and its wire side, each connected when it is first needed; or its snapshot.
+"""An open cluster: ZooKeeper and brokers, each connected when first needed; or a snapshot.
 
-Each noun has one place, usually its ``access``, that chooses by ``source`` and ``changes_by`` who reads and changes it.
+Each noun has one module, usually its ``access``, that chooses by ``source`` and ``changes_by`` how to read and change
+the cluster.
 
 async with Cluster(target, observe=print) as cluster:
     wire = await cluster.wire()

@@ -1,9 +1,8 @@
 """Why a tool's operation failed, in kinds that a caller can act on.
 
-Each error says what and where, with a hint at what to do next if there is one. Texts that name an operation or a
-parameter are phrases, which an interface spells. A command line maps the kind to its exit code, a dashboard to a
-colour. This is not the table of Kafka's wire errors: those are ``ErrorCode``, and one that the cluster answered with
-travels inside ``Refused``.
+Each error says what is wrong and where, usually with a hint. Texts that name an operation or a parameter are phrases,
+which an interface spells. A command line maps the kind to its exit code, a dashboard to a colour. This is not the table
+of Kafka's wire errors: those are ``ErrorCode``, and ``Refused`` contains the one that the cluster answered.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who is in the cluster: brokers, controller, cluster id; from the znodes or from the wire."""
+"""The members of a cluster: brokers, controller and cluster id, from the znodes or over the wire."""
 
 from __future__ import annotations
 

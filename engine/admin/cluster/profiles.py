@@ -1,4 +1,4 @@
-"""``clusters.toml``: named clusters, so that a person types a name instead of addresses. Reading, checking, adding.
+"""``clusters.toml``: named clusters, so that a user types a name instead of addresses. Reading, checking, adding.
 
     default = "dev"
 
@@ -18,9 +18,9 @@
     [clusters.dev.properties]
     "security.protocol" = "SASL_SSL"
 
-``properties`` are a Kafka client's properties, in place of the file that ``command_config`` names. ``jaas_config`` is a
-JAAS file, for logins that they leave out. ``command-config`` and ``jaas-config`` are the same keys. The file is meant
-to be edited by hand too: adding a profile appends to it and keeps every line that is there.
+``properties`` are a Kafka client's properties, instead of the file that ``command_config`` names. ``jaas_config`` is a
+JAAS file, for logins that are not in the properties. ``command-config`` and ``jaas-config`` are the same keys. Users
+may edit the file by hand: adding a profile appends to it and keeps every existing line.
 """
 
 from __future__ import annotations

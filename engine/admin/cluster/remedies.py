@@ -1,7 +1,7 @@
-"""What a person can do about a failure, as values: the engine says what to do, the interface says how.
+"""What a user can do about a failure, as values: the engine says what to do, the interface says how.
 
-An error or a piece of advice holds a ``Phrase``: plain words with operations and parameters between them. A command
-line spells an operation as a command and a parameter as an option; a dashboard may make a button and a field of them.
+An error or a piece of advice holds a ``Phrase``: plain text with operations and parameters in it. A command line
+spells an operation as a command and a parameter as an option; a dashboard may show them as a button and a field.
 Nothing in ``engine.admin`` spells a command or an option itself. Pure.
 """
 

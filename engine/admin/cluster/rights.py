@@ -1,8 +1,8 @@
-"""Which rights a broker's answer shows to be missing: who may not do what, on which resource.
+"""Which rights are missing according to a broker's answer: which user lacks which operation on which resource.
 
-Kafka's error codes name only a type of resource. The API says which operation it needs there, and the request or the
-answer names the resource. Some requests are answered in part, or as if nothing were there; ``missing_rights`` finds
-what it can of these, too.
+Kafka's error codes name only a type of resource. The API says which operation it needs, and the request or the answer
+names the resource. Brokers answer some requests in part, or as if nothing existed; ``missing_rights`` finds what it can
+in these answers, too.
 """
 
 from __future__ import annotations

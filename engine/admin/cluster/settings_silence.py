@@ -1,10 +1,10 @@
 """Whether brokers may be asked for what they read from ZooKeeper: settings of topics, quotas, credentials.
 
-A broker of Apache Kafka keeps one of its request threads (``num.io.threads``, eight) for such a question until
-ZooKeeper answers. While ZooKeeper stands still, eight questions make it deaf to all clients, its producers too. So
-after a question without an answer klamm waits a while before it asks again, and if ZooKeeper itself is dead it does not
-ask until ZooKeeper is back. If there is no way from klamm to ZooKeeper, the brokers may still reach it: klamm asks one
-question with a short limit.
+Such a request blocks one of the request threads (``num.io.threads``, eight) of an Apache Kafka broker until ZooKeeper
+answers. While ZooKeeper does not answer, eight requests make the broker deaf to all clients, including producers. So
+after a request without an answer, klamm waits a while before it asks again, and if ZooKeeper itself is dead, it does
+not ask until ZooKeeper is back. If klamm cannot reach ZooKeeper, the brokers may still reach it: klamm sends one
+request with a short timeout.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which cluster a tool talks to, and which side of it: the rules for options, environment, local cluster and profiles.
 
-Nothing is opened here. The order: what the caller named, the environment, the cluster that ``klamm local up`` started
-in this folder, the default profile. The first that names anything decides. Two sources are never mixed: an address of
-one cluster with the ZooKeeper of another would send a change to the wrong cluster.
+This module opens nothing. The order is: what the caller named, the environment, the cluster that ``klamm local up``
+started in this folder, the default profile. The first of these that names anything decides. klamm never mixes two
+sources: an address of one cluster with the ZooKeeper of another would send a change to the wrong cluster.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whom a command waits for: shown while it waits, and when its time is up."""
+"""What a command waits for: shown while it waits, and when its time is up."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The brokers of one cluster, asked over the wire: who is there, whom to ask, and retries where they are safe.
+"""Sends requests to the brokers of one cluster: finds the brokers, chooses one, and retries if that is safe.
 
-A change whose answer got lost is never sent again: it may have been carried out.
+It never sends a change again if the answer is lost, because the change may have been carried out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The ZooKeeper side of a cluster, opened for a tool. A tool makes no chroot and gives up sooner than a broker."""
+"""A cluster's ZooKeeper, opened for a tool. A tool creates no chroot, and gives up sooner than a broker."""
 
 from __future__ import annotations
 
