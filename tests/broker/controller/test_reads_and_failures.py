@@ -166,6 +166,17 @@ def test_a_move_whose_epoch_cannot_be_written_is_no_success() -> None:
     assert answers[tp("t-1")] is SUCCESS
 
 
+def test_nothing_is_written_over_the_state_of_a_later_controller() -> None:
+    world = world_of(4, (1, 2), (1, 2))
+    world.zk.write_state(P, world.zk.states[P].state, 2)
+    answers = world.run(AlterPartitionReassignments({P: (1, 0), tp("t-1"): (1, 0)}))
+    assert answers[P].code is not ErrorCode.NONE
+    assert answers[tp("t-1")] is SUCCESS
+    world.kill(1)
+    world.settle()
+    assert world.state("t-0") == "leader=1 le=0 isr=12 pe=1"
+
+
 def test_a_move_that_cannot_be_taken_back_does_not_keep_another_from_it() -> None:
     world = world_of(4, (1, 2), (1, 2))
     world.run(AlterPartitionReassignments({P: (1, 0), tp("t-1"): (1, 0)}))

@@ -210,6 +210,16 @@ def test_an_isr_that_its_leader_changed_meanwhile_is_read_again() -> None:
     assert world.take_writes() == ["state t-0 leader=1 le=1 isr=1 pe=2"]
 
 
+def test_an_isr_that_a_later_controller_wrote_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+    world = world_with(FOLLOWER, ONLINE)
+    world.zk.write_state(tp("t-0"), world.zk.states[tp("t-0")].state, 2)
+    with caplog.at_level(logging.ERROR, "state.change.logger"):
+        change(world, FOLLOWER, OFFLINE)
+    assert world.take_writes() == []
+    assert world.core.context.replica_state(FOLLOWER) is ONLINE
+    assert "written by another controller" in "".join(str(record.exc_info) for record in caplog.records)
+
+
 @pytest.mark.parametrize("dead", [1, 2])
 def test_a_new_controller_knows_which_replicas_are_online(dead: int) -> None:
     world = world_with(FOLLOWER, ONLINE)
