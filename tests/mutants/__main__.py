@@ -313,6 +313,7 @@ TESTED_BY = {
         "broker/controller/test_isr_changes.py",
         "broker/controller/test_brokers.py",
         "broker/controller/test_reassignment.py",
+        "broker/controller/test_replica_states.py",
     ],
     "engine/broker/controller/reassignment.py": [
         "broker/controller/test_reassignment.py",

@@ -21,7 +21,8 @@ from engine.broker.controller.instructions import (
     slices,
 )
 from engine.broker.controller.options import ControllerOptions
-from engine.common.errors import CoordinationError
+from engine.broker.controller.states import StateChangeFailed
+from engine.common.errors import CoordinationError, KlammError
 from engine.common.model import LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
 from engine.kafka.zk.partitions import PartitionStateRead, PartitionStateUpdates
 
@@ -80,6 +81,18 @@ class Leadership:
                 self._context.leadership[partition] = state
 
         yield from each(states, note)
+
+    def usable_state(self, read: LeaderIsrAndControllerEpoch | CoordinationError) -> LeaderAndIsr | KlammError:
+        """Return a state that may be changed, or why not: it could not be read, or a later controller wrote it."""
+        if isinstance(read, CoordinationError):
+            return read
+        if self.is_newer_than_ours(read):
+            return StateChangeFailed(
+                "Leader and isr path written by another controller. This probably means the current controller with "
+                f"epoch {self._context.epoch.controller_epoch} went through a soft failure and another controller was "
+                f"elected with epoch {read.controller_epoch}. Aborting state change by this controller"
+            )
+        return read.leader_and_isr
 
     def is_newer_than_ours(self, state: LeaderIsrAndControllerEpoch) -> bool:
         """Return whether a later controller wrote the state: this one is a zombie."""

@@ -330,20 +330,12 @@ class Reassignments:
 
     def _own_state(self, partition: TopicPartition, read: PartitionStateRead) -> LeaderAndIsr | KlammError:
         """Return the state whose leader epoch to raise, or why it cannot be raised."""
-        if isinstance(read, CoordinationError):
-            return read
         if read is None:
             return StateChangeFailed(
                 f"Cannot update leader epoch for partition {partition} as leaderAndIsr path is empty. This could mean "
                 "we somehow tried to reassign a partition that doesn't exist"
             )
-        if self._leadership.is_newer_than_ours(read):
-            return StateChangeFailed(
-                "Leader and isr path written by another controller. This probably means the current controller with "
-                f"epoch {self._context.epoch.controller_epoch} went through a soft failure and another controller was "
-                f"elected with epoch {read.controller_epoch}. Aborting state change by this controller"
-            )
-        return read.leader_and_isr
+        return self._leadership.usable_state(read)
 
     def _start_new_replicas(self, assignments: Mapping[TopicPartition, ReplicaAssignment]) -> Steps[None]:
         """Create the adding replicas; those that exist already, from before a take-over, need nothing."""

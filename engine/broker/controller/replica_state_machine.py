@@ -29,7 +29,7 @@ from engine.broker.controller.states import (
     ReplicaState,
     StateChangeFailed,
 )
-from engine.common.errors import CoordinationError, KlammError
+from engine.common.errors import KlammError
 from engine.common.model import NO_LEADER, LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
 from engine.kafka.zk.errors import ControllerMoved
 from engine.kafka.zk.partitions import PartitionStateRead
@@ -271,15 +271,7 @@ class ReplicaStateMachine:
                 f"Failed to change state of replica {broker_id} for partition {partition} since the leader and isr "
                 "path in zookeeper is empty"
             )
-        if isinstance(read, CoordinationError):
-            return read
-        if self._leadership.is_newer_than_ours(read):
-            return StateChangeFailed(
-                "Leader and isr path written by another controller. This probably means the current controller with "
-                f"epoch {self._context.epoch.controller_epoch} went through a soft failure and another controller was "
-                f"elected with epoch {read.controller_epoch}. Aborting state change by this controller"
-            )
-        return read.leader_and_isr
+        return self._leadership.usable_state(read)
 
     def _put(self, replica: PartitionAndReplica, target: ReplicaState) -> None:
         self._trace_move(replica, target)
