@@ -11,7 +11,7 @@ from typing import Any, Final
 from engine.broker.security.sasl_mechanisms import LoggedIn, LoginRefused, ServerExchange
 from engine.common.errors import ConfigError
 from engine.kafka.client.jaas import LoginModule
-from engine.kafka.client.sasl.kerberos import EXTRA
+from engine.kafka.client.sasl.kerberos import EXTRA, reason_of
 
 SERVICE_KEY: Final = "sasl.kerberos.service.name"
 RULES_KEY: Final = "sasl.kerberos.principal.to.local.rules"
@@ -54,7 +54,7 @@ class Acceptor:
             # The library tells no default realm, but adds it to a name that has none.
             full = str(self._library.Name("a", kind).canonicalize(self._library.MechType.kerberos))
         except self._library.exceptions.GSSError as error:
-            raise ConfigError(f"the keytab {keytab} has no key of {principal}: {_text(error)}") from None
+            raise ConfigError(f"the keytab {keytab} has no key of {principal}: {reason_of(error)}") from None
         self._rules = short_name_rules(rules, full.partition("@")[2])
 
     def begin(self) -> ServerExchange:
@@ -72,7 +72,7 @@ class Acceptor:
             chosen = context.unwrap((yield context.wrap(_NO_LAYER, False).message)).message
             principal = str(context.initiator_name)
         except errors as error:
-            raise LoginRefused(f"Kerberos: {_text(error)}") from None
+            raise LoginRefused(f"Kerberos: {reason_of(error)}") from None
         if len(chosen) < 4 or chosen[0] != _NO_LAYER[0]:
             raise LoginRefused("the client wants a security layer that nobody offered")
         # As in Kafka, the ticket says who logs in, whatever identity the client asks for.
@@ -147,8 +147,3 @@ def _replaced(replacement: str, match: re.Match[str]) -> str:
         return _REPLACEMENT.sub(lambda each: each[1] or match[int(each[2])] or "", replacement)
     except IndexError:
         raise LoginRefused(f"a rule of {RULES_KEY} has no group for {replacement}") from None
-
-
-def _text(error: Any) -> str:
-    minor: list[str] = error.get_all_statuses(error.min_code, False)
-    return "; ".join(each.strip() for each in minor if each.strip()) or str(error)

@@ -187,9 +187,7 @@ def unsecured_validator(options: Mapping[str, str], now_ms: Callable[[], int]) -
         header, claims = _jwt(token)
         if header.get("alg") != "none" or not token.endswith("."):
             raise LoginRefused("the token has a signature, which nobody checks here")
-        name = claims.get(name_claim)
-        if not isinstance(name, str) or not name.strip():
-            raise LoginRefused(f"the token has no {name_claim}")
+        name = name_in(claims, name_claim)
         expires_s, issued_s = seconds(claims.get("exp")), seconds(claims.get("iat", 0))
         if int(issued_s * 1000) > now_ms() + skew_ms or expires_s * 1000 <= now_ms() - skew_ms:
             raise LoginRefused("the token has expired, or is not valid yet")
@@ -212,6 +210,14 @@ def _jwt(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
     if not isinstance(parts[0], dict) or not isinstance(parts[1], dict):
         raise LoginRefused("the token is malformed")
     return parts
+
+
+def name_in(claims: Mapping[str, Any], name_claim: str) -> str:
+    """Return the user's name among a token's claims. Raises LoginRefused: there is none."""
+    name = claims.get(name_claim)
+    if not isinstance(name, str) or not name.strip():
+        raise LoginRefused(f"the token has no {name_claim}")
+    return name
 
 
 def seconds(value: object) -> float:

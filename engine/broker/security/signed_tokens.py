@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from engine.broker.security.sasl_mechanisms import LoggedIn, LoginRefused, seconds
+from engine.broker.security.sasl_mechanisms import LoggedIn, LoginRefused, name_in, seconds
 from engine.common.errors import ConfigError
 from engine.kafka.client.sasl.oauthbearer import FETCH_TIMEOUT_S
 from engine.kafka.client.tls.context import client_context, tls_settings
@@ -206,9 +206,7 @@ def signed_validator(config: BrokerConfig, keys: SigningKeys, now_ms: Callable[[
             raise LoginRefused("the token has expired, or is not valid yet")
         if issued_ms < 0 or max(issued_ms, starts_ms) > expires_ms:
             raise LoginRefused("the token's times contradict each other")
-        name = claims.get(name_claim)
-        if not isinstance(name, str) or not name.strip():
-            raise LoginRefused(f"the token has no {name_claim}")
+        name = name_in(claims, name_claim)
         _check_scope(claims.get(scope_claim))
         return LoggedIn(name.strip(), expires_at_ms=expires_ms)
 

@@ -84,12 +84,12 @@ def _exchange(gssapi: Any, context: Any, token: bytes) -> Exchange:
             raise SaslError("the server insists on encryption by GSSAPI, which klamm leaves to TLS")
         yield context.wrap(_NO_LAYER, False).message
     except gssapi.exceptions.GSSError as error:
-        raise SaslError(f"Kerberos: {_text(error)}") from None
+        raise SaslError(f"Kerberos: {reason_of(error)}") from None
 
 
 def _reason(error: Any, service: str, host: str, options: Mapping[str, str]) -> str:
     """Return why no ticket could be had, and what to look at."""
-    text = _text(error)
+    text = reason_of(error)
     message, keytab = text.lower(), options.get("keyTab", "")
     if "clock skew" in message or "not yet valid" in message:
         return f"Kerberos: {text}: set this machine's clock by that of the KDC"
@@ -107,7 +107,7 @@ def _reason(error: Any, service: str, host: str, options: Mapping[str, str]) -> 
     return f"Kerberos: {text}"
 
 
-def _text(error: Any) -> str:
+def reason_of(error: Any) -> str:
     """Return what the library says, without the general part."""
     minor: list[str] = error.get_all_statuses(error.min_code, False)
     return "; ".join(text.strip() for text in minor if text.strip()) or str(error)
