@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from engine.common.errors import ErrorCode, KafkaError, KlammError, error_code
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest
-from engine.kafka.protocol.declaration import Request
 from engine.kafka.zk.cluster import ProducerIdBlock
 from engine.runtime.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    from engine.broker.replication.controller_channel import ControllerChannel
 
 logger = logging.getLogger(__name__)
 
@@ -67,64 +69,26 @@ class ProducerIdBlocks:
         self._next_block = block
 
 
-class ProducerIdSource(Protocol):
-    async def next_block(self) -> ProducerIdBlock:
-        """Claim a block. Raises KlammError if none is available now."""
+async def block_from_controller(channel: ControllerChannel, broker_id: int, broker_epoch: int) -> ProducerIdBlock:
+    """Ask the controller once, by AllocateProducerIds.
 
-
-class AsksController(Protocol):
-    """A connection to the current controller."""
-
-    async def ask(self, key: ApiKey, build: Callable[[int], Request]) -> tuple[Any, int]: ...
-
-
-class ControllerProducerIdSource:
-    """Blocks from the controller, by AllocateProducerIds."""
-
-    def __init__(self, channel: AsksController, broker_id: int, broker_epoch: Callable[[], int]) -> None:
-        self._channel = channel
-        self._broker_id = broker_id
-        self._broker_epoch = broker_epoch
-
-    async def next_block(self) -> ProducerIdBlock:
-        """Ask the controller once.
-
-        Raises:
-            KafkaError: the controller refused.
-            KlammError: it could not be asked.
-        """
-        broker_epoch = self._broker_epoch()
-        response, _ = await self._channel.ask(
-            ApiKey.ALLOCATE_PRODUCER_IDS,
-            lambda _: AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=broker_epoch),
-        )
-        if response.error_code != ErrorCode.NONE:
-            raise KafkaError(error_code(response.error_code), "the controller gave no block of producer ids")
-        return ProducerIdBlock(self._broker_id, response.producer_id_start, response.producer_id_len)
-
-
-class ClaimsProducerIds(Protocol):
-    """The ZooKeeper side of blocks."""
-
-    async def allocate_producer_id_block(self, broker_id: int) -> ProducerIdBlock: ...
-
-
-class ZkProducerIdSource:
-    """Blocks written to ``/latest_producer_id_block`` by the broker itself (IBP before 3.0)."""
-
-    def __init__(self, zk: ClaimsProducerIds, broker_id: int) -> None:
-        self._zk = zk
-        self._broker_id = broker_id
-
-    async def next_block(self) -> ProducerIdBlock:
-        return await self._zk.allocate_producer_id_block(self._broker_id)
+    Raises:
+        KafkaError: the controller refused.
+        KlammError: it could not be asked.
+    """
+    request = AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=broker_epoch)
+    response, _ = await channel.ask(ApiKey.ALLOCATE_PRODUCER_IDS, lambda _: request)
+    if response.error_code != ErrorCode.NONE:
+        raise KafkaError(error_code(response.error_code), "the controller gave no block of producer ids")
+    return ProducerIdBlock(broker_id, response.producer_id_start, response.producer_id_len)
 
 
 class ProducerIdManager:
     """Gives out producer ids, and fetches blocks in time."""
 
-    def __init__(self, source: ProducerIdSource) -> None:
-        self._source = source
+    def __init__(self, next_block: Callable[[], Awaitable[ProducerIdBlock]]) -> None:
+        """``next_block`` claims a block, and raises KlammError if none is available now."""
+        self._next_block = next_block
         self._blocks = ProducerIdBlocks()
         self._supervisor = Supervisor("producer-ids")
         self._fetch: asyncio.Task[None] | None = None
@@ -160,7 +124,7 @@ class ProducerIdManager:
         """Fetch until there is a block; meanwhile requests get the answer to retry."""
         while True:
             try:
-                self._blocks.put(await self._source.next_block())
+                self._blocks.put(await self._next_block())
             except (KlammError, ValueError) as error:
                 logger.warning("Could not claim a block of producer ids, trying again reason=%s", error)
                 await asyncio.sleep(RETRY_BACKOFF_MS / 1000)

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from engine.broker.controller.loop import Controller
-from engine.broker.controller.producer_ids import ControllerProducerIdSource, ProducerIdManager, ZkProducerIdSource
+from engine.broker.controller.producer_ids import ProducerIdManager, block_from_controller
 from engine.broker.controller.topic_admin import TopicAdmin
 from engine.broker.coordinator.groups.coordinator import GroupCoordinator
 from engine.broker.coordinator.peers import BrokerConnections
@@ -434,12 +434,11 @@ class KafkaServer:
         )
         self.topic_admin = TopicAdmin(self.zk, self.metadata_cache, lambda: self.dynamic_configs.current)
         if is_allocate_producer_ids_supported(ibp):
-            source: ControllerProducerIdSource | ZkProducerIdSource = ControllerProducerIdSource(
-                self.controller_channel, self.broker_id, lambda: self.broker_epoch
+            self.producer_ids = ProducerIdManager(
+                lambda: block_from_controller(self.controller_channel, self.broker_id, self.broker_epoch)
             )
         else:
-            source = ZkProducerIdSource(self.zk.cluster, self.broker_id)
-        self.producer_ids = ProducerIdManager(source)
+            self.producer_ids = ProducerIdManager(lambda: self.zk.cluster.allocate_producer_id_block(self.broker_id))
         self._ends_with("producer ids", self.producer_ids.close)
 
     def _make_coordinators(self) -> None:

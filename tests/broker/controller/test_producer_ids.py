@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from engine.broker.controller import producer_ids
 from engine.broker.controller.instructions import ProducerIdBlock
-from engine.broker.controller.producer_ids import ControllerProducerIdSource, ProducerIdBlocks, ProducerIdManager
+from engine.broker.controller.producer_ids import ProducerIdBlocks, ProducerIdManager, block_from_controller
 from engine.common.errors import ErrorCode, KafkaError, OperationError
 from engine.kafka.protocol.apis.allocate_producer_ids import AllocateProducerIdsResponse
 
@@ -92,7 +92,7 @@ class Source:
 @in_event_loop
 async def test_the_first_request_waits_for_the_first_block() -> None:
     source = Source(failures=2)
-    manager = ProducerIdManager(source)
+    manager = ProducerIdManager(source.next_block)
     assert await manager.next_producer_id() == 30
     assert [await manager.next_producer_id() for _ in range(3)] == [31, 40, 41]
     await manager.close()
@@ -102,7 +102,7 @@ async def test_the_first_request_waits_for_the_first_block() -> None:
 async def test_while_there_is_none_clients_are_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producer_ids, "WAIT_MS", 20)
     source = Source(failures=10**9)
-    manager = ProducerIdManager(source)
+    manager = ProducerIdManager(source.next_block)
     with pytest.raises(KafkaError) as refusal:
         await manager.next_producer_id()
     assert refusal.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -124,9 +124,8 @@ class Channel:
 @in_event_loop
 async def test_blocks_come_from_the_controller() -> None:
     channel = Channel(AllocateProducerIdsResponse(producer_id_start=5000, producer_id_len=1000))
-    source = ControllerProducerIdSource(channel, 3, lambda: 42)
-    assert await source.next_block() == ProducerIdBlock(3, 5000, 1000)
+    assert await block_from_controller(channel, 3, 42) == ProducerIdBlock(3, 5000, 1000)  # type: ignore[arg-type]
     assert (channel.requests[0].broker_id, channel.requests[0].broker_epoch) == (3, 42)  # type: ignore[attr-defined]
     channel.response = AllocateProducerIdsResponse(error_code=77)
     with pytest.raises(KafkaError, match="STALE_BROKER_EPOCH"):
-        await source.next_block()
+        await block_from_controller(channel, 3, 42)  # type: ignore[arg-type]
