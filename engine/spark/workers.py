@@ -10,7 +10,7 @@ import atexit
 import pickle
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -44,8 +44,8 @@ def run_in_workers(spark: SparkSession, function: Callable[[Task], Result], task
 
 def ship_code(spark: SparkSession) -> None:
     """Give executors in other processes the archive, once for a session."""
-    context = spark.sparkContext
-    if is_in_threads(context.master) or any(str(name).endswith(_SHIPPED) for name in _shipped(context)):
+    context: Any = spark.sparkContext
+    if is_in_threads(context.master) or any(str(name).endswith(_SHIPPED) for name in context._python_includes):
         return
     # Executors that start later fetch the archive from here, so it stays until the program ends.
     folder = tempfile.mkdtemp(prefix="klamm-")
@@ -53,10 +53,6 @@ def ship_code(spark: SparkSession) -> None:
     archive = Path(folder) / _SHIPPED
     write_archive(archive)
     context.addPyFile(str(archive))
-
-
-def _shipped(context: Any) -> Iterable[str]:
-    return list(context._python_includes)
 
 
 def _by_name(module: str, name: str, hadoop_settings: bytes | None) -> Callable[[bytes], bytes]:
