@@ -6,8 +6,10 @@ import asyncio
 import json
 import re
 import resource
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import dashboards
 import pytest
 from dashboards import Driven, dashboard, shown
 from event_loop import in_event_loop, staged
@@ -649,8 +651,36 @@ async def test_a_click_where_the_terminal_was_before_it_became_smaller_harms_no_
 
     click(200, 10)
     click(10, 90)
-    async with asyncio.timeout(20):
-        await driven.settled()
+    await driven.settled()
     assert driven.app.screen is palette
     click(1, 1)
     await driven.until(lambda: driven.app.screen is driven.main)
+
+
+@pytest.mark.parametrize("wait", [Driven.settled, lambda driven: driven.until(lambda: False)], ids=["settled", "until"])
+def test_a_test_ends_at_once_with_what_the_dashboard_crashed_with(wait: Callable[[Driven], Awaitable[None]]) -> None:
+    def crash() -> None:
+        raise ValueError("no such row")
+
+    async def look(driven: Driven) -> None:
+        driven.main.call_later(crash)
+        async with asyncio.timeout(20):
+            await wait(driven)
+
+    with pytest.raises(ValueError, match="no such row"):
+        shown(look)
+
+
+@staged(shown)
+async def test_a_test_waits_for_no_dashboard_that_never_settles(
+    driven: Driven, /, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dashboards, "WAIT_S", 0.1)
+
+    async def again() -> None:
+        driven.main.call_later(again)
+        await asyncio.sleep(0)
+
+    driven.main.call_later(again)
+    with pytest.raises(AssertionError, match="the screen:\n.*Overview"):
+        await driven.settled()

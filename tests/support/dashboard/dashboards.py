@@ -97,8 +97,9 @@ class Driven:
 
     async def settled(self) -> None:
         """Wait until all messages and their follow-ups are handled, and the changes are drawn."""
-        rounds = 0
+        rounds, is_in_time = 0, within(WAIT_S)
         while rounds < QUIET_ROUNDS:
+            self._goes_on(is_in_time)
             await self.pilot.pause(0)
             nodes = [node for screen in self.app.screen_stack for node in screen.walk_children(with_self=True)]
             rounds = 0 if any(node.message_queue_size for node in (self.app, *nodes)) else rounds + 1
@@ -120,9 +121,15 @@ class Driven:
     async def _comes_true(self, is_so: Callable[..., object], *, pause_s: float) -> None:
         is_in_time, began = within(WAIT_S), time.monotonic()
         while not is_so():
-            assert is_in_time(), f"not within {WAIT_S} s; the screen:\n{self.text}"
+            self._goes_on(is_in_time)
             # To read the screen takes milliseconds: who waits for a cluster looks less and less often.
             await asyncio.sleep(min(pause_s + 0.05 * (time.monotonic() - began), 0.1))
+
+    def _goes_on(self, is_in_time: Callable[[], bool]) -> None:
+        """Raise what the dashboard has crashed with: its widgets handle no more messages."""
+        if (crash := self.app._exception) is not None:
+            raise crash
+        assert is_in_time(), f"not within {WAIT_S} s; the screen:\n{self.text}"
 
     async def sees(self, text: str) -> None:
         """Wait until a text is on the screen."""
