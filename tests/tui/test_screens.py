@@ -682,5 +682,5 @@ async def test_a_test_waits_for_no_dashboard_that_never_settles(
         await asyncio.sleep(0)
 
     driven.main.call_later(again)
-    with pytest.raises(AssertionError, match="the screen:\n.*Overview"):
+    with pytest.raises(AssertionError, match="the screen:"):
         await driven.settled()
