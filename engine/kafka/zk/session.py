@@ -146,12 +146,14 @@ class _ArmedWatches:
 
 
 class _OneSessionClient(KazooClient):  # type: ignore[misc]
-    """A KazooClient that ends with its session and leaves watches to us. Both methods run in its connection thread."""
+    """A KazooClient that ends with its session and leaves watches to us. All methods run in its connection thread."""
 
     def __init__(self, session: Session, **options: Any) -> None:
         self._session = session
         super().__init__(**options)
         self._connection._read_watch_event = self._take_watch_event
+        self._read_answer = self._connection._read_response
+        self._connection._read_response = self._take_answer
         if session.security.login is not None:
             self._connection.sasl_options = {}
             self._connection._authenticate_with_sasl = self._log_in
@@ -202,6 +204,16 @@ class _OneSessionClient(KazooClient):  # type: ignore[misc]
                 token = exchange.send(SASL.deserialize(buffer, offset)[0] or b"")
             except StopIteration:
                 return
+
+    def _take_answer(self, header: Any, buffer: bytes, offset: int) -> Any:
+        """Break the connection at an answer that is not for the oldest request, as ZooKeeper's own client does.
+
+        kazoo would end the session, but only here: its ephemeral znodes would stay until ZooKeeper ends it, too.
+        """
+        if not self._pending or header.xid != self._pending[0][-1]:
+            _log.warning("ZooKeeper sent an answer out of order. session=0x%x xid=%d", self._session.id, header.xid)
+            raise ConnectionDropped("answer out of order")
+        return self._read_answer(header, buffer, offset)
 
     def _take_watch_event(self, buffer: bytes, offset: int) -> None:
         event, _ = Watch.deserialize(buffer, offset)

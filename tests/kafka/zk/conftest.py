@@ -76,6 +76,8 @@ class Proxy:
         self.may_answer.set()
         self.unserved = 0
         """How many of the next connections are accepted, and then neither served nor closed."""
+        self.garble: Callable[[bytes], bytes] | None = None
+        """What to do to the next answer."""
         self._writers: set[asyncio.StreamWriter] = set()
         self.address = ""
 
@@ -101,6 +103,8 @@ class Proxy:
         with suppress(OSError):
             while chunk := await reader.read(65_536):
                 await gate.wait()
+                if self.garble is not None and gate is self.may_answer:
+                    chunk, self.garble = self.garble(chunk), None
                 writer.write(chunk)
         writer.close()
 

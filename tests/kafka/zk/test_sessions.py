@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
@@ -130,6 +130,27 @@ async def test_writes_whose_answers_got_lost_are_done_once(connect, open_proxy, 
         assert await witness.children("/seq") == ["n-0000000000"]
         versions = [stat.version for stat in await witness.exists_many(["/set", "/set-any", "/twin"])]
         assert versions == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "garble",
+    [lambda answer: answer[:4] + (1_000_000).to_bytes(4) + answer[8:], lambda answer: 2 * answer],
+    ids=["the number of another request", "twice the same answer"],
+)
+@in_event_loop
+async def test_answers_out_of_order_break_the_connection_and_not_the_session(
+    connect, open_proxy, until, zk_chroot: str, garble: Callable[[bytes], bytes]
+) -> None:
+    chroot = zk_chroot[zk_chroot.index("/") :]
+    async with open_proxy() as proxy, connect(proxy.address + chroot) as client:
+        events: list[SessionEvent] = []
+        client.add_session_listener(events.append)
+        await client.create("/mine", b"", ephemeral=True)
+        proxy.garble = garble
+        done = await client.set("/mine", b"x", 0)
+        await until(lambda: SessionEvent.RECONNECTED in events)
+        assert set(events) == set(PASSING)
+        assert (done.version, done.ephemeral_owner) == (1, client.session_id)
 
 
 @in_event_loop
