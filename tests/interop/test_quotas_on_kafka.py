@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from broker_program import OLD_RECORDS_STAY, BrokerProgram, settings
 from compared_quotas import Entity, set_quotas
 from klamm_program import klamm
 from log_folders import data_batch
+from patience import slowness
 from wire_client import WireClient, controller_address, create_topic
 
 from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -111,10 +114,22 @@ class Client:
                 time.sleep(self.pause_s)
 
     @property
-    def rate(self) -> float:
-        """Bytes a second from the first request to the end of the last wait."""
+    def took_s(self) -> float:
+        """Seconds from the first request to the end of the last wait."""
         last, _, wait_ms = self.answers[-1]
-        return sum(size for _, size, _ in self.answers) / (last + wait_ms / 1000 - self.begin)
+        return last + wait_ms / 1000 - self.begin
+
+    @property
+    def held_s(self) -> float:
+        """For how many seconds the answers say to wait."""
+        return sum(wait_ms for _, _, wait_ms in self.answers) / 1000
+
+    @property
+    def answered_within_s(self) -> float:
+        """How long the client usually waits for an answer, from the end of the wait before, with its own pause."""
+        return statistics.median(
+            after - before - wait_ms / 1000 for (before, _, wait_ms), (after, _, _) in pairwise(self.answers)
+        )
 
     @property
     def waits(self) -> set[int]:
@@ -149,15 +164,18 @@ def test_a_client_gets_its_quota_and_its_neighbour_what_it_wants(brokers: Addres
         for engine, address in brokers.items()
     }
     run_together(list(clients.values()), SECONDS)
-    limited = {name: client.rate / LIMIT for name, client in clients.items() if name[0] == "noisy"}
-    print({name: f"{share:.3f}" for name, share in limited.items()})
-    # A busy machine moved Kafka's own rate by 7 %, which is no fault of klamm's.
-    bounds = {"klamm": 0.05, "kafka": 0.1}
-    assert limited == {name: pytest.approx(1, abs=bounds[name[-1]]) for name in limited}
-    for (client_id, _, _), client in clients.items():
-        if client_id == "neighbour":
+    for name, client in clients.items():
+        by_quota_s = sum(size for _, size, _ in client.answers) / LIMIT
+        took, held = client.took_s / by_quota_s, client.held_s / by_quota_s
+        print(name, f"took {took:.3f} held {held:.3f} answered within {client.answered_within_s:.4f} s")
+        # At the quota's rate a request takes 0.1 s.
+        assert client.answered_within_s < 0.05 * slowness(), name
+        if name[0] == "neighbour":
             assert client.waits == {0}
-            assert sum(size for _, size, _ in client.answers) > 2 * SECONDS * LIMIT
+        else:
+            # On a busy machine the client comes late: it takes longer, and the broker holds it less.
+            spare = {"klamm": 0.05, "kafka": 0.1}[name[-1]]
+            assert took > 1 - spare and 0 < held < 1 + spare, name
     set_quotas(brokers.values(), ({"client-id": "noisy"}, dict.fromkeys(noisy)))
 
 
@@ -251,6 +269,6 @@ def test_an_unacknowledged_producer_is_held_back_too(brokers: Addresses) -> None
             # It is read only when the producer's wait is over.
             client.ask(MetadataRequest(topics=[]), 9)
             seconds[name] = time.monotonic() - begin
-    assert seconds["klamm"] == pytest.approx(seconds["kafka"], abs=0.3), seconds
+    assert seconds["klamm"] == pytest.approx(seconds["kafka"], abs=0.3 * slowness()), seconds
     assert seconds["klamm"] > 1
     set_quotas(brokers.values(), ({"client-id": "silent"}, {"producer_byte_rate": None}))
