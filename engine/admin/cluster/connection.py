@@ -417,10 +417,8 @@ class Cluster:
             if self._id_in_zookeeper is None:
                 self._id_in_zookeeper = await self._read_id() or ""
         if self._id_in_zookeeper not in ("", brokers):
-            message = f"the brokers are of cluster {brokers}, but ZooKeeper has cluster {self._id_in_zookeeper}"
             named = ",".join(address_text(*address) for address in target.bootstrap)
-            hint = "one of the addresses is out of date: correct it, in the profile or where it was given"
-            raise MixedClusters(message, where=f"{named} and {target.zookeeper}", hint=hint)
+            raise MixedClusters(brokers, self._id_in_zookeeper, where=f"{named} and {target.zookeeper}")
 
     async def _read_id(self) -> str | None:
         """Return the cluster's id in ZooKeeper; None if it has none, or does not answer within a share of the time."""

@@ -65,6 +65,12 @@ class BadRequest(AdminError):
 class MixedClusters(BadRequest):
     """The named brokers are not those of the named ZooKeeper, so what was read there says nothing about them."""
 
+    def __init__(self, brokers: str, zookeeper: str, *, where: str | None = None) -> None:
+        """``brokers`` and ``zookeeper`` are the two clusters' ids."""
+        message = f"the brokers are of cluster {brokers}, but ZooKeeper has cluster {zookeeper}"
+        hint = "one of the addresses is out of date: correct it, in the profile or where it was given"
+        super().__init__(message, where=where, hint=hint)
+
 
 class NotFound(AdminError):
     """A thing that the caller named does not exist."""

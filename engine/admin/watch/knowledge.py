@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterable, Mapping
 from dataclasses import replace
 
 from engine.admin.brokers.metrics import BrokerFigures, TopicTraffic
+from engine.admin.cluster.errors import MixedClusters
 from engine.admin.cluster.rights import Right
 from engine.admin.cluster.target import Side
 from engine.admin.health.report import HoldingTransaction
@@ -101,6 +102,8 @@ class Knowledge:
         self._protocol = protocol
         self._knows_members = False
         self._cluster_id: str | None = None
+        self._id_in_zookeeper: str | None = None
+        self._id_of_brokers: str | None = None
         self._controller_id = NO_CONTROLLER
         self._controller_epoch: int | None = None
         self._configs: dict[str, Mapping[str, str]] = {}
@@ -133,9 +136,18 @@ class Knowledge:
         self._set_brokers(tuple(sorted(brokers, key=lambda broker: broker.id)))
         self.registrations = registrations
         self._set_controller(controller_id, controller_epoch)
+        self._id_in_zookeeper = cluster_id
         self._cluster_id = cluster_id or self._cluster_id
         self._snapshot = None
         return controller_epoch is not None and self._controller_epoch is None
+
+    def check_is_one(self, answer: MetadataResponse | None) -> None:
+        """Raise MixedClusters if a broker's answer (None: as before) is of another cluster than ZooKeeper's."""
+        if answer is not None:
+            self._id_of_brokers = answer.cluster_id
+        brokers, zookeeper = self._id_of_brokers, self._id_in_zookeeper
+        if brokers and zookeeper and brokers != zookeeper:
+            raise MixedClusters(brokers, zookeeper)
 
     def take_metadata(self, answer: MetadataResponse) -> bool:
         """Take what a broker says about all topics; return whether anything changed.

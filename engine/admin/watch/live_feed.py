@@ -396,6 +396,7 @@ class LiveFeed:
         self._readings.find_brokers()
         try:
             answer = await self._readings.metadata()
+            self._knowledge.check_is_one(answer)
         except FAILURES:
             await self._readings.close_wire()
             raise

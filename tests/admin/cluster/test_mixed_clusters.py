@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from dataclasses import replace
 
@@ -14,6 +15,8 @@ from engine.admin.cluster.errors import MixedClusters, ZooKeeperUnreachable
 from engine.admin.cluster.target import ClusterTarget, Origin, Side
 from engine.admin.health.reading import read_health_facts
 from engine.admin.topics.access import topic_changer
+from engine.admin.watch.frame import LinkState
+from engine.admin.watch.live_feed import LiveFeed
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from engine.kafka.zk.client import ZkClient
@@ -84,6 +87,22 @@ async def test_what_was_read_from_both_is_refused_whichever_was_first(zk_chroot:
             await cluster.zookeeper()
         with pytest.raises(MixedClusters):
             await (cluster.zookeeper() if is_wire_first else wire.metadata([]))
+
+
+@in_event_loop
+async def test_the_dashboard_shows_what_zookeeper_has_and_why_it_asks_no_broker(zk_chroot: str) -> None:
+    async with asyncio.timeout(60), scripted_cluster(1) as brokers:
+        feed = LiveFeed(await named(zk_chroot, brokers, OTHER))
+        await feed.start()
+        try:
+            async for frame in feed.frames():
+                link = frame.link(Side.WIRE)
+                if link.state is LinkState.LOST and frame.cluster is not None:
+                    break
+        finally:
+            await feed.close()
+    assert link.cause == "the brokers are of cluster scripted, but ZooKeeper has cluster another"
+    assert frame.cluster.cluster_id == OTHER
 
 
 @in_event_loop
