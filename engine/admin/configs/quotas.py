@@ -1,6 +1,6 @@
 """Quotas of users, clients and addresses, and users' SCRAM credentials, as settings. Values only.
 
-Only a credential's iterations are shown, never what a password could be guessed from.
+Of a credential they show only the iterations, never anything from which a password could be guessed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Settings of topics, brokers and broker loggers as values: whose they are, their values, where each comes from.
+"""Settings of topics, brokers and broker loggers as values: their owner, their values, and the source of each.
 
 ``access`` reads and alters them.
 """

@@ -1,1 +1,1 @@
-"""Files that Kafka or a broker of ours wrote, decoded row by row. No broker is asked."""
+"""Files that Kafka's or klamm's brokers wrote, decoded row by row. Asks no broker."""

@@ -1,7 +1,7 @@
-"""The content of a file that Kafka, or a broker of ours, wrote, as rows for ``klamm dump``. Asks no broker, prints
+"""The content of a file that a broker of Kafka or klamm wrote, as rows for ``klamm dump``. Asks no broker, prints
 nothing.
 
-The file's name says what kind it is, as it does for Kafka. Also reads files that wait for deletion, and the cleaner's.
+The file's name says what kind it is, as in Kafka. Also reads files that wait for deletion, and the cleaner's.
 """
 
 from __future__ import annotations

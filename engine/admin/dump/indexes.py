@@ -1,6 +1,6 @@
 """Offset, time and transaction indexes, compared with the segment beside them.
 
-The zeros of a preallocated tail are not entries. Kafka's tool takes the first of them for one; its sanity check, all.
+The zeros of a preallocated tail are not entries. Kafka's tool counts the first of them as one, its sanity check all.
 """
 
 from __future__ import annotations

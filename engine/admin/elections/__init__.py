@@ -1,1 +1,1 @@
-"""Leader elections: what one would change, carrying it out, and the outcome for each partition."""
+"""Leader elections: what an election would change, how it runs, and the outcome for each partition."""

@@ -1,4 +1,4 @@
-"""Which partitions a leader election means, who would lead them, and the result for each.
+"""Which partitions a leader election covers, which replicas would lead them, and the result for each.
 
 Pure; ``running`` asks the cluster. The rules are those of Kafka's controller: the preferred leader is the first
 replica, and is elected only if it is alive and in sync; an unclean election takes the first live replica of a

@@ -1,6 +1,6 @@
 """Carries out a reset: commits the new offsets like a client outside the group, or writes a group's znodes.
 
-A commit whose answer got lost is not sent again: it may have been carried out.
+If the answer to a commit is lost, it is not sent again, because it may have been carried out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Lists groups by state and type, as kafka-consumer-groups does, and describes them: asks no more than is wanted."""
+"""Lists groups by state and type, as kafka-consumer-groups does, and describes them. Asks only for what the caller
+wants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups described: state, members, and how far each partition has been read. Assembled here, asked in ``describing``.
+"""Groups described: state, members, and how far each partition has been read. ``describing`` asks for the facts.
 
 Pure. Rows are those of kafka-consumer-groups: every assigned partition, and every other one with a committed offset.
 """

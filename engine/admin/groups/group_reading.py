@@ -1,7 +1,7 @@
-"""Groups of a whole cluster over the wire: which there are, who is in them, what they have committed.
+"""Groups of a whole cluster over the wire: which exist, their members, and what they have committed.
 
 Works with brokers since 0.9. Many groups go into one request if the broker accepts that (describing: always;
-coordinators: since 3.0, KIP-699; committed offsets: since 3.0, KIP-709), else requests are pipelined.
+coordinators: since 3.0, KIP-699; committed offsets: since 3.0, KIP-709); otherwise it pipelines requests.
 """
 
 from __future__ import annotations

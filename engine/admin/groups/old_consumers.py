@@ -1,4 +1,4 @@
-"""Groups that keep themselves in ZooKeeper, as all did before 0.9: members, owners and offsets below ``/consumers``.
+"""Groups that live in ZooKeeper, as all did before 0.9: members, owners and offsets below ``/consumers``.
 
 Such a group is nothing but its znodes: anyone who may write them can change it, and no coordinator manages it.
 """

@@ -1,4 +1,4 @@
-"""What a reset of offsets is told, and which offset it gives each partition: Kafka's words and rules. Pure."""
+"""The options of a reset of offsets, and the offset that it gives each partition, by Kafka's rules. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Plans resets of group offsets from what the cluster says. ``committing`` then carries a plan out.
+"""Plans resets of group offsets from the state of the cluster. ``committing`` then carries a plan out.
 
-A group is planned and refused as a whole; a refused group does not block the others.
+It plans or refuses a group as a whole; a refused group does not block the others.
 """
 
 from __future__ import annotations

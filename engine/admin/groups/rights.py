@@ -1,4 +1,4 @@
-"""For dry runs: what a coordinator would refuse this principal. The change itself asks nothing beforehand."""
+"""For dry runs: what a coordinator would refuse this principal. The change itself does not check this beforehand."""
 
 from __future__ import annotations
 

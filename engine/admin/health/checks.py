@@ -1,7 +1,7 @@
 """The checks of a cluster's health. Pure: facts in, findings out; each finding is a line that names its subject.
 
-``topic_checks`` has those of topics and partitions. Where one finding can be worse than another, the worst come first,
-because only some are shown.
+``topic_checks`` has those of topics and partitions. If findings differ in severity, the worst come first, because only
+some are shown.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Checks a cluster's health: once, or repeatedly until it is good enough.
 
-It collects what the checks look at: the snapshot, what each broker says about itself, and ZooKeeper's speed.
+It collects what the checks need: the snapshot, what each broker says about itself, and ZooKeeper's speed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A cluster's health as values: what is wrong, how badly, how often, with examples. ``checks`` finds it out."""
+"""A cluster's health as values: what is wrong, how severely, how often, with examples. ``checks`` finds this out."""
 
 from __future__ import annotations
 

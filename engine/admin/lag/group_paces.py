@@ -1,4 +1,4 @@
-"""How groups commit, and which have stopped: a verdict on a standstill takes longer, and so do rates. Pure."""
+"""How often groups commit, and which have stopped: earlier than verdicts and rates can tell. Pure."""
 
 from __future__ import annotations
 

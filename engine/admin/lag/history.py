@@ -3,9 +3,9 @@
     {"time": "2026-11-21T12:00:00.000Z", "cluster_id": "…", "groups": [{"group": "g", "type": "classic",
      "partitions": [["orders", 0, 120, 125], …]}]}
 
-A partition is topic, number, committed offset, end offset; null is not known. Lines of other clusters are left alone. A
-line that was cut off (a full disk, a power cut) or is damaged is skipped and reported. Runs at the same time wait for
-one another. A day is kept, at most 64 MB; the file is shortened when it is twice that.
+A partition is topic, number, committed offset, end offset; null means unknown. Lines of other clusters stay. klamm
+skips and reports a line that was cut off (a full disk, a power cut) or is damaged. Runs at the same time wait for one
+another. The file keeps a day, at most 64 MB; klamm shortens it when it is twice that.
 """
 
 from __future__ import annotations

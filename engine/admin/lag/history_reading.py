@@ -1,4 +1,5 @@
-"""Reads a lag history back: who was behind, when, and for how many minutes outside an objective. Needs pyarrow."""
+"""Reads a lag history: which readers were behind, when, and for how many minutes outside an objective. Needs
+pyarrow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Takes one sample of some groups and queries into their history. Runs anywhere: in a worker of Spark, too."""
+"""Takes one sample of some groups and queries, and writes it to their history. Runs anywhere, also in a worker of
+Spark."""
 
 from __future__ import annotations
 

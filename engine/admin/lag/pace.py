@@ -1,12 +1,12 @@
-"""How long a reader takes from having something to read to its next commit, and whose turn it is meanwhile. Pure.
+"""How long records wait until a reader commits them, and which partition's turn it is meanwhile. Pure.
 
-A reader that commits once a minute does not move most of the time, and is fine. So a reader that seems to stand still
-is measured by its own last commits: the longest time that records waited for one of them. Only after twice that time
-does klamm say that it stands still.
+A reader that commits once a minute does not move most of the time, and is fine. So klamm compares a reader that seems
+to stand still with its own last commits: the longest time that records waited for one of them. Only after twice that
+time does klamm say that the reader stands still.
 
 A consumer reads its partitions one after the other while there is a backlog: a broker fills an answer from the first
-partition that has enough. So a partition that does not move is judged by its member: while other partitions of the
-member advance through a backlog, this one waits for its turn. A member that keeps up elsewhere has no such excuse.
+partition that has enough. So klamm judges a partition that does not move by its member: while other partitions of the
+member advance through a backlog, this one waits for its turn. This does not apply to a member that keeps up elsewhere.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One sample of groups: what they have committed, where their partitions begin and end, and who reads them.
+"""One sample of groups: what they have committed, where their partitions begin and end, and which members own these.
 
 Ask for committed offsets before the ends, so that a reader that keeps up is never seen beyond the end.
 """

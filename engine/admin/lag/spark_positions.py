@@ -1,4 +1,4 @@
-"""Where Spark's queries are, however klamm found it. Values only; ``spark_traces`` reads them.
+"""The positions of Spark's queries, from whichever source. Values only; ``spark_traces`` reads them.
 
 Spark never commits to Kafka. A query's checkpoint, Spark's event log and klamm's listener show its position; all three
 become a ``Query``, which amounts to a list of ``Position``s.

@@ -1,6 +1,6 @@
 """Measures how far behind Spark queries are, from their own history and what the cluster says. One sample is enough.
 
-The query says where the log ended when a batch was planned, or the brokers are asked by time; so a query is judged by
+The query says where the log ended when a batch was planned, or klamm asks the brokers by time. So it judges a query by
 what it has done lately, not by what it does while somebody watches.
 """
 

@@ -1,4 +1,4 @@
-"""The times of unread records, and whether any is left: small Fetches, one for all places in a batch.
+"""The times of unread records, and whether any are left: read by small Fetches.
 
 The record at an offset is the first one at or after it: compaction leaves holes, and markers of transactions are not
 records. A record from before Kafka 0.10 has no time.

@@ -1,1 +1,1 @@
-"""Offsets of partitions by position or time, and which partitions a caller means."""
+"""Offsets of partitions by position or time, and the partitions that a caller means."""

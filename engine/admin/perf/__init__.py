@@ -1,1 +1,2 @@
-"""Load for a cluster: records produced and consumed as fast as wanted, and the cost. Not a client for programs."""
+"""Load for a cluster: produces and consumes records at a wanted rate, and measures the cost. Not a client for
+programs."""

@@ -1,6 +1,7 @@
 """What a producer's settings mean for the performance test: options, and properties of Kafka's clients. Pure.
 
-Named as Kafka names them. One that needs the Java client is refused; one that changes nothing here is reported.
+They have Kafka's names. klamm refuses a setting that needs the Java client, and reports one that changes nothing
+here.
 """
 
 from __future__ import annotations

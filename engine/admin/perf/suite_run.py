@@ -1,7 +1,7 @@
 """Carries out the experiments of ``suite``: a topic for each case, loaded by the caller's processes, then deleted.
 
-It ends early, with what was measured so far, when a broker's disk gets full or fails, when a broker goes away, or when
-the time is up. It leaves out cases for which a disk has too little room. It always deletes the topics.
+It ends early, with the results so far, when a broker's disk gets full or fails, when a broker goes away, or when the
+time is up. It leaves out cases for which a disk has too little room. It always deletes the topics.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 * Moves: ``generate`` proposes them; ``execute``, ``verify`` and ``cancel`` take a ``plan_file``. They reach the cluster
   through ``access``, by wire or by znode.
-* Plans: ``plan_runs`` is what faces call. ``wave_execution`` carries a plan out in ``waves``, under a ``lock`` and with
-  a ``journal``.
-* Throttles: ``throttle_settings`` defines the marks that tell klamm's from a person's, ``throttles`` sets and removes
-  them, ``wave_throttle`` adapts one while a plan runs.
+* Plans: the faces call ``plan_runs``. ``wave_execution`` carries a plan out in ``waves``, under a ``lock`` and with a
+  ``journal``.
+* Throttles: ``throttle_settings`` defines the marks that tell klamm's from other people's, ``throttles`` sets and
+  removes them, ``wave_throttle`` adapts one while a plan runs.
 """

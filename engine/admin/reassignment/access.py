@@ -1,6 +1,6 @@
-"""What is under way in a cluster, and the only place that chooses how it is read and how it is changed.
+"""The reassignments under way in a cluster, and the only place that chooses how to read and change them.
 
-Only the side that is used is loaded.
+It loads only the modules that it uses.
 """
 
 from __future__ import annotations

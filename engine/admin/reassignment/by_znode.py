@@ -1,4 +1,4 @@
-"""Reassignments through ``/admin/reassign_partitions``, for clusters with only ZooKeeper known.
+"""Reassignments through ``/admin/reassign_partitions``, for clusters of which klamm knows only ZooKeeper.
 
 Tools used it before Kafka 2.4 (KIP-455), and every controller up to 3.9 still carries it out. The controller does not
 check its content (3.9 accepts a dead broker and waits forever), so the writer must. It can only start reassignments,

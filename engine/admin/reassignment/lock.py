@@ -5,9 +5,9 @@ who knows only brokers exclude each other:
 
 * an ephemeral znode, if ZooKeeper is named;
 * the membership of the consumer group ``klamm-plan-lock``: the group's first member is its leader for as long as it
-  lives, and the coordinator ends the membership of a silent member. It needs nothing but the wire.
+  lives, and the coordinator ends the membership of a silent member. It needs only the wire.
 
-Both end by themselves one session time-out after their holder was killed.
+Both end by themselves, one session timeout after their holder was killed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who holds the plan lock, and the error that says so. ``lock`` implements the lock."""
+"""The holder of the plan lock, and the error that names it. ``lock`` implements the lock."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""A reassignment of single partitions: who sends to whom, how far it is, how fast. Pure.
+"""A reassignment of single partitions: which broker sends to which, its progress and its rate. Pure.
 
 Source of the rules: ReassignPartitionsCommand of Kafka 3.9 (KIP-455), with its own state for a partition that is gone.
 
-Totals are what brokers say the moves copy in all, so that an observer who joins midway, even from another machine, sees
-the true share. Without that, they are the largest remainder that was seen.
+Totals are what the moves copy in all, as brokers report it, so that an observer who joins midway, even from another
+machine, sees the true progress. Without these reports, they are the largest remainder so far.
 """
 
 from __future__ import annotations

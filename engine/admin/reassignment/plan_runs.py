@@ -1,6 +1,6 @@
-"""Carrying out a plan as a person asks for it: which plan, in which direction, within which limits.
+"""How a user wants a plan carried out: which plan, in which direction, within which limits.
 
-An interface reads the plan file and the person's wishes, makes a ``PlanRun`` of them, asks, and calls ``carry_out``.
+An interface reads the plan file and the user's options, makes a ``PlanRun`` of them, asks, and calls ``carry_out``.
 """
 
 from __future__ import annotations

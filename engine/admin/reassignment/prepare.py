@@ -1,6 +1,7 @@
-"""Checks a reassignment before the user is asked, and whether what it copies fits. ``execute`` carries it out.
+"""Checks a reassignment before klamm asks the user, and whether its copies fit on the disks. ``execute`` carries it
+out.
 
-Of room, only known figures count. They exclude what is written or deleted while it runs.
+For free space, only known figures count. They exclude what is written or deleted while the reassignment runs.
 """
 
 from __future__ import annotations

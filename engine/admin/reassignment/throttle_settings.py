@@ -1,9 +1,9 @@
-"""Replication throttles as settings, with a mark that tells klamm's from a person's. Pure.
+"""Replication throttles as settings, with a mark that tells klamm's from other people's. Pure.
 
 A throttle is a rate on brokers and lists of replicas on topics (KIP-73). klamm's part of a list begins with an entry
-that no broker can match: ``<rate>:2147483647`` (for moves between log dirs: ``<rate>:2147483646``). Entries before it
-were there already and stay; entries after it are klamm's. The mark carries the rate, so that a rate that somebody
-changed later is not mistaken for ours. Every Kafka since 0.10.1 accepts and ignores such an entry.
+that no broker can match: ``<rate>:2147483647`` (for moves between log dirs: ``<rate>:2147483646``). Entries before the
+mark are not klamm's and stay; entries after it are klamm's. The mark contains the rate, so that klamm does not mistake
+a rate that somebody set later for its own. Every Kafka since 0.10.1 accepts and ignores such an entry.
 """
 
 from __future__ import annotations

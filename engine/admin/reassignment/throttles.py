@@ -1,7 +1,7 @@
 """Sets throttles of reassignments on a live cluster, and removes them again, from any process.
 
-The order keeps them removable whatever happens in between: topics are marked before brokers get a rate, and brokers
-lose the rate before the marks are removed.
+The order makes them removable after a crash at any point: klamm marks topics before brokers get a rate, and removes
+the rates of brokers before the marks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads how far a plan is, in states and bytes, once or until the end, and then removes its throttles."""
+"""Reads the progress of a plan, in states and bytes, once or until the end, and then removes its throttles."""
 
 from __future__ import annotations
 

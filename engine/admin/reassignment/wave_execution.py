@@ -1,7 +1,7 @@
 """Carries out a plan in waves: locked, journalled, throttled, watched, and every throttle removed again.
 
-Only the cluster knows how far it is: each run checks where the partitions are, adopts what moves already and starts
-what waits. So anyone with the plan can continue it, from any machine, after any crash.
+Only the cluster knows the progress: each run checks where the partitions are, adopts the moves under way and starts
+the others. So anyone with the plan can continue it, from any machine, after any crash.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A run of waves: what it is given, how far it is (bytes, rate, time left), how it ended. Nothing here acts."""
+"""A run of waves as values: its input, its progress (bytes, rate, time left), and how it ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the partitions of a plan are, according to the cluster: only it knows how far a plan is."""
+"""Where the partitions of a plan are. Only the cluster knows, so this asks it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waves of a plan: which partitions move together, so that no broker copies more than it is allowed to. Pure.
+"""Waves of a plan: which partitions move together, so that no broker copies more than the caps allow. Pure.
 
 A partition moves as a whole, in one wave. So after every wave each partition has the replicas that it had before the
 plan or those that the plan gives it, and nothing in between.

@@ -1,9 +1,9 @@
 """Reads the records of topics: one reader per leader, following leaders as they move. Joins no group, commits nothing.
 
-Records come in order within a partition. With READ_COMMITTED, what belongs to aborted transactions is left out, and
-nothing is read beyond the last stable offset. A topic that is deleted meanwhile is waited for like an absent leader; if
-it is created again, the new one is read from its beginning. Its id tells the two apart. Before Kafka 2.8 topics have no
-ids: there, one that was absent for some time is new when it comes back.
+Records come in order within a partition. With READ_COMMITTED, it skips records of aborted transactions, and reads
+nothing beyond the last stable offset. If a topic is deleted meanwhile, it waits as for an absent leader; if the topic
+is created again, it reads the new one from its beginning. The topic id tells the two apart. Before Kafka 2.8 topics
+have no ids: there, a topic that was absent for some time counts as new when it returns.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Deletes the oldest records of partitions, on all replicas (DeleteRecords): what would go, and the outcome.
+"""Deletes the oldest records of partitions, on all replicas (DeleteRecords): what it would delete, and the outcome.
 
 It checks everything before it sends anything, because a cluster carries out the request partition by partition, and a
-deletion is final. The check fixes the high watermark, if that is wanted, so that only what was shown is deleted.
+deletion is final. If the caller wants to delete up to the high watermark, the check fixes its value, so that only what
+was shown is deleted.
 """
 
 from __future__ import annotations
