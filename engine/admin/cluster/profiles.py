@@ -166,7 +166,8 @@ def add_profile(profiles: Profiles, profile: Profile) -> None:
         hint = "use letters, digits, dot, underscore, hyphen"
         raise BadRequest(f"a profile cannot be called {profile.name!r}", hint=hint)
     if any(known.name == profile.name for known in profiles.profiles):
-        raise BadRequest(f"a profile called {profile.name!r} exists already", where=str(profiles.path))
+        hint = "if its cluster has moved, correct the addresses in this file; or remove it, and add it again"
+        raise BadRequest(f"a profile called {profile.name!r} exists already", where=str(profiles.path), hint=hint)
     if not (profile.zookeeper or profile.bootstrap_servers):
         needed = Phrase("give ", Parameter.ZOOKEEPER, ", ", Parameter.BOOTSTRAP_SERVERS, " or both")
         raise BadRequest("a profile needs an address", hint=needed)

@@ -197,8 +197,9 @@ def test_profiles_are_added_without_losing_what_a_person_wrote(tmp_path: Path) -
 def test_profiles_that_cannot_be_added(tmp_path: Path, profile: Profile, message: str) -> None:
     path = tmp_path / "clusters.toml"
     add_profile(load_profiles(path), Profile("dev", zookeeper="z:2181"))
-    with pytest.raises(BadRequest, match=message):
+    with pytest.raises(BadRequest, match=message) as refused:
         add_profile(load_profiles(path), profile)
+    assert refused.value.hint is not None
 
 
 @pytest.mark.parametrize(
