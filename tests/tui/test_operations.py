@@ -541,6 +541,7 @@ def test_a_move_is_throttled_and_cancelled_by_keys(three_brokers: LocalCluster, 
         await driven.press("C")
         await driven.sees("Cancel 1 reassignment in tried?")
         assert f"{name}-0: back to " in driven.text
+        assert "}' > moving.json; klamm" in " ".join(driven.text.split()), "it overwrites nobody's plan.json"
         await driven.press("n")
         assert driven.lines_with(f"{name}-0"), "it goes on"
         await driven.press("C")

@@ -31,8 +31,8 @@ from tui.drawing.units import byte_rate, ids
 from tui.operations.operation import Operation, Outcome, Prepared, command_text, result_cell, shortened
 from tui.operations.topics import quantity
 
-PLAN_FILE = "plan.json"
-"""What the command calls the file of the partitions that are moving."""
+MOVING_FILE = "moving.json"
+"""What the command calls the file of the partitions that are moving. It is overwritten: no plan may be called so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class CancelReassignments(Operation):
         back = [
             f"{name}: back to {ids(reassignment.assignment.origin_replicas)}" for name, reassignment in running.items()
         ]
-        words = ["reassign", "cancel", "--reassignment-json-file", PLAN_FILE]
+        words = ["reassign", "cancel", "--reassignment-json-file", MOVING_FILE]
         return Prepared(
             f"Cancel {counted(len(running), 'reassignment')} in {cluster.target.name}?",
             (sum_of(running.values()), *shortened(back)),
@@ -65,7 +65,7 @@ class CancelReassignments(Operation):
 def _with_file(replicas: Mapping[TopicPartition, tuple[int, ...]], words: list[str], cluster: Cluster) -> str:
     """Return the command that writes a plan file, and the one that takes it; with blanks, at which it folds."""
     document = json.dumps(plan_document(replicas), ensure_ascii=False)
-    return f"echo '{document}' > {PLAN_FILE}; {command_text(words, cluster.target)}"
+    return f"echo '{document}' > {MOVING_FILE}; {command_text(words, cluster.target)}"
 
 
 def sum_of(running: Iterable[PartitionSnapshot]) -> str:
@@ -146,7 +146,7 @@ class ChangeThrottle(Operation):
             note = f"once the moves have ended it has to go: X on Reassignments removes it{also}"
             return Outcome(self.title, ("broker", "limit", "result"), tuple(rows), notes=(note,))
 
-        words = ["reassign", "execute", "--reassignment-json-file", PLAN_FILE, "--additional"]
+        words = ["reassign", "execute", "--reassignment-json-file", MOVING_FILE, "--additional"]
         words += ["--throttle", str(self.bytes_per_s)]
         lines = [f"broker {broker}  {rate}" for broker in brokers]
         return Prepared(
