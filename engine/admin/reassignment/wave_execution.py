@@ -347,7 +347,9 @@ class _Execution:
                 self._show(statuses)
                 if not moving:
                     return
-                await self._take_throttle(wave)
+                if await self._take_throttle(wave):
+                    # Who reads the new rate must still see why nothing is copied.
+                    held_up = ""
                 if _has_news(moving, least):
                     last_news = now
                 waiting = [status for status in moving if status.reason]
@@ -405,8 +407,8 @@ class _Execution:
         behind = behind_since(self._start, await read_health(self.cluster))
         await self._throttle.adapt([name for name in behind if name not in released], self._waiting(wave))
 
-    async def _take_throttle(self, wave: Wave) -> None:
-        """Continue at the rate that the user has asked for since."""
+    async def _take_throttle(self, wave: Wave) -> bool:
+        """Continue at the rate that the user has asked for since; return whether there is one."""
         wanted = self._asked_for()
         if wanted is not None:
             rate = self._throttle.rate
@@ -414,6 +416,7 @@ class _Execution:
             self.watcher.says(f"throttle {before} → {rate_text(wanted.start)}: you asked for it")
             self._throttle.follow(wanted)
             await self._throttle.put_on(self._waiting(wave))
+        return wanted is not None
 
     def _asked_for(self) -> ThrottleRange | None:
         wanted = self.control.take_throttle()

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from event_loop import staged
-from scripted_brokers import HANG_UP, ScriptedCluster, scripted_cluster
+from scripted_brokers import HANG_UP, ScriptedBroker, ScriptedCluster, scripted_cluster
 from scripted_lock import ScriptedLock
 from scripted_moves import BROKER, SIZE, TOPIC, ScriptedMoves
 
@@ -298,6 +298,26 @@ async def test_a_gate_that_waits_says_why_once(stage: Stage, /, monkeypatch: pyt
     stage.watcher.on_step = step
     assert (await stage.execute()).outcome is Outcome.DONE
     assert stage.watcher.said == ["wave 2 waits, for at most 20 s: the ISR has shrunk for u-0"]
+
+
+@staged(play)
+async def test_why_a_wave_waits_is_said_again_after_its_throttle_was_changed(stage: Stage, /) -> None:
+    control, waits = WaveControl(), "wave 1: t-0 waits for dead broker 2"
+    gone: list[ScriptedBroker] = []
+
+    def show(_: WaveProgress) -> None:
+        if not gone:
+            gone.append(stage.brokers.brokers.pop())
+        elif stage.watcher.said == [waits]:
+            control.set_throttle(ThrottleRange.of(40_000))
+        elif stage.watcher.said[-1:] == [waits]:
+            stage.brokers.brokers += gone
+            stage.moves.finish()
+
+    stage.watcher.on_show = show
+    result = await execute_waves(stage.cluster, (FIRST,), stage.settings, stage.watcher, control)
+    assert result.outcome is Outcome.DONE
+    assert stage.watcher.said == [waits, "throttle 80.0 kB/s → 40.0 kB/s: you asked for it", waits]
 
 
 @staged(play)
