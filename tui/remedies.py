@@ -52,6 +52,7 @@ _PLACES: Mapping[Operation, str] = {
     Operation.FIND_HANGING_TRANSACTIONS: "klamm transactions find-hanging",
     Operation.TERMINATE_TRANSACTION: "klamm transactions force-terminate {}",
     Operation.DESCRIBE_LOG_DIRS: "klamm brokers log-dirs",
+    Operation.SET_DEFAULT_PROFILE: "klamm profiles default",
     Operation.TAKE_SNAPSHOT: "klamm cluster snapshot",
     Operation.TAKE_SNAPSHOT_WITH_SIZES: "klamm cluster snapshot --sizes {}",
     Operation.READ_ZNODE: "screen ZooKeeper (:zk {})",

@@ -11,7 +11,7 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from apache_kafka import ApacheKafkaBroker
@@ -20,7 +20,7 @@ from kazoo.client import KazooClient
 from side_by_side import Side, SideBySide
 from wire_client import LATEST, controller_address, wait_until_led
 
-from engine.common.errors import ErrorCode
+from engine.common.errors import ErrorCode, KafkaError
 from engine.kafka.formats.index_entries import iter_aborted_transactions, iter_offset_index, iter_time_index
 from engine.kafka.formats.log_dir_names import offset_of_file_name
 from engine.kafka.formats.producer_snapshot import decode_producer_snapshot
@@ -372,12 +372,13 @@ def _late_bytes(data: bytes) -> int:
 
     Cleaned batches with markers have the delete horizon in their base timestamp, and times are relative to that.
     """
-    deltas = [
-        record.timestamp_ms - header.base_timestamp
-        for position, header in iter_batches(data)
-        if header.has_delete_horizon and not header.is_compressed
-        for record in iter_batch_records(data, position, header)
-    ]
+    deltas: list[int] = []
+    # The file of a log that is written now may have zeros behind its batches.
+    with suppress(KafkaError):
+        for position, header in iter_batches(data):
+            if header.has_delete_horizon and not header.is_compressed:
+                records = iter_batch_records(data, position, header)
+                deltas += [record.timestamp_ms - header.base_timestamp for record in records]
     # Variable-length integers have seven bits a byte, after the one for the sign.
     return sum(1 + max(delta, ~delta).bit_length() // 7 for delta in deltas)
 
