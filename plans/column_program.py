@@ -1,9 +1,9 @@
 """The smallest plan, with proof: column generation and integer programs by HiGHS (the extra ``plan``).
 
-A column is a way to place one partition. A linear program over the columns gives prices of the brokers' rows. At these
-prices each partition looks for a better column, until there is none. The prices, rounded to whole numbers, give a bound
-in exact arithmetic that does not depend on the solver. Columns that cost nothing beyond the bound make up all best
-plans; among them an integer program looks for the fewest leader changes, with a bound found in the same way.
+A column is one placement of a partition. A linear program over the columns gives prices of the brokers' rows. At these
+prices, each partition gets a better column if there is one, until there is none. The prices, rounded to whole numbers,
+give a bound in exact arithmetic that does not depend on the solver. Columns that cost nothing beyond the bound make up
+all best plans; among them an integer program looks for the fewest leader changes, with a bound found in the same way.
 
 Deterministic: one thread, a fixed seed, and limits on work instead of time.
 """

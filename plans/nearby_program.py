@@ -1,8 +1,8 @@
-"""Plans near the answer of the linear program over columns, for problems whose columns prove too little.
+"""Plans near the solution of the linear program over columns, for problems whose columns prove too little.
 
-The linear program places all but a few partitions whole. Here those few, and the partitions that could be elsewhere
-at almost the same price, are placed again by an integer program over pairs of partition and broker; all others stay
-where they are. It begins with the linear program's answer, which breaks rows, and goes on from each better layout.
+The linear program splits only a few partitions. An integer program over pairs of partition and broker places these
+again, and those that could be elsewhere at almost the same price; all others stay where they are. It begins with the
+linear program's solution, which breaks rows, and continues from each better layout.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The input of the planner: the strategy, everything that bounds it, and how people write both. Pure.
+"""The input of the planner: the strategy, all limits, and how users write both. Pure.
 
-Where a function reads a text, ``option`` names the option or the field in the message about a wrong one.
+If a function reads a text, ``option`` is the name of the option or field, for the message about a wrong value.
 """
 
 from __future__ import annotations

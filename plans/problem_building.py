@@ -1,4 +1,4 @@
-"""Makes the problem from a cluster snapshot and options: who is a target, what is forced, what may move at all."""
+"""Makes the problem from a cluster snapshot and options: which brokers are targets, what is forced, what may move."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The score card of a plan: what it costs, what no plan can go below, and the cluster before and after. Pure.
+"""The score card of a plan: its cost, the lowest possible cost, and the cluster before and after. Pure.
 
 None means unknown: sizes that no broker reported, a makespan without a throttle.
 """

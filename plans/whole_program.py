@@ -1,8 +1,9 @@
 """The smallest plan by one integer program over every choice, for clusters that are small enough.
 
-The columns of ``exact`` prove most plans with little work. If bytes are an aim, their bound is often too low, for it
-lets parts of partitions move. Here every partition has a variable for each broker, and HiGHS branches until nothing
-better is left, or the work is used up. It minimises the first figure, then, at its least, the leader changes.
+The columns of ``column_program`` prove most plans with little work. If bytes are an aim, their bound is often too low,
+because it allows parts of partitions to move. Here every partition has a variable for each broker, and HiGHS branches
+until there is nothing better, or the work is used up. It minimises moves or bytes first, and then, without increasing
+these, the leader changes.
 """
 
 from __future__ import annotations

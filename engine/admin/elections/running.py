@@ -1,4 +1,4 @@
-"""Elections of a cluster: what one would do, and carrying it out. ``access`` chooses whom to ask.
+"""Elections of a cluster: what an election would do, and carrying it out. ``access`` chooses whom to ask.
 
 It then reads each partition again until the expected leader leads or the time is up.
 """

@@ -1,8 +1,8 @@
 """Reads topics as a member of a consumer group: shares their partitions, continues at the committed offsets, commits.
 
-It commits what its caller has processed every few seconds and at the end: after a crash no more than that is read
-twice. Where it has read nothing yet it commits where it began, as Kafka's consumer does, so that the next member misses
-nothing that came in between.
+It commits what its caller has processed every few seconds and at the end, so that after a crash only the last seconds
+are read twice. For a partition of which it has read nothing yet, it commits where it began, as Kafka's consumer does,
+so that the next member misses no records that arrived in between.
 """
 
 from __future__ import annotations

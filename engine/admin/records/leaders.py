@@ -1,4 +1,4 @@
-"""The leaders of a topic's partitions: who they are, and a reader task for each. The caller does the reading itself."""
+"""The leaders of a topic's partitions, and a reader task for each. The caller does the reading itself."""
 
 from __future__ import annotations
 

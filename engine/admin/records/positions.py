@@ -1,4 +1,4 @@
-"""What to read of topics, and where in each partition that starts and stops."""
+"""What to read of topics, and where to start and stop in each partition."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Are all replicas of a partition the same? Their batches compared over one range of offsets. Pure.
 
-Batches are compared by offsets, leader epoch and checksum; each checksum is also computed again, so that bytes that
-went bad on one disk are found. A compacted log is cleaned by each broker at its own time: there the records that two
-replicas both have must be equal, and any may be missing. Each replica is compared with the leader's log.
+It compares batches by offsets, leader epoch and checksum, and computes each checksum again to find bytes that went bad
+on one disk. Brokers clean a compacted log at different times: there, records that both replicas have must be equal, and
+any may be missing. Each replica is compared with the leader's log.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Compares the replicas of live partitions: reads every replica as a debugging consumer, up to the high watermark.
 
-The range is fixed at the beginning: from the largest log start of all replicas to the leader's high watermark. Replicas
-are read in step, a chunk each at a time, so that memory is bounded whatever the partitions' sizes. Equal bytes are the
-usual case and cost one comparison; batches are compared one by one only where bytes differ.
+The range is fixed at the beginning: from the largest log start of all replicas to the leader's high watermark. It
+reads the replicas in step, one chunk of each at a time, so that memory is bounded whatever the partitions' sizes. Equal
+bytes are the usual case and cost one comparison; it compares batches one by one only if bytes differ.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The list of topics with what makes each large: partitions, replication factor, bytes on the brokers' disks."""
+"""The list of topics with their sizes: partitions, replication factor, bytes on the brokers' disks."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@
     result = check.result()
 
 It finds only what the logs show: since Kafka 2.6 they have, by default, no line for an ISR that a leader changed by
-itself; that shows in the controller's next line about the partition.
+itself. The change shows in the controller's next line about the partition.
 """
 
 from __future__ import annotations

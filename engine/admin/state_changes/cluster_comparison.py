@@ -1,7 +1,7 @@
 """Compares the last states in the logs with a cluster's present ones.
 
-The state znode's version, or if it is not known the leader epoch, says which of the two is newer. A cluster that has
-moved on is no contradiction; one that is older than the logs, or has another state of the same version, is.
+The state znode's version, or, if that is unknown, the leader epoch, says which of the two is newer. A cluster that is
+newer than the logs is no contradiction; one that is older, or has another state of the same version, is.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reads one log entry by entry, many at a time: blocks of starts, tags and entries in time order.
 
-An entry is a line that begins with a time, and all lines after it that do not. A *tag* is what the caller wants to know
-about an entry apart from its text: whose it is, or a prefix made of that. It handles a whole block at once wherever
-possible; one line at a time costs ten times as much.
+An entry is a line that begins with a time, and all lines after it that do not. A *tag* is what the caller wants to
+know about an entry apart from its text: the broker that wrote it, or a prefix made of that. The reader handles a whole
+block at once wherever possible; one line at a time costs ten times as much.
 """
 
 from __future__ import annotations

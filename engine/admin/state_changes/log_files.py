@@ -1,4 +1,4 @@
-"""Facts about a log without reading all of it: whose it is, its time range, and whether it is a log at all."""
+"""Facts about a log without reading all of it: its broker, its time range, and whether it is a log at all."""
 
 from __future__ import annotations
 

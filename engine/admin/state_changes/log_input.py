@@ -1,7 +1,7 @@
 """The bytes of one log: a plain file, a gzip or a pipe; and what is wrong if it cannot be read to its end.
 
-Lines of other layouts (an ISO time, JSON, wrapped by Docker, Kubernetes or journald) come as Kafka's own layout has
-them.
+It converts lines of other layouts (an ISO time, JSON, wrapped by Docker, Kubernetes or journald) to Kafka's own
+layout.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The history of each partition according to the logs: leaders, ISRs, times without a leader.
 
-Many lines repeat a state, and brokers log it later than the controller; a state counts once, when its leader epoch and
-partition epoch (the znode's version) are newer. Old formats lack the partition epoch: of those only what the controller
-itself logs counts.
+Many lines repeat a state, and brokers log it later than the controller. So a state counts only if its leader epoch and
+partition epoch (the znode's version) are newer. Old formats lack the partition epoch; in these, only what the
+controller itself logs counts.
 """
 
 from __future__ import annotations

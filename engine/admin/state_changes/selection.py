@@ -1,4 +1,4 @@
-"""Which lines are wanted: their time, topics, partitions and brokers."""
+"""Selects lines by time, topic, partition and broker."""
 
 from __future__ import annotations
 

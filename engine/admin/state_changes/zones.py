@@ -1,7 +1,8 @@
 """Times of log lines, which carry no zone: the user has to say which zone a broker's clock used.
 
-A line's time is kept as the bytes that begin it, ``[2015-03-01 10:00:00,123]``, which sort as they are. If all logs are
-of one zone that is their order; if zones differ, or clocks were put back in between, the same form in UTC is used.
+A line's time is the bytes with which it begins, ``[2015-03-01 10:00:00,123]``, which sort as they are. That is the
+right order if all logs use the same zone. If zones differ, or clocks were set back in between, klamm uses the same form
+in UTC.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The interfaces to read and to change a cluster's topics, and the only place that chooses the side for each.
 
-A reader reads what it is asked for and no more: a command about one topic reads that topic only. Only the side that is
-used is loaded.
+A reader reads only what it is asked for: a command about one topic reads only that topic. Only the modules of the
+chosen side are loaded.
 """
 
 from __future__ import annotations

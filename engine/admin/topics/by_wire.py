@@ -1,6 +1,6 @@
 """Topics over the wire: read from one Metadata answer and related requests, changed through the controller.
 
-The wire does not show zk versions, nor topics that are marked for deletion. ``requests`` has the messages of changes.
+The wire shows neither zk versions nor topics that are marked for deletion. ``requests`` has the messages of changes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Wanted changes of topics, as checked values, and their outcome. Carried out elsewhere.
+"""Changes of topics, as checked values, and their outcomes.
 
-``access`` chooses who carries it out. Error texts are those of kafka-topics.
+``access`` chooses who carries them out. Error texts are those of kafka-topics.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""When a deletion is done: all replicas are gone and the name is free again. Brokers forget a topic long before that.
+"""Waits until a deletion is done: all replicas are gone and the name is free again. Brokers forget a topic long
+before.
 
-Brokers stop knowing a topic when its deletion begins, and answer then that it is deleted. The controller removes the
-topic and its mark when every replica is gone. A replica on a dead broker delays that until the broker is back; until
-then no topic of that name can be created.
+Brokers forget a topic when its deletion begins, and from then on answer that it does not exist. The controller
+removes the topic and its mark when every replica is gone. A replica on a dead broker delays that until the broker is
+back; until then no topic of that name can be created.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Which topics a caller means: exact names, or regular expressions as Kafka's tools take them.
 
-A name is one that a topic could have; anything else is a pattern that must match the whole name, where a comma is an
-alternative. A dot alone makes no pattern: it may stand in a name. Exact names are looked up without listing all.
+A text that could be a topic's name is a name; anything else is a pattern that must match the whole name, in which a
+comma separates alternatives. A dot alone makes no pattern, because names may contain dots. Exact names are looked up
+without listing all topics.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Ends transactions: a marker for a hanging one in one partition, or a fence for a transactional id.
 
 A marker is final. It carries the coordinator epoch that the partition knows, never a later one: leaders refuse markers
-with an earlier epoch than the last, so a marker from the future would keep the coordinator's own markers out.
+with an earlier epoch than the last, so a marker with a later epoch would block the coordinator's own markers.
 """
 
 from __future__ import annotations

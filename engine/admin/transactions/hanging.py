@@ -1,8 +1,8 @@
 """Transactions that hang: open in a partition, and unknown to the coordinator, so nothing will ever end them.
 
-Such a transaction holds the last stable offset back for good: readers of committed records stop before it, and the
-cleaner does too. The rules are those of ``kafka-transactions find-hanging`` (KIP-664). What could not be read makes no
-transaction hang: it is a failure beside the answer.
+Such a transaction holds the last stable offset back forever: readers of committed records stop before it, and so does
+the cleaner. The rules are those of ``kafka-transactions find-hanging`` (KIP-664). A transaction does not count as
+hanging because something could not be read: the answer reports that as a failure.
 """
 
 from __future__ import annotations

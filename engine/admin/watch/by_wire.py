@@ -1,4 +1,4 @@
-"""The brokers' side of a feed: each function reads one stage once, and keeps nothing.
+"""The brokers' side of a feed: each function reads one stage once, and stores nothing.
 
 What it costs, with B brokers, P partitions, and G groups: metadata one request; offsets B and P / 2,000; reassignments
 one (none if ZooKeeper reports them); log dirs B; groups B for the list, and per reading at most GROUPS_PER_READING

@@ -1,4 +1,4 @@
-"""The interface between a cluster and its viewers: frames come from a feed, be it live, replayed or made up."""
+"""The interface between a cluster and its viewers: frames come from a feed, whether live, replayed or made up."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""One frame: all that is known of a cluster at one tick, as a frozen value. Pure.
+"""One frame: all that is known about a cluster at one tick, as a frozen value. Pure.
 
-The stage that read a part has its age: a part that could not be read again keeps its last good value, and its stage
-carries the error. A fact that was never read is None (or missing from its mapping), never a guess.
+A part's age is that of the stage that read it: a part that could not be read again keeps its last good value, and its
+stage has the error. A fact that was never read is None (or missing from its mapping), never a guess.
 
 Frames share what did not change. An unchanged ``TopicSnapshot`` or ``PartitionSnapshot`` is the same object as in the
 frame before, so ``is`` quickly finds what changed. The mappings of a frame are never changed after it was made.

@@ -1,10 +1,10 @@
-"""Turns a frame into its changes since the one before, the content of a recording, and back. Pure.
+"""Turns a frame into its changes since the previous one, which are the content of a recording, and back. Pure.
 
-The changes are lines of JSON. What both frames share is left out, down to single partitions, and is the same object
-when they are read back. Health is not kept: it follows from the rest.
+The changes are lines of JSON. They leave out what both frames share, down to single partitions; when they are read
+back, that is the same object. Health is not stored, because it follows from the rest.
 
 All of a frame of 50,000 partitions takes a second to encode, and Python's JSON encoder lets no other thread run. So no
-line is long, and what a line is made of does not outlive it. Reading them back one by one takes little memory, too.
+line is long, and the objects of a line are freed after it. Reading them back one by one takes little memory, too.
 """
 
 from __future__ import annotations

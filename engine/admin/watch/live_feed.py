@@ -1,9 +1,9 @@
-"""The feed of a live cluster: watches and polls run side by side, and each tick makes a frame of everything.
+"""The feed of a live cluster: watches and polls run side by side, and each tick makes a frame.
 
 ZooKeeper reports brokers, controller, topics and reassignments as they change; brokers are polled, each stage as often
 as its share of the time allows. The feed retries a lost side by itself; its stages keep their last good data and say
-why these are not newer. A change of members makes a frame, and reads the metadata, at once; so does a broker that
-falls silent, which is no longer waited for.
+why these are not newer. When a broker comes or goes, the feed makes a frame and reads the metadata at once. It does
+the same when a broker falls silent, and no longer waits for that broker.
 """
 
 from __future__ import annotations

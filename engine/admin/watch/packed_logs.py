@@ -1,8 +1,8 @@
-"""The ends of very many logs, in two numbers each, and their replicas on disk, in four numbers each. Pure.
+"""The ends of very many logs, as two numbers each, and their replicas on disk, as four numbers each. Pure.
 
-As values of their own, the ends of 50,000 partitions take 7 MB in each frame in which they move. Here they take less
-than 1 MB. 150,000 replicas take 5 MB instead of 24 MB, and of twice that while a newer reading replaces an older one. A
-topic that did not change shares its numbers with the frame before.
+As separate objects, the ends of 50,000 partitions would take 7 MB in each frame in which they move; here they take
+less than 1 MB. 150,000 replicas take 5 MB instead of 24 MB, or twice as much while a newer reading replaces an older
+one. A topic that did not change shares its numbers with the previous frame.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""A recording: the frames of a feed in a file, each as what changed since the one before it.
+"""A recording: the frames of a feed in a file, each as the changes since the previous one.
 
 The file begins with a line of JSON that says what it is:
 
     {"klamm_recording": 2, "shape": "…", "klamm": "…", "cluster": "…", "fields": ["Frame.at_ms:int", …]}
 
-A klamm whose frames have other fields, so another shape, reads those that it has too.
+A version of klamm whose frames have other fields, so another shape, reads the fields that it knows.
 
 Records follow, each with a head of 17 bytes, big-endian (length of the data, their CRC, kind, time in milliseconds),
 and its data, lines of JSON compressed by zlib. Kind 0 is a whole frame, kind 1 what changed. From time to time a record

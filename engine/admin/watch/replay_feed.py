@@ -1,4 +1,4 @@
-"""The feed of a recording: played at its original speed, faster, slower, step by step, from any place."""
+"""The feed of a recording, which plays at its original speed, faster, slower or step by step, from any place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which brokers do not answer although others do, found out by a small question to each, once a second.
+"""Which brokers do not answer although others do: it sends each a small request once a second.
 
 A frozen broker's port still accepts connections, and ZooKeeper reports it only when its session ends, 18 s later by
 Kafka's default. Nothing waits for such a broker here, and the other readings can leave it out.

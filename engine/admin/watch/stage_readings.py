@@ -1,7 +1,7 @@
-"""What a live feed reads at brokers, in old groups' znodes and at Spark's traces, when a stage is due.
+"""What a live feed reads when a stage is due: from brokers, from old groups' znodes and from Spark's traces.
 
-Metadata and offsets come over connections of their own. Slow requests have others, because brokers answer in the order
-of the questions.
+Metadata and offsets have their own connections. Slow requests use others, because brokers answer the requests of a
+connection in order.
 """
 
 from __future__ import annotations

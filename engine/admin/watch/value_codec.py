@@ -1,7 +1,7 @@
 """Values of dataclasses as plain JSON values and back, derived from their type hints. Pure.
 
-A dataclass is the list of its fields in their order, a mapping a list of pairs. ``lines_of`` says which fields these
-are: with that, another version of klamm finds those that it knows.
+A dataclass becomes the list of its fields in their order, a mapping a list of pairs. ``lines_of`` names the fields, so
+that another version of klamm finds those that it knows.
 """
 
 from __future__ import annotations
