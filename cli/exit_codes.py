@@ -1,4 +1,4 @@
-"""What the exit codes of ``klamm`` mean. The only list of them; the reference page is made from it."""
+"""What the exit codes of ``klamm`` mean. The only list of them; the reference page is generated from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the program ``klamm`` begins: Ctrl-C and missing streams are taken care of before anything else is loaded."""
+"""Where the program ``klamm`` begins: it handles Ctrl-C and missing streams before it loads anything else."""
 
 from __future__ import annotations
 

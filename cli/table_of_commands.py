@@ -1,4 +1,4 @@
-"""Every word that may follow ``klamm``, with its one-line help. Help for the root is made from this table alone."""
+"""Every word that may follow ``klamm``, with its one-line help. ``klamm --help`` needs only this table."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Kafka's command-line tools, and what each is here. The only list of them; translated by ``framework.kafka_tools``.
+"""Kafka's command-line tools, and their equivalents here. The only list of them; ``framework.kafka_tools`` uses it.
 
-Tools that have no command here are refused under their own names, and none is taken for another: what to do instead
-stands tool by tool and option by option.
+klamm refuses tools that have no command here under their own names, and never takes one tool for another. For each
+tool and option, the table says what to do instead.
 
-Sources: the tools' own help of Kafka 3.9.1, and of earlier releases for what 3.9 no longer has.
+Sources: the tools' own help in Kafka 3.9.1, and in earlier releases for what 3.9 no longer has.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Everything that a key, the palette, a click or ``:`` can do, in one table. Pure.
 
-Keys, footer, help, palette, ``keys.toml`` and the table of keys in the docs are all made from it, so they cannot
-differ. An action that changes a cluster says so here, and read-only mode refuses it.
+Keys, footer, help, palette, ``keys.toml`` and the table of keys in the docs all come from it, so they cannot differ.
+An action that changes a cluster says so here, and read-only mode refuses it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The part of the dashboard's program that takes frames from a feed, keeps the board, and makes a picture of it."""
+"""The part of the dashboard's program that takes frames from a feed, keeps the board, and makes screenshots."""
 
 from __future__ import annotations
 

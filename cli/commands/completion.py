@@ -1,4 +1,4 @@
-"""``klamm completion``: what makes the Tab key of a shell complete klamm's words."""
+"""``klamm completion``: scripts with which the Tab key of a shell completes klamm's commands."""
 
 from __future__ import annotations
 

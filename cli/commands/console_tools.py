@@ -1,6 +1,6 @@
-"""What Kafka's console consumer and producer take beside our options: their clients' settings, and properties of lines.
+"""Options that only Kafka's console consumer and producer have: their clients' settings, and properties of lines.
 
-Old scripts have them. They are hidden options of ``klamm consume`` and ``klamm produce``.
+Old scripts use them. They are hidden options of ``klamm consume`` and ``klamm produce``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``klamm exporter``: a cluster's metrics for Prometheus, from one process; any cluster, Apache's too."""
+"""``klamm exporter``: the metrics of any cluster for Prometheus, from one process."""
 
 from __future__ import annotations
 

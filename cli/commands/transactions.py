@@ -1,4 +1,4 @@
-"""``klamm transactions``: look at them, find those that hang, end them. Options are those of kafka-transactions."""
+"""``klamm transactions``: shows them, finds those that hang, ends them. Options are those of kafka-transactions."""
 
 from __future__ import annotations
 

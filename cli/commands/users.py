@@ -1,4 +1,4 @@
-"""``klamm users``: passwords that the cluster itself keeps (SCRAM)."""
+"""``klamm users``: users whose passwords the cluster itself stores (SCRAM)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Turns a word of the command line into its value, for the plain types that our options have.
 
-Typer makes a pydantic adapter per option, which takes longer than all the rest of a short command. Our options are
-texts, numbers, flags, paths and lists of them; this converts those. Options of any other type keep Typer's conversion.
+Typer makes a pydantic adapter per option, which takes longer than the rest of a short command. Our options are
+strings, numbers, flags, paths and lists of these, which this module converts. Options of other types keep Typer's
+conversion.
 """
 
 from __future__ import annotations

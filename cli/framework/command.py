@@ -1,4 +1,4 @@
-"""How a command is declared: a typed function, with examples, and the shared options added to its own.
+"""How to declare a command: a typed function with examples, whose options are its own and the shared ones.
 
     topics = CommandGroup("topics", "Look at, make, change and delete topics.")
 
@@ -7,7 +7,7 @@
         \"\"\"List topics.\"\"\"
 
 The function's first parameter is the run; the others become arguments and options by Typer's rules. A parameter whose
-type is a dataclass stands for the options that are the fields of it: several commands can share these. The function
+type is a dataclass adds an option for each of its fields, so that several commands can share them. The function
 returns a Report, an ExitCode or nothing, and may be a coroutine.
 """
 

@@ -1,7 +1,7 @@
-"""What the Tab key offers beyond words and options: names that only the cluster knows, and values from a short list.
+"""What the Tab key offers besides commands and options: names that only the cluster knows, and a few fixed values.
 
-It asks the cluster that the line names so far, or else the default one, for a second at most. If anything goes wrong,
-it offers nothing and says nothing, because the line is not finished yet.
+It asks the cluster that the line names so far, or else the default one, for at most a second. If anything goes wrong,
+it offers nothing and stays silent, because the line is not finished yet.
 """
 
 from __future__ import annotations

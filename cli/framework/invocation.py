@@ -1,4 +1,4 @@
-"""One run of one command: what the shared options said, and the ways to ask, tell and print."""
+"""One run of one command: the values of the shared options, and all questions, messages and output."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""From a Kafka tool's command line to ours: ``kafka-leader-election --election-type preferred`` is ``elect preferred``.
+"""Translates a Kafka tool's command line into ours: ``kafka-topics --list`` is ``topics list``.
 
-Each tool is a line of a table (``cli.table_of_kafka_tools``): our words for it, and how to translate those of its
-options that have another name or unit here. Every other word stays as it is, so our own options work beside Kafka's.
-The output is that of Kafka's tool, if our command has it (``Needs.kafka``), unless ``-o`` is given. The exit codes
-are ours.
+Each tool is a row of a table (``cli.table_of_kafka_tools``): our command, and how to translate those of its options
+that have another name or unit here. Every other word stays as it is, so our own options work beside Kafka's. The
+output is that of Kafka's tool, if our command has it (``Needs.kafka``), unless ``-o`` is given. The exit codes are
+ours.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Options that some commands share, and how values are read: durations (units or seconds), addresses to listen at."""
+"""Options that some commands share, and how klamm reads durations (units or seconds) and addresses to listen on."""
 
 from __future__ import annotations
 

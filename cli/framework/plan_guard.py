@@ -1,4 +1,4 @@
-"""What a command does while another operator carries out a plan that relies on what the command changes."""
+"""What a command does if it would change something on which a running plan of another operator relies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the command line spells what the engine advises: operations as commands, parameters as options.
+"""How the command line spells the engine's advice: operations as commands, parameters as options.
 
 The engine's errors, warnings and advice hold ``Phrase``s, which name operations and parameters without the words of any
 interface. Only this module has the command line's words.

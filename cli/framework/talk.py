@@ -1,4 +1,4 @@
-"""Talk with the person: everything that is not data, on stderr. Data never goes through here."""
+"""Messages to the user: everything that is not data, on stderr. Data never goes through here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``--watch``: prints a report repeatedly. On a terminal each replaces the one before. Ctrl-C ends it."""
+"""``--watch``: prints a report repeatedly. On a terminal each report replaces the previous one. Ctrl-C ends it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the streams are (a terminal or not, how wide, with colour or without), and the output format for that."""
+"""What the streams are (a terminal or not, how wide, with or without colour), and the output format that follows."""
 
 from __future__ import annotations
 

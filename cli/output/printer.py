@@ -1,4 +1,4 @@
-"""A report on stdout in the format that was asked for. Each printer loads its library when it is used."""
+"""Prints a report on stdout in the format that the user asked for. Each printer loads its library on first use."""
 
 from __future__ import annotations
 

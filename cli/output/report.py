@@ -1,4 +1,4 @@
-"""A command's result: the data, its rows with typed columns, and how a person sees it. No printing here."""
+"""A command's result: the data, its rows with typed columns, and its form for people. Prints nothing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Renders sections and tables for a terminal. Loaded only for ``--output table``.
 
-A table that fits is drawn without rich: the same lines, a hundred times faster for very many rows. rich folds the cells
-of one that does not, unless its figures alone are too wide: then each row is a block of lines.
+A table that fits is drawn without rich: the same lines, a hundred times faster for very many rows. If a table does not
+fit, rich folds its cells. If its figures alone are too wide, each row becomes a block of lines.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Brokers and their log dirs as rows, each broker in detail, and the cluster as a few lines above them."""
+"""Brokers and their log dirs as rows, each broker in detail, and a few lines about the cluster above them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What brokers carry, as bars; what a plan makes of it, as heat before and after."""
+"""What brokers carry, as bars; how a plan changes that, as heat before and after."""
 
 from __future__ import annotations
 

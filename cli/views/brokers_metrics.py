@@ -1,4 +1,4 @@
-"""What brokers measure: traffic, then work; for a person the largest topics and the slowest requests below."""
+"""What brokers measure: traffic, then work; for people, the largest topics and the slowest requests below."""
 
 from __future__ import annotations
 

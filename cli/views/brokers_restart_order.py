@@ -1,4 +1,4 @@
-"""Which broker to restart next: a row per broker in the order of restarting, with the reasons that hold it back."""
+"""Which broker to restart next: a row per broker in the order of restarting, with the reasons to wait."""
 
 from __future__ import annotations
 

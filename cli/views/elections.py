@@ -1,4 +1,4 @@
-"""What became of elections: one row per partition, failures in red."""
+"""The outcome of elections: one row per partition, failures in red."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes beside ``klamm exporter``: a board for Grafana, alert rules and a scrape job for Prometheus.
+"""What ``klamm exporter`` offers besides metrics: a board for Grafana, alert rules and a scrape job for Prometheus.
 
 The alerts of ``klamm cluster health`` come from its table of checks: each says what to do next, as the command does.
 """

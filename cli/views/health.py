@@ -1,4 +1,4 @@
-"""A cluster's health: one row per reason, and for a person what to do about each."""
+"""A cluster's health: one row per reason, and, for people, what to do about each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far behind groups are: a row per group or partition, the worst first; for a person with the reason in words."""
+"""How far behind groups are: a row per group or partition, the worst first; for people, with the reason in words."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Figures of performance tests: the lines of Kafka's tools while they come, or rows and documents for scripts.
+"""Figures of performance tests: the lines of Kafka's tools as they arrive, or rows and documents for scripts.
 
-A suite is a table with bars per experiment in the terminal, and the same as SVG or HTML. Where the articles published a
-rate, it stands beside the one that was measured.
+A suite prints a table with bars per experiment on the terminal, and the same as SVG or HTML. If the articles published
+a rate, it is beside the measured one.
 """
 
 from __future__ import annotations

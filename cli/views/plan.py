@@ -1,4 +1,4 @@
-"""A plan for a person: a sentence, the score card, the brokers as heat before and after, the largest moves."""
+"""A plan for people: a sentence, the score card, the brokers as heat before and after, the largest moves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Findings of ``plan check``: as a table, and in the forms that code hosts read. And two plans side by side."""
+"""Findings of ``plan check``: as a table, and in the formats of code hosts. And two plans side by side."""
 
 from __future__ import annotations
 

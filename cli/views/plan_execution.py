@@ -1,4 +1,4 @@
-"""A plan that is carried out: each wave as it goes, on a terminal, in a pipe and as JSON lines; its state, its end."""
+"""A plan under way: the progress of each wave, on a terminal, in a pipe and as JSON lines; its state and its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replicas compared: a row per replica for scripts, a row per partition and the first difference for a person."""
+"""Replicas compared: a row per replica for scripts, a row per partition and the first difference for people."""
 
 from __future__ import annotations
 

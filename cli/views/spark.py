@@ -1,4 +1,4 @@
-"""Queries of Spark, offsets that were committed for them, and the history of their lag."""
+"""Queries of Spark, the offsets committed for them, and the history of their lag."""
 
 from __future__ import annotations
 

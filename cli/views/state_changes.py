@@ -1,4 +1,4 @@
-"""Merged state-change logs on stdout, each entry as it comes, for there may be millions; and what their check found."""
+"""Merged state-change logs on stdout, entry by entry, because there may be millions; and the check's findings."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""How topics look: one line per topic above a table of its partitions; rows of partitions for scripts;
-what became of topics that were created, altered or deleted."""
+"""How topics look: one line per topic above a table of its partitions; rows of partitions for scripts; the outcome for
+topics that were created, altered or deleted."""
 
 from __future__ import annotations
 

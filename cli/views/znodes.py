@@ -1,4 +1,4 @@
-"""Znodes as an indented tree, or one with all that is known of it."""
+"""Znodes as an indented tree, or a single znode with all that is known about it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Windows that ask or tell: forms, confirmations, results, help, menus."""
+"""Windows: forms, confirmations, results, help, menus."""

@@ -1,7 +1,7 @@
-"""Asks before a change, and tells what became of it.
+"""Asks before a change, and shows its outcome.
 
-``y`` goes on and ``n`` does not; there is no default, and enter does nothing. If data can be lost, the user has to type
-the name of what is lost.
+``y`` goes ahead and ``n`` does not; there is no default, and enter does nothing. If data can be lost, the user has to
+type the name of what is lost.
 """
 
 from __future__ import annotations

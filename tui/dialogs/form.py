@@ -1,4 +1,4 @@
-"""Asks for what an operation needs. What is typed is checked before the window closes."""
+"""Asks for what an operation needs, and checks the input before the window closes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What a table shows: columns, and cells with a tone. Pure; no widget and no colour is named here.
 
-A tone is what a cell means. A theme gives it a colour; where there is no colour, the text says it too.
+A tone is the meaning of a cell. A theme gives it a colour; the text says the same, for terminals without colour.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lines of text with tones: what is drawn where there is no table. Pure."""
+"""Lines of text with tones, for everything that is not a table. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures as a person reads them: short, with a unit, and safe to show. Pure."""
+"""Figures as people read them: short, with a unit, and safe to show. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Consumer groups: offsets reset or deleted, groups deleted."""
+"""Consumer groups: resets or deletes offsets, deletes groups."""
 
 from __future__ import annotations
 

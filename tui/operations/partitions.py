@@ -1,4 +1,4 @@
-"""What is done with the data of partitions: old records deleted, hanging transactions ended, replicas compared."""
+"""Operations on the data of partitions: deletes old records, ends hanging transactions, compares replicas."""
 
 from __future__ import annotations
 

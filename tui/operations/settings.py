@@ -1,4 +1,4 @@
-"""Settings of a topic or a broker, set and dropped."""
+"""Sets and drops settings of a topic or a broker."""
 
 from __future__ import annotations
 

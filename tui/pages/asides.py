@@ -1,6 +1,6 @@
 """The text beside a table on a wide terminal: more about the row under the cursor.
 
-It is what the row has no room for, the course of its figures, its parts, and what happened to it.
+It shows what does not fit into the row, its figures over time, its parts, and what happened to it.
 """
 
 from __future__ import annotations

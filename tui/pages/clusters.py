@@ -1,4 +1,4 @@
-"""All clusters of the profiles, a row each: how it is, and if it is not well or not seen, why. Pure."""
+"""All clusters of the profiles, a row each: its health, and why it is unhealthy or out of sight. Pure."""
 
 from __future__ import annotations
 

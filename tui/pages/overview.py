@@ -1,7 +1,8 @@
-"""The overview: is the cluster well, what is wrong and where, who carries what, and what happened last. Pure.
+"""The overview: whether the cluster is healthy, what is wrong and where, what each broker carries, and what happened
+last. Pure.
 
-It is made of panels that fill the room on purpose. The problems are rows with a cursor, as on every other screen; where
-they stand is part of what is drawn, so that a click finds them.
+It consists of panels that fill the screen. The problems are rows with a cursor, as on every other screen; the drawing
+includes their places, so that a click finds them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The parts of a screen: a line or two that sum it up, and rows."""
+"""The parts of a screen: one or two lines that sum it up, and rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reassignments under way, copy by copy: how much is copied, how fast, and whether it ever ends."""
+"""Reassignments under way, copy by copy: how much is copied, how fast, and whether the copy will ever end."""
 
 from __future__ import annotations
 

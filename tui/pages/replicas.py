@@ -1,4 +1,4 @@
-"""One partition, replica by replica: who is in sync, how much each has, and where it is."""
+"""One partition, replica by replica: which are in sync, how much each has, and where it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why something is wrong: all that is known of a problem, in lines. Pure."""
+"""Why something is wrong: all that is known about a problem, in lines. Pure."""
 
 from __future__ import annotations
 

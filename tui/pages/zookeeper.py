@@ -1,4 +1,4 @@
-"""ZooKeeper's znodes, decoded by the classes that the engine writes them with."""
+"""ZooKeeper's znodes, decoded by the classes with which the engine writes them."""
 
 from __future__ import annotations
 

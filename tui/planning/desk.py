@@ -1,7 +1,7 @@
 """The plan desk: the open plan, the solver that makes one, the run that carries one out.
 
-It owns the tasks of both. A run goes on while other screens are shown. It ends with the dashboard; another klamm can
-resume it then.
+It owns the tasks of both. A run continues while other screens are shown. It ends with the dashboard; another klamm can
+then resume it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The plan that the dashboard has open: made here, or read from a file; or why it cannot be read. Values only."""
+"""The plan that is open in the dashboard: made here, or read from a file; or why it cannot be read. Values only."""
 
 from __future__ import annotations
 

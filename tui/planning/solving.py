@@ -1,4 +1,4 @@
-"""Has a separate process make a plan: the dashboard goes on drawing, and cancelling ends the process."""
+"""Lets a separate process make a plan: the dashboard keeps drawing, and cancelling ends the process."""
 
 from __future__ import annotations
 

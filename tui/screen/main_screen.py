@@ -1,4 +1,4 @@
-"""The one screen of the dashboard: shows a location, does what keys ask for, and has the plan desk."""
+"""The only screen of the dashboard: shows a location, carries out what keys ask for, and has the plan desk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shows a location of the dashboard as a table or as the overview; the main screen adds what keys do."""
+"""Shows a location of the dashboard as a table or as the overview; the main screen adds the effects of keys."""
 
 from __future__ import annotations
 

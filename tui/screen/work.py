@@ -1,6 +1,6 @@
 """What the dashboard does with a cluster apart from showing frames: operations, znodes. Plans have their own desk.
 
-All of it runs in workers, so the dashboard goes on drawing. A worker never touches what another one has begun.
+All of it runs in workers, so the dashboard keeps drawing. A worker never touches what another one has begun.
 """
 
 from __future__ import annotations

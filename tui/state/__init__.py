@@ -1,1 +1,1 @@
-"""What the dashboard knows of its clusters, and what it makes of that: figures, problems, standing. No Textual here."""
+"""What the dashboard knows about its clusters, and what follows: figures, problems, health. No Textual here."""

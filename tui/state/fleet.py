@@ -1,4 +1,5 @@
-"""Many clusters at the same time: what is known of each, read by a feed of its own, so that none waits for another."""
+"""Many clusters at the same time: what is known about each. Every cluster has its own feed, so that none waits for
+another."""
 
 from __future__ import annotations
 

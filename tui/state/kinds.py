@@ -1,4 +1,5 @@
-"""How the dashboard shows each finding of ``klamm cluster health``: its words, where its rows are, what mends it."""
+"""How the dashboard shows each finding of ``klamm cluster health``: its words, where its rows are, what repairs
+it."""
 
 from __future__ import annotations
 

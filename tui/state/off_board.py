@@ -1,4 +1,4 @@
-"""What screens show that no frame holds: it is read or made when a person asks for it. Values only."""
+"""What screens show although no frame holds it: read or made when the user asks for it. Values only."""
 
 from __future__ import annotations
 

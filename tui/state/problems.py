@@ -1,4 +1,5 @@
-"""What is wrong now: the rows of the overview, each with what it costs, since when, and where its rows are. Pure."""
+"""What is wrong now: the rows of the overview, each with its effects, its beginning, and the place of its rows.
+Pure."""
 
 from __future__ import annotations
 

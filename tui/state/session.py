@@ -1,4 +1,4 @@
-"""What a dashboard is opened with: which cluster, whose feed, and how it should start."""
+"""What a dashboard is opened with: which cluster, which feed, and how it should start."""
 
 from __future__ import annotations
 

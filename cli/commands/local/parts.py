@@ -1,4 +1,4 @@
-"""``klamm local start``, ``stop``, ``kill``, ``add``, ``wait`` and ``controller``: its brokers, and its ZooKeeper."""
+"""``klamm local start``, ``stop``, ``kill``, ``add``, ``wait``, ``controller``: act on its brokers and ZooKeeper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``klamm perf suite``: what a cluster can carry, before it carries anything."""
+"""``klamm perf suite``: measures what a cluster can carry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``klamm plan apply``, ``resume`` and ``rollback``: carries a plan out; ``status`` and ``verify``: how far it is."""
+"""``klamm plan apply``, ``resume``, ``rollback``: carry a plan out; ``status``, ``verify``: show its progress."""
 
 from __future__ import annotations
 

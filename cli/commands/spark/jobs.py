@@ -1,4 +1,4 @@
-"""``klamm spark jobs`` and ``klamm spark commit``: Spark queries, by what they left behind. No Spark is started."""
+"""``klamm spark jobs`` and ``klamm spark commit``: Spark queries, by their files. Starts no Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""File systems that Spark alone knows, for commands that read from them. Spark starts when one is named."""
+"""File systems that only Spark knows, for commands that read from them. Spark starts if the user names one."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Delegation tokens (KIP-48): creates, renews, expires and lists them. Only brokers can do that, and only after a
-login.
+"""Delegation tokens (KIP-48): creates, renews, expires and lists them. Only brokers do that, and only after a login.
 
 A token's HMAC is a password, so nothing here puts it into a message.
 """

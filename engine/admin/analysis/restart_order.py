@@ -1,5 +1,4 @@
-"""Which broker can be restarted next, and why the others cannot: for the dashboard and ``klamm brokers
-restart-order``."""
+"""Which broker can be restarted next, and why the others cannot: for the dashboard and the command line."""
 
 from __future__ import annotations
 

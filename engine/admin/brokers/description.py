@@ -1,5 +1,4 @@
-"""A cluster in a few numbers, and everything about single brokers: what they lead and hold, and what lags because of
-them.
+"""A cluster in a few numbers, and all about single brokers: what they lead and hold, and what lags because of them.
 
 Assignments and settings come from the same source as the cluster's state. Each broker is asked for what only it knows
 (its APIs, its log dirs, its protocol version); these stay None if it does not answer or the user lacks the right.

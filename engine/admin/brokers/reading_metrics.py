@@ -1,5 +1,4 @@
-"""Finds out where brokers serve their metrics, and reads all of them at once, so that a slow broker does not delay
-others.
+"""Finds out where brokers serve their metrics, and reads all at once, so that a slow broker does not delay others.
 
 A profile or the caller may say where. Otherwise a setting of a klamm broker says it, and a broker of Apache Kafka
 registers its JMX port in ZooKeeper.

@@ -1,5 +1,4 @@
-"""What brokers say about themselves: their APIs (from which klamm guesses the release), protocol version and log
-dirs.
+"""What brokers say about themselves: APIs (from which klamm guesses the release), protocol version, log dirs.
 
 It asks all brokers at the same time, and reports one that hangs. ZooKeeper adds the time at which each registered.
 """

@@ -1,5 +1,4 @@
-"""What a user should do next after an error code of Kafka: one sentence each. Most codes need no sentence of their
-own."""
+"""What a user should do next after an error code of Kafka: a sentence each. Most codes need none of their own."""
 
 from __future__ import annotations
 

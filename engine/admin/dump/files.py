@@ -1,5 +1,4 @@
-"""The content of a file that a broker of Kafka or klamm wrote, as rows for ``klamm dump``. Asks no broker, prints
-nothing.
+"""The content of a broker's file, Kafka's or klamm's, as rows for ``klamm dump``. Asks no broker, prints nothing.
 
 The file's name says what kind it is, as in Kafka. Also reads files that wait for deletion, and the cleaner's.
 """

@@ -1,5 +1,4 @@
-"""Lists groups by state and type, as kafka-consumer-groups does, and describes them. Asks only for what the caller
-wants."""
+"""Lists groups by state and type, as kafka-consumer-groups does, and describes them. Asks only for what is wanted."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Reads a lag history: which readers were behind, when, and for how many minutes outside an objective. Needs
-pyarrow."""
+"""Reads a lag history: which readers were behind, when, and how long they missed an objective. Needs pyarrow."""
 
 from __future__ import annotations
 
