@@ -1,5 +1,4 @@
-"""Checks whether a plan still fits its cluster, and obeys a policy. Pure: a plan, a snapshot and rules in, findings
-out.
+"""Checks whether a plan still fits its cluster and obeys a policy. Pure: plan, snapshot and rules in, findings out.
 
 Figures are recounted from the plan's partitions, because a file that was edited by hand still has the old ones.
 """

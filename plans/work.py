@@ -1,5 +1,7 @@
-"""The work that a plan may take. It counts the solver's steps, never seconds, so that it is the same everywhere: a run
-that reaches its limit ends at the same step on every machine."""
+"""The work that a plan may take.
+
+It counts the solver's steps, never seconds, so a run that reaches its limit ends at the same step on every machine.
+"""
 
 from __future__ import annotations
 

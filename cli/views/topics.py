@@ -1,5 +1,4 @@
-"""How topics look: one line per topic above a table of its partitions; rows of partitions for scripts; the outcome for
-topics that were created, altered or deleted."""
+"""How topics look: a line per topic above a table of its partitions; rows for scripts; the outcome of changes."""
 
 from __future__ import annotations
 

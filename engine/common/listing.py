@@ -1,4 +1,4 @@
-"""The first of very many things, and how many more there are; and which are there more than once."""
+"""The first of very many things, and how many more there are; and which occur more than once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Moments as people write them, the same everywhere: a date, a time of day, or a while back from now. Pure."""
+"""Moments as people write them, the same everywhere: a date, a time of day, or a duration before now. Pure."""
 
 from __future__ import annotations
 

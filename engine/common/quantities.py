@@ -1,7 +1,7 @@
 """Sizes, rates and durations as people write and read them: ``500 GB``, ``3.0 MB/s``, ``2h 5m``. Pure.
 
-There is one system of prefixes: k, M and G count in thousands, typed or printed; ``Ki``, ``Mi``, ``Gi`` can be typed.
-What is printed here can be typed, and then means the same to the digits that were printed.
+There is one system of prefixes: k, M and G are powers of 1,000, typed or printed; ``Ki``, ``Mi``, ``Gi`` can be typed.
+Users can type what klamm prints; it then means the same, to the precision of the printed digits.
 """
 
 from __future__ import annotations

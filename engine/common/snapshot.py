@@ -1,7 +1,7 @@
 """ClusterSnapshot: a whole cluster as one frozen value, shared by the command line, the dashboard and the planner.
 
 Read from ZooKeeper or from the wire (``engine.admin.snapshots.taking``), saved to and loaded from JSON
-(``snapshot_json``). What the source does not know is None, never a guess.
+(``snapshot_json``). A fact that the source does not know is None, never a guess.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Cuts work on very many partitions into turns, so that an event loop does other things in between. Pure."""
+"""Cuts work on very many partitions into turns, so that an event loop can do other work in between. Pure."""
 
 from __future__ import annotations
 

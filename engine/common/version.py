@@ -1,3 +1,3 @@
-"""The version of klamm, in its only place; the package's metadata is made from it."""
+"""The version of klamm; nothing else defines it, and the package's metadata takes it from here."""
 
 VERSION = "0.1.0"

@@ -1,4 +1,4 @@
-"""Kafka's access rules: what they are, which of them match, and what follows: a deny wins. Pure; no I/O.
+"""Kafka's access rules: what they are, which of them match, and what they allow: a deny overrides all others. Pure.
 
 It decides as ``AclAuthorizer`` of Kafka 3.9.1 does. Rules are kept by resource pattern, because that is how they are
 stored, in ZooKeeper (``zk.acls``) as in an answer to DescribeAcls.

@@ -1,10 +1,11 @@
-"""Frees what is large a little in each turn of the event loop.
+"""Frees large values little by little, a part in each turn of the event loop.
 
 Freeing a value of 200,000 partitions takes Python more than a hundred milliseconds, and the code that drops the last
-reference holds the loop for as long. Dropped here piece by piece, it never holds the loop for long.
+reference blocks the loop for as long. This module drops such values piece by piece.
 
-Python's collector counts what is made minus what is freed, whatever its age. While very much is freed it does not see
-how much is made, and its next run takes as long as all of that does. So what is young is looked at in between.
+Python's collector counts created objects minus freed ones, whatever their age. While very many are freed, it does not
+notice how many are created, and its next run has to look at all of those. So this module lets it collect young objects
+in between.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files that people name, and that are read as a whole; ``-`` is stdin."""
+"""Files that users name and that klamm reads as a whole; ``-`` is stdin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a broker's log lines go: Kafka's files, in Kafka's pattern, rolled every hour as in Kafka's default.
+"""The log files of a broker: Kafka's files, in Kafka's pattern, rolled every hour as by Kafka's default.
 
 ``server.log`` has everything except the lines of ``controller.log``, ``state-change.log``, ``kafka-request.log``,
 ``kafka-authorizer.log`` and ``log-cleaner.log``. The thread that logs also writes the line, and each line is flushed.

@@ -1,4 +1,5 @@
-"""Serves metrics over HTTP from threads of its own: pages for Prometheus, or whatever answers its requests."""
+"""Serves metrics over HTTP from separate threads: pages for Prometheus, or any other function that answers
+requests."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Runs work in threads beside the loop.
 
-Slow work that releases the GIL shares a few threads, long Python work a single one. Work that may hang has a thread of
-its own, which the end of the program does not wait for.
+Slow work that releases the GIL shares a few threads, long Python work a single one. Work that may hang has its own
+thread, for which the program does not wait at its end.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Processes that run one of klamm's own modules: the running code's, never another of the same name.
+"""Processes that run one of klamm's own modules: always that of the running code, never another with the same name.
 
 ``python -m engine.broker.server`` would take the first ``engine`` on the path: the current folder's, or a foreign
 package's. So this file is also the program with which such a process starts:

@@ -3,8 +3,8 @@
 A connection between frames owns no receive memory at all. A connection with half a frame, or with large frames,
 borrows a buffer from the pool and returns it. Sizes are powers of two.
 
-The frames that are not handled yet may have a limit together. Above it a new one gets no buffer: its connection waits,
-and connections between frames read a little at a time, which is enough for small requests.
+There may be a limit for all frames that are not handled yet. Above the limit a new frame gets no buffer: its
+connection waits, and connections between frames read a little at a time, which is enough for small requests.
 """
 
 from __future__ import annotations

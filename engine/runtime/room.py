@@ -1,6 +1,7 @@
-"""Room for what large requests take: all of one event loop share it, in the order in which they came.
+"""Memory for large requests: all requests of an event loop share it, in the order in which they arrived.
 
-Who waits for others, not for the processor, passes its room on. What it keeps while it waits has a bound, too.
+A request that waits for others, not for the processor, gives its room back. The memory that it keeps meanwhile has a
+limit, too.
 """
 
 from __future__ import annotations

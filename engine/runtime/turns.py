@@ -1,7 +1,7 @@
-"""Long work on one event loop, cut into turns: in each pass of the loop one of those who wait gets one.
+"""Long work on one event loop, cut into turns: in each pass of the loop, one of the waiting tasks gets a turn.
 
-``asyncio.sleep(0)`` lets all of them go on in the next pass, so ten pieces of work that hold the loop for a few
-milliseconds each make everything else wait ten times as long.
+``asyncio.sleep(0)`` lets all of them continue in the next pass, so ten tasks that hold the loop for a few milliseconds
+each make everything else wait ten times as long.
 """
 
 from __future__ import annotations

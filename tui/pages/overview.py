@@ -1,5 +1,4 @@
-"""The overview: whether the cluster is healthy, what is wrong and where, what each broker carries, and what happened
-last. Pure.
+"""The overview: the cluster's health, what is wrong and where, what each broker carries, and the last changes. Pure.
 
 It consists of panels that fill the screen. The problems are rows with a cursor, as on every other screen; the drawing
 includes their places, so that a click finds them.

@@ -1,5 +1,4 @@
-"""Many clusters at the same time: what is known about each. Every cluster has its own feed, so that none waits for
-another."""
+"""Many clusters at the same time. Every cluster has its own feed, so that none waits for another."""
 
 from __future__ import annotations
 

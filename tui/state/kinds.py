@@ -1,5 +1,4 @@
-"""How the dashboard shows each finding of ``klamm cluster health``: its words, where its rows are, what repairs
-it."""
+"""How the dashboard shows each finding of ``klamm cluster health``: its words, its rows, the keys that repair it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Takes one sample of some groups and queries, and writes it to their history. Runs anywhere, also in a worker of
-Spark."""
+"""Takes one sample of some groups and queries, and writes it to their history. Runs anywhere, even in Spark."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Checks a reassignment before klamm asks the user, and whether its copies fit on the disks. ``execute`` carries it
-out.
+"""Checks a reassignment before klamm asks the user, and whether its copies fit. ``execute`` carries it out.
 
 For free space, only known figures count. They exclude what is written or deleted while the reassignment runs.
 """

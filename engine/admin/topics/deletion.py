@@ -1,5 +1,4 @@
-"""Waits until a deletion is done: all replicas are gone and the name is free again. Brokers forget a topic long
-before.
+"""Waits until a deletion is done: all replicas are gone and the name is free. Brokers forget a topic long before.
 
 Brokers forget a topic when its deletion begins, and from then on answer that it does not exist. The controller
 removes the topic and its mark when every replica is gone. A replica on a dead broker delays that until the broker is

@@ -1,5 +1,4 @@
-"""The access lists of Kafka's znodes: shows them, closes them to others or opens them to all, as
-zookeeper-security-migration does.
+"""The access lists of Kafka's znodes: shows, closes and opens them, as zookeeper-security-migration does.
 
 Kafka's tool sets the lists of the chroot itself and of all znodes below its own roots. ``/consumers`` stays as it is,
 because old consumers write there. Source: ``ZkSecurityMigrator`` and ``ZkData`` of Kafka 3.9.

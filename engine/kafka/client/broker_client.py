@@ -1,6 +1,6 @@
 """The client side of a connection, for brokers among themselves and for tools. It pipelines requests.
 
-It knows one address and no cluster: finding leaders and retrying is the caller's job.
+It knows one address and no cluster: finding leaders and retrying are the caller's job.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""What a listener asks for that closes connections without a word: TLS, or a login. It is asked once more, in both
-languages; no secret is sent.
-"""
+"""Finds out what a listener that closes connections without an answer expects: TLS, or a login. Sends no secret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""How connections are protected: ``security.protocol`` and what belongs to it, read from a client's properties."""
+"""How connections are protected: ``security.protocol`` and the keys that go with it, read from a client's
+properties."""
 
 from __future__ import annotations
 

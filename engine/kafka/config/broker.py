@@ -1,8 +1,8 @@
 """BrokerConfig: the settings of a broker, read from a ``server.properties`` and the command line, checked and typed.
 
-``broker_warnings`` is what an operator should know although the broker starts: keys that do nothing.
+``broker_warnings`` is what an operator should know although the broker starts: keys without effect.
 
-It is a value: changes at run time make a new one (see ``dynamic``). Files are read by the caller.
+It never changes: changes at run time make a new one (see ``dynamic``). The caller reads files.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Arrays of large messages: their elements are bytes, and objects only while they are in use.
 
-As objects, a million elements would take many times their bytes. Who changes an element that such an array has yielded
-changes a copy.
+As objects, a million elements would take many times their bytes. If you change an element that such an array has
+yielded, you change a copy.
 """
 
 from __future__ import annotations

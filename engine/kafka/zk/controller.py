@@ -1,4 +1,5 @@
-"""Who is the controller: election, resignation, epoch. And ``write_guarded``, for the writes of all subjects."""
+"""Which broker is the controller: election, resignation, epoch. And ``write_guarded``, for the writes of all
+subjects."""
 
 from __future__ import annotations
 

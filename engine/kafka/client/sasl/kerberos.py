@@ -1,4 +1,4 @@
-"""SASL GSSAPI (RFC 4752) with Kerberos tickets, by the library ``gssapi``, which stands on the system's Kerberos."""
+"""SASL GSSAPI (RFC 4752) with Kerberos tickets, by the library ``gssapi``, which uses the system's Kerberos."""
 
 from __future__ import annotations
 
