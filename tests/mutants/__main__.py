@@ -159,6 +159,7 @@ TESTED_BY = {
         "broker/log/test_log_moves.py",
     ],
     "engine/broker/log/log_dirs.py": [
+        "broker/log/test_log_dirs.py",
         "broker/log/test_log_manager.py",
         "broker/log/test_reused_names.py",
         "broker/log/test_few_descriptors.py",
