@@ -54,7 +54,6 @@ _new: Callable[..., Any] = tuple.__new__
 def add_partitions_to_txn(
     context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse | Deferred | Coroutine[Any, Any, Any]:
-    """Add partitions to transactions, or say whether they belong to them."""
     usual = None
     if context.api_version < FROM_BROKERS and not is_large(context):
         usual = _add_usual(context, request)

@@ -26,7 +26,6 @@ from engine.kafka.protocol.apis.controlled_shutdown import (
 async def controlled_shutdown(
     context: RequestContext, request: ControlledShutdownRequest
 ) -> ControlledShutdownResponse:
-    """Move a broker's leaderships to others."""
     answer = await context.broker.controller.ask(ControlledShutdown(request.broker_id, request.broker_epoch))
     if isinstance(answer, ApiError):
         return ControlledShutdownResponse(error_code=answer.code)

@@ -33,7 +33,6 @@ _FIRST_WITH_QUOTA_ERROR = 3
 
 @handles(ApiKey.CREATE_PARTITIONS, requires=["Alter Topic"])
 async def create_partitions(context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
-    """Add partitions and wait until they are usable."""
     broker = context.broker
     results = answer_list(context, CreatePartitionsResponse, "results")
     if not broker.controller.is_active:

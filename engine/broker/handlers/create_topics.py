@@ -44,7 +44,6 @@ _FIRST_WITH_QUOTA_ERROR = 6
 
 @handles(ApiKey.CREATE_TOPICS, requires=["Create Cluster", "Create Topic", "DescribeConfigs Topic"])
 async def create_topics(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
-    """Create topics and wait until they are usable."""
     if not context.broker.controller.is_active:
         refusal = KafkaError(ErrorCode.NOT_CONTROLLER)
         results = answer_list(context, CreateTopicsResponse, "topics")

@@ -36,7 +36,6 @@ INVALID_LOW_WATERMARK = -1
 @handles(ApiKey.DELETE_RECORDS, requires=["Delete Topic"])
 @in_steps
 def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> Steps[DeleteRecordsResponse | Deferred]:
-    """Delete the records before an offset on all replicas."""
     waiting: list[_Waiting] = []
     topics = yield from ByTopic.of(
         context, DeleteRecordsResponse, "topics.partitions", "name", lambda: (topic.name for topic in request.topics)

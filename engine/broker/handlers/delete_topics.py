@@ -39,8 +39,6 @@ _FIRST_WITH_QUOTA_ERROR = 5
 
 @handles(ApiKey.DELETE_TOPICS, requires=["Delete Topic", "Describe Topic"])
 async def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    """Mark topics for deletion and wait until they are gone."""
-
     def topics() -> Iterable[DeleteTopicState]:
         if context.api_version < _FIRST_BY_ID:
             return (DeleteTopicState(name=name) for name in request.topic_names)

@@ -28,7 +28,6 @@ _BROKERS, _CONTROLLERS = 1, 2
 
 @handles(ApiKey.DESCRIBE_CLUSTER, requires=["Describe Cluster"])
 def describe_cluster(context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
-    """Describe the cluster as this broker's metadata cache knows it."""
     if request.endpoint_type == _CONTROLLERS:
         return _refusal(
             ErrorCode.MISMATCHED_ENDPOINT_TYPE,

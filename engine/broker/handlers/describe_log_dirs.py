@@ -40,7 +40,6 @@ UNKNOWN_LAG = -1
 
 @handles(ApiKey.DESCRIBE_LOG_DIRS, requires=["Describe Cluster"])
 async def describe_log_dirs(context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
-    """Describe all log dirs of this broker."""
     broker = context.broker
     wanted: set[TopicPartition] | None = None
     if request.topics is not None:

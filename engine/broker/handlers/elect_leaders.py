@@ -28,7 +28,6 @@ from engine.runtime.turns import Breather, carry_out
 
 @handles(ApiKey.ELECT_LEADERS, requires=["Alter Cluster"])
 async def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
-    """Elect leaders and wait until this broker knows about them."""
     error = ErrorCode.NONE if request.election_type in set(ElectionType) else ErrorCode.UNKNOWN_SERVER_ERROR
     if error and request.topic_partitions is None:
         return ElectLeadersResponse(error_code=error)

@@ -15,5 +15,4 @@ from engine.kafka.protocol.apis.envelope import EnvelopeRequest
 
 @handles(ApiKey.ENVELOPE, requires=[])
 def envelope(context: RequestContext, request: EnvelopeRequest) -> object:
-    """Close the connection."""
     return CLOSE_CONNECTION

@@ -46,7 +46,6 @@ OFFSET_NOT_AVAILABLE_SINCE = 5
 
 @handles(ApiKey.LIST_OFFSETS, requires=["Describe Topic"])
 async def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """Look up the partitions one by one."""
     breather = Breather()
     lists = answer_lists(context, ListOffsetsResponse, "topics.partitions")
     twice: set[TopicPartition] = set()

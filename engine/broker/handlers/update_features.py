@@ -32,7 +32,6 @@ _UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
 @handles(ApiKey.UPDATE_FEATURES, requires=["Alter Cluster"])
 @in_steps
 def update_features(context: RequestContext, request: UpdateFeaturesRequest) -> Steps[UpdateFeaturesResponse]:
-    """Refuse each update."""
     if not context.broker.controller.is_active:
         return UpdateFeaturesResponse(
             error_code=ErrorCode.NOT_CONTROLLER, error_message="This is not the correct controller for this cluster."

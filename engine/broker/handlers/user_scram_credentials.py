@@ -48,7 +48,6 @@ _NO_NAME: Final = "Username must not be empty"
 async def describe_user_scram_credentials(
     context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
-    """Return which credentials users have: all users, or those that are named."""
     configs, breather = context.broker.zk.configs, Breather()
     asked = request.users or ()
     twice = await carry_out(repeated(lambda: (user.name for user in asked)))
