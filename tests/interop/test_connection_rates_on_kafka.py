@@ -96,9 +96,10 @@ def brokers(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFacto
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One connection: how it ended, and after how many seconds."""
+    """One connection: how it ended, when it began, and after how many seconds it ended."""
 
     end: str
+    began_s: float
     took_s: float
 
 
@@ -116,7 +117,7 @@ async def visit(address: str, source: str, *, speaks: bool = True) -> Visit:
         end = "reset"
     finally:
         writer.close()
-    return Visit(end, clock() - began)
+    return Visit(end, began, clock() - began)
 
 
 Visits = list[Visit]
@@ -223,6 +224,14 @@ def ends(visits: Visits) -> Counter[str]:
     return Counter(visit.end for visit in visits)
 
 
+def are_closed_in_turn(visits: Visits) -> bool:
+    """Whether those that came early were gone while others still came, however slow the machine is.
+
+    Kafka closes those first whose wait ends last: under a steady stream the early ones wait for its end.
+    """
+    return all(visit.began_s + visit.took_s < visits[-1].began_s for visit in visits[: len(visits) // 2])
+
+
 def forget_visits() -> None:
     """Let both brokers forget who came before: no wait for a condition, for only time makes their windows empty."""
     time.sleep(SAMPLES + 1)
@@ -251,8 +260,10 @@ def test_an_address_gets_its_rate_and_is_turned_away_above_it(brokers: Brokers, 
         assert noisy[name]["closed"] < tolerance(0.15) * noisy[name]["reset"]
         assert set(ends(neighbours)) == {"answered"}
         assert len(visits) == 3 * RATE * SECONDS
-    # No wait is longer than a sample. Kafka closes those first whose wait ends last: under a steady stream it is late.
-    assert statistics.mean(waits["klamm"]) < 0.6
+    # Kafka closes those first whose wait ends last: under a steady stream the others end late. If a busy machine makes
+    # klamm late, its neighbours wait for their answers as well.
+    late_s = statistics.mean(waits["klamm"]) - waits_ms["klamm"] / 1000
+    assert late_s < 0.2 + 2 * statistics.mean(visit.took_s for visit in seen["klamm"][1])
 
 
 def test_who_says_nothing_is_turned_away_too(brokers: Brokers) -> None:
@@ -261,9 +272,9 @@ def test_who_says_nothing_is_turned_away_too(brokers: Brokers) -> None:
         seen = of_both(brokers, lambda addresses: at_a_pace(addresses.slow, NOISY, 2, speaks=False))
     for name, (visits,) in seen.items():
         assert set(ends(visits)) == {"closed"}, (name, visits)
-    # One that Kafka closes has waited for the end of the stream.
-    assert [connect.took_s for connect in seen["klamm"][0]] == pytest.approx([1.0] * round(2 * SECONDS), abs=0.3)
-    assert max(connect.took_s for connect in seen["kafka"][0]) > SECONDS / 2
+    took_s = [visit.took_s for visit in seen["klamm"][0]]
+    assert min(took_s) > 0.9 and statistics.median(took_s) < 1.3 * slowness(), took_s
+    assert are_closed_in_turn(seen["klamm"][0]) and not are_closed_in_turn(seen["kafka"][0])
 
 
 @pytest.mark.parametrize(
