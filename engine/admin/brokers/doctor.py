@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from engine.admin.brokers.self_report import release_of
 from engine.admin.cluster.certificates import Validity, expiry_text
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import AdminError, FailureKind, Unreachable
+from engine.admin.cluster.errors import AdminError, FailureKind, MixedClusters, Unreachable
 from engine.admin.cluster.remedies import CHECK_NAME, START_IT, Phrase, Words
 from engine.admin.cluster.rights import NOT_TOLD, Right
 from engine.admin.cluster.wire_failures import unreachable
@@ -289,4 +289,5 @@ async def _tried(name: str, where: str, work: Callable[[], Coroutine[Any, Any, T
         return await work()
     except AdminError as error:
         text, hint = str(error.message), error.hint
+        name = "same cluster" if isinstance(error, MixedClusters) else name
         raise _Failed(Step(name, where, text, error.kind, hint)) from error

@@ -10,8 +10,9 @@ import pytest
 from event_loop import in_event_loop
 from scripted_brokers import ScriptedCluster, scripted_cluster
 
+from engine.admin.brokers.doctor import walk
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import MixedClusters, ZooKeeperUnreachable
+from engine.admin.cluster.errors import FailureKind, MixedClusters, ZooKeeperUnreachable
 from engine.admin.cluster.target import ClusterTarget, Origin, Side
 from engine.admin.health.reading import read_health_facts
 from engine.admin.topics.access import topic_changer
@@ -103,6 +104,17 @@ async def test_the_dashboard_shows_what_zookeeper_has_and_why_it_asks_no_broker(
             await feed.close()
     assert link.cause == "the brokers are of cluster scripted, but ZooKeeper has cluster another"
     assert frame.cluster.cluster_id == OTHER
+
+
+@in_event_loop
+async def test_the_doctor_has_a_step_for_it(zk_chroot: str) -> None:
+    async with (
+        scripted_cluster(1) as brokers,
+        Cluster(await named(zk_chroot, brokers, OTHER), timeout_s=10) as cluster,
+    ):
+        steps = [step async for step in walk(cluster)]
+    assert (steps[-1].name, steps[-1].failure) == ("same cluster", FailureKind.USAGE)
+    assert (steps[-2].name, steps[-2].failure) == ("API versions", None), steps
 
 
 @in_event_loop
