@@ -393,11 +393,17 @@ class LocalCluster:
         waiting = list(wanted)
         while waiting := [each for each in waiting if not self._is_serving(self.broker(each))]:
             self._pause_or_give_up(deadline, f"did not serve within {self.start_timeout_s:.0f} s", waiting)
-        running = [broker for broker in self.brokers.values() if broker.is_alive and not broker.is_paused]
-        while running := [each for each in running if not self._knows(each, wanted)]:
+        unaware = list(self.brokers.values())
+        # One that was not asked for may die, or be paused, while klamm waits for it.
+        while unaware := [
+            broker
+            for broker in unaware
+            if broker.id in wanted or (broker.is_alive and not broker.is_paused)
+            if not self._knows(broker, wanted)
+        ]:
             for broker_id in wanted:
                 self._is_serving(self.broker(broker_id))
-            ids = [broker.id for broker in running]
+            ids = [broker.id for broker in unaware]
             self._pause_or_give_up(deadline, f"did not learn of all others within {self.start_timeout_s:.0f} s", ids)
 
     def write_record(self) -> None:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -321,6 +322,23 @@ def test_unknown_broker_is_told_with_those_that_are_there() -> None:
     with pytest.raises(OperationError, match="no broker 5") as caught:
         LocalCluster(2).broker(5)
     assert caught.value.hint == "its brokers are none"
+
+
+def test_a_broker_that_dies_is_no_longer_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The controller may die before it has told the others who started; it will never know that itself."""
+    cluster = LocalCluster(2, start_timeout_s=2)
+    started, dying = SimpleNamespace(id=0, is_alive=True, is_paused=False), SimpleNamespace(id=1, is_alive=True)
+    cluster.brokers = {0: started, 1: dying}  # type: ignore[dict-item]
+
+    def knows(broker: Any, wanted: list[int]) -> bool:
+        dying.is_alive = False
+        return broker is started
+
+    dying.is_paused = False
+    monkeypatch.setattr(cluster, "_is_serving", lambda broker: True)
+    monkeypatch.setattr(cluster, "_knows", knows)
+    cluster.wait_until_serving([0])
+    assert not dying.is_alive
 
 
 def test_a_name_that_nobody_knows_is_told_and_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
