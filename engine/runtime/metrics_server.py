@@ -1,5 +1,4 @@
-"""Serves metrics over HTTP from separate threads: pages for Prometheus, or any other function that answers
-requests."""
+"""Serves metrics over HTTP from separate threads: pages for Prometheus, or other answers to requests."""
 
 from __future__ import annotations
 

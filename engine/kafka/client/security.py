@@ -1,5 +1,4 @@
-"""How connections are protected: ``security.protocol`` and the keys that go with it, read from a client's
-properties."""
+"""How connections are protected: ``security.protocol`` and related keys, read from a client's properties."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Which broker is the controller: election, resignation, epoch. And ``write_guarded``, for the writes of all
-subjects."""
+"""Which broker is the controller: election, resignation, epoch; and ``write_guarded``, for writes of all subjects."""
 
 from __future__ import annotations
 
