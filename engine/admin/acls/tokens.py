@@ -51,7 +51,7 @@ class Token:
 async def create_token(
     cluster: Cluster, *, owner: str | None = None, renewers: Sequence[str] = (), max_lifetime_ms: int = BROKERS_SETTING
 ) -> Token:
-    """Make a token for a principal, or for whoever asks.
+    """Create a token for a principal, or for the user who logged in.
 
     Raises:
         Refused: the brokers have no tokens, or this login gets none.

@@ -186,7 +186,7 @@ class Wish:
         ]
 
     def near(self) -> list[AclFilter]:
-        """Return which rules a person may have meant to remove: all of these principals that cover these resources."""
+        """Return the rules that the user may have meant to remove: these principals', if they cover these resources."""
         wanted = [AclFilter(*resource, matches_name=True) for resource in self.resources]
         principals = (*self.allow_principals, *self.deny_principals, *self.principals)
         return [replace(rule, principal=name) for rule in wanted for name in principals] or wanted

@@ -100,7 +100,7 @@ class BrokerFigures:
     """What one broker reports.
 
     Attributes:
-        told_by: how; None if it does not tell. ``where`` is the address.
+        told_by: the protocol; None if it reports nothing. ``where`` is the address.
         trouble: why something is missing; None if nothing is.
         measured_s: the seconds between two readings, where rates had to be measured so.
         handler_idle_percent: how much of their time the request handlers wait, in the last minute.

@@ -72,7 +72,7 @@ class UsageOfBrokers:
 async def read_usage(
     cluster: Cluster, read_jmx: ReadJmx, ids: Sequence[int] = (), *, pattern: str | None = None
 ) -> UsageOfBrokers:
-    """Return who uses what of quotas on live brokers (none named: all).
+    """Return which clients use how much of their quotas on the named live brokers (none named: all).
 
     Raises:
         BadRequest: the pattern is not the address of metrics.

@@ -65,9 +65,9 @@ async def ask_all(
     """Ask each key's broker about it, all brokers at once; ask again about those that are moving.
 
     Args:
-        homes: tells whom to ask.
+        homes: says which broker to ask.
         ask: asks one broker about at most ``batch`` keys.
-        known: whom to ask first, if that is known already.
+        known: the broker to ask first, if it is known already.
         patience_s: how long to ask again about keys with a failure that ``may_repeat`` accepts.
         is_change: the request may be carried out although no answer comes, so wait for the answer until the operation's
         time is over, and then say so.

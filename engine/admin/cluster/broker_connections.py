@@ -32,7 +32,7 @@ GREETING_PATIENCE_S = 1.0
 
 
 class BrokerConnections:
-    """The connections by address. ``WireCluster`` decides whom to ask; this opens, finds and closes them."""
+    """The connections by address. ``WireCluster`` decides which broker to ask; this opens, finds and closes them."""
 
     def __init__(
         self,

@@ -257,7 +257,7 @@ class Cluster:
 
     @property
     def principal(self) -> str | None:
-        """Who asks the brokers, by their default rules; None if only they know."""
+        """The principal that brokers see, by their default rules; None if only they know it."""
         named = self.target.client_properties.security.principal
         return named if self._wire is None else self._wire.principal_by(named)
 
@@ -288,7 +288,7 @@ class Cluster:
         return list(self._hidden_znodes)
 
     def note_denied(self, rights: Iterable[Right]) -> None:
-        """Note rights that were missing where a broker was asked over a connection of its own."""
+        """Note rights that were missing when klamm asked a broker over a separate connection."""
         self._denied.update(dict.fromkeys(rights))
 
     def forget_denied(self) -> None:
@@ -533,7 +533,7 @@ class Cluster:
         return self._has_sent or by_wire or (self._zk is not None and self._zk.write_count > 0)
 
     async def close_wire(self) -> None:
-        """Close the connections to brokers; the next ``wire`` opens new ones, to whoever answers then."""
+        """Close the connections to brokers; the next ``wire`` opens new ones, to the brokers that answer then."""
         self._has_sent = self.has_sent_changes
         wire, self._wire = self._wire, None
         if wire is not None:

@@ -57,7 +57,7 @@ class AdminError(KlammError):
 
 
 class BadRequest(AdminError):
-    """What was asked for makes no sense; nothing was sent."""
+    """The request makes no sense; nothing was sent."""
 
     kind = FailureKind.USAGE
 
@@ -132,7 +132,7 @@ class StillUnderWay(AdminError):
 
 
 class Refused(AdminError):
-    """The cluster answered with ``code``. Without a text of its own the code's name is the message."""
+    """The cluster answered with ``code``. Without a text, the code's name is the message."""
 
     kind = FailureKind.REFUSED
 

@@ -37,7 +37,7 @@ class QuorumMember:
 
 @dataclass(frozen=True, slots=True)
 class Quorum:
-    """Who leads the metadata log, and how far each of the others has it."""
+    """Which controller leads the metadata log, and up to which offset each of the others has it."""
 
     leader_id: int
     leader_epoch: int

@@ -13,7 +13,7 @@ from typing import Protocol
 
 
 class Operation(Enum):
-    """Something that a person can do or look at. The value names it if no interface spells it."""
+    """Something that a user can do or look at. The value names it if no interface spells it."""
 
     LIST_TOPICS = "the list of topics"
     DESCRIBE_TOPICS = "the description of topics"
@@ -68,7 +68,7 @@ class Operation(Enum):
 
 
 class Parameter(Enum):
-    """Something that a person can give with an operation. The value names it if no interface spells it."""
+    """Something that a user can give with an operation. The value names it if no interface spells it."""
 
     ADD_CONFIG = "settings to add"
     ADD_CONFIG_FILE = "a file of settings to add"
@@ -141,7 +141,7 @@ class Do:
 
 @dataclass(frozen=True, slots=True)
 class Give:
-    """A parameter with its value; None leaves the value to the person."""
+    """A parameter with its value; None leaves the value to the user."""
 
     parameter: Parameter
     value: str | None = None
@@ -151,7 +151,7 @@ class Speller(Protocol):
     """An interface's words for operations and parameters."""
 
     def operation(self, operation: Operation, value: str | None) -> str:
-        """Return how to call the operation; without a value, the person fills it in."""
+        """Return how to call the operation; without a value, the user fills it in."""
 
     def parameter(self, parameter: Parameter) -> str:
         """Return the name of the parameter."""
@@ -162,7 +162,7 @@ class Speller(Protocol):
 
 @dataclass(frozen=True, slots=True, init=False)
 class Phrase:
-    """Words for a person, with operations and parameters that an interface spells.
+    """Text for users, with operations and parameters that an interface spells.
 
     ``str()`` spells them in plain words, for logs and wherever there is no interface.
     """

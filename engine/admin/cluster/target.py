@@ -41,7 +41,7 @@ class NoClusterNamed(BadRequest):
 
 
 class Side(StrEnum):
-    """Who is asked: the znodes, or the brokers."""
+    """Where facts are read: the znodes, or the brokers."""
 
     ZOOKEEPER = "zookeeper"
     WIRE = "wire"

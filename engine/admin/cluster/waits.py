@@ -13,7 +13,7 @@ _JUST_NOW_S = 1.0
 
 
 class Waits:
-    """Who has been asked, a broker or ZooKeeper, and has not answered yet."""
+    """Which brokers, or ZooKeeper, klamm has asked and that have not answered yet."""
 
     def __init__(self) -> None:
         self._awaited: dict[object, tuple[str, float]] = {}

@@ -412,7 +412,7 @@ class WireCluster:
                 return controller_id
 
     async def client_of(self, broker_id: int) -> BrokerClient:
-        """Return an open connection to a broker; whoever pipelines requests uses it directly."""
+        """Return an open connection to a broker, for callers that pipeline requests."""
         node = self._nodes.get(broker_id)
         if node is None:
             await self.metadata([])

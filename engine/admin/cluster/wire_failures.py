@@ -71,7 +71,7 @@ def outcome_unknown(error: NetworkError, look: Operation) -> OutcomeUnknown:
 
 
 def unreachable(error: NetworkError) -> Unreachable | Refused:
-    """Return a failure of the network in words for a person."""
+    """Return a failure of the network in words for users."""
     message = str(error).removesuffix(f": {error.address}")
     if isinstance(error, NoCommonVersion):
         return Refused(ErrorCode.UNSUPPORTED_VERSION, message, where=error.address)

@@ -127,5 +127,5 @@ def limits_nobody(key: str, text: str | None) -> bool:
 
 
 def written(name: str | None) -> str:
-    """Return a user's or a client's name as it stands in the name of a client of a user."""
+    """Return a user's or a client's name as it is written in the name of a client of a user."""
     return _DEFAULT if name is None else quote(name, safe="").replace("~", "%7E")

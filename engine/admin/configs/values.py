@@ -18,7 +18,7 @@ from engine.common.snapshot import TopicSnapshot
 
 
 class EntityType(StrEnum):
-    """Whose settings; the values are kafka-configs' words."""
+    """What has the settings; the values are kafka-configs' words."""
 
     TOPIC = "topics"
     BROKER = "brokers"

@@ -23,7 +23,7 @@ from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 
 
 class ElectionType(StrEnum):
-    """Who may be elected."""
+    """Which replicas may be elected."""
 
     PREFERRED = "preferred"
     UNCLEAN = "unclean"

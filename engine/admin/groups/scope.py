@@ -178,7 +178,7 @@ def why_without_lag(group: ListedGroup | GroupDescription) -> str:
 
 
 def as_error(unknown: Unknown, where: str) -> AdminError:
-    """Return the failure that explains to a person why something is unknown."""
+    """Return the failure that explains to the user why something is unknown."""
     if unknown.may_still_happen:
         look_first = Phrase("look before you send it again: ", Operation.LIST_GROUPS)
         return OutcomeUnknown(unknown.message, where=where, hint=look_first)

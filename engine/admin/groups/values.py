@@ -12,7 +12,7 @@ from engine.common.model import TopicPartition
 
 
 class GroupType(StrEnum):
-    """Who keeps a group, and by which protocol. All but the last are Kafka's names (KIP-848, KIP-932, KIP-1071)."""
+    """Where a group lives, and its protocol. All but the last are Kafka's names (KIP-848, KIP-932, KIP-1071)."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"

@@ -67,8 +67,8 @@ def assess(
     """Return what is wrong with a cluster.
 
     Args:
-        examples_max: this many cases of each reason are named; None: all.
-        memory: topics that it knows are not checked again.
+        examples_max: how many cases of each reason to name; None: all.
+        memory: topics in it are not checked again.
     """
     topics = (memory or TopicMemory()).of(facts)
     throttles = leftover_throttles(facts, topics.moving_topics)

@@ -64,7 +64,7 @@ class Check(StrEnum):
 
     @property
     def advice(self) -> Words:
-        """What a person should do next."""
+        """What the user should do next."""
         return _ADVICE[self]
 
     @property

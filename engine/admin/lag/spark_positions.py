@@ -21,7 +21,7 @@ BATCHES_MAX: Final = POINTS_MAX + 1
 
 
 class ReaderKind(StrEnum):
-    """Who reads, and which file says so."""
+    """What kind of reader it is, and which file says so."""
 
     GROUP = "group"
     CHECKPOINT = "checkpoint"

@@ -103,7 +103,7 @@ async def look_up(
     *,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> list[PartitionOffset]:
-    """Return the offset of each partition at ``time``, in the order given; ``leaders`` are asked first.
+    """Return the offset of each partition at ``time``, in the given order; ask ``leaders`` first.
 
     Raises:
         Refused: a broker is too old to know such a time.

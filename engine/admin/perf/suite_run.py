@@ -46,7 +46,7 @@ class WorkerFigures:
 
 
 class Workers(Protocol):
-    """Runs producers and consumers, each in a process of its own, so that they do not slow each other down."""
+    """Runs producers and consumers, each in a separate process, so that they do not slow each other down."""
 
     async def produce(
         self, topic: str, record_bytes: int, duration_s: float, record_count_max: int, start_at_s: float

@@ -40,7 +40,7 @@ class ReassignmentReader(Protocol):
         """Return all reassignments that are under way."""
 
     async def configured_brokers(self) -> set[int]:
-        """Return the brokers that have settings of their own, dead ones too, if they can be listed."""
+        """Return the brokers that have their own settings, dead ones too, if they can be listed."""
 
 
 class ReassignmentChanger(Protocol):

@@ -56,7 +56,7 @@ class JournalRecord:
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether the last run has not ended well: it was stopped or killed, or goes on."""
+        """Whether the last run has not completed: it was stopped or killed, or is still running."""
         run = self.last_run
         return bool(run) and run[-1]["event"] != "done"
 
@@ -231,7 +231,7 @@ def _cut_torn_line(path: Path, file: BinaryIO) -> None:
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedPlan:
-    """A plan that was begun and is neither done nor led back.
+    """A plan that was begun and is neither done nor rolled back.
 
     Attributes:
         path: its file.

@@ -46,7 +46,7 @@ class LockPlace(Protocol):
         """
 
     async def is_mine(self) -> bool:
-        """Whether it is held at this moment, as far as can be told."""
+        """Whether this lock is held at the moment, as far as klamm can tell."""
 
     async def holder(self) -> Holder | None:
         """Return who holds it; None if it is free."""

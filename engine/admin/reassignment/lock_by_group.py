@@ -67,7 +67,7 @@ class GroupLock:
         return self._is_leader and time.monotonic() - self._heard_at < self._session_timeout_s
 
     async def holder(self) -> Holder | None:
-        """Return who holds the lock, and change nothing: a broker asked for a coordinator creates the groups' topic."""
+        """Return the holder of the lock. Asks for no coordinator, because that would create the groups' topic."""
         topics = await offsets_topic(await self._own.wire())
         if any(topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for topic in topics):
             return None

@@ -195,9 +195,9 @@ class PlanRun:
             raise BadRequest("this plan has already begun and is not done", where=str(self.journal_file), hint=hint)
 
     async def doubt(self, cluster: Cluster, standings: Mapping[TopicPartition, Standing] | None) -> str | None:
-        """Return why a person must agree before the plan is resumed: it was rolled back, maybe from another machine.
+        """Return why the user must agree before klamm resumes the plan: it was rolled back, maybe elsewhere.
 
-        None if nothing speaks for that. ``standings`` are those in the direction of this run.
+        None if there is no sign of that. ``standings`` are those in the direction of this run.
         """
         is_left = standings is not None and Standing.WAITING in standings.values()
         if self.verb is not Verb.RESUME or not is_left or not self.journal_file.exists():

@@ -225,7 +225,7 @@ class WaveWatcher(Protocol):
         """Another operator holds the lock; if it is dead its lock ends soon."""
 
     def says(self, text: str) -> None:
-        """Something that a person wants to know: the throttle was changed, an answer got lost."""
+        """Something that the user wants to know: the throttle was changed, an answer was lost."""
 
 
 class WaveControl:
@@ -239,6 +239,6 @@ class WaveControl:
         self._wanted = limits
 
     def take_throttle(self) -> ThrottleRange | None:
-        """Return the throttle that was asked for since the last call."""
+        """Return the throttle that somebody has requested since the last call."""
         wanted, self._wanted = self._wanted, None
         return wanted

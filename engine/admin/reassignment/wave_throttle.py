@@ -214,7 +214,7 @@ class Latencies:
 
 
 class LatencyProbe:
-    """Measures brokers over connections of its own. Close it at the end."""
+    """Measures brokers over separate connections. Close it at the end."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._own = Cluster(cluster.target, timeout_s=cluster.timeout_s)

@@ -22,7 +22,7 @@ class LineFormat:
     """How a line becomes a record.
 
     Attributes:
-        key_separator: stands between key and value.
+        key_separator: the text between key and value.
         has_headers: the line starts with ``name:value,name:value`` and a tab, as kafka-console-producer has it.
         null_marker: the text that means a null key, value or value of a header.
         headers_end, header_separator, header_name_end: what stands for the tab, the comma and the colon.

@@ -127,7 +127,7 @@ class FindingBook:
         self._examples: dict[Check, list[tuple[float, str]]] = {}
 
     def note(self, check: Check, start: bytes | None, example: str, *, count: int = 1, gravity: float = 0.0) -> None:
-        """Note that something happened at ``start``, ``count`` times; 0: what was noted before still goes on.
+        """Note that something happened at ``start``, ``count`` times; 0: the previous one continues.
 
         ``gravity`` compares it with others of its kind.
         """

@@ -31,7 +31,7 @@ _CHUNK_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class MergeWish:
-    """What a person asks for, in words. ``zones`` are those of brokers; None is the key for all others."""
+    """What the user asks for, as typed. ``zones`` are those of brokers; None is the key for all others."""
 
     start: str | None = None
     end: str | None = None

@@ -133,7 +133,7 @@ class PartitionHistories:
                 self._advance(Written(start, broker_id), event.partition, history, state)
 
     def reassigned(self, event: Reassigned) -> None:
-        """A reassignment goes on. What is added has left by an earlier one, if it left: it is as if new."""
+        """A reassignment continues. A replica that it adds counts as new, even if an earlier one removed it."""
         history = self._of(event.partition)
         if event.targets is not None:
             history.targets, history.removing = frozenset(event.targets), set()

@@ -211,7 +211,7 @@ def marked_or_gone(change: TopicChange, left: Mapping[str, tuple[int, ...]]) -> 
 
 
 def deletion_obstacles(changes: Iterable[TopicChange]) -> list[str]:
-    """Return what deletions that are under way wait for, as far as it is known."""
+    """Return what the deletions under way wait for, as far as klamm knows."""
     waiting = [change for change in changes if change.result is TopicOutcome.MARKED_FOR_DELETION]
     brokers = sorted({broker for change in waiting for broker in change.held_up_by})
     if not brokers:
