@@ -85,7 +85,7 @@ class PlanFile:
 
 @dataclass(frozen=True, slots=True)
 class MadePlan:
-    """A plan, the problem it solves, the replicas of every partition after it, and notes for a person."""
+    """A plan, the problem it solves, the replicas of every partition after it, and notes for users."""
 
     plan: PlanFile
     problem: Problem

@@ -27,7 +27,7 @@ SIZES_HINT = "sizes come from a live cluster, or from a snapshot taken with --si
 
 @dataclass(frozen=True, slots=True)
 class BuiltProblem:
-    """The problem, the options with every default filled in, and notes for a person."""
+    """The problem, the options with every default filled in, and notes for users."""
 
     problem: Problem
     options: PlanOptions

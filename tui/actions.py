@@ -30,7 +30,7 @@ class Group(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Something that a person can do.
+    """Something that the user can do.
 
     Attributes:
         id: its name in ``keys.toml``.
@@ -226,7 +226,7 @@ def key_label(key: str) -> str:
 
 
 def key_name(text: str) -> str:
-    """Return Textual's name of a key that a person wrote: ``/`` or ``^s``; other texts as they are."""
+    """Return Textual's name of a key that a user wrote: ``/`` or ``^s``; other texts as they are."""
     if len(text) > 1 and text.startswith("^"):
         return "ctrl+" + text[1:]
     names = {label: name for name, label in _LABELS.items()}

@@ -93,7 +93,7 @@ class DashboardSpeller:
 
 
 def spelled(text: Words) -> str:
-    """Return the engine's text for a person, in the dashboard's words."""
+    """Return the engine's text for users, in the dashboard's words."""
     whole = plain(text if isinstance(text, str) else text.spell(_SPELLER))
     # One screen may stand for several commands.
     return "; ".join(dict.fromkeys(whole.split("; ")))

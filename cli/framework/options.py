@@ -102,7 +102,7 @@ _VERBOSE = typer.Option("--verbose", "-v", help="Show what klamm asks of whom.",
 
 
 class Asks(StrEnum):
-    """Who can answer a command, or carry it out."""
+    """What can answer a command, or carry it out."""
 
     EITHER = "either"
     """Brokers or ZooKeeper, whichever is named; a reading command also a snapshot."""

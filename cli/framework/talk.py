@@ -54,7 +54,7 @@ class Talk:
 
     @property
     def can_ask(self) -> bool:
-        """Whether a person is there to answer: both ends of the conversation are terminals."""
+        """Whether a user can answer: stdin and stderr are terminals."""
         return is_terminal(sys.stdin) and is_terminal(sys.stderr)
 
     @property

@@ -40,7 +40,7 @@ _WIDTH_WITHOUT_TERMINAL = 1000
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether a person sees the stream; a closed one is none."""
+    """Whether the stream is a terminal; a closed one is not."""
     try:
         return stream.isatty()
     except ValueError:

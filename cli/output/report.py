@@ -24,7 +24,7 @@ class Kind(Enum):
 
 
 class Tone(Enum):
-    """What a value means to a person; colour is only one way to show it."""
+    """What a value means to the user; colour is only one way to show it."""
 
     GOOD = "green"
     WARNING = "yellow"
@@ -106,7 +106,7 @@ class Table:
         return [dict(zip(names, row, strict=True)) for row in self.rows]
 
     def without_empty(self, *, keeps: Collection[str]) -> Table:
-        """Return the table for a person: without its empty columns, except those called ``keeps``."""
+        """Return the table for people: without its empty columns, except those called ``keeps``."""
         return self.unless_empty(*(column.name for column in self.columns if column.name not in keeps))
 
     def unless_empty(self, *names: str) -> Table:
@@ -144,7 +144,7 @@ class Fields:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of what a person sees; ``text`` lines are above the body."""
+    """A part of the output for people; ``text`` lines are above the body."""
 
     title: str | None = None
     body: Table | Fields | None = None

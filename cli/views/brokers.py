@@ -328,7 +328,7 @@ def totals_report(totals: Sequence[DirTotals], subject: str, *, order: str, fail
 
 
 def totals_table(totals: Sequence[DirTotals], subject: str) -> Table:
-    """Return the table of totals that a person sees, without empty columns."""
+    """Return the table of totals for people, without empty columns."""
     full = Column("used_percent", Kind.NUMBER, title="Used %", tone=_full_tone)
     columns = (*_TOTALS[:-1], full, _TOTALS[-1])
     subjects = _SUBJECTS[subject]

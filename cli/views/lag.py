@@ -60,7 +60,7 @@ _LONG_MS = 5 * 60_000
 
 
 def status_tone(value: object) -> Tone | None:
-    """Return what a status means to a person."""
+    """Return what a status means to the user."""
     return _TONES.get(value, Tone.BAD) if isinstance(value, LagStatus) else None
 
 

@@ -23,7 +23,7 @@ _COLUMNS = (
 
 
 def offsets_report(offsets: Sequence[PartitionOffset], *, by_time: bool) -> Report:
-    """The time of the record is shown to a person only if it was looked up by time."""
+    """People see the time of the record only if they looked it up by time."""
     data = [_data(partition) for partition in offsets]
     table = Table(_COLUMNS, [tuple(record[column.name] for column in _COLUMNS) for record in data])
     failed = [o for o in offsets if o.error is not None]

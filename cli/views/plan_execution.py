@@ -47,7 +47,7 @@ class ExecutionView:
         self._begun: set[int] = set()
 
     def step(self, step: Step, wave: int) -> None:
-        """Report the steps that a person waits for, and note what to say if the run is interrupted."""
+        """Report the steps for which the user waits, and note what to say if the run is interrupted."""
         if self._is_jsonl and step is not Step.ENDED:
             self._data({"event": step.value, "wave": wave or None})
         if step is Step.WAVE_BEGUN:
@@ -91,7 +91,7 @@ class ExecutionView:
         self._say(f"the lock is held by {holder}, for {holder.what}; waiting in case that run was killed")
 
     def says(self, text: str) -> None:
-        """Print a line that a person wants to read."""
+        """Print a line that the user wants to read."""
         self._erase()
         self._say(text)
 

@@ -127,7 +127,7 @@ def aborted_report(marker: Marker, result: EndResult) -> Report:
 
 
 def termination_lines(before: TransactionDescription) -> list[str]:
-    """Say what a fence ends, for whoever has to confirm it."""
+    """Say what a fence ends, for the user who has to confirm it."""
     line = f"  producer {before.producer_id}, epoch {before.producer_epoch}: {before.state}"
     if before.duration_ms is None or not before.is_open:
         return [f"{line}; no transaction is open"]

@@ -228,7 +228,7 @@ class ProgressDialog(Dialog[None]):
         self._draw()
 
     def note(self, text: str) -> None:
-        """Keep something in sight that a person should know."""
+        """Keep something in sight that the user should know."""
         self._notes.append(line(("! ", Tone.WARN), (text, Tone.WARN)))
         self._draw()
 

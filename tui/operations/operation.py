@@ -72,7 +72,7 @@ class Prepared:
     Attributes:
         question: what will be done, as a question.
         lines: old and new, a line for each change.
-        warnings: what a person should know before saying yes.
+        warnings: what the user should know before saying yes.
         command: the command that does the same.
         typed: what the user has to type to go on, if data can be lost; else y or n is enough.
         run: carries it out; None if there is nothing to do, and ``question`` says why.
@@ -176,7 +176,7 @@ def failure_texts(errors: Sequence[AdminError]) -> tuple[str, ...]:
 
 
 def failure_text(error: BaseException) -> str:
-    """Return an error as a person reads it."""
+    """Return an error in words for users."""
     # The first picture does not need the planner.
     from plans.errors import PlanError
 

@@ -105,7 +105,7 @@ class CarryOutPlan(Operation):
 
 
 def plan_sum(waves: Sequence[Wave], standings: Mapping[TopicPartition, Standing] | None) -> str:
-    """Return what is left to do in all waves: partitions, bytes, and which brokers get and lose replicas."""
+    """Return what all waves still have to do: partitions, bytes, and which brokers get and lose replicas."""
     left = [move for wave in what_is_left(waves, standings) for move in wave]
     known = [move.copied_bytes for move in left]
     copied = "sizes are not known" if None in known else f"{size(sum(size_bytes or 0 for size_bytes in known))} to copy"

@@ -82,7 +82,7 @@ class PlanDesk:
     # Making, opening, saving
 
     def ask_for_strategy(self) -> None:
-        """Let a person choose the strategy, then ask for the rest."""
+        """Let the user choose the strategy, then ask for the rest."""
         choices = [Choice(strategy.value, f"{strategy.value:<14}{text}") for strategy, text in STRATEGIES.items()]
         menu = MenuDialog("Make a plan", choices)
         self._screen.ask(menu, lambda name: self._work.offer(ask_for_plan(Strategy(name), self.folder)))
@@ -180,7 +180,7 @@ class PlanDesk:
         self._screen.ask(FormDialog(Ask("Open a plan", fields, existing)), self.open)
 
     def ask_where_to_save(self) -> None:
-        """Let a person name the file for a plan that was made here."""
+        """Let the user name the file for a plan that was made here."""
         plan = self._shown.plan
         if plan is None or plan.error or plan.file is None:
             self._screen.tell("there is no plan to save: N makes one", is_error=True)
@@ -199,7 +199,7 @@ class PlanDesk:
         self._screen.ask(dialog, named)
 
     def save_as(self, path: Path) -> None:
-        """Write the open plan to a file of its own; if it is there already, leave it."""
+        """Write the open plan to its own file; do not overwrite an existing one."""
         plan = self._shown.plan
         assert plan is not None
         if not self._is_at(path):
@@ -429,7 +429,7 @@ class PlanDesk:
 
     @property
     def left_behind(self) -> str:
-        """What a person has to know who ends the dashboard during a run; empty if none is under way."""
+        """What the user has to know when the dashboard ends during a run; empty if none is under way."""
         run = self._shown.run
         if run is None or not run.is_under_way:
             return ""

@@ -156,7 +156,7 @@ def _capacities(folder: Path, name: str) -> tuple[tuple[BrokerCapacity, ...], tu
 
 
 def path_named(folder: Path, text: str) -> Path:
-    """Return the path that a person typed; raises BadRequest if it names nothing."""
+    """Return the path that the user typed; raises BadRequest if it names nothing."""
     if not text.strip():
         raise BadRequest("name a file")
     try:

@@ -97,11 +97,11 @@ class PlanRunState:
         self.says(error)
 
     def stopped(self) -> None:
-        """A person has stopped it. The caller says what becomes of the moves under way."""
+        """The user has stopped it. The caller says what happens to the moves under way."""
         self.was_stopped = True
         self.says("stopped")
 
     def says(self, text: str) -> None:
-        """Something that a person should know."""
+        """Something that the user should know."""
         self.said.append((self._clock(), text))
         self._changed()

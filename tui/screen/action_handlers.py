@@ -290,7 +290,7 @@ def _replay(screen: MainScreen) -> Playback:
 
 
 def ask_for_cluster(screen: MainScreen) -> None:
-    """Let a person choose a cluster: from the table of all, if there is one, else from a menu."""
+    """Let the user choose a cluster: from the table of all, if there is one, else from a menu."""
     session = screen.dashboard.session
     profiles = session.profiles
     if session.shows_fleet:

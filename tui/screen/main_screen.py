@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class MainScreen(PageScreen):
-    """The screen of pages with what a person does on it; ``perform`` does what an action says."""
+    """The screen of pages with what the user does on it; ``perform`` does what an action says."""
 
     CSS = """
     MainScreen { layout: vertical; background: $background; color: $foreground; }

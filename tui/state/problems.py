@@ -64,7 +64,7 @@ class Problem:
     Attributes:
         key: the same from frame to frame.
         subject: what is wrong, in two or three words.
-        effect: whom it hits, or why it is so.
+        effect: whom it affects, or why it is so.
         since: None: not known.
         opens: where the rows concerned are.
         is_of_cluster: else it is of a client, and the cluster is well.

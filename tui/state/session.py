@@ -28,7 +28,7 @@ class Session:
         profiles: the clusters that can be chosen.
         fleet: all of them, watched at the same time, where the dashboard began; ``feed`` is one of its clusters' then,
             or the fleet itself.
-        problems: what a person should know at the start.
+        problems: what the user should know at the start.
         clock: monotonic seconds.
         screenshot: draw one frame into this file and end.
     """

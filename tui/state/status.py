@@ -29,7 +29,7 @@ class Standing(StrEnum):
 
     @property
     def is_seen(self) -> bool:
-        """Whether the screen shows the cluster as it is now, as far as can be known."""
+        """Whether the screen shows the cluster as it is now, as far as klamm can know."""
         return self in (Standing.LIVE, Standing.DEGRADED)
 
 

@@ -54,7 +54,7 @@ class SessionOptions:
 
 
 def path_of(place: str) -> Path:
-    """Return the path that a person means, even if written as a URI. Spark must run if only it knows the place."""
+    """Return the path that the user means, even if written as a URI. Spark must run if only it knows the place."""
     scheme, colon, rest = place.partition(":/")
     if not colon or len(scheme) < 2 or not scheme.isalnum() or Path(f"{scheme}:").exists():
         return Path(place)

@@ -19,7 +19,7 @@ _DENIED_CODES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why something could not be read, for a person."""
+    """Why something could not be read, in words for users."""
 
     message: str
     is_denied: bool = False

@@ -155,7 +155,7 @@ class LiveFeed:
 
     @property
     def principal(self) -> str | None:
-        """Who asks the brokers; None if only they know."""
+        """The principal that brokers see; None if only they know it."""
         return self._readings.wire.principal
 
     @property

@@ -51,7 +51,7 @@ class Silence:
         """When a broker last answered, in time that counts."""
 
     def ask(self, broker: int, now_ms: int) -> None:
-        """The broker is asked; a question that repeats an unanswered one changes nothing."""
+        """Note a request to the broker; one that repeats an unanswered request changes nothing."""
         self._asked_ms.setdefault(broker, (now_ms, self._ran_ms))
 
     def answered(self, broker: int) -> None:
@@ -87,7 +87,7 @@ class Silence:
 
 
 class Listener:
-    """Asks all brokers, each over a connection of its own. Close it at the end."""
+    """Asks all brokers, each over a separate connection. Close it at the end."""
 
     def __init__(self, properties: ClientProperties, clock: Clock) -> None:
         self._properties = properties

@@ -158,7 +158,7 @@ class StageReadings:
 
     @property
     def principal(self) -> str | None:
-        """Who asks the brokers; None if only they know."""
+        """The principal that brokers see; None if only they know it."""
         return self.wire.principal
 
     @property

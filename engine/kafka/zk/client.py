@@ -166,7 +166,7 @@ class ZkClient:
 
     @property
     def session_timeout_ms(self) -> int:
-        """The session time-out asked for; the server may have granted another."""
+        """The requested session timeout; the server may have granted another."""
         return self._keeper.session_timeout_ms
 
     @property

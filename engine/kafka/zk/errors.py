@@ -100,7 +100,7 @@ class MultiFailed(ZooKeeperError):
 
     Attributes:
         index: position of the operation at fault.
-        error: what was wrong with it.
+        error: what was wrong with that operation.
     """
 
     def __init__(self, index: int, error: ZooKeeperError) -> None:

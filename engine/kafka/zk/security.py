@@ -65,7 +65,7 @@ class ZkLogin:
 
     @property
     def identity(self) -> str:
-        """Who logs in, for people: ``kafka by DIGEST-MD5``."""
+        """The user and mechanism of the login, for people: ``kafka by DIGEST-MD5``."""
         options = dict(self.options)
         name = options.get("username") or options.get("principal")
         return f"{name} by {self.mechanism}" if name else self.mechanism
@@ -100,7 +100,7 @@ class ZkSecurity:
 
     @property
     def identities(self) -> tuple[str, ...]:
-        """Who a session is to ZooKeeper, without passwords: ``sasl:kafka``."""
+        """The identities of a session in ZooKeeper, without passwords: ``sasl:kafka``."""
         identities = [f"{scheme}:{credentials.partition(':')[0]}" for scheme, credentials in self.auth]
         if self.login is not None:
             options = dict(self.login.options)

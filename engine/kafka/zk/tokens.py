@@ -19,7 +19,7 @@ class DelegationToken:
     """The stored part of a token, without its HMAC, which is computed. Principals look like ``User:alice``.
 
     Attributes:
-        token_requester: who asked for it; before Kafka 3.3 always the owner.
+        token_requester: the user who requested it; before Kafka 3.3 always the owner.
     """
 
     token_id: str

@@ -189,7 +189,7 @@ def expires_at_s(token: str) -> float | None:
 
 
 def subject_of_token(token: str) -> str | None:
-    """Return whom a token names, by the claim that brokers read by default; None if it does not say so."""
+    """Return the subject of a token, by the claim that brokers read by default; None if it has none."""
     subject = _claims(token).get("sub")
     return subject.strip() or None if isinstance(subject, str) else None
 

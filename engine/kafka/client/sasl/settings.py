@@ -51,7 +51,7 @@ class SaslSettings:
 
     @property
     def identity(self) -> str:
-        """Who logs in, for people: ``alice by SCRAM-SHA-512``."""
+        """The user and mechanism of the login, for people: ``alice by SCRAM-SHA-512``."""
         options = dict(self.options)
         names = ("username", "clientId", "unsecuredLoginStringClaim_sub", "principal", "awsProfileName", "awsRoleArn")
         name = next((options[known] for known in names if options.get(known)), None)
