@@ -149,7 +149,7 @@ def operator(folder: Path, *words: str | Path, kill_after: int | None = None) ->
     driver = [] if kill_after is None else [sys.executable, DRIVER, str(kill_after), folder / "steps"]
     return subprocess.Popen(
         [*(driver or [PROGRAM]), *map(str, words)],
-        env=environment(folder, PYTHONPATH=str(DRIVER.parents[3])), cwd=folder, stdin=subprocess.DEVNULL,
+        env=environment(folder), cwd=folder, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 

@@ -47,7 +47,7 @@ class Kafka:
         driver = [] if kill_after is None else [sys.executable, DRIVER, str(kill_after), folder / "steps"]
         return subprocess.Popen(
             [*(driver or [PROGRAM]), *map(str, words), *self.where],
-            env=environment(folder, PYTHONPATH=str(DRIVER.parents[3])),
+            env=environment(folder),
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
