@@ -28,12 +28,12 @@ def public(kind: type) -> set[str]:
 
 
 def test_every_argument_is_told() -> None:
-    arguments = set().union(*(named(first) for first, _ in rows("What it takes")))
+    arguments = set().union(*(named(first) for first, _ in rows("Arguments")))
     assert arguments == set(inspect.signature(LocalCluster).parameters)
 
 
 def test_every_method_is_told() -> None:
-    table = rows("What it can do")
+    table = rows("Methods and attributes")
     assert set().union(*(named(first) for first, _ in table)) - {"with"} == public(LocalCluster)
     methods = {first: named(second) for first, second in table}
     assert next(names for first, names in methods.items() if "`broker(id)`" in first) == public(LocalBroker)
