@@ -5,11 +5,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
 from mixed_cluster import DEADLINE_S, MixedCluster
-from patience import within
+from patience import wait_for, within
 from wire_client import WireClient, create_topic, describe_topic, fetch, produce
 
 from engine.common.errors import ErrorCode
@@ -47,6 +48,10 @@ class Asked:
     isolation: int = 0
 
 
+def is_written(client: WireClient, topic: str, batch: bytes) -> bool:
+    return produce(client, topic, batch, acks=-1).error_code == ErrorCode.NONE
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, zookeeper: EmbeddedZooKeeper) -> Iterator[MixedCluster]:
     selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
@@ -69,7 +74,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, zookeeper: EmbeddedZooKeep
             with WireClient(running.address(leader)) as client:
                 for number in range(RECORDS):
                     batch = encode_batch([Record(0, 1_700_000_000_000, None, b"%d" % number)])
-                    assert produce(client, topic, batch, acks=-1).error_code == ErrorCode.NONE
+                    # The ISR may be whole in ZooKeeper before the leader has heard that it leads. Only the first waits.
+                    wait_for(partial(is_written, client, topic, batch))
                 partition = DeleteRecordsPartition(partition_index=0, offset=DELETED)
                 request = DeleteRecordsRequest(
                     topics=[DeleteRecordsTopic(name=topic, partitions=[partition])], timeout_ms=20_000
