@@ -153,6 +153,13 @@ def out_of_order(pair: FolderPair) -> None:
         sent(pair, "no-times", at(pair, -1))
 
 
+def let_the_clock_go_on() -> None:
+    """Wait for the next millisecond: of two batches with the same time, only the first is in the time index."""
+    now_ms = time.time_ns() // 1_000_000
+    while time.time_ns() // 1_000_000 == now_ms:
+        time.sleep(0.0002)
+
+
 def stamped_by_the_broker(pair: FolderPair) -> None:
     make(
         pair.both,
@@ -163,6 +170,7 @@ def stamped_by_the_broker(pair: FolderPair) -> None:
     )
     for n in range(30):
         sent(pair, "append-time", at(pair, n, n + 1, codec=Codec(n % 5)))
+        let_the_clock_go_on()
 
 
 def of_every_codec(pair: FolderPair) -> None:
@@ -473,6 +481,8 @@ def moved(pair: FolderPair) -> None:
         for n in range(0 if name == "moved-empty" else 20):
             of = {"producer_id": 61 + n % 2, "producer_epoch": 0, "base_sequence": n // 2 * 2}
             sent(pair, name, at(pair, n * 7919 % 100, n, **of))
+            if name == "moved-append-time":
+                let_the_clock_go_on()
     for n in range(8):
         of = {"producer_id": 600 + n % 2, "producer_epoch": 0, "base_sequence": n // 2, "transactional": True}
         sent(pair, "moved", at(pair, n, **of))
